@@ -1,0 +1,11 @@
+//! What every other room of longhaul speaks: units, plans (what to run), results (what
+//! happened), statistics, and the wire formats.
+//!
+//! Nothing here touches the operating system, starts a thread or needs `unsafe`, so all of it is
+//! tested as plain functions.
+
+pub mod plan;
+pub mod result;
+pub mod stats;
+pub mod units;
+pub mod wire;

@@ -1,0 +1,4 @@
+//! Results: what happened. Renderers read them and compute nothing.
+//!
+//! Names carry their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
+//! a process says its schema, such as `"longhaul.test/1"`.

@@ -1,0 +1,5 @@
+//! Summary statistics over repeated measurements.
+
+mod summary;
+
+pub use summary::{median, quantile};

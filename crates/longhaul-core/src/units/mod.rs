@@ -1,0 +1,15 @@
+//! Quantities as types: [`Rate`] in bit/s (decimal), [`Bytes`], and spans of time.
+//!
+//! This is the only place that parses or prints a quantity. Rates use decimal prefixes (`10G` is
+//! 10^10 bit/s); sizes take both (`4GB` is 4 x 10^9 bytes, `4GiB` and a bare `4G` are 4 x 2^30,
+//! as iperf3 and dd have it); spans are written `90ms`, `1.5s`, `2m`.
+
+mod bytes;
+mod error;
+mod rate;
+mod span;
+
+pub use bytes::Bytes;
+pub use error::UnitError;
+pub use rate::Rate;
+pub use span::{format_span, parse_span, text as span_text};

@@ -1,0 +1,89 @@
+use std::time::Duration;
+
+use super::UnitError;
+use super::error::split_number;
+
+/// Reads a span of time: `90ms`, `1.5s`, `200us`, `2m`, `1h`. A bare number is seconds.
+///
+/// # Errors
+/// The text is not a number with one of the units above, or is negative or beyond ten years.
+pub fn parse_span(text: &str) -> Result<Duration, UnitError> {
+    const EXAMPLE: &str = "90ms, 1.5s or 2m";
+    let (number, unit) = split_number(text, "time", EXAMPLE)?;
+    let factor = match unit {
+        "" | "s" | "sec" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "ns" => 1e-9,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => {
+            return Err(UnitError::UnknownUnit {
+                text: text.to_owned(),
+                unit: unit.to_owned(),
+                quantity: "time",
+                example: EXAMPLE,
+            });
+        }
+    };
+    let seconds = number * factor;
+    if seconds > 315_360_000.0 {
+        return Err(UnitError::OutOfRange { text: text.to_owned(), quantity: "time" });
+    }
+    // Whole nanoseconds, so that "90ms" is exactly 90 ms.
+    Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
+}
+
+/// Prints a span the way [`parse_span`] reads it, with at most three decimals: `90ms`, `1.5s`.
+pub fn format_span(span: Duration) -> String {
+    let nanos = span.as_nanos();
+    let (value, unit) = match nanos {
+        0 => return "0ms".to_owned(),
+        1..1_000 => (nanos as f64, "ns"),
+        1_000..1_000_000 => (nanos as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (nanos as f64 / 1e6, "ms"),
+        _ => (nanos as f64 / 1e9, "s"),
+    };
+    let text = format!("{value:.3}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// For `#[serde(with = "longhaul_core::units::span_text")]`: a span as text in a document.
+pub mod text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the span as text.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::format_span(*value))
+    }
+
+    /// Reads the span from text.
+    ///
+    /// # Errors
+    /// The text is not a span of time.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        super::parse_span(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints_the_same_text() {
+        for text in ["90ms", "1.5s", "200us", "0ms", "1.124s", "45.5ms"] {
+            assert_eq!(format_span(parse_span(text).unwrap()), text);
+        }
+        assert_eq!(parse_span("2m").unwrap(), Duration::from_secs(120));
+        assert_eq!(parse_span("10").unwrap(), Duration::from_secs(10));
+        assert!(parse_span("90 parsecs").is_err());
+        assert!(parse_span("1e99s").is_err());
+    }
+}

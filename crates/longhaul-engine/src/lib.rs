@@ -1,0 +1,1 @@
+//! The engine: moves bytes, memory to memory and disk to disk.

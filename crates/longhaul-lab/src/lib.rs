@@ -1,0 +1,1 @@
+//! The laboratory: runs tools against each other over a path, keeps every run, draws the figures.

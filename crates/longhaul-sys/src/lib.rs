@@ -1,0 +1,5 @@
+//! The Linux calls that longhaul needs, behind a safe API.
+//!
+//! This is the only crate with `unsafe` code. Each module wraps one kernel facility, says which
+//! header its constants come from, and decides nothing: policy lives in the crates above.
+#![allow(unsafe_code)]

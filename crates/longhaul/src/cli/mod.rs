@@ -1,0 +1,41 @@
+//! The command line: one module for each command, each turning its arguments into a plan.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{self, Coded};
+
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+/// Runs the program on `args` (the first is its own name) and returns its exit code.
+///
+/// Results have gone to standard output; a failure is one line on standard error.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not errors; clap knows which stream each goes to.
+            let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let done: Result<u8, Coded> = match cli.command {};
+    match done {
+        Ok(code) => code.into(),
+        Err(Coded { code, error }) => {
+            eprintln!("longhaul: {error:#}");
+            code.into()
+        }
+    }
+}
