@@ -4,5 +4,9 @@
 //! turns it into samples.
 
 mod flow;
+mod matrix;
 
 pub use flow::{Amount, Direction, FlowPlan};
+pub use matrix::{
+    Condition, Conditions, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Step, Workload,
+};

@@ -2,3 +2,7 @@
 //!
 //! Names carry their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
 //! a process says its schema, such as `"longhaul.test/1"`.
+
+mod run;
+
+pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
