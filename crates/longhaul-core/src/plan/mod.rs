@@ -3,6 +3,8 @@
 //! A plan is built from command-line arguments or from a TOML file and is plain data; an engine
 //! turns it into samples.
 
+mod copy;
 mod flow;
 
+pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use flow::{Amount, Direction, FlowPlan};

@@ -2,3 +2,9 @@
 //!
 //! Names carry their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
 //! a process says its schema, such as `"longhaul.test/1"`.
+
+mod copy;
+
+pub use copy::{
+    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+};
