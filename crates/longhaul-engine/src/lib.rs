@@ -1,7 +1,8 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
 //!
-//! [`session`] is how two longhauls meet; [`serve`] is the listening end.
+//! [`copy`] moves files; [`session`] is how two longhauls meet; [`serve`] is the listening end.
 
+pub mod copy;
 mod error;
 pub mod serve;
 pub mod session;

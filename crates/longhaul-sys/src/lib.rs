@@ -5,5 +5,6 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod memory;
 pub mod poll;
 pub mod tcp;
