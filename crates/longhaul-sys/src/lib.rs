@@ -5,4 +5,9 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod interface;
+pub mod memory;
+pub mod namespace;
 pub mod tcp;
+pub mod terminal;
+pub mod tun;

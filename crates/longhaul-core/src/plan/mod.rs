@@ -4,5 +4,8 @@
 //! turns it into samples.
 
 mod flow;
+mod link;
+mod seconds;
 
 pub use flow::{Amount, Direction, FlowPlan};
+pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};

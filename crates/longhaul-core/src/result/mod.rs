@@ -2,3 +2,7 @@
 //!
 //! Names carry their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
 //! a process says its schema, such as `"longhaul.test/1"`.
+
+mod link;
+
+pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
