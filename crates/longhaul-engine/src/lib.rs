@@ -1,1 +1,9 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
+//!
+//! [`session`] is how two longhauls meet; [`serve`] is the listening end.
+
+mod error;
+pub mod serve;
+pub mod session;
+
+pub use error::{EngineError, Result};

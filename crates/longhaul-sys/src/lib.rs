@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
+pub mod poll;
 pub mod tcp;
 pub mod terminal;
 pub mod tun;

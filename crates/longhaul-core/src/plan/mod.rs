@@ -3,9 +3,11 @@
 //! A plan is built from command-line arguments or from a TOML file and is plain data; an engine
 //! turns it into samples.
 
+mod copy;
 mod flow;
 mod link;
 mod seconds;
 
+pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
