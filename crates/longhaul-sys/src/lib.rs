@@ -6,5 +6,9 @@
 
 pub mod cpu;
 pub mod memory;
+pub mod interface;
+pub mod namespace;
 pub mod poll;
 pub mod tcp;
+pub mod terminal;
+pub mod tun;

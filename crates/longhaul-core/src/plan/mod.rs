@@ -5,6 +5,9 @@
 
 mod copy;
 mod flow;
+mod link;
+mod seconds;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use flow::{Amount, Direction, FlowPlan};
+pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};

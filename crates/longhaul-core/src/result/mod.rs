@@ -4,7 +4,9 @@
 //! a process says its schema, such as `"longhaul.test/1"`.
 
 mod copy;
+mod link;
 
 pub use copy::{
     COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
 };
+pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};

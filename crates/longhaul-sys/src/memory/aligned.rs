@@ -1,5 +1,3 @@
-//! Memory that direct I/O can use.
-
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
