@@ -21,4 +21,4 @@ pub mod runner;
 pub mod table;
 
 pub use error::{LabError, Place};
-pub use network::{NetPath, Network, NetworkError, PathReport, Side};
+pub use network::{NetPath, Network, NetworkError, PathReport};

@@ -1,18 +1,8 @@
 use std::error::Error;
-use std::io;
 use std::process::{Child, Command};
 
-use longhaul_core::plan::Condition;
+use longhaul_core::plan::{Condition, Side};
 use serde_json::Value;
-
-/// An end of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// Where clients run and sources are.
-    Near,
-    /// Where servers run and copies go.
-    Far,
-}
 
 /// Why a network could not open a path; the laboratory only passes it on.
 pub type NetworkError = Box<dyn Error + Send + Sync>;
@@ -31,11 +21,11 @@ pub trait Network {
 
 /// One open path between two ends that can run commands. Both ends see the same files.
 pub trait NetPath {
-    /// Starts `command` at an end. Its streams and process group are already set.
+    /// Starts `command` at an end, as a child of this process. Its streams and process group are already set.
     ///
     /// # Errors
     /// Those of starting a process.
-    fn spawn(&mut self, side: Side, command: Command) -> io::Result<Child>;
+    fn spawn(&mut self, side: Side, command: Command) -> Result<Child, NetworkError>;
 
     /// The name or address by which the other end reaches this one.
     fn host(&self, side: Side) -> &str;

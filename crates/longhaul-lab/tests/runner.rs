@@ -2,12 +2,11 @@
 
 use std::cell::Cell as Flag;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longhaul_core::plan::{Condition, MatrixPlan, Workload};
+use longhaul_core::plan::{Condition, MatrixPlan, Side, Workload};
 use longhaul_core::result::{Guarantees, Outcome, ToolOutput};
 use longhaul_core::units::Rate;
 use longhaul_lab::archive::{Archive, Contents, Data, Header};
@@ -15,7 +14,7 @@ use longhaul_lab::data::Source;
 use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Server, Task};
 use longhaul_lab::runner::{Ended, Event, Matrix, Setup};
 use longhaul_lab::table::{CellState, Table};
-use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, Side, plan};
+use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, plan};
 
 /// A network without a network: both ends are this host. At 90 ms its paths break their promise.
 struct Loopback;
@@ -35,8 +34,8 @@ impl Network for Loopback {
 }
 
 impl NetPath for LoopbackPath {
-    fn spawn(&mut self, _side: Side, mut command: Command) -> io::Result<Child> {
-        command.spawn()
+    fn spawn(&mut self, _side: Side, mut command: Command) -> Result<Child, NetworkError> {
+        Ok(command.spawn()?)
     }
 
     fn host(&self, _side: Side) -> &str {

@@ -3,3 +3,12 @@
 //! This is the only crate with `unsafe` code. Each module wraps one kernel facility, says which
 //! header its constants come from, and decides nothing: policy lives in the crates above.
 #![allow(unsafe_code)]
+
+pub mod cpu;
+pub mod memory;
+pub mod interface;
+pub mod namespace;
+pub mod poll;
+pub mod tcp;
+pub mod terminal;
+pub mod tun;

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::seconds;
 use crate::units::{Bytes, Rate};
 
 /// Which way the bytes of a test go, seen from the client.
@@ -51,19 +52,4 @@ pub struct FlowPlan {
     pub mss: Option<u32>,
     /// Pacing rate for all streams together (`-b`); `None` is unpaced.
     pub rate_bps: Option<Rate>,
-}
-
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_f64(d.as_secs_f64())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-        let seconds = f64::deserialize(d)?;
-        Duration::try_from_secs_f64(seconds).map_err(serde::de::Error::custom)
-    }
 }

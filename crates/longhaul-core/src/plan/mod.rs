@@ -3,10 +3,21 @@
 //! A plan is built from command-line arguments or from a TOML file and is plain data; an engine
 //! turns it into samples.
 
+mod copy;
 mod flow;
+<<<<<<< HEAD
 mod matrix;
+=======
+mod link;
+mod seconds;
+>>>>>>> main
 
+pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use flow::{Amount, Direction, FlowPlan};
+<<<<<<< HEAD
 pub use matrix::{
     Condition, Conditions, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Step, Workload,
 };
+=======
+pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
+>>>>>>> main

@@ -146,7 +146,7 @@ workload = "disk"
     fn an_error_names_line_and_column() {
         for (from, to, expected) in [
             ("\"90ms\"", "\"90 parsecs\"", "my.toml:3:7: '90 parsecs' has the unknown unit"),
-            ("\"90ms\"", "\"0ms\"", "my.toml:3:16: the round-trip time 0ms is listed twice"),
+            ("\"90ms\"", "\"0ms\"", "my.toml:3:15: the round-trip time 0ms is listed twice"),
             ("\"10G\"", "\"0\"", "my.toml:4:9: a link rate of 0"),
             ("\"2GiB\"", "0", "my.toml:6:8: disk.size is 0"),
             ("\"scp\"", "\"scpp\"", "my.toml:8:8: there is no driver for the tool 'scpp'"),

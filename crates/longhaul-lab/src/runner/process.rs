@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul_core::plan::Side;
 use longhaul_core::result::ToolOutput;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::network::{NetPath, Side};
+use crate::network::{NetPath, NetworkError};
 
 /// What is kept of each stream; the rest is read and thrown away, so that the tool never waits.
 const KEPT: usize = 4 << 20;
@@ -44,7 +45,7 @@ impl Process {
         path: &mut dyn NetPath,
         side: Side,
         mut command: Command,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, NetworkError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that children can be ended with it and a Ctrl-C at the terminal
         // reaches this program alone, which then ends things in order.
@@ -168,8 +169,8 @@ mod tests {
     struct Here;
 
     impl NetPath for Here {
-        fn spawn(&mut self, _side: Side, mut command: Command) -> io::Result<Child> {
-            command.spawn()
+        fn spawn(&mut self, _side: Side, mut command: Command) -> Result<Child, NetworkError> {
+            Ok(command.spawn()?)
         }
 
         fn host(&self, _side: Side) -> &str {

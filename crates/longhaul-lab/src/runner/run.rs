@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::{Entry, Workload};
+use longhaul_core::plan::{Entry, Side, Workload};
 use longhaul_core::result::{Outcome, RunRecord, RunSchema, ToolOutput};
 use longhaul_core::units::Rate;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use super::{Cell, disk, shell};
 use crate::LabError;
 use crate::data::Source;
 use crate::drivers::{DiskTask, Driver, Job, MemoryTask, Server, Task};
-use crate::network::{NetPath, Network, Side};
+use crate::network::{NetPath, Network};
 
 /// One run that is about to be made.
 pub(super) struct Run<'a> {
@@ -260,9 +260,7 @@ fn start(
     side: Side,
     command: std::process::Command,
 ) -> Result<Process, Trouble> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    Process::spawn(path, side, command)
-        .map_err(|error| Trouble::Failed(format!("cannot start {program}: {error}")))
+    Process::spawn(path, side, command).map_err(|error| Trouble::of(&*error))
 }
 
 /// A client often only knows that the server is gone; the server's last words say why.

@@ -1,5 +1,8 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
+mod link;
+mod wan;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -15,7 +18,9 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Wan(wan::WanArgs),
+}
 
 /// Runs the program on `args` (the first is its own name) and returns its exit code.
 ///
@@ -30,7 +35,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return code.into();
         }
     };
-    let done: Result<u8, Coded> = match cli.command {};
+    let done: Result<u8, Coded> = match cli.command {
+        Command::Wan(args) => wan::run(args),
+    };
     match done {
         Ok(code) => code.into(),
         Err(Coded { code, error }) => {
