@@ -4,5 +4,6 @@
 
 mod cli;
 pub mod exit;
+mod lab_path;
 
 pub use cli::run;

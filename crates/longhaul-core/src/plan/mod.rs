@@ -5,19 +5,13 @@
 
 mod copy;
 mod flow;
-<<<<<<< HEAD
-mod matrix;
-=======
 mod link;
+mod matrix;
 mod seconds;
->>>>>>> main
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use flow::{Amount, Direction, FlowPlan};
-<<<<<<< HEAD
+pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
     Condition, Conditions, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Step, Workload,
 };
-=======
-pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
->>>>>>> main

@@ -1,6 +1,8 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
 mod link;
+mod matrix;
+mod report;
 mod wan;
 
 use std::ffi::OsString;
@@ -19,6 +21,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Matrix(matrix::MatrixArgs),
+    Report(report::ReportArgs),
     Wan(wan::WanArgs),
 }
 
@@ -36,6 +40,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done: Result<u8, Coded> = match cli.command {
+        Command::Matrix(args) => matrix::run(args),
+        Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
     };
     match done {
