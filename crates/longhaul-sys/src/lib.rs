@@ -3,3 +3,6 @@
 //! This is the only crate with `unsafe` code. Each module wraps one kernel facility, says which
 //! header its constants come from, and decides nothing: policy lives in the crates above.
 #![allow(unsafe_code)]
+
+pub mod cpu;
+pub mod tcp;

@@ -1,0 +1,176 @@
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// More than any kernel's `struct tcp_info` so far (Linux 6.18: 280 bytes).
+const INFO_BYTES: usize = 512;
+
+/// A connection's state as the kernel reports it, from `struct tcp_info` (linux/tcp.h).
+///
+/// The kernel only ever appends fields to the structure. A kernel older than a field leaves it
+/// out, and it reads as zero here, as iproute2 has it; the oldest field of this kind, the three
+/// `*_limited` clocks, is of Linux 4.10.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_variation: Duration,
+    /// The least round-trip time over the kernel's window (five minutes by default); `None`
+    /// before the first sample.
+    pub min_rtt: Option<Duration>,
+    /// The sender's segment size, in bytes of payload.
+    pub send_mss: u32,
+    /// Congestion window, in segments of [`send_mss`](Self::send_mss).
+    pub congestion_window_segments: u32,
+    /// Slow-start threshold in segments; 2^31 - 1 while there is none.
+    pub slow_start_threshold_segments: u32,
+    /// The window the peer last advertised, in bytes (Linux 5.4).
+    pub peer_window_bytes: u64,
+    /// Segments sent and not yet acknowledged.
+    pub unacked_segments: u32,
+    /// Segments retransmitted since the connection was made.
+    pub retransmits: u64,
+    /// Payload bytes retransmitted since the connection was made (Linux 4.19).
+    pub retransmitted_bytes: u64,
+    /// Payload bytes that wait in the send queue, not sent once.
+    pub notsent_bytes: u64,
+    /// Payload bytes acknowledged by the peer.
+    pub acked_bytes: u64,
+    /// Payload bytes received in order.
+    pub received_bytes: u64,
+    /// The rate at which the peer most recently acknowledged data, in bytes a second.
+    pub delivery_bytes_per_second: u64,
+    /// The delivery rate was limited by the application, not by the path.
+    pub delivery_app_limited: bool,
+    /// The rate the congestion control paces at, in bytes a second; `u64::MAX` for none.
+    pub pacing_bytes_per_second: u64,
+    /// Time with data in flight or to send.
+    pub busy: Duration,
+    /// The part of [`busy`](Self::busy) in which the peer's window held the sender back.
+    pub receive_window_limited: Duration,
+    /// The part of [`busy`](Self::busy) in which the send buffer held the sender back.
+    pub send_buffer_limited: Duration,
+    /// Path MTU in bytes, with IP and TCP headers.
+    pub path_mtu: u32,
+    /// Reordering events seen by the sender (Linux 4.19).
+    pub reordering_seen: u32,
+}
+
+/// Reads the state of the TCP connection `fd`.
+///
+/// # Errors
+/// `fd` is not a TCP socket.
+pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
+    let mut buffer = [0u8; INFO_BYTES];
+    let mut length = INFO_BYTES as libc::socklen_t;
+    // SAFETY: `buffer` is valid for `length` bytes and the kernel writes at most that many; it
+    // stores the number written in `length`.
+    let code = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            buffer.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(parse(&buffer[..(length as usize).min(INFO_BYTES)]))
+}
+
+/// Takes the structure apart. Offsets are those of linux/tcp.h, which are ABI.
+fn parse(bytes: &[u8]) -> TcpInfo {
+    let word = |at: usize| -> u32 {
+        let end = at + size_of::<u32>();
+        bytes.get(at..end).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    let long = |at: usize| -> u64 {
+        let mut value = [0; size_of::<u64>()];
+        match bytes.get(at..at + value.len()) {
+            Some(found) => value.copy_from_slice(found),
+            None => return 0,
+        }
+        u64::from_ne_bytes(value)
+    };
+    let micros = |value: u64| Duration::from_micros(value);
+    // The flag is the lowest bit of the eighth byte, by C's rules for bit fields.
+    let app_limited_bit = if cfg!(target_endian = "big") { 0x80 } else { 0x01 };
+    TcpInfo {
+        rtt: micros(word(68).into()),
+        rtt_variation: micros(word(72).into()),
+        // ~0 until the first sample (minmax_reset in net/ipv4/tcp.c); 0 where there is no field.
+        min_rtt: Some(word(148))
+            .filter(|us| !matches!(*us, 0 | u32::MAX))
+            .map(|us| micros(us.into())),
+        send_mss: word(16),
+        congestion_window_segments: word(80),
+        slow_start_threshold_segments: word(76),
+        peer_window_bytes: word(228).into(),
+        unacked_segments: word(24),
+        retransmits: word(100).into(),
+        retransmitted_bytes: long(208),
+        notsent_bytes: word(144).into(),
+        acked_bytes: long(120),
+        received_bytes: long(128),
+        delivery_bytes_per_second: long(160),
+        delivery_app_limited: bytes.get(7).is_some_and(|flags| flags & app_limited_bit != 0),
+        pacing_bytes_per_second: long(104),
+        busy: micros(long(168)),
+        receive_window_limited: micros(long(176)),
+        send_buffer_limited: micros(long(184)),
+        path_mtu: word(60),
+        reordering_seen: word(220),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_moved_bytes_says_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(&[7; 5000]).unwrap();
+        far.read_exact(&mut [0; 5000]).unwrap();
+        far.write_all(&[7; 3000]).unwrap();
+        near.read_exact(&mut [0; 3000]).unwrap();
+
+        // The 3000 bytes carried the acknowledgement of the 5000.
+        let info = tcp_info(&near).unwrap();
+        assert_eq!((info.acked_bytes, info.received_bytes), (5001, 3000), "SYN counts as one");
+        assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1));
+        assert!(info.min_rtt.unwrap() <= Duration::from_secs(1));
+        assert!(info.congestion_window_segments > 0 && info.send_mss > 0);
+        assert!(info.peer_window_bytes > 0 && info.path_mtu > 0);
+        assert!(info.busy < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn an_older_kernel_only_lacks_fields() {
+        let mut whole = vec![0; 280];
+        whole[68..72].copy_from_slice(&90_000u32.to_ne_bytes());
+        whole[168..176].copy_from_slice(&5u64.to_ne_bytes());
+        whole[228..232].copy_from_slice(&65535u32.to_ne_bytes());
+        let now = parse(&whole);
+        assert_eq!(now.rtt, Duration::from_millis(90));
+        assert_eq!(now.busy, Duration::from_micros(5));
+        assert_eq!(now.peer_window_bytes, 65535);
+        // Linux 4.9 ends after the delivery rate.
+        let then = parse(&whole[..168]);
+        assert_eq!(then, TcpInfo { busy: Duration::ZERO, peer_window_bytes: 0, ..now });
+    }
+
+    #[test]
+    fn what_is_not_tcp_is_an_error() {
+        assert!(tcp_info(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+    }
+}
