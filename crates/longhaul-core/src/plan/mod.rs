@@ -3,6 +3,8 @@
 //! A plan is built from command-line arguments or from a TOML file and is plain data; an engine
 //! turns it into samples.
 
+mod error;
 mod flow;
 
+pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};

@@ -4,10 +4,12 @@
 //! Everything here is sans-I/O or reads from a `Read`; every length is bounded before memory is
 //! taken for it, because the peer is hostile until proven otherwise.
 
+mod flow;
 mod frame;
 mod hello;
 mod opening;
 
+pub use flow::{FlowEvent, FlowOrder};
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
 pub use opening::{Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
