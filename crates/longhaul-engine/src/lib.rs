@@ -1,1 +1,3 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
+
+pub mod flow;
