@@ -5,4 +5,5 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod poll;
 pub mod tcp;

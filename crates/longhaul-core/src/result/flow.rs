@@ -358,7 +358,8 @@ mod tests {
             buffer_bytes: Bytes::mib(4),
             failure: None,
         };
-        SideResult { seconds: 2.0, cpu_seconds: 2.0, streams: totals.iter().map(stream).collect() }
+        let streams = totals.iter().map(stream).collect();
+        SideResult { seconds: 2.0, cpu_seconds: 2.0, cut: None, streams }
     }
 
     fn fold(plan: FlowPlan, end: FlowEnd, sent: &[u64], received: &[u64]) -> FlowResult {

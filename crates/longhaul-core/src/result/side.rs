@@ -65,6 +65,8 @@ pub struct SideResult {
     pub seconds: f64,
     /// CPU time used for the test in [`seconds`](Self::seconds).
     pub cpu_seconds: f64,
+    /// Why this end broke off; `None` when its streams ran to their end.
+    pub cut: Option<String>,
     /// The streams, in order of their number.
     pub streams: Vec<SideStream>,
 }

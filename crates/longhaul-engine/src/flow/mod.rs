@@ -17,10 +17,19 @@
 //!
 //! Not here: UDP, zero copy, both directions at once, placement on cores.
 
+mod client;
 mod end;
 mod limits;
 mod mover;
 mod options;
+mod sampler;
+mod serve;
 mod snapshot;
+mod ticks;
 
+pub use client::run;
 pub use limits::FlowLimits;
+pub use serve::serve;
+
+#[cfg(test)]
+mod tests;

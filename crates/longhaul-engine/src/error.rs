@@ -1,0 +1,182 @@
+use std::io;
+use std::path::PathBuf;
+
+use longhaul_core::wire::{FrameError, RefusalKind};
+
+/// What went wrong while bytes were moved or a peer was spoken to.
+///
+/// Each message names the operation and its object; the cause is the `source`.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// `HOST[:PORT]` does not read as one.
+    #[error("'{0}' is not an address: expected HOST, HOST:PORT or [IPV6]:PORT")]
+    Address(String),
+    /// The name has no address.
+    #[error("cannot find the host '{host}'; check the name")]
+    Resolve {
+        /// The name as given.
+        host: String,
+        /// The resolver's answer.
+        source: io::Error,
+    },
+    /// Nothing answers at the address.
+    #[error("cannot connect to {address}; is 'longhaul serve' running there?")]
+    Connect {
+        /// Host and port as given.
+        address: String,
+        /// The last attempt's error.
+        source: io::Error,
+    },
+    /// A data connection could not be opened although the control channel is up.
+    #[error("cannot open data connection {stream} to {address}; is the port open in the firewall?")]
+    DataConnect {
+        /// Its number.
+        stream: u32,
+        /// The address tried.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The other side did not open its data connections in time.
+    #[error("the data connections of {peer} did not arrive in time")]
+    DataMissing {
+        /// The client.
+        peer: String,
+    },
+    /// The port cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The TLS handshake failed: the peer is not longhaul, or the connection broke.
+    #[error("cannot agree on encryption with {peer}; is it 'longhaul serve'?")]
+    Handshake {
+        /// Host and port.
+        peer: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server's key is not the one recorded for it.
+    #[error(
+        "the key of {host} has changed: known is {known}, offered {offered}; if that is right, \
+         remove its line from {}", .file.display()
+    )]
+    KeyChanged {
+        /// Host and port.
+        host: String,
+        /// The recorded key's fingerprint.
+        known: String,
+        /// The offered key's fingerprint.
+        offered: String,
+        /// The known-hosts file.
+        file: PathBuf,
+    },
+    /// The server's key is not recorded.
+    #[error(
+        "the server {host} is not known; if its key is {offered} (see 'longhaul key' there), \
+         use --accept-new once to record it"
+    )]
+    KeyUnknown {
+        /// Host and port.
+        host: String,
+        /// The offered key's fingerprint.
+        offered: String,
+    },
+    /// A key file cannot be used.
+    #[error("{} is not a longhaul key file", .0.display())]
+    BadKey(PathBuf),
+    /// The program's own files need a home directory.
+    #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
+    NoConfigDir,
+    /// The other side said no.
+    #[error("{peer} refuses: {reason}")]
+    Refused {
+        /// Host and port.
+        peer: String,
+        /// The class of the reason.
+        kind: RefusalKind,
+        /// The sentence it gave.
+        reason: String,
+    },
+    /// The control channel broke or brought nonsense.
+    #[error("lost the control channel to {peer}")]
+    Control {
+        /// Host and port.
+        peer: String,
+        /// What happened.
+        source: FrameError,
+    },
+    /// The peer did something that the protocol does not allow.
+    #[error("{peer} broke the protocol: {what}")]
+    Protocol {
+        /// Host and port.
+        peer: String,
+        /// What it did.
+        what: &'static str,
+    },
+    /// A data connection failed.
+    #[error("data connection {stream} failed")]
+    Data {
+        /// Its number.
+        stream: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// An operation on a file failed at this end.
+    #[error("cannot {operation} {}", .path.display())]
+    File {
+        /// A verb: `open`, `read`, `write`, `create`, `sync`.
+        operation: &'static str,
+        /// Its object.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A helper program could not be run.
+    #[error("cannot run {program}")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A socket option that was asked for does not work on this host.
+    #[error(transparent)]
+    SocketOption(#[from] longhaul_sys::tcp::OptionError),
+    /// The other side had to give up.
+    #[error("{peer} could not go on: {reason}")]
+    Failed {
+        /// Host and port.
+        peer: String,
+        /// The sentence it gave.
+        reason: String,
+    },
+    /// A thread or system resource is missing.
+    #[error("cannot {operation}")]
+    System {
+        /// A verb and its object.
+        operation: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Ctrl-C, SIGTERM or the server's end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// `Result` of the engine.
+pub type Result<T> = std::result::Result<T, EngineError>;
+
+impl EngineError {
+    /// For `map_err` on an operation with a file.
+    pub fn file(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> EngineError {
+        let path = path.into();
+        move |source| EngineError::File { operation, path, source }
+    }
+}

@@ -1,0 +1,201 @@
+//! Accepts connections and tells control channels from data connections by their first byte.
+//!
+//! Every connection has a thread of its own, their number is bounded, and each has a deadline for
+//! its first bytes: a silent or vanished client costs one thread for seconds, never the server.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::wire::{RefusalKind, Service};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::{EngineError, Result};
+use crate::session::{AuthorisedKeys, Identity, ServedSession, SessionRegistry, serve_tls};
+
+/// Most connections at once, of both kinds together; later ones are closed at once.
+const CONNECTION_LIMIT: usize = 1024;
+/// How often the accept loop looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+/// First byte of a TLS record that carries a handshake (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+/// How long a connection may take to send its first byte.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
+const LISTEN_BACKLOG: i32 = 256;
+
+/// A bound listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+/// Who the server is and whom it trusts.
+#[derive(Debug)]
+pub struct Host {
+    /// Its key pair.
+    pub identity: Identity,
+    /// The keys that may reach files.
+    pub authorised: AuthorisedKeys,
+}
+
+/// What is done with the sessions; one for each server.
+pub trait Services: Send + Sync {
+    /// Why `service` is not for this client, or `None` if it is.
+    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)>;
+
+    /// Runs the service to its end on the calling thread.
+    ///
+    /// # Errors
+    /// What went wrong; it is reported and the server goes on.
+    fn run(&self, service: Service, session: ServedSession) -> Result<()>;
+
+    /// Called when a session has ended, with its client and its outcome.
+    fn ended(&self, peer: &str, outcome: Result<()>);
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 takes any free port. An IPv6 wildcard takes IPv4 as well.
+    ///
+    /// # Errors
+    /// The address is taken, not ours, or not permitted.
+    pub fn bind(address: SocketAddr) -> Result<Self> {
+        let failed = |source| EngineError::Listen { address: address.to_string(), source };
+        let bind = || {
+            let socket =
+                Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            if address.is_ipv6() {
+                socket.set_only_v6(false)?;
+            }
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(LISTEN_BACKLOG)?;
+            let socket = TcpListener::from(socket);
+            socket.set_nonblocking(true)?;
+            let address = socket.local_addr()?;
+            io::Result::Ok(Listener { socket, address })
+        };
+        bind().map_err(failed)
+    }
+
+    /// The address listened on, with its real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Admits the data connections of `registry` alone until `stop` is set: for the far end of
+    /// an ssh session, whose control channel is elsewhere.
+    pub fn run_data(self, registry: &SessionRegistry, stop: &AtomicBool) {
+        self.accept_until(
+            || stop.load(Ordering::Relaxed),
+            |socket| {
+                let registry = registry.clone();
+                thread::spawn(move || registry.admit(socket));
+            },
+        );
+    }
+
+    /// Serves until `stop` is set or, with `one_off`, one session has ended.
+    ///
+    /// # Errors
+    /// None after the start; a failing session is told to [`Services::ended`].
+    pub fn run(
+        self,
+        host: Arc<Host>,
+        services: Arc<dyn Services>,
+        one_off: bool,
+        stop: &AtomicBool,
+    ) {
+        let registry = SessionRegistry::default();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let sessions_ended = Arc::new(AtomicUsize::new(0));
+        let stopped = || {
+            stop.load(Ordering::Relaxed) || one_off && sessions_ended.load(Ordering::Relaxed) > 0
+        };
+        self.accept_until(stopped, |socket| {
+            let slot = Slot::take(&connections);
+            if connections.load(Ordering::Relaxed) > CONNECTION_LIMIT {
+                return;
+            }
+            let host = host.clone();
+            let services = services.clone();
+            let registry = registry.clone();
+            let sessions_ended = sessions_ended.clone();
+            thread::spawn(move || {
+                let _slot = slot;
+                if serve_connection(socket, &host, &*services, &registry) {
+                    sessions_ended.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        });
+    }
+
+    fn accept_until(self, stopped: impl Fn() -> bool, mut take: impl FnMut(TcpStream)) {
+        while !stopped() {
+            match self.socket.accept() {
+                Ok((socket, _)) => {
+                    if socket.set_nonblocking(false).is_ok() {
+                        take(socket);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    longhaul_sys::poll::readable(&self.socket, STOP_CHECK);
+                }
+                // A connection that was reset while it waited, or no file descriptors left: the
+                // next may do better, and a pause keeps the loop from spinning.
+                Err(_) => thread::sleep(STOP_CHECK),
+            }
+        }
+    }
+}
+
+/// Counts one connection for as long as it lives.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(connections: &Arc<AtomicUsize>) -> Self {
+        connections.fetch_add(1, Ordering::Relaxed);
+        Slot(connections.clone())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves one connection to its end; true when it was a session.
+fn serve_connection(
+    socket: TcpStream,
+    host: &Host,
+    services: &dyn Services,
+    registry: &SessionRegistry,
+) -> bool {
+    let mut first = [0];
+    let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
+        && matches!(socket.peek(&mut first), Ok(1));
+    if !ready {
+        return false;
+    }
+    if first[0] != TLS_HANDSHAKE {
+        registry.admit(socket);
+        return false;
+    }
+    let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+    let authorised = |key: &_| host.authorised.contains(key);
+    let outcome = serve_tls(socket, &host.identity, authorised, registry)
+        .and_then(|session| serve_session(session, services));
+    services.ended(&peer, outcome);
+    true
+}
+
+/// Greets a client and runs the service it asks for.
+pub(crate) fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
+    let service = session.greet(|service, authorised| services.refusal(service, authorised))?;
+    session.receiver.set_timeout(None)?;
+    services.run(service, session)
+}

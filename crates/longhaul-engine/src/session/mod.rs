@@ -1,0 +1,26 @@
+//! Sessions: how two longhauls meet, prove who they are, and open data connections.
+//!
+//! A session has one control channel (TLS 1.3 with raw Ed25519 keys, or the standard input and
+//! output of an ssh connection) and a secret that both ends derive from it. Every data connection
+//! begins with a [hello](longhaul_core::wire::DataHello) authenticated under that secret, so a
+//! stranger can neither join nor hijack a transfer.
+//!
+//! What this does not do: decide who may do what (that is `serve`), or move payload.
+
+mod address;
+mod channel;
+mod client;
+mod identity;
+mod secret;
+mod server;
+mod tls;
+mod trust;
+
+pub use address::{DEFAULT_PORT, HostPort};
+pub use channel::{ControlReceiver, ControlSender, control};
+pub use client::{ConnectOptions, DataDialer, HostPolicy, Session, connect, greet};
+pub use identity::{ConfigDir, Identity, PublicKey};
+pub use secret::{SessionSecret, StreamKey};
+pub(crate) use server::serve_tls;
+pub use server::{DataAcceptor, ServedSession, SessionRegistry};
+pub use trust::{AuthorisedKeys, KnownHosts};

@@ -1,0 +1,78 @@
+use longhaul_core::wire::{DataHello, HELLO_BYTES, MAC_BYTES, SessionId};
+use ring::{hkdf, hmac};
+
+/// What both ends of a session know and nobody else: everything that protects its data
+/// connections is derived from it (HKDF-SHA-256, RFC 5869), each use under its own label.
+#[derive(Clone)]
+pub struct SessionSecret(hkdf::Prk);
+
+/// The 256-bit key of one data connection.
+pub struct StreamKey(pub(crate) [u8; 32]);
+
+impl SessionSecret {
+    /// From keying material exported by TLS, or random bytes passed through ssh.
+    pub fn from_keying_material(material: &[u8; 32]) -> Self {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"longhaul session 1");
+        SessionSecret(salt.extract(material))
+    }
+
+    /// The session's public name.
+    pub fn session_id(&self) -> SessionId {
+        SessionId(self.expand(&[b"session id"]))
+    }
+
+    /// The key of data connection `stream`; bytes flow in one direction on each.
+    pub fn stream_key(&self, stream: u32) -> StreamKey {
+        StreamKey(self.expand(&[b"stream key", &stream.to_be_bytes()]))
+    }
+
+    /// The first message of data connection `stream`.
+    pub fn hello(&self, stream: u32) -> [u8; HELLO_BYTES] {
+        let hello = DataHello { session: self.session_id(), stream };
+        let tag = hmac::sign(&self.hello_key(), &hello.signed_bytes());
+        let mut mac = [0; MAC_BYTES];
+        mac.copy_from_slice(tag.as_ref());
+        hello.encode(&mac)
+    }
+
+    /// Whether `mac` proves that `hello` comes from the other end of this session.
+    pub fn verify_hello(&self, hello: &DataHello, mac: &[u8; MAC_BYTES]) -> bool {
+        hmac::verify(&self.hello_key(), &hello.signed_bytes(), mac).is_ok()
+    }
+
+    fn hello_key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &self.expand::<32>(&[b"hello key"]))
+    }
+
+    fn expand<const N: usize>(&self, info: &[&[u8]]) -> [u8; N] {
+        struct Length(usize);
+        impl hkdf::KeyType for Length {
+            fn len(&self) -> usize {
+                self.0
+            }
+        }
+        let mut key = [0; N];
+        // HKDF-SHA-256 gives up to 255 x 32 bytes; every N here is at most 32.
+        self.0
+            .expand(info, Length(N))
+            .and_then(|okm| okm.fill(&mut key))
+            .expect("a short key can be expanded");
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_is_bound_to_session_and_stream() {
+        let ours = SessionSecret::from_keying_material(&[1; 32]);
+        let theirs = SessionSecret::from_keying_material(&[2; 32]);
+        let (hello, mac) = DataHello::decode(&ours.hello(3)).unwrap();
+        assert!(ours.verify_hello(&hello, &mac));
+        assert!(!theirs.verify_hello(&hello, &mac));
+        assert!(!ours.verify_hello(&DataHello { stream: 4, ..hello }, &mac));
+        assert_ne!(ours.stream_key(0).0, ours.stream_key(1).0);
+    }
+}

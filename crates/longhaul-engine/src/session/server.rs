@@ -1,0 +1,190 @@
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_core::wire::{
+    DataHello, HELLO_BYTES, Hello, PROTOCOL_VERSION, RefusalKind, Service, SessionId, Welcome,
+};
+use rustls::{Connection, ServerConnection};
+
+use super::channel::{ControlReceiver, ControlSender, control_over_tls};
+use super::client::{OPENING_TIMEOUT, export_secret, set_timeouts};
+use super::identity::{Identity, PublicKey};
+use super::secret::SessionSecret;
+use super::tls;
+use crate::error::{EngineError, Result};
+
+/// Most data connections that may wait to be taken by their session.
+const WAITING_STREAMS: usize = 256;
+
+/// The sessions that wait for data connections, shared by all threads of a server.
+#[derive(Clone, Default)]
+pub struct SessionRegistry(Arc<Mutex<HashMap<SessionId, Waiting>>>);
+
+struct Waiting {
+    secret: SessionSecret,
+    streams: Sender<(u32, TcpStream)>,
+}
+
+impl SessionRegistry {
+    /// Lets the session of `secret` take data connections until the acceptor is dropped.
+    pub fn register(&self, secret: SessionSecret) -> DataAcceptor {
+        let id = secret.session_id();
+        let (streams, arrivals) = bounded(WAITING_STREAMS);
+        self.lock().insert(id, Waiting { secret: secret.clone(), streams });
+        DataAcceptor { registry: self.clone(), id, secret, arrivals }
+    }
+
+    /// Reads the hello of a fresh data connection and passes it to its session. A connection
+    /// that proves nothing is closed without an answer.
+    pub fn admit(&self, mut socket: TcpStream) {
+        let mut bytes = [0; HELLO_BYTES];
+        if set_timeouts(&socket, Some(OPENING_TIMEOUT)).is_err()
+            || socket.read_exact(&mut bytes).is_err()
+        {
+            return;
+        }
+        let Ok((hello, mac)) = DataHello::decode(&bytes) else { return };
+        let sessions = self.lock();
+        let Some(waiting) = sessions.get(&hello.session) else { return };
+        if waiting.secret.verify_hello(&hello, &mac) && set_timeouts(&socket, None).is_ok() {
+            let _ = waiting.streams.try_send((hello.stream, socket));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the data connections of one session, seen from the server.
+pub struct DataAcceptor {
+    registry: SessionRegistry,
+    id: SessionId,
+    secret: SessionSecret,
+    arrivals: Receiver<(u32, TcpStream)>,
+}
+
+impl DataAcceptor {
+    /// The next authenticated data connection and its number.
+    ///
+    /// # Errors
+    /// None came within `timeout`.
+    pub fn accept(&self, timeout: Duration) -> Result<(u32, TcpStream)> {
+        self.arrivals
+            .recv_timeout(timeout)
+            .map_err(|_| EngineError::DataMissing { peer: "the client".to_owned() })
+    }
+
+    /// All `count` connections of the session, in the order of their numbers.
+    ///
+    /// # Errors
+    /// They did not come within `timeout`, or a number came twice or is out of range.
+    pub fn accept_all(&self, count: u32, timeout: Duration) -> Result<Vec<TcpStream>> {
+        let deadline = Instant::now() + timeout;
+        let mut sockets: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
+        for _ in 0..count {
+            let (stream, socket) =
+                self.accept(deadline.saturating_duration_since(Instant::now()))?;
+            match sockets.get_mut(stream as usize) {
+                Some(place @ None) => *place = Some(socket),
+                _ => {
+                    return Err(EngineError::Protocol {
+                        peer: "the client".to_owned(),
+                        what: "a data connection has a wrong number",
+                    });
+                }
+            }
+        }
+        Ok(sockets.into_iter().flatten().collect())
+    }
+
+    /// The session's secret.
+    pub fn secret(&self) -> &SessionSecret {
+        &self.secret
+    }
+}
+
+impl Drop for DataAcceptor {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.id);
+    }
+}
+
+/// An open session, seen from the server: greeted, its service chosen.
+pub struct ServedSession {
+    /// To the client.
+    pub sender: ControlSender,
+    /// From the client.
+    pub receiver: ControlReceiver,
+    /// Its data connections.
+    pub streams: DataAcceptor,
+    /// Whether the client's key is in the authorised list.
+    pub authorised: bool,
+}
+
+impl ServedSession {
+    /// Reads the client's hello and answers it: `allow` says which services are offered, by a
+    /// refusal or nothing. Returns the service to run.
+    ///
+    /// # Errors
+    /// The channel broke, or the client was refused (and told so).
+    pub fn greet(
+        &mut self,
+        allow: impl FnOnce(Service, bool) -> Option<(RefusalKind, String)>,
+    ) -> Result<Service> {
+        let hello: Hello = self.receiver.receive()?;
+        let ours = env!("CARGO_PKG_VERSION");
+        let refusal = if hello.protocol == PROTOCOL_VERSION {
+            allow(hello.service, self.authorised)
+        } else {
+            let reason = format!(
+                "it speaks protocol {PROTOCOL_VERSION} (longhaul {ours}), the client {} \
+                 (longhaul {}); use the same version at both ends",
+                hello.protocol, hello.version
+            );
+            Some((RefusalKind::Version, reason))
+        };
+        match refusal {
+            None => {
+                self.sender.send(&Welcome::Ready { version: ours.to_owned() })?;
+                Ok(hello.service)
+            }
+            Some((kind, reason)) => {
+                self.sender.send(&Welcome::Refused { kind, reason: reason.clone() })?;
+                let peer = self.sender.peer().to_owned();
+                Err(EngineError::Refused { peer, kind, reason })
+            }
+        }
+    }
+}
+
+/// Makes a session of a fresh connection that begins with a TLS handshake.
+pub(crate) fn serve_tls(
+    mut socket: TcpStream,
+    identity: &Identity,
+    authorised: impl FnOnce(&PublicKey) -> bool,
+    registry: &SessionRegistry,
+) -> Result<ServedSession> {
+    let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+    let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
+    let connection = ServerConnection::new(tls::server_config(identity))
+        .map_err(|error| failed(std::io::Error::other(error)))?;
+    let mut connection = Connection::Server(connection);
+    set_timeouts(&socket, Some(OPENING_TIMEOUT)).map_err(failed)?;
+    let _ = socket.set_nodelay(true);
+    while connection.is_handshaking() {
+        connection.complete_io(&mut socket).map_err(failed)?;
+    }
+    let key = tls::peer_key(&connection)
+        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
+    let secret = export_secret(&mut connection)
+        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
+    // Registered before the first message, so that a data connection cannot come too early.
+    let streams = registry.register(secret);
+    let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
+    Ok(ServedSession { sender, receiver, streams, authorised: authorised(&key) })
+}

@@ -1,0 +1,168 @@
+//! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove that they
+//! hold it. There are no certificates, names or dates; which key is welcome is decided after the
+//! handshake, by [`trust`](super::trust).
+
+use std::sync::Arc;
+
+use rustls::client::AlwaysResolvesClientRawPublicKeys;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
+    PeerIncompatible, ServerConfig, SignatureScheme,
+};
+
+use super::identity::{Identity, PublicKey};
+
+const ALPN: &[u8] = b"longhaul/1";
+
+pub(super) fn client_config(identity: &Identity) -> Arc<ClientConfig> {
+    let provider = Arc::new(provider::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&TLS13])
+        .expect("ring has TLS 1.3 suites")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyRawKey(provider)))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified(
+            identity,
+        ))));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Arc::new(config)
+}
+
+pub(super) fn server_config(identity: &Identity) -> Arc<ServerConfig> {
+    let provider = Arc::new(provider::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&TLS13])
+        .expect("ring has TLS 1.3 suites")
+        .with_client_cert_verifier(Arc::new(AnyRawKey(provider)))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(identity))));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Arc::new(config)
+}
+
+/// The key that the peer proved to hold; present after every successful handshake.
+pub(super) fn peer_key(connection: &rustls::Connection) -> Option<PublicKey> {
+    PublicKey::from_spki(connection.peer_certificates()?.first()?)
+}
+
+fn certified(identity: &Identity) -> Arc<CertifiedKey> {
+    let der = PrivatePkcs8KeyDer::from(identity.pkcs8());
+    let key = provider::sign::any_eddsa_type(&der).expect("the identity is an Ed25519 key");
+    Arc::new(CertifiedKey::new(vec![CertificateDer::from(identity.public().to_spki())], key))
+}
+
+/// Takes any Ed25519 key whose holder signs the handshake.
+#[derive(Debug)]
+struct AnyRawKey(Arc<CryptoProvider>);
+
+impl AnyRawKey {
+    fn well_formed(spki: &[u8]) -> Result<(), Error> {
+        PublicKey::from_spki(spki)
+            .map(|_| ())
+            .ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))
+    }
+
+    fn verify(
+        &self,
+        message: &[u8],
+        spki: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature_with_raw_key(
+            message,
+            &SubjectPublicKeyInfoDer::from(spki.as_ref()),
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+}
+
+const TLS12_IS_OFF: Error = Error::PeerIncompatible(PeerIncompatible::Tls13RequiredForQuic);
+
+impl ServerCertVerifier for AnyRawKey {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Self::well_formed(end_entity).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(TLS12_IS_OFF)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for AnyRawKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Self::well_formed(end_entity).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(TLS12_IS_OFF)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
