@@ -3,8 +3,10 @@
 //! A plan is built from command-line arguments or from a TOML file and is plain data; an engine
 //! turns it into samples.
 
+mod copy;
 mod error;
 mod flow;
 
+pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};

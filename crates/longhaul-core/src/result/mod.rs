@@ -4,10 +4,14 @@
 //! a process says its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes
 //! them all.
 
+mod copy;
 mod flow;
 mod side;
 mod warning;
 
+pub use copy::{
+    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+};
 pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,

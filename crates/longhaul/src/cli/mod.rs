@@ -1,5 +1,8 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
+mod serve;
+mod test;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -15,7 +18,12 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    /// Measure what the path to a host carries, from memory to memory
+    Test(test::Args),
+    /// Answer the tests of other hosts
+    Serve(serve::Args),
+}
 
 /// Runs the program on `args` (the first is its own name) and returns its exit code.
 ///
@@ -30,7 +38,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return code.into();
         }
     };
-    let done: Result<u8, Coded> = match cli.command {};
+    let done: Result<u8, Coded> = match cli.command {
+        Command::Test(args) => args.run(),
+        Command::Serve(args) => args.run(),
+    };
     match done {
         Ok(code) => code.into(),
         Err(Coded { code, error }) => {

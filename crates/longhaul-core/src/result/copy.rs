@@ -1,0 +1,98 @@
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Rate};
+
+/// The schema of [`CopyResult`] in JSON.
+pub const COPY_SCHEMA: &str = "longhaul.cp/1";
+
+/// What a copy did; `docs/design/results.md` has every field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyResult {
+    /// [`COPY_SCHEMA`].
+    pub schema: String,
+    /// The whole in a few numbers.
+    pub summary: CopySummary,
+    /// What limited it, in one sentence.
+    pub verdict: String,
+    /// The end that read.
+    pub source: EndReport,
+    /// The end that wrote.
+    pub sink: EndReport,
+    /// What could not be copied, each with its reason.
+    pub failures: Vec<CopyFailure>,
+    /// What was passed over: devices, sockets, links that lead nowhere.
+    pub skipped: Vec<CopyFailure>,
+}
+
+/// The whole copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopySummary {
+    /// `bytes` over `seconds`.
+    pub throughput_bps: Rate,
+    /// Bytes of files that are in place at the sink.
+    pub bytes: Bytes,
+    /// Files that are in place at the sink.
+    pub files: u64,
+    /// From the open session to the sink's word that everything is in place.
+    pub seconds: f64,
+    /// Every block was checked at the sink before it was written.
+    pub verified: bool,
+    /// The data connections were encrypted.
+    pub encrypted: bool,
+    /// Every file was synced before it got its name.
+    pub durable: bool,
+    /// TCP connections used.
+    pub streams: u32,
+    /// Blocks that did not pass their check and were sent again.
+    pub resent_blocks: u64,
+    /// TCP segments sent again.
+    pub retransmits: Option<u64>,
+    /// Smoothed round-trip time, milliseconds, the least over the streams at the end.
+    pub rtt_ms: Option<f64>,
+}
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndReport {
+    /// CPU and memory.
+    #[serde(flatten)]
+    pub end: TransferEnd,
+    /// Where its threads spent their time.
+    pub stages: StageTimes,
+}
+
+/// What a process used.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct TransferEnd {
+    /// CPU time of the copy, in percent of one core.
+    pub cpu_percent: f64,
+    /// CPU seconds, user and system.
+    pub cpu_seconds: f64,
+    /// The largest resident set of the process so far.
+    pub peak_memory_bytes: Bytes,
+}
+
+/// How busy the stages of one end were: 1 means that all threads of the stage worked all the
+/// time. A stage that an end does not have is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct StageTimes {
+    /// Reading files.
+    pub read: Option<f64>,
+    /// Sending: hashing or sealing, and waiting for the socket to take it.
+    pub send: Option<f64>,
+    /// Receiving: waiting for the socket, opening or hashing.
+    pub receive: Option<f64>,
+    /// Writing files.
+    pub write: Option<f64>,
+    /// Syncing and renaming.
+    pub sync: Option<f64>,
+}
+
+/// A file that is not in place, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyFailure {
+    /// Its path.
+    pub path: String,
+    /// One sentence.
+    pub reason: String,
+}

@@ -1,0 +1,178 @@
+//! The messages of a copy. One end is the *source* and one the *sink*; either may be the client.
+//!
+//! ```text
+//! client                                   server
+//!   CopyRequest            ->
+//!                          <-              CopyReply (Ready, or Refused and closed)
+//!   data connections       ->
+//! source                                   sink
+//!   Entries, Entries, End  ->              (blocks meanwhile on the data connections)
+//!                          <-              Progress, Resend, Failed
+//!                          <-              Finished: everything is in place, or said to be not
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::{RefusalKind, WirePath};
+use crate::plan::CopyOptions;
+use crate::result::{StageTimes, TransferEnd};
+use crate::units::Bytes;
+
+/// Most bytes of paths in one [`SourceMessage::Entries`]; keeps it well below the frame limit.
+pub const ENTRIES_BATCH_BYTES: usize = 128 << 10;
+
+/// The client's first message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyRequest {
+    /// The client is the source.
+    Receive {
+        /// Where the server puts what comes.
+        target: WirePath,
+        /// What comes at the top level.
+        top: Top,
+        /// How.
+        options: CopyOptions,
+    },
+    /// The client is the sink.
+    Send {
+        /// What the server sends.
+        paths: Vec<WirePath>,
+        /// How.
+        options: CopyOptions,
+    },
+}
+
+/// What stands at the top level of a copy, which decides how the target's name is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Top {
+    /// One file or directory, which may be given a new name.
+    One,
+    /// Several, which need a directory to go into.
+    Several,
+    /// The contents of a directory (`dir/.`).
+    Contents,
+}
+
+/// The server's answer to a [`CopyRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyReply {
+    /// Data connections are welcome.
+    Ready,
+    /// The server will not.
+    Refused {
+        /// The class of the reason.
+        kind: RefusalKind,
+        /// One sentence.
+        reason: String,
+    },
+}
+
+/// A file or directory, announced before its blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Counts from 0 in the order of announcement.
+    pub id: u64,
+    /// Relative to the target; begins with the top-level name.
+    pub path: WirePath,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Modification time, seconds since 1970.
+    pub mtime_seconds: i64,
+    /// Its nanoseconds.
+    pub mtime_ns: u32,
+}
+
+/// What an [`Entry`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file of this size; its blocks follow, none if it is empty.
+    File {
+        /// The size when it was announced.
+        size_bytes: Bytes,
+    },
+    /// A directory; announced before what is in it.
+    Directory,
+}
+
+/// From the source to the sink.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceMessage {
+    /// More files and directories.
+    Entries(Vec<Entry>),
+    /// This file cannot be sent (any more); what came of it is to be removed.
+    Failed {
+        /// Its entry.
+        id: u64,
+        /// One sentence.
+        reason: String,
+    },
+    /// Nothing more will be announced.
+    End {
+        /// Entries in all.
+        entries: u64,
+    },
+    /// Still here.
+    Alive,
+    /// The copy is given up; files that are not complete are to be removed.
+    Abort,
+}
+
+/// From the sink to the source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkMessage {
+    /// How far it is; sent several times a second, also as a sign of life.
+    Progress {
+        /// Bytes written to files.
+        written_bytes: Bytes,
+        /// Files under their final names.
+        files: u64,
+    },
+    /// A block did not pass its check and is wanted again.
+    Resend {
+        /// Its file's entry.
+        id: u64,
+        /// Where it begins.
+        offset: u64,
+    },
+    /// A file could not be stored; the source may stop sending it.
+    Failed {
+        /// Its entry.
+        id: u64,
+        /// One sentence.
+        reason: String,
+    },
+    /// The copy cannot go on: one sentence says why.
+    Abort {
+        /// The class of the reason.
+        kind: RefusalKind,
+        /// One sentence.
+        reason: String,
+    },
+    /// Every announced entry is in place or has failed.
+    Finished(SinkReport),
+}
+
+/// What the sink has done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SinkReport {
+    /// Files under their final names.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: Bytes,
+    /// Blocks that did not pass their check and were sent again.
+    pub resent_blocks: u64,
+    /// Whether every file was synced before it got its name, and its directory after.
+    pub durable: bool,
+    /// Its CPU and memory.
+    pub end: TransferEnd,
+    /// Where its threads spent their time.
+    pub stages: StageTimes,
+}

@@ -1,0 +1,138 @@
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A path as the file system has it: any bytes but NUL.
+///
+/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control characters and for `%`
+/// itself, so that every name passes and most stay legible.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WirePath(Vec<u8>);
+
+impl WirePath {
+    /// The path of these bytes; `None` if one of them is NUL.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
+        let bytes = bytes.into();
+        (!bytes.contains(&0)).then_some(WirePath(bytes))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is a plain relative path: no empty, `.` or `..` component and no slash at
+    /// either end. Only such paths may name what a peer creates.
+    pub fn is_plain_relative(&self) -> bool {
+        self.0
+            .split(|byte| *byte == b'/')
+            .all(|part| !matches!(part, b"" | b"." | b"..") && part.len() <= 255)
+    }
+
+    fn escaped(&self) -> String {
+        let mut text = String::with_capacity(self.0.len());
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if c == '%' || c.is_control() {
+                    let mut bytes = [0; 4];
+                    c.encode_utf8(&mut bytes).bytes().for_each(|byte| escape(byte, &mut text));
+                } else {
+                    text.push(c);
+                }
+            }
+            chunk.invalid().iter().for_each(|byte| escape(*byte, &mut text));
+        }
+        text
+    }
+
+    fn unescaped(text: &str) -> Option<Self> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let [first, tail @ ..] = rest {
+            if *first == b'%' {
+                let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+                // from_str_radix alone would take a sign.
+                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return None;
+                }
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = &tail[2..];
+            } else {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+        WirePath::new(bytes)
+    }
+}
+
+fn escape(byte: u8, text: &mut String) {
+    use fmt::Write;
+    let _ = write!(text, "%{byte:02X}");
+}
+
+impl fmt::Debug for WirePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.escaped())
+    }
+}
+
+impl fmt::Display for WirePath {
+    /// For messages: legible, and harmless on a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.escaped())
+    }
+}
+
+impl Serialize for WirePath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.escaped())
+    }
+}
+
+impl<'de> Deserialize<'de> for WirePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        WirePath::unescaped(&text).ok_or_else(|| serde::de::Error::custom("not an escaped path"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn stays_legible_and_harmless() {
+        let path = WirePath::new(b"caf\xc3\xa9/100%\x1b[31m\xff".to_vec()).unwrap();
+        assert_eq!(path.to_string(), "caf\u{e9}/100%25%1B[31m%FF");
+    }
+
+    #[test]
+    fn knows_the_paths_that_a_peer_may_create() {
+        for good in ["a", "a/b", ".hidden", "a..b"] {
+            assert!(WirePath::new(good).unwrap().is_plain_relative(), "{good}");
+        }
+        for bad in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "a/."] {
+            assert!(!WirePath::new(bad).unwrap().is_plain_relative(), "{bad}");
+        }
+        assert!(!WirePath::new("x".repeat(256)).unwrap().is_plain_relative());
+    }
+
+    #[test]
+    fn refuses_bad_escapes() {
+        for text in ["\"%\"", "\"%4\"", "\"%+1\"", "\"%zz\"", "\"%00\"", "\"%\u{e9}\""] {
+            assert!(serde_json::from_str::<WirePath>(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_comes_back(bytes in proptest::collection::vec(1_u8.., 0..64)) {
+            let path = WirePath::new(bytes).unwrap();
+            let text = serde_json::to_string(&path).unwrap();
+            prop_assert_eq!(serde_json::from_str::<WirePath>(&text).unwrap(), path);
+        }
+    }
+}
