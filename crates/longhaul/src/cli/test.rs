@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Pace to this rate, over all streams together
     #[arg(short = 'b', long = "bitrate", value_name = "RATE")]
     rate: Option<Rate>,
-    /// Bytes in one write and one read [default: 256 KiB]
+    /// Bytes in one write and one read [default: 1 MiB]
     #[arg(short, long = "length", value_name = "BYTES")]
     length: Option<Bytes>,
     /// Socket buffers at both ends [default: the kernel's autotuning]
