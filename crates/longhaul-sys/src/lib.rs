@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
-pub mod memory;
 pub mod interface;
+pub mod memory;
 pub mod namespace;
 pub mod poll;
 pub mod tcp;

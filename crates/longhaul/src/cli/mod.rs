@@ -1,6 +1,8 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
 mod link;
+mod serve;
+mod test;
 mod wan;
 
 use std::ffi::OsString;
@@ -20,6 +22,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Wan(wan::WanArgs),
+    /// Measure what the path to a host carries, from memory to memory
+    Test(test::Args),
+    /// Answer the tests of other hosts
+    Serve(serve::Args),
 }
 
 /// Runs the program on `args` (the first is its own name) and returns its exit code.
@@ -37,6 +43,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done: Result<u8, Coded> = match cli.command {
         Command::Wan(args) => wan::run(args),
+        Command::Test(args) => args.run(),
+        Command::Serve(args) => args.run(),
     };
     match done {
         Ok(code) => code.into(),
