@@ -1,2 +1,23 @@
-//! The wide-area emulator: a pure link model, the driver that moves real packets by it, and the
-//! two network namespaces that it joins.
+//! The wide-area emulator.
+//!
+//! - [`link`] is the model: a pure function from a time and a packet to a verdict. It knows no
+//!   clock and no operating system, and is tested in virtual time.
+//! - `driver` moves real packets between two TUN devices by that model, on one thread.
+//! - `site` is one end: network, mount and PID namespaces of its own, in which commands run.
+//! - [`Wan`] puts them together: two sites and the link between them.
+//!
+//! Nothing of it outlives the process: the sites have no name in the file system, their devices
+//! go with the last handle, and their processes with the thread that made them, even when the
+//! process is killed. docs/design/emulator.md tells how.
+
+mod driver;
+mod error;
+pub mod link;
+mod packet;
+mod privilege;
+mod site;
+mod wan;
+
+pub use error::EmuError;
+pub use privilege::acquire_privileges;
+pub use wan::Wan;

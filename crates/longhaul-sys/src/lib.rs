@@ -5,5 +5,10 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod interface;
+pub mod memory;
+pub mod namespace;
 pub mod poll;
 pub mod tcp;
+pub mod terminal;
+pub mod tun;

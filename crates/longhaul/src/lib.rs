@@ -7,5 +7,6 @@ mod cli;
 pub mod exit;
 mod interrupt;
 mod output;
+mod remote;
 
 pub use cli::run;

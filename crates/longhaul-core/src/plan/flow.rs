@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
+use super::{PlanError, seconds};
 use crate::units::{Bytes, Rate, format_span};
 
 /// Which way the bytes of a test go, seen from the client.
@@ -149,21 +149,6 @@ impl FlowPlan {
 impl Default for FlowPlan {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_f64(d.as_secs_f64())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-        let seconds = f64::deserialize(d)?;
-        Duration::try_from_secs_f64(seconds).map_err(serde::de::Error::custom)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod copy;
 mod flow;
+mod link;
 mod side;
 mod warning;
 
@@ -16,5 +17,6 @@ pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,
 };
+pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use warning::{End, Warning, WarningKind};

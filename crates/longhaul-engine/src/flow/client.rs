@@ -64,7 +64,7 @@ pub fn run(
         if ends.is_err() {
             // Neither thread has anything left to wait for.
             abort.store(true, Ordering::Release);
-            closer.close();
+            closer();
         }
         ends
     });

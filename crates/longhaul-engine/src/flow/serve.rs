@@ -71,7 +71,7 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
         if told.is_ok() {
             let _ = wait.recv_timeout(STEP_LIMIT);
         }
-        closer.close();
+        closer();
         told
     })
 }

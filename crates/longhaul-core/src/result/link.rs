@@ -1,0 +1,256 @@
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{LinkPlan, Side};
+use crate::units::{Bytes, format_span};
+
+/// Traffic counted three ways: packets as the kernel hands them over (a super-packet is one), the
+/// segments that they stand for, and the bytes of those segments at the IP layer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Packets and super-packets.
+    pub packets: u64,
+    /// Packets as they would cross a wire.
+    pub segments: u64,
+    /// IP bytes, with one header for each segment.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Traffic) {
+        self.packets += other.packets;
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+    }
+}
+
+impl std::ops::Add for Traffic {
+    type Output = Traffic;
+
+    fn add(mut self, other: Traffic) -> Traffic {
+        self += other;
+        self
+    }
+}
+
+/// What did not arrive, by the reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropCounts {
+    /// The queue before the link's rate was full: what the plan asks for.
+    pub queue_full: Traffic,
+    /// The emulator's memory was full: the link could not be emulated.
+    pub memory_full: Traffic,
+    /// The receiving interface refused the packet.
+    pub refused: Traffic,
+}
+
+impl DropCounts {
+    /// All of them together.
+    pub fn total(&self) -> Traffic {
+        self.queue_full + self.memory_full + self.refused
+    }
+}
+
+/// By how much packets left after their due time, over all packets of a direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Median, in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile, in milliseconds.
+    pub p99_ms: f64,
+    /// 99.9th percentile, in milliseconds.
+    pub p999_ms: f64,
+    /// The largest, in milliseconds.
+    pub max_ms: f64,
+}
+
+/// What passed in one direction of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DirectionReport {
+    /// The end that sent.
+    pub from: Side,
+    /// Taken from the sender.
+    pub entered: Traffic,
+    /// Given to the receiver.
+    pub delivered: Traffic,
+    /// Dropped.
+    pub dropped: DropCounts,
+    /// Still under way when the link was taken down.
+    pub queued: Traffic,
+    /// Packets the sender's interface dropped before the emulator saw them.
+    pub interface_drops: u64,
+    /// Departures against the plan.
+    pub lateness: Lateness,
+    /// The most memory that packets under way took.
+    pub peak_memory_bytes: Bytes,
+}
+
+impl DirectionReport {
+    /// Whether every packet that entered is accounted for.
+    pub fn is_conserved(&self) -> bool {
+        self.entered == self.delivered + self.dropped.total() + self.queued
+    }
+}
+
+/// Why figures taken over a link may not be what the plan describes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "warning", rename_all = "snake_case")]
+pub enum LinkWarning {
+    /// Packets left too late.
+    #[error(
+        "the emulator ran behind schedule: of the packets from {from}, 1 in 1000 left {p999_ms:.2} \
+         ms late or more (bound {bound_ms} ms); leave it more CPU or lower the rate"
+    )]
+    BehindSchedule {
+        /// The end that sent.
+        from: Side,
+        /// 99.9th percentile of lateness.
+        p999_ms: f64,
+        /// What would have been accepted.
+        bound_ms: f64,
+    },
+    /// The sender's interface overflowed, which looks like loss to the sender.
+    #[error(
+        "the interface at {from} dropped {packets} packets that the emulator was too slow to \
+         take; leave it more CPU or lower the rate"
+    )]
+    InterfaceDrops {
+        /// The end that sent.
+        from: Side,
+        /// How many.
+        packets: u64,
+    },
+    /// More bytes were under way than the emulator may hold.
+    #[error(
+        "the emulator dropped {packets} packets from {from} because its memory was full; lower \
+         the rate or the delay"
+    )]
+    MemoryFull {
+        /// The end that sent.
+        from: Side,
+        /// How many.
+        packets: u64,
+    },
+    /// The receiving interface refused packets: it is down, or a header is malformed.
+    #[error("the interface facing {from} refused {packets} packets; was it taken down?")]
+    Refused {
+        /// The end that sent.
+        from: Side,
+        /// How many.
+        packets: u64,
+    },
+    /// Packets are missing from the count: a defect of the emulator.
+    #[error("packets from {from} are unaccounted for; please report this as a defect")]
+    NotConserved {
+        /// The end that sent.
+        from: Side,
+    },
+    /// TCP's windows could not be made large enough for the plan's rate.
+    #[error(
+        "TCP windows are {granted}, below the {wanted} that this rate and round trip need, \
+         because of the host's net.ipv4.tcp_mem; raise it or lower the rate"
+    )]
+    WindowsClipped {
+        /// What a single flow needs.
+        wanted: Bytes,
+        /// What each site was given.
+        granted: Bytes,
+    },
+    /// TCP's windows could not be set at all.
+    #[error(
+        "TCP windows at {site} keep the kernel's defaults because /proc/sys is read-only here; \
+         long paths will be slow"
+    )]
+    WindowsUnset {
+        /// The site.
+        site: Side,
+    },
+}
+
+/// What an emulated link did while it was up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// [`LinkReport::SCHEMA`].
+    pub schema: String,
+    /// What was asked for.
+    pub plan: LinkPlan,
+    /// How long the link was up.
+    pub seconds: f64,
+    /// Whether TCP and UDP super-packets were passed whole.
+    pub tcp_offload: bool,
+    /// As `tcp_offload`, for UDP.
+    pub udp_offload: bool,
+    /// From near to far.
+    pub up: DirectionReport,
+    /// From far to near.
+    pub down: DirectionReport,
+    /// Empty when figures taken over the link can be trusted.
+    pub warnings: Vec<LinkWarning>,
+}
+
+impl LinkReport {
+    /// The schema's name and version.
+    pub const SCHEMA: &str = "longhaul.link/1";
+
+    /// One line: what the link was and what passed.
+    pub fn summary(&self) -> String {
+        let way = |d: &DirectionReport| {
+            format!(
+                "{} {} ({} dropped, p99.9 {:.3} ms late)",
+                d.from,
+                Bytes::new(d.delivered.bytes),
+                d.dropped.total().packets + d.interface_drops,
+                d.lateness.p999_ms
+            )
+        };
+        format!(
+            "link of {} RTT up for {:.1} s; from {}; from {}",
+            format_span(self.plan.rtt()),
+            self.seconds,
+            way(&self.up),
+            way(&self.down)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn direction(from: Side) -> DirectionReport {
+        let traffic = |n| Traffic { packets: n, segments: 2 * n, bytes: 100 * n };
+        DirectionReport {
+            from,
+            entered: traffic(10),
+            delivered: traffic(7),
+            dropped: DropCounts { queue_full: traffic(2), ..DropCounts::default() },
+            queued: traffic(1),
+            interface_drops: 0,
+            lateness: Lateness::default(),
+            peak_memory_bytes: Bytes::new(4096),
+        }
+    }
+
+    #[test]
+    fn a_lost_packet_breaks_conservation() {
+        let mut report = direction(Side::Near);
+        assert!(report.is_conserved());
+        report.queued.segments -= 1;
+        assert!(!report.is_conserved());
+    }
+
+    #[test]
+    fn the_document_of_version_1_still_reads() {
+        let text = r#"{"schema":"longhaul.link/1","plan":{"up":{"delay_seconds":0.045},
+            "down":{"delay_seconds":0.045},"mtu":9000},"seconds":1.5,"tcp_offload":true,
+            "udp_offload":false,"up":UP,"down":UP,
+            "warnings":[{"warning":"memory_full","from":"far","packets":3}]}"#;
+        let traffic = r#"{"packets":1,"segments":1,"bytes":84}"#;
+        let way = r#"{"from":"near","entered":T,"delivered":T,"dropped":{"queue_full":T,
+            "memory_full":T,"refused":T},"queued":T,"interface_drops":0,"lateness":{"p50_ms":0.1,
+            "p99_ms":0.2,"p999_ms":0.3,"max_ms":0.4},"peak_memory_bytes":65600}"#;
+        let text = text.replace("UP", way).replace(":T", &format!(":{traffic}"));
+        let report: LinkReport = serde_json::from_str(&text).unwrap();
+        assert_eq!(report.warnings, [LinkWarning::MemoryFull { from: Side::Far, packets: 3 }]);
+        assert!(report.summary().starts_with("link of 90ms RTT up for 1.5 s"));
+    }
+}

@@ -1,0 +1,105 @@
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+
+use super::Lane;
+use crate::link::LinkTime;
+
+/// What the timer's wake-up takes on a virtual machine, spent spinning instead: a packet that is
+/// due within this time is waited for on the processor.
+const SPIN: Duration = Duration::from_micros(5);
+
+/// How many packets are read, and how many written, before the other is looked at. Few, so that
+/// neither a burst delays departures nor a backlog of departures leaves arrivals unstamped.
+const TURN: usize = 8;
+
+/// The thread that moves a link's packets.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<Vec<Lane>>>,
+}
+
+/// Asks a running driver to end: the flag while it works, the descriptor while it waits.
+#[derive(Debug)]
+struct Stop {
+    flag: AtomicBool,
+    wake: OwnedFd,
+}
+
+impl Driver {
+    /// Starts moving packets.
+    pub(crate) fn start(mut lanes: Vec<Lane>) -> io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake });
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
+            // The default slack of 50 us would make every departure late by as much.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            run(&mut lanes, &seen);
+            lanes
+        })?;
+        Ok(Driver { stop, thread: Some(thread) })
+    }
+
+    /// Stops, and returns the lanes with what they counted.
+    pub(crate) fn stop(mut self) -> Vec<Lane> {
+        self.halt()
+    }
+
+    fn halt(&mut self) -> Vec<Lane> {
+        self.stop.flag.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&self.stop.wake, &1u64.to_ne_bytes());
+        let thread = self.thread.take();
+        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+fn run(lanes: &mut [Lane], stop: &Stop) {
+    let origin = Instant::now();
+    let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
+    while !stop.flag.load(Ordering::Relaxed) {
+        let mut busy = false;
+        for lane in &mut *lanes {
+            busy |= (0..TURN).take_while(|_| lane.admit(clock)).count() > 0;
+            busy |= (0..TURN).take_while(|_| lane.release(clock)).count() > 0;
+        }
+        if !busy {
+            wait(lanes, stop, clock());
+        }
+    }
+}
+
+/// Waits until a packet arrives, is nearly due, or the driver is to stop.
+fn wait(lanes: &[Lane], stop: &Stop, now: LinkTime) {
+    let due = lanes.iter().filter_map(Lane::next_due).min();
+    let timeout = match due {
+        None => None,
+        Some(due) => match due.since(now).checked_sub(SPIN) {
+            Some(left) if !left.is_zero() => Some(left),
+            _ => return std::hint::spin_loop(),
+        },
+    };
+    let sources = lanes.iter().filter_map(Lane::source);
+    let wake = std::iter::once(stop.wake.as_fd());
+    let mut events: Vec<PollFd<'_>> =
+        sources.chain(wake).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let timeout = timeout.map(|left| Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: i64::from(left.subsec_nanos()),
+    });
+    // An interrupted wait is a short wait; the loop looks again either way.
+    let _ = rustix::event::poll(&mut events, timeout.as_ref());
+}

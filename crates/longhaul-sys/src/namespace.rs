@@ -1,0 +1,128 @@
+//! Namespaces of one thread, and the first process of a new PID namespace.
+//!
+//! See `namespaces(7)`, `pid_namespaces(7)` and `user_namespaces(7)`.
+
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::process::{Pid, Signal};
+use rustix::thread::UnshareFlags;
+
+/// Puts the calling process into a new user namespace in which it has every capability and keeps
+/// its user and group id.
+///
+/// # Errors
+/// `InvalidInput` when the process has more than one thread; `PermissionDenied` or `ENOSPC` when
+/// the system does not let this user make user namespaces.
+pub fn enter_user_namespace() -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }?;
+    // Without this the kernel takes no group map from a process without CAP_SETGID outside.
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Puts the calling thread into new network and mount namespaces, and its later children into a
+/// new PID namespace. No mount made from now on is seen outside.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_SYS_ADMIN`.
+pub fn enter_site_namespaces() -> io::Result<()> {
+    use rustix::mount::MountPropagationFlags as Propagation;
+    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
+    // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
+    unsafe { rustix::thread::unshare_unsafe(flags) }?;
+    rustix::mount::mount_change("/", Propagation::PRIVATE | Propagation::REC)?;
+    Ok(())
+}
+
+/// The first process of a PID namespace: it adopts and reaps orphans and does nothing else.
+///
+/// When it ends, the kernel kills every process of its namespace; and it ends with the thread that
+/// started it, however that ends.
+#[derive(Debug)]
+pub struct Init {
+    pid: Pid,
+    proc_mounted: bool,
+}
+
+impl Init {
+    /// Forks the first process of the PID namespace that the calling thread's children enter, and
+    /// has it mount that namespace's `/proc` in the thread's mount namespace.
+    ///
+    /// # Errors
+    /// The fork failed, or the new process died at once.
+    pub fn start() -> io::Result<Self> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        // SAFETY: the child of this many-threaded process runs only init, which makes
+        // async-signal-safe calls alone and never returns.
+        let pid = match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => init(theirs.as_raw_fd()),
+            pid => pid,
+        };
+        drop(theirs);
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
+        let mut mounted = [0];
+        ours.read_exact(&mut mounted)?;
+        Ok(Init { pid, proc_mounted: mounted[0] == 1 })
+    }
+
+    /// Whether `/proc` shows the namespace's own processes; containers may forbid the mount.
+    pub fn proc_mounted(&self) -> bool {
+        self.proc_mounted
+    }
+
+    /// Kills every process of the namespace.
+    pub fn kill(&self) {
+        // It is our child and not yet reaped, so the id is still its own.
+        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
+    }
+
+    /// Reaps the process if it has ended. It ends after the last process of its namespace, and
+    /// those of them that are our children must be waited for first.
+    pub fn reaped(&self) -> bool {
+        let options = rustix::process::WaitOptions::NOHANG;
+        !matches!(rustix::process::waitpid(Some(self.pid), options), Ok(None))
+    }
+}
+
+/// What the first process does. Runs in a forked child: no allocation, no lock, no panic.
+fn init(parent: RawFd) -> ! {
+    // SAFETY: plain system calls on constants, on this process and on one byte of its stack; the
+    // descriptors closed belong to nobody else, since this process is alone in its file table.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::prctl(libc::PR_SET_NAME, c"longhaul-site".as_ptr());
+        // Away from the terminal, so that neither its keys nor its closing reach this process.
+        libc::setsid();
+        for signal in 1..32 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        // The kernel reaps for a parent that ignores this.
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        let mounted: u8 = u8::from(
+            libc::mount(
+                c"proc".as_ptr(),
+                c"/proc".as_ptr(),
+                c"proc".as_ptr(),
+                libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+                std::ptr::null(),
+            ) == 0,
+        );
+        // If the parent died before the death signal was set, nobody holds the other end and the
+        // write fails (without SIGPIPE: a first process ignores what it does not handle).
+        if libc::write(parent, (&raw const mounted).cast(), 1) != 1 {
+            libc::_exit(1);
+        }
+        // Devices and pipes of the parent must not live on in here.
+        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
+        loop {
+            libc::pause();
+        }
+    }
+}

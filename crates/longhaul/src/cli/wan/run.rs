@@ -1,0 +1,97 @@
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use longhaul_core::result::LinkReport;
+use longhaul_emu::{EmuError, Wan, acquire_privileges};
+
+use super::ends::{self, Ends};
+use crate::cli::link::LinkArgs;
+use crate::exit::{self, Coded};
+
+/// Run a command over an emulated link
+///
+/// CMD runs at the near end and the command of --far at the far end; the ends find each other by
+/// the names 'near' and 'far', and in LONGHAUL_NEAR and LONGHAUL_FAR. CMD starts when the far
+/// command listens, or after a second. When CMD ends, everything else is ended too.
+///
+/// The exit code is CMD's, or 128 and the signal's number if a signal ended it; 125 if longhaul
+/// itself failed, 126 if CMD could not be executed, 127 if it was not found.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Command for the far end, run by sh; its output goes to standard error
+    #[arg(long, value_name = "CMD")]
+    far: Option<String>,
+    /// Write what passed over the link to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json_report: Option<PathBuf>,
+    /// Print a line about what passed over the link
+    #[arg(short, long)]
+    verbose: bool,
+    /// Command for the near end
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command and returns the exit code that it stands for.
+pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
+    let plan = args.link.plan().map_err(|error| Coded::new(exit::USAGE, error))?;
+    // A report that cannot be written is known before the command has run for an hour.
+    let mut report_to = args.json_report.as_deref().map(create).transpose().map_err(own)?;
+    acquire_privileges().map_err(own)?;
+    let signals = ends::watch_signals().map_err(own)?;
+    let wan = Wan::start(&plan).map_err(own)?;
+    let code = Ends::start(&wan, &args.command, args.far.as_deref())
+        .and_then(|ends| ends.run(&signals))
+        .map_err(spawned)?;
+    let report = wan.finish().map_err(own)?;
+    tell(&report, args.verbose);
+    if let Some((file, path)) = &mut report_to {
+        write(&report, file)
+            .with_context(|| format!("cannot write the link's report to {}", path.display()))
+            .map_err(own)?;
+    }
+    Ok(code)
+}
+
+fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
+    let file = File::create(path)
+        .with_context(|| format!("cannot create the link's report {}", path.display()))?;
+    Ok((file, path.to_owned()))
+}
+
+fn write(report: &LinkReport, file: &mut File) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *file, report)?;
+    Ok(file.write_all(b"\n")?)
+}
+
+fn tell(report: &LinkReport, verbose: bool) {
+    if verbose {
+        eprintln!("longhaul: {}", report.summary());
+    }
+    for warning in &report.warnings {
+        eprintln!("longhaul: warning: {warning}");
+    }
+}
+
+/// A failure of longhaul itself.
+fn own(error: impl Into<anyhow::Error>) -> Coded {
+    Coded::new(exit::WAN, error)
+}
+
+/// A failure to run one of the commands, told apart as env(1) does.
+fn spawned(error: anyhow::Error) -> Coded {
+    let code = match error.downcast_ref() {
+        Some(EmuError::Spawn { source, .. }) => match source.kind() {
+            std::io::ErrorKind::NotFound => exit::NOT_FOUND,
+            _ => exit::NOT_EXECUTABLE,
+        },
+        _ => exit::WAN,
+    };
+    Coded { code, error }
+}
