@@ -290,7 +290,7 @@ fn a_client_that_vanishes_ends_its_test() {
     for direction in [Direction::Forward, Direction::Reverse] {
         let plan = FlowPlan { direction, ..by_time(60_000) };
         let (sender, receiver, data) = start_by_hand(&server, &plan);
-        receiver.closer().close();
+        receiver.closer()();
         drop((sender, receiver));
         // The session ends although its data connection stays open.
         let _ = server.outcome();

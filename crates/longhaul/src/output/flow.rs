@@ -153,3 +153,108 @@ fn millis(value: f64) -> String {
     };
     format!("{value:.digits$} ms")
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::{SideResult, SideSample, SideStream, SideStreamSample};
+    use longhaul_core::units::Rate;
+
+    use super::*;
+
+    fn plan(direction: Direction) -> FlowPlan {
+        FlowPlan { streams: 4, direction, ..FlowPlan::new() }
+    }
+
+    fn side(cpu_seconds: f64, retransmits: u64, rtt_ms: f64) -> SideResult {
+        let stream = SideStream {
+            bytes: Bytes::new(2_942_500_000),
+            total_bytes: Bytes::new(2_942_500_000),
+            seconds: 10.0,
+            cpu_seconds: cpu_seconds / 4.0,
+            retransmits,
+            rtt_ms,
+            rtt_min_ms: 90.0,
+            congestion: "bbr".to_owned(),
+            mss: 8948,
+            buffer_bytes: Bytes::mib(4),
+            failure: None,
+        };
+        SideResult { seconds: 10.0, cpu_seconds, cut: None, streams: vec![stream; 4] }
+    }
+
+    fn result(direction: Direction, end: FlowEnd) -> FlowResult {
+        let (sender, receiver) = (side(5.4, 3, 90.06), side(7.1, 0, 90.0));
+        FlowResult::fold("far:5210".into(), plan(direction), end, vec![], &sender, &receiver)
+    }
+
+    fn answer(direction: Direction, end: FlowEnd) -> String {
+        let text = FlowText::new("far:5210", &plan(direction)).block(&result(direction, end));
+        text.lines().last().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_last_line_is_the_answer() {
+        assert_eq!(
+            answer(Direction::Forward, FlowEnd::Completed),
+            "9.42 Gb/s goodput to far over 4 streams in 10.0 s (RTT 90.1 ms, 12 retransmits, \
+             CPU 54 % here, 71 % there)"
+        );
+        assert_eq!(
+            answer(Direction::Reverse, FlowEnd::Interrupted),
+            "9.42 Gb/s goodput from far over 4 streams in 10.0 s (RTT 90.1 ms, 12 retransmits, \
+             CPU 71 % here, 54 % there)"
+        );
+    }
+
+    #[test]
+    fn the_block_says_how_it_ended_and_whether_the_ends_agree() {
+        let text = |end| {
+            let text = FlowText::new("far:5210", &plan(Direction::Forward));
+            text.block(&result(Direction::Forward, end))
+        };
+        assert!(text(FlowEnd::Completed).contains("both ends count the same 11770000000 bytes\n"));
+        assert!(text(FlowEnd::Interrupted).contains("\ninterrupted; measured until then:\n"));
+        let cut = text(FlowEnd::Cut { reason: "no data moved for 30.0s".to_owned() });
+        assert!(cut.contains("cut, because no data moved for 30.0s; measured"), "{cut}");
+        assert!(!cut.contains("count the same"), "{cut}");
+    }
+
+    #[test]
+    fn columns_stand_under_their_heads() {
+        let text = FlowText::new("far:5210", &plan(Direction::Forward));
+        let tcp = TcpSample {
+            rtt_ms: 90.06,
+            rtt_variation_ms: 0.1,
+            cwnd_bytes: Bytes::mib(110),
+            peer_window_bytes: Bytes::mib(200),
+            retransmits: 12,
+            delivery_rate_bps: Rate::from_bps(9_400_000_000),
+            app_limited: false,
+            notsent_bytes: Bytes::new(0),
+            busy_ms: 1000.0,
+            rwnd_limited_ms: 0.0,
+            sndbuf_limited_ms: 0.0,
+        };
+        let sample = |tcp: Option<TcpSample>| SideSample {
+            index: 11,
+            omitted: true,
+            start_seconds: 11.0,
+            end_seconds: 12.0,
+            cpu_seconds: 0.54,
+            streams: vec![SideStreamSample { bytes: Bytes::new(1_177_000_000), tcp }],
+        };
+        let joined = FlowSample::join(&sample(None), Some(&sample(Some(tcp))));
+        let head = text.head();
+        let heads = head.lines().last().unwrap();
+        let line = text.interval(&joined);
+        let columns = line.strip_suffix("  omitted").unwrap();
+        assert_eq!(columns.len(), heads.len(), "{heads}\n{line}");
+        for value in ["11.0-12.0", "9.42 Gb/s", "90.1 ms", "110 MiB", "12", "54 %"] {
+            let end = columns.find(&format!(" {value} ")).map(|at| at + 1 + value.len()).unwrap();
+            assert!(heads[..end].ends_with(char::is_alphabetic), "{heads}\n{line}");
+        }
+        let alone = text.interval(&FlowSample::join(&sample(None), None));
+        assert!(alone.contains(" - "), "{alone}");
+        assert!(head.starts_with("TCP to far, 4 streams, 10s\n"), "{head}");
+    }
+}
