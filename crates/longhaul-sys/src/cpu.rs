@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 /// A thread whose CPU time can be read from any thread while it lives.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadClock {
     clock: libc::clockid_t,
 }
@@ -35,6 +35,17 @@ impl ThreadClock {
         }
         Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
+}
+
+/// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
+pub fn peak_memory_bytes() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is valid for writing a rusage; RUSAGE_SELF is always known.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    // SAFETY: all bit patterns of rusage are valid, and it was zeroed.
+    let usage = unsafe { usage.assume_init() };
+    // Linux counts it in KiB.
+    usage.ru_maxrss as u64 * 1024
 }
 
 #[cfg(test)]

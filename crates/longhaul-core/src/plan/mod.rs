@@ -4,10 +4,12 @@
 //! turns it into samples.
 
 mod copy;
+mod error;
 mod flow;
 mod link;
 mod seconds;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
+pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};

@@ -18,6 +18,9 @@ use crate::plan::CopyOptions;
 use crate::result::{StageTimes, TransferEnd};
 use crate::units::Bytes;
 
+/// Most entries in one [`SinkMessage::Progress`], for the same reason.
+pub const DONE_BATCH: usize = 16 << 10;
+
 /// Most bytes of paths in one [`SourceMessage::Entries`]; keeps it well below the frame limit.
 pub const ENTRIES_BATCH_BYTES: usize = 128 << 10;
 
@@ -106,11 +109,20 @@ pub enum EntryKind {
 pub enum SourceMessage {
     /// More files and directories.
     Entries(Vec<Entry>),
-    /// This file cannot be sent (any more); what came of it is to be removed.
+    /// This cannot be sent (any more); what came of it is to be removed.
     Failed {
-        /// Its entry.
-        id: u64,
-        /// One sentence.
+        /// Its entry, if it was announced.
+        id: Option<u64>,
+        /// Its path at the source.
+        path: WirePath,
+        /// Why, as a clause that follows the path.
+        reason: String,
+    },
+    /// This is not copied by design: a device, a socket, a loop of links.
+    Skipped {
+        /// Its path at the source.
+        path: WirePath,
+        /// Why, as a clause that follows the path.
         reason: String,
     },
     /// Nothing more will be announced.
@@ -118,6 +130,8 @@ pub enum SourceMessage {
         /// Entries in all.
         entries: u64,
     },
+    /// What the source used; sent once the sink has finished.
+    Report(SourceReport),
     /// Still here.
     Alive,
     /// The copy is given up; files that are not complete are to be removed.
@@ -132,8 +146,8 @@ pub enum SinkMessage {
     Progress {
         /// Bytes written to files.
         written_bytes: Bytes,
-        /// Files under their final names.
-        files: u64,
+        /// Entries that are in place since the last message; the source may forget them.
+        done: Vec<u64>,
     },
     /// A block did not pass its check and is wanted again.
     Resend {
@@ -146,7 +160,9 @@ pub enum SinkMessage {
     Failed {
         /// Its entry.
         id: u64,
-        /// One sentence.
+        /// Its path at the sink.
+        path: WirePath,
+        /// Why, as a clause that follows the path.
         reason: String,
     },
     /// The copy cannot go on: one sentence says why.
@@ -158,6 +174,17 @@ pub enum SinkMessage {
     },
     /// Every announced entry is in place or has failed.
     Finished(SinkReport),
+}
+
+/// What the source used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// Its CPU and memory.
+    pub end: TransferEnd,
+    /// Where its threads spent their time.
+    pub stages: StageTimes,
+    /// TCP segments sent again.
+    pub retransmits: u64,
 }
 
 /// What the sink has done.

@@ -1,9 +1,11 @@
 //! The control channel: messages in both directions at once, over TLS or over a pair of pipes.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{read_frame, write_frame};
 use rustls::Connection;
@@ -21,21 +23,37 @@ pub struct ControlSender {
 /// Receives control messages.
 pub struct ControlReceiver {
     reader: Box<dyn Read + Send>,
-    /// The socket under the channel, for timeouts; `None` for pipes.
-    socket: Option<TcpStream>,
+    limits: Arc<dyn Limits>,
     peer: Arc<str>,
 }
 
-/// A control channel over a pair of byte streams, such as the pipes of an ssh process.
+/// What can be done to a channel while another thread waits in it.
+trait Limits: Send + Sync {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+    fn close(&self);
+}
+
+/// A control channel over a pair of pipes or sockets, such as those of an ssh process.
 pub fn control(
+    reader: impl Read + AsFd + Send + 'static,
+    writer: impl Write + Send + 'static,
+    peer: &str,
+) -> (ControlSender, ControlReceiver) {
+    let limits = Arc::new(PipeLimits::default());
+    let reader = PipeReader { pipe: reader, limits: limits.clone() };
+    assemble(reader, writer, limits, peer)
+}
+
+fn assemble(
     reader: impl Read + Send + 'static,
     writer: impl Write + Send + 'static,
+    limits: Arc<dyn Limits>,
     peer: &str,
 ) -> (ControlSender, ControlReceiver) {
     let peer: Arc<str> = peer.into();
     let sender =
         ControlSender { writer: Arc::new(Mutex::new(Box::new(writer))), peer: peer.clone() };
-    (sender, ControlReceiver { reader: Box::new(reader), socket: None, peer })
+    (sender, ControlReceiver { reader: Box::new(reader), limits, peer })
 }
 
 /// A control channel over an established TLS connection.
@@ -46,12 +64,10 @@ pub(super) fn control_over_tls(
 ) -> io::Result<(ControlSender, ControlReceiver)> {
     // A whole message is sealed before any of it is sent; its length is bounded by its frame.
     connection.set_buffer_limit(None);
-    let timeouts = socket.try_clone()?;
+    let limits = Arc::new(SocketLimits(socket.try_clone()?));
     let link = Arc::new(TlsLink { connection: Mutex::new(connection), socket });
-    let (sender, mut receiver) =
-        control(TlsReader { link: link.clone(), chunk: vec![0; 16 << 10] }, TlsWriter(link), peer);
-    receiver.socket = Some(timeouts);
-    Ok((sender, receiver))
+    let reader = TlsReader { link: link.clone(), chunk: vec![0; 16 << 10] };
+    Ok(assemble(reader, TlsWriter(link), limits, peer))
 }
 
 impl ControlSender {
@@ -83,15 +99,13 @@ impl ControlReceiver {
             .map_err(|source| EngineError::Control { peer: self.peer.to_string(), source })
     }
 
-    /// How long [`receive`](Self::receive) waits for bytes; `None` is for ever. Has no effect on
-    /// pipes: the ssh under them has timeouts of its own.
+    /// How long [`receive`](Self::receive) waits for bytes; `None` is for ever.
     ///
     /// # Errors
     /// The socket is gone.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        let Some(socket) = &self.socket else { return Ok(()) };
-        socket
-            .set_read_timeout(timeout)
+        self.limits
+            .set_timeout(timeout)
             .map_err(|source| EngineError::System { operation: "set a socket timeout", source })
     }
 
@@ -100,21 +114,63 @@ impl ControlReceiver {
         &self.peer
     }
 
-    /// Ends every present and later [`receive`](Self::receive), from any thread.
-    pub fn closer(&self) -> ControlCloser {
-        ControlCloser(self.socket.as_ref().and_then(|socket| socket.try_clone().ok()))
+    /// Ends the present and every later [`receive`](Self::receive), from any thread.
+    pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
+        let limits = self.limits.clone();
+        move || limits.close()
     }
 }
 
-/// Closes a control channel from another thread; see [`ControlReceiver::closer`].
-pub struct ControlCloser(Option<TcpStream>);
+struct SocketLimits(TcpStream);
 
-impl ControlCloser {
-    /// Closes it. Pipes are closed by ending the process behind them instead.
-    pub fn close(&self) {
-        if let Some(socket) = &self.0 {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
+impl Limits for SocketLimits {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
+    fn close(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// How often a reader of a pipe looks whether it was closed.
+const CLOSED_CHECK: Duration = Duration::from_millis(100);
+
+/// A pipe has no timeouts and no shutdown of its own.
+#[derive(Default)]
+struct PipeLimits {
+    closed: AtomicBool,
+    timeout: Mutex<Option<Duration>>,
+}
+
+impl Limits for PipeLimits {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        *lock(&self.timeout) = timeout;
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+struct PipeReader<R> {
+    pipe: R,
+    limits: Arc<PipeLimits>,
+}
+
+impl<R: Read + AsFd> Read for PipeReader<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let start = Instant::now();
+        while !longhaul_sys::poll::readable(&self.pipe, CLOSED_CHECK) {
+            if self.limits.closed.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            if lock(&self.limits.timeout).is_some_and(|timeout| start.elapsed() > timeout) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
+        self.pipe.read(buf)
     }
 }
 

@@ -1,5 +1,3 @@
-//! Large anonymous memory that costs nothing until it is touched.
-
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;

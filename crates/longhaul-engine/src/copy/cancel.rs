@@ -1,0 +1,100 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{EngineError, Result};
+
+/// Ends all threads of a copy together; the first reason is the copy's error.
+///
+/// Threads wait in sockets, in the pool and in channels. Each place where one may wait for ever
+/// registers a hook that wakes it; the channels between stages close by themselves as the threads
+/// at their ends leave.
+#[derive(Default)]
+pub(super) struct Cancel {
+    cancelled: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reason: Option<EngineError>,
+    hooks: Vec<Box<dyn Fn() + Send>>,
+}
+
+impl Cancel {
+    /// Gives the copy up for `reason`, unless it was given up before.
+    pub(super) fn fail(&self, reason: EngineError) {
+        let mut state = self.lock();
+        if self.cancelled.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        state.reason = Some(reason);
+        for hook in &state.hooks {
+            hook();
+        }
+    }
+
+    /// Fails with the error of `outcome`, if it is one.
+    pub(super) fn check(&self, outcome: Result<()>) {
+        if let Err(reason) = outcome {
+            self.fail(reason);
+        }
+    }
+
+    /// Wakes everything that waits, with no reason to report: all is done, and a peer that does
+    /// not leave must not be waited for.
+    pub(super) fn release(&self) {
+        for hook in &self.lock().hooks {
+            hook();
+        }
+    }
+
+    /// Runs `hook` when the copy is given up; at once if it was already.
+    pub(super) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
+        let mut state = self.lock();
+        if self.is_set() {
+            hook();
+        }
+        state.hooks.push(Box::new(hook));
+    }
+
+    /// Whether the copy was given up.
+    pub(super) fn is_set(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The reason, once all threads have ended.
+    pub(super) fn take_reason(&self) -> EngineError {
+        self.lock().reason.take().unwrap_or(EngineError::Interrupted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn the_first_reason_stands_and_every_hook_runs_once() {
+        let cancel = Cancel::default();
+        let woken = Arc::new(AtomicUsize::new(0));
+        let hook = || {
+            let woken = woken.clone();
+            move || {
+                woken.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        cancel.on_cancel(hook());
+        assert!(!cancel.is_set());
+        cancel.fail(EngineError::Interrupted);
+        cancel.fail(EngineError::NoConfigDir);
+        cancel.on_cancel(hook());
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+        assert!(matches!(cancel.take_reason(), EngineError::Interrupted));
+    }
+}

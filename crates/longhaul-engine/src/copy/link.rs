@@ -1,0 +1,91 @@
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::CopyFailure;
+use longhaul_sys::tcp::SocketOptions;
+
+use super::cancel::Cancel;
+use super::pool::Pool;
+use super::stream::RECEIVE_SLACK;
+use crate::error::{EngineError, Result};
+use crate::session::{ControlReceiver, ControlSender, SessionSecret};
+
+/// How long the other side may be silent: it sends a sign of life every second or sooner.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// How often an end looks whether it should stop, and tells the other how far it is.
+pub(super) const TICK: Duration = Duration::from_millis(200);
+/// How long a broken data connection waits for the control channel to say why.
+const REASON_GRACE: Duration = Duration::from_secs(2);
+/// Unsent bytes that the kernel takes from a sender before it lets it wait. Enough to keep a
+/// 100 Gb/s path busy between two wake-ups, little enough that a block goes to whichever
+/// connection is ready for it and that a dying sender leaves no memory behind.
+const NOTSENT_LOWAT: u32 = 1 << 20;
+/// Buffers of one end: enough for every stage to have some in hand.
+const POOL_BUFFERS_BASE: usize = 16;
+/// Buffers added for each connection: one in its hands, one on the way to it.
+const POOL_BUFFERS_PER_STREAM: usize = 2;
+
+/// Both channels of a copy, from either end.
+pub(super) struct Link {
+    pub(super) sender: ControlSender,
+    pub(super) receiver: ControlReceiver,
+    pub(super) sockets: Vec<TcpStream>,
+    pub(super) secret: SessionSecret,
+}
+
+impl Link {
+    /// Lets `cancel` end everything that waits on this link.
+    pub(super) fn arm(&self, cancel: &Cancel) -> Result<()> {
+        for socket in &self.sockets {
+            let socket = socket.try_clone().map_err(|source| EngineError::System {
+                operation: "share a data connection between threads",
+                source,
+            })?;
+            cancel.on_cancel(move || {
+                let _ = socket.shutdown(std::net::Shutdown::Both);
+            });
+        }
+        cancel.on_cancel(self.receiver.closer());
+        self.receiver.set_timeout(Some(SILENCE_LIMIT))
+    }
+}
+
+/// The pool of an end with these options.
+pub(super) fn pool(options: &CopyOptions) -> Pool {
+    let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * options.streams as usize;
+    Pool::new(count, options.block_bytes.get() as usize + RECEIVE_SLACK)
+}
+
+/// What a source sets on its sockets.
+pub(super) fn socket_options(options: &CopyOptions) -> SocketOptions {
+    SocketOptions {
+        max_pacing_bytes_per_second: options
+            .rate_bps
+            .map(|rate| (rate.bytes_per_second() / u64::from(options.streams)).max(1)),
+        notsent_lowat_bytes: Some(NOTSENT_LOWAT),
+        nodelay: true,
+        ..SocketOptions::default()
+    }
+}
+
+/// Fails the copy because data connection `stream` broke, unless the other side says a better
+/// reason on the control channel first.
+pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: usize, source: std::io::Error) {
+    let deadline = std::time::Instant::now() + REASON_GRACE;
+    while !cancel.is_set() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    cancel.fail(EngineError::Data { stream: stream as u32, source });
+}
+
+/// Most failures that are kept one by one; a copy of a million unreadable files needs no more.
+const FAILURES_KEPT: usize = 1000;
+
+/// Adds to a bounded list of failures.
+pub(super) fn keep(list: &mut Vec<CopyFailure>, path: String, reason: String) {
+    if list.len() < FAILURES_KEPT {
+        list.push(CopyFailure { path, reason });
+    }
+}

@@ -1,0 +1,36 @@
+//! Copies files from a *source* to a *sink*, either of which may be the client.
+//!
+//! Disk and network are separate stages, joined by bounded queues and a pool of buffers that
+//! bounds the memory of each end:
+//!
+//! ```text
+//! source: walk -> read (threads) -> send (one thread a connection)
+//! sink:   receive and verify (one thread a connection) -> write (threads) -> sync and rename
+//! ```
+//!
+//! All files are one queue of blocks; any connection carries any block. [`push`] and [`pull`] are
+//! the client's entry, [`serve`] the server's. What this does not do: open sessions, start ssh,
+//! draw progress.
+
+mod cancel;
+mod client;
+mod clock;
+mod link;
+mod pool;
+mod progress;
+mod server;
+mod sink;
+mod source;
+mod stream;
+mod tree;
+mod verdict;
+
+pub use client::{pull, push};
+pub use progress::Progress;
+pub use server::serve;
+pub use sink::{Destination, PlaceError};
+pub use source::{SourcePlan, SourceRoot};
+pub use tree::Tree;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use longhaul_sys::memory::AlignedBuffer;
+
+/// The buffers of one end of a copy: their number bounds its memory, and with it how far one
+/// stage may run ahead of the next.
+///
+/// The buffer given back last is taken first, so that few buffers are in use, and warm in the
+/// cache, when the stages keep pace with each other.
+#[derive(Clone)]
+pub(super) struct Pool(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    returned: Condvar,
+    buffer_bytes: usize,
+}
+
+struct State {
+    free: Vec<AlignedBuffer>,
+    unmade: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// A pool of `count` buffers of `buffer_bytes`, made when they are first needed.
+    pub(super) fn new(count: usize, buffer_bytes: usize) -> Self {
+        let state = State { free: Vec::with_capacity(count), unmade: count, closed: false };
+        Pool(Arc::new(Shared { state: Mutex::new(state), returned: Condvar::new(), buffer_bytes }))
+    }
+
+    /// Waits for a buffer; `None` once the pool is closed.
+    pub(super) fn take(&self) -> Option<PoolBuffer> {
+        let mut state = self.0.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(buffer) = state.free.pop() {
+                return Some(PoolBuffer { buffer: Some(buffer), pool: self.clone() });
+            }
+            if state.unmade > 0 {
+                state.unmade -= 1;
+                drop(state);
+                let buffer = AlignedBuffer::new(self.0.buffer_bytes);
+                return Some(PoolBuffer { buffer: Some(buffer), pool: self.clone() });
+            }
+            state = self.0.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Wakes every waiting [`take`](Self::take) with nothing.
+    pub(super) fn close(&self) {
+        self.0.lock().closed = true;
+        self.0.returned.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A buffer that goes back to its pool when it is dropped.
+pub(super) struct PoolBuffer {
+    buffer: Option<AlignedBuffer>,
+    pool: Pool,
+}
+
+impl Deref for PoolBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for PoolBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl Drop for PoolBuffer {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.pool.0.lock().free.push(buffer);
+            self.pool.0.returned.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_buffer_back_is_the_first_out() {
+        let pool = Pool::new(2, 4096);
+        let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
+        let address = second.as_ptr();
+        drop(first);
+        drop(second);
+        assert_eq!(pool.take().unwrap().as_ptr(), address);
+    }
+
+    #[test]
+    fn closing_wakes_who_waits() {
+        let pool = Pool::new(1, 4096);
+        let held = pool.take();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.take().is_none());
+            pool.close();
+            assert!(waiting.join().unwrap());
+        });
+        drop(held);
+    }
+}

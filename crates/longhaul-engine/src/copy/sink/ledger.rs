@@ -1,0 +1,258 @@
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::store::{Attributes, PartialFile};
+
+/// Entries that may be under way at once. The source announces little ahead of its blocks, so
+/// only a hostile one comes near.
+pub(super) const OPEN_ENTRIES_LIMIT: usize = 1 << 20;
+
+/// A file that is being received.
+pub(super) struct SinkFile {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    pub(super) size: u64,
+    pub(super) attributes: Attributes,
+    state: Mutex<FileState>,
+}
+
+/// How far a file is.
+pub(super) struct FileState {
+    pub(super) partial: Stage,
+    /// One bit for each block that is written.
+    written: Vec<u64>,
+    /// Blocks that are not.
+    missing: u64,
+}
+
+/// The file on disk.
+pub(super) enum Stage {
+    /// No block has come yet.
+    Waiting,
+    /// Being written; `None` where bytes are dropped.
+    Open(Option<Arc<PartialFile>>),
+    /// Failed, or passed on to be finished.
+    Gone,
+}
+
+impl SinkFile {
+    pub(super) fn new(
+        id: u64,
+        path: PathBuf,
+        size: u64,
+        attributes: Attributes,
+        block_bytes: u64,
+    ) -> Self {
+        let blocks = size.div_ceil(block_bytes);
+        let state = FileState { partial: Stage::Waiting, written: Vec::new(), missing: blocks };
+        SinkFile { id, path, size, attributes, state: Mutex::new(state) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, FileState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileState {
+    /// Notes that `block` is written; true when it was the last.
+    pub(super) fn note_written(&mut self, block: u64) -> bool {
+        let (word, bit) = ((block / 64) as usize, 1 << (block % 64));
+        if self.written.len() <= word {
+            self.written.resize(word + 1, 0);
+        }
+        if self.written[word] & bit != 0 {
+            return false;
+        }
+        self.written[word] |= bit;
+        self.missing -= 1;
+        self.missing == 0
+    }
+}
+
+/// What has been announced, what is in place, and what has failed.
+#[derive(Default)]
+pub(super) struct Ledger {
+    state: Mutex<State>,
+    announced: Condvar,
+    settled: Condvar,
+    written_bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<u64, Arc<SinkFile>>,
+    /// Entries announced so far, which is also the next number.
+    next: u64,
+    /// Entries in all, once the source has said so.
+    total: Option<u64>,
+    /// Entries in place or failed.
+    settled: u64,
+    files: u64,
+    bytes: u64,
+    done: Vec<u64>,
+    closed: bool,
+}
+
+/// Where the copy stands.
+pub(super) struct Standing {
+    /// Entries put in place since the last look.
+    pub(super) done: Vec<u64>,
+    /// Whether every entry is settled and no more will come.
+    pub(super) complete: bool,
+    /// Files in place.
+    pub(super) files: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+}
+
+impl Ledger {
+    /// Takes the next entry; false if its number is wrong or too many are open.
+    pub(super) fn announce(&self, id: u64, file: Option<Arc<SinkFile>>) -> bool {
+        let mut state = self.lock();
+        if id != state.next || state.open.len() >= OPEN_ENTRIES_LIMIT {
+            return false;
+        }
+        state.next += 1;
+        match file {
+            Some(file) => {
+                state.open.insert(id, file);
+            }
+            None => state.settled += 1,
+        }
+        self.announced.notify_all();
+        self.settled.notify_all();
+        true
+    }
+
+    /// Notes how many entries there are in all.
+    pub(super) fn end(&self, total: u64) {
+        self.lock().total = Some(total);
+        self.settled.notify_all();
+    }
+
+    /// Waits until `id` is announced. `Ok(None)` when it is settled already: its blocks are to be
+    /// dropped. `Err` when the copy is over.
+    pub(super) fn file(&self, id: u64) -> Result<Option<Arc<SinkFile>>, ()> {
+        let mut state = self.lock();
+        while id >= state.next && !state.closed {
+            state = self.announced.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if id >= state.next { Err(()) } else { Ok(state.open.get(&id).cloned()) }
+    }
+
+    /// Settles a file that is in place.
+    pub(super) fn done(&self, file: &SinkFile) {
+        let mut state = self.lock();
+        if state.open.remove(&file.id).is_some() {
+            state.settled += 1;
+            state.files += 1;
+            state.bytes += file.size;
+            state.done.push(file.id);
+            self.settled.notify_all();
+        }
+    }
+
+    /// Settles a file that has failed; `None` if it was settled before.
+    pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
+        let mut state = self.lock();
+        let file = state.open.remove(&id)?;
+        state.settled += 1;
+        self.settled.notify_all();
+        drop(state);
+        file.lock().partial = Stage::Gone;
+        Some(file)
+    }
+
+    pub(super) fn add_written(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Where the copy stands: at once when it is complete, else after `limit`.
+    pub(super) fn wait(&self, limit: Duration, batch: usize) -> Standing {
+        let incomplete = |state: &mut State| !state.closed && state.total != Some(state.settled);
+        let (mut state, _) = self
+            .settled
+            .wait_timeout_while(self.lock(), limit, incomplete)
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = state.done.len().min(batch);
+        let done = state.done.drain(..count).collect();
+        Standing {
+            done,
+            complete: state.done.is_empty() && state.total == Some(state.settled),
+            files: state.files,
+            bytes: state.bytes,
+        }
+    }
+
+    /// Whether every entry is settled and no more will come.
+    pub(super) fn is_complete(&self) -> bool {
+        let state = self.lock();
+        state.total == Some(state.settled)
+    }
+
+    /// Wakes all who wait: the copy is over.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.announced.notify_all();
+        self.settled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(id: u64, size: u64) -> Arc<SinkFile> {
+        let attributes = Attributes { mode: 0, mtime_seconds: 0, mtime_ns: 0 };
+        Arc::new(SinkFile::new(id, "f".into(), size, attributes, 10))
+    }
+
+    #[test]
+    fn a_file_is_whole_when_each_block_came_once() {
+        let file = file(0, 25);
+        let mut state = file.lock();
+        assert!(!state.note_written(2));
+        assert!(!state.note_written(2));
+        assert!(!state.note_written(0));
+        assert!(state.note_written(1));
+    }
+
+    #[test]
+    fn complete_means_announced_and_settled() {
+        let ledger = Ledger::default();
+        assert!(ledger.announce(0, Some(file(0, 5))));
+        assert!(!ledger.announce(5, None), "numbers count up");
+        assert!(ledger.announce(1, None));
+        assert!(ledger.announce(2, Some(file(2, 5))));
+        ledger.end(3);
+        assert!(!ledger.is_complete());
+        ledger.done(&file(0, 5));
+        ledger.done(&file(0, 5));
+        assert!(ledger.failed(2).is_some() && ledger.failed(2).is_none());
+        let standing = ledger.wait(Duration::ZERO, 10);
+        assert!(standing.complete);
+        assert_eq!((standing.files, standing.bytes, standing.done), (1, 5, vec![0]));
+        assert!(matches!(ledger.file(2), Ok(None)));
+    }
+
+    #[test]
+    fn closing_wakes_a_receiver_of_an_unknown_file() {
+        let ledger = Ledger::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| ledger.file(7).is_err());
+            ledger.close();
+            assert!(waiting.join().unwrap());
+        });
+    }
+}

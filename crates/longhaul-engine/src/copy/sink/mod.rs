@@ -1,0 +1,14 @@
+//! The receiving end of a copy: receive, verify, write, sync, name.
+//!
+//! A block is verified before its write counts. A file is written under a temporary name beside
+//! its place, and gets its final name only when every block is in it and, unless asked otherwise,
+//! it is synced. Whatever ends the copy early, temporary files are removed on the way out.
+
+mod finish;
+mod ledger;
+mod placement;
+mod run;
+mod store;
+
+pub use placement::{Destination, PlaceError};
+pub(super) use run::run;

@@ -1,0 +1,141 @@
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use longhaul_core::wire::copy::Top;
+use rustix::fs::Mode;
+
+use crate::copy::tree::{FileKind, Tree};
+
+/// Where entries go, decided before the first byte.
+#[derive(Debug, Clone)]
+pub enum Destination {
+    /// Nowhere: blocks are verified and dropped.
+    Null,
+    /// Into a directory.
+    Directory {
+        /// All that may be touched.
+        tree: Tree,
+        /// The directory's path, for messages.
+        path: PathBuf,
+        /// The name that the top-level entry gets instead of its own.
+        rename: Option<OsString>,
+    },
+}
+
+/// Why a target cannot take what comes.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// Several files, or a directory's contents, need a directory.
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// A name ends with a slash and there is no such directory.
+    #[error("the directory {} does not exist", .0.display())]
+    NoDirectory(PathBuf),
+    /// The directory that should hold the target cannot be used.
+    #[error("cannot use the directory {}: {}", .path.display(), .source)]
+    Parent {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Destination {
+    /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
+    /// name in the directory above it.
+    ///
+    /// # Errors
+    /// The target cannot take `top`.
+    pub fn place(tree: &Tree, target: &Path, top: Top) -> Result<Self, PlaceError> {
+        if target == Path::new("/dev/null") {
+            return Ok(Destination::Null);
+        }
+        let parent_failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| PlaceError::Parent { path, source }
+        };
+        let into = |path: &Path, rename| {
+            let dir = tree.open_dir(path).map_err(parent_failed(path))?;
+            Ok(Destination::Directory { tree: Tree::from_dir(dir), path: path.to_owned(), rename })
+        };
+        let existing = match tree.metadata(target) {
+            Ok(metadata) => Some(metadata.kind),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(parent_failed(target)(error)),
+        };
+        let parent = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        match (existing, top) {
+            (Some(FileKind::Directory), _) => into(target, None),
+            (Some(_), Top::Several | Top::Contents) => {
+                Err(PlaceError::NotADirectory(target.to_owned()))
+            }
+            (None, Top::Several) => Err(PlaceError::NoDirectory(target.to_owned())),
+            (None, Top::Contents) => {
+                let Some(name) = target.file_name() else {
+                    return Err(PlaceError::NoDirectory(target.to_owned()));
+                };
+                let above = tree.open_dir(parent).map_err(parent_failed(parent))?;
+                rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777))
+                    .map_err(|error| parent_failed(target)(error.into()))?;
+                into(target, None)
+            }
+            (_, Top::One) => {
+                let slash = target.as_os_str().as_bytes().ends_with(b"/");
+                match target.file_name() {
+                    Some(name) if !slash => into(parent, Some(name.to_owned())),
+                    _ => Err(PlaceError::NoDirectory(target.to_owned())),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(target: &Path, top: Top) -> Result<(PathBuf, Option<OsString>), PlaceError> {
+        match Destination::place(&Tree::anywhere(), target, top)? {
+            Destination::Directory { path, rename, .. } => Ok((path, rename)),
+            Destination::Null => Ok(("null".into(), None)),
+        }
+    }
+
+    #[test]
+    fn targets_are_read_in_the_manner_of_cp() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        std::fs::write(dir.join("file"), "x").unwrap();
+        assert_eq!(place(dir, Top::One).unwrap(), (dir.into(), None));
+        assert_eq!(place(dir, Top::Several).unwrap(), (dir.into(), None));
+        let new = place(&dir.join("new"), Top::One).unwrap();
+        assert_eq!(new, (dir.into(), Some("new".into())));
+        let over = place(&dir.join("file"), Top::One).unwrap();
+        assert_eq!(over, (dir.into(), Some("file".into())));
+        let inside = place(&dir.join("made"), Top::Contents).unwrap();
+        assert_eq!(inside, (dir.join("made"), None));
+        assert!(dir.join("made").is_dir());
+        assert_eq!(place(Path::new("/dev/null"), Top::Several).unwrap().0, Path::new("null"));
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_is_said_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        std::fs::write(dir.join("file"), "x").unwrap();
+        let failure = |target: &str, top| place(&dir.join(target), top).unwrap_err();
+        assert!(matches!(failure("file", Top::Several), PlaceError::NotADirectory(_)));
+        assert!(matches!(failure("file", Top::Contents), PlaceError::NotADirectory(_)));
+        assert!(matches!(failure("new/", Top::One), PlaceError::NoDirectory(_)));
+        assert!(matches!(failure("new", Top::Several), PlaceError::NoDirectory(_)));
+        assert!(matches!(failure("none/new", Top::One), PlaceError::Parent { .. }));
+        assert!(matches!(failure("file/new", Top::One), PlaceError::Parent { .. }));
+    }
+}

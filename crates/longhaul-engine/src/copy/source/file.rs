@@ -1,0 +1,186 @@
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_sys::memory::DIRECT_ALIGN;
+use rustix::fs::fstat;
+
+use crate::copy::tree::{DIRECT_FROM_BYTES, FileKind, Metadata, Tree};
+
+/// A file that is being sent.
+pub(super) struct SourceFile {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    pub(super) size: u64,
+    origin: Origin,
+    /// Blocks that no reader has finished yet.
+    unread: AtomicU64,
+    failed: AtomicBool,
+}
+
+enum Origin {
+    Tree { tree: Tree, metadata: Metadata, open: Mutex<Option<Arc<File>>> },
+    Zero,
+}
+
+/// Why a file cannot be sent, for the user: the operating system's words or ours.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("cannot open it: {0}")]
+    Open(io::Error),
+    #[error("cannot read it: {0}")]
+    Read(io::Error),
+    #[error("it changed while it was copied; copy it again")]
+    Changed,
+    #[error("it became shorter while it was copied; copy it again")]
+    Shrunk,
+}
+
+impl SourceFile {
+    /// The file at `path` as the walk found it, to be read in blocks of `block_bytes`.
+    pub(super) fn new(id: u64, tree: &Tree, path: PathBuf, metadata: Metadata, block: u64) -> Self {
+        let origin = Origin::Tree { tree: tree.clone(), metadata, open: Mutex::new(None) };
+        SourceFile::with(id, path, metadata.size, origin, block)
+    }
+
+    /// `size` zero bytes from memory.
+    pub(super) fn zero(id: u64, size: u64, block: u64) -> Self {
+        SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
+    }
+
+    fn with(id: u64, path: PathBuf, size: u64, origin: Origin, block: u64) -> Self {
+        let unread = AtomicU64::new(size.div_ceil(block));
+        SourceFile { id, path, size, origin, unread, failed: AtomicBool::new(false) }
+    }
+
+    /// Marks the file as failed; true for the first to do so.
+    pub(super) fn fail(&self) -> bool {
+        !self.failed.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Reads `length` bytes at `offset` into the front of `buffer`, which is aligned and has room
+    /// up to the next multiple of [`DIRECT_ALIGN`]. After the last block the file is looked at
+    /// once more, so that one that changed meanwhile is not passed on as whole.
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        length: usize,
+        buffer: &mut [u8],
+    ) -> Result<(), ReadError> {
+        let Origin::Tree { tree, metadata, open } = &self.origin else {
+            buffer[..length].fill(0);
+            return Ok(());
+        };
+        let file = {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*open {
+                Some(file) => file.clone(),
+                None => {
+                    let direct = self.size >= DIRECT_FROM_BYTES;
+                    let file = tree.open_file(&self.path, direct).map_err(ReadError::Open)?;
+                    unchanged(&file, metadata)?;
+                    let file = Arc::new(file);
+                    *open = Some(file.clone());
+                    file
+                }
+            }
+        };
+        let aligned = length.next_multiple_of(DIRECT_ALIGN).min(buffer.len());
+        let mut have = 0;
+        while have < length {
+            match file.read_at(&mut buffer[have..aligned], offset + have as u64) {
+                Ok(0) => return Err(ReadError::Shrunk),
+                Ok(got) => have += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A file system that takes O_DIRECT at open and refuses it here.
+                Err(error) if error.raw_os_error() == Some(libc_einval()) => {
+                    let plain = tree.open_file(&self.path, false).map_err(ReadError::Open)?;
+                    unchanged(&plain, metadata)?;
+                    plain.read_exact_at(&mut buffer[..length], offset).map_err(ReadError::Read)?;
+                    *open.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(plain));
+                    break;
+                }
+                Err(error) => return Err(ReadError::Read(error)),
+            }
+        }
+        if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
+            unchanged(&file, metadata)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a block be read once more.
+    pub(super) fn reread(&self) {
+        self.unread.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn libc_einval() -> i32 {
+    rustix::io::Errno::INVAL.raw_os_error()
+}
+
+fn unchanged(file: &File, announced: &Metadata) -> Result<(), ReadError> {
+    let now = Metadata::of(&fstat(file).map_err(|error| ReadError::Read(error.into()))?);
+    let same = now.kind == FileKind::File
+        && now.size == announced.size
+        && now.identity == announced.identity
+        && (now.mtime_seconds, now.mtime_ns) == (announced.mtime_seconds, announced.mtime_ns);
+    if same { Ok(()) } else { Err(ReadError::Changed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_sys::memory::AlignedBuffer;
+
+    use super::*;
+
+    fn announced(path: &std::path::Path) -> SourceFile {
+        let tree = Tree::anywhere();
+        let metadata = tree.metadata(path).unwrap();
+        SourceFile::new(0, &tree, path.into(), metadata, 1 << 20)
+    }
+
+    #[test]
+    fn reads_blocks_and_the_ragged_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let bytes: Vec<u8> = (0..(2_u32 << 20) + 777).map(|i| (i / 1000) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let file = announced(&path);
+        let mut buffer = AlignedBuffer::new(1 << 20);
+        for (offset, length) in [(0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, 777)] {
+            file.read(offset as u64, length, &mut buffer).unwrap();
+            assert!(buffer[..length] == bytes[offset..offset + length], "at {offset}");
+        }
+    }
+
+    #[test]
+    fn notices_a_file_that_vanished_changed_or_shrank() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut buffer = AlignedBuffer::new(1 << 20);
+
+        std::fs::write(&path, "first").unwrap();
+        let file = announced(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(file.read(0, 5, &mut buffer), Err(ReadError::Open(_))));
+
+        std::fs::write(&path, "first").unwrap();
+        let file = announced(&path);
+        std::fs::write(&path, "second").unwrap();
+        assert!(matches!(file.read(0, 5, &mut buffer), Err(ReadError::Changed)));
+
+        std::fs::write(&path, vec![1; 3 << 20]).unwrap();
+        let file = announced(&path);
+        file.read(0, 1 << 20, &mut buffer).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+        assert!(matches!(file.read(1 << 20, 1 << 20, &mut buffer), Err(ReadError::Shrunk)));
+    }
+}

@@ -1,0 +1,12 @@
+//! The sending end of a copy: walk, read, send.
+//!
+//! The walk announces entries on the control channel and queues their blocks; readers fill
+//! buffers from files; each data connection has a sender that takes the next filled buffer,
+//! whichever file it belongs to. Nothing waits for a round trip per file.
+
+mod file;
+mod run;
+mod walk;
+
+pub(super) use run::run;
+pub use run::{SourcePlan, SourceRoot};

@@ -1,0 +1,322 @@
+//! Blocks on a data connection: framing, and what protects it.
+//!
+//! Every connection has a key of its own, and its bytes flow in one direction, so a counter makes
+//! each nonce unique. `docs/design/wire.md` draws the bytes; in short:
+//!
+//! - *sealed*: the header and each 128 KiB of the payload are sealed with AES-256-GCM;
+//! - *hashed*: the header travels in the clear with a GCM tag over it; after the payload comes its
+//!   XXH3-128 with a GCM tag over that;
+//! - *bare*: as hashed, without the hash.
+//!
+//! The payload is hashed or sealed a segment at a time between the reads and writes of the
+//! socket, while the segment is in the cache.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+
+use longhaul_core::plan::Protection;
+use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use twox_hash::XxHash3_128;
+
+use crate::session::StreamKey;
+
+/// The length of an AES-GCM tag.
+pub(super) const TAG_BYTES: usize = 16;
+/// Small enough that a segment is still in a core's second-level cache (512 KiB and up) when it
+/// goes from the cipher to the socket or back.
+const SEGMENT_BYTES: usize = 128 << 10;
+const HASH_BYTES: usize = 16;
+
+/// The key of a connection with its counter.
+struct Sealer {
+    key: LessSafeKey,
+    counter: u64,
+}
+
+impl Sealer {
+    fn new(key: &StreamKey) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, &key.0).expect("the key has 256 bits");
+        Sealer { key: LessSafeKey::new(key), counter: 0 }
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&self.counter.to_be_bytes());
+        self.counter += 1;
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    fn seal(&mut self, bytes: &mut [u8]) -> [u8; TAG_BYTES] {
+        let nonce = self.nonce();
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), bytes);
+        tag_bytes(tag.as_ref().map(AsRef::as_ref))
+    }
+
+    fn sign(&mut self, bytes: &[u8]) -> [u8; TAG_BYTES] {
+        let nonce = self.nonce();
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(bytes), &mut []);
+        tag_bytes(tag.as_ref().map(AsRef::as_ref))
+    }
+
+    /// Opens `bytes`, whose last [`TAG_BYTES`] are the tag.
+    fn open(&mut self, bytes: &mut [u8]) -> bool {
+        let nonce = self.nonce();
+        self.key.open_in_place(nonce, Aad::empty(), bytes).is_ok()
+    }
+
+    fn verify(&mut self, bytes: &[u8], tag: &[u8]) -> bool {
+        let nonce = self.nonce();
+        let mut tag = tag.to_vec();
+        self.key.open_in_place(nonce, Aad::from(bytes), &mut tag).is_ok()
+    }
+}
+
+fn tag_bytes(tag: Result<&[u8], &ring::error::Unspecified>) -> [u8; TAG_BYTES] {
+    // GCM refuses only messages over 64 GiB; a segment is 128 KiB.
+    let tag = tag.expect("a segment is short enough to seal");
+    tag.try_into().expect("a GCM tag has 16 bytes")
+}
+
+/// The sending end of a data connection.
+pub(super) struct BlockSender {
+    socket: TcpStream,
+    sealer: Sealer,
+    protection: Protection,
+}
+
+impl BlockSender {
+    pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
+        BlockSender { socket, sealer: Sealer::new(key), protection }
+    }
+
+    /// Sends a block; sealing changes `payload`.
+    pub(super) fn send(&mut self, file: u64, offset: u64, payload: &mut [u8]) -> io::Result<()> {
+        let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
+        let header = self.header(&BlockHeader::Block { file, offset, length });
+        let mut before: &[u8] = &header;
+        let mut hasher = XxHash3_128::new();
+        for segment in payload.chunks_mut(SEGMENT_BYTES) {
+            let tag = match self.protection {
+                Protection::Sealed => Some(self.sealer.seal(segment)),
+                Protection::Hashed => {
+                    hasher.write(segment);
+                    None
+                }
+                Protection::Bare => None,
+            };
+            let after = tag.as_ref().map_or(&[][..], |tag| tag);
+            write_all_vectored(&mut self.socket, [before, segment, after])?;
+            before = &[];
+        }
+        if self.protection == Protection::Hashed {
+            let hash = hasher.finish_128().to_be_bytes();
+            let tag = self.sealer.sign(&hash);
+            write_all_vectored(&mut self.socket, [&hash, &tag, &[]])?;
+        }
+        Ok(())
+    }
+
+    /// Says that no more blocks come.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let header = self.header(&BlockHeader::End);
+        self.socket.write_all(&header)
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    fn header(&mut self, header: &BlockHeader) -> [u8; BLOCK_HEADER_BYTES + TAG_BYTES] {
+        let mut bytes = [0; BLOCK_HEADER_BYTES + TAG_BYTES];
+        let (plain, tag) = bytes.split_at_mut(BLOCK_HEADER_BYTES);
+        plain.copy_from_slice(&header.encode());
+        tag.copy_from_slice(&match self.protection {
+            Protection::Sealed => self.sealer.seal(plain),
+            Protection::Hashed | Protection::Bare => self.sealer.sign(plain),
+        });
+        bytes
+    }
+}
+
+/// The receiving end of a data connection.
+pub(super) struct BlockReceiver {
+    socket: TcpStream,
+    sealer: Sealer,
+    protection: Protection,
+}
+
+/// Spare room that a buffer given to [`BlockReceiver::payload`] needs after the payload.
+pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
+
+impl BlockReceiver {
+    pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
+        BlockReceiver { socket, sealer: Sealer::new(key), protection }
+    }
+
+    /// The next header. `InvalidData` when it fails its check: the connection cannot be trusted
+    /// any further, because the length of what follows is unknown.
+    pub(super) fn header(&mut self) -> io::Result<BlockHeader> {
+        let mut bytes = [0; BLOCK_HEADER_BYTES + TAG_BYTES];
+        self.socket.read_exact(&mut bytes)?;
+        let genuine = match self.protection {
+            Protection::Sealed => self.sealer.open(&mut bytes),
+            Protection::Hashed | Protection::Bare => {
+                self.sealer.verify(&bytes[..BLOCK_HEADER_BYTES], &bytes[BLOCK_HEADER_BYTES..])
+            }
+        };
+        let mut plain = [0; BLOCK_HEADER_BYTES];
+        plain.copy_from_slice(&bytes[..BLOCK_HEADER_BYTES]);
+        BlockHeader::decode(&plain)
+            .filter(|_| genuine)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a header fails its check"))
+    }
+
+    /// Receives a payload of `length` into the front of `buffer`, which has [`RECEIVE_SLACK`]
+    /// more room. False when it fails its check; the connection is good for the next block.
+    pub(super) fn payload(&mut self, buffer: &mut [u8], length: usize) -> io::Result<bool> {
+        let mut intact = true;
+        let mut hasher = XxHash3_128::new();
+        for start in (0..length).step_by(SEGMENT_BYTES) {
+            let end = length.min(start + SEGMENT_BYTES);
+            match self.protection {
+                Protection::Sealed => {
+                    // The tag lands where the next segment will begin, and is overwritten by it.
+                    let segment = &mut buffer[start..end + TAG_BYTES];
+                    self.socket.read_exact(segment)?;
+                    intact &= self.sealer.open(segment);
+                }
+                Protection::Hashed => {
+                    self.socket.read_exact(&mut buffer[start..end])?;
+                    hasher.write(&buffer[start..end]);
+                }
+                Protection::Bare => self.socket.read_exact(&mut buffer[start..end])?,
+            }
+        }
+        if self.protection == Protection::Hashed {
+            let mut trailer = [0; HASH_BYTES + TAG_BYTES];
+            self.socket.read_exact(&mut trailer)?;
+            let (hash, tag) = trailer.split_at(HASH_BYTES);
+            intact = self.sealer.verify(hash, tag) && hash == hasher.finish_128().to_be_bytes();
+        }
+        Ok(intact)
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+}
+
+fn write_all_vectored(socket: &mut TcpStream, parts: [&[u8]; 3]) -> io::Result<()> {
+    let mut slices = parts.map(IoSlice::new);
+    let mut rest = &mut slices[..];
+    IoSlice::advance_slices(&mut rest, 0); // drops leading empty parts
+    while !rest.is_empty() {
+        match socket.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(sent) => IoSlice::advance_slices(&mut rest, sent),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    /// Sends two blocks and an end through `tamper`, which sees all bytes, and returns what comes
+    /// out at the other end.
+    fn pass(
+        protection: Protection,
+        tamper: impl Fn(&mut Vec<u8>),
+    ) -> Vec<io::Result<(BlockHeader, bool, Vec<u8>)>> {
+        let key = StreamKey([5; 32]);
+        let (near, mut middle) = pair();
+        let mut sender = BlockSender::new(near, &key, protection);
+        let sending = std::thread::spawn(move || {
+            let mut long: Vec<u8> = (0..300_000_u32).map(|i| i as u8).collect();
+            sender.send(1, 0, &mut long).unwrap();
+            sender.send(2, 4096, &mut [9; 10]).unwrap();
+            sender.finish().unwrap();
+        });
+        let mut wire = Vec::new();
+        middle.read_to_end(&mut wire).unwrap();
+        sending.join().unwrap();
+        tamper(&mut wire);
+
+        let (mut near, far) = pair();
+        let writing = std::thread::spawn(move || near.write_all(&wire));
+        let mut receiver = BlockReceiver::new(far, &key, protection);
+        let mut got = Vec::new();
+        loop {
+            let mut buffer = vec![0; 300_000 + RECEIVE_SLACK];
+            let block = receiver.header().and_then(|header| match header {
+                BlockHeader::End => Ok((header, true, Vec::new())),
+                BlockHeader::Block { length, .. } => {
+                    let intact = receiver.payload(&mut buffer, length as usize)?;
+                    Ok((header, intact, buffer[..length as usize].to_vec()))
+                }
+            });
+            let last = !matches!(block, Ok((BlockHeader::Block { .. }, ..)));
+            got.push(block);
+            if last {
+                break;
+            }
+        }
+        let _ = writing.join();
+        got
+    }
+
+    #[test]
+    fn blocks_pass_under_every_protection() {
+        for protection in [Protection::Sealed, Protection::Hashed, Protection::Bare] {
+            let got: Vec<_> =
+                pass(protection, |_| ()).into_iter().collect::<io::Result<_>>().unwrap();
+            assert_eq!(got[0].0, BlockHeader::Block { file: 1, offset: 0, length: 300_000 });
+            assert!(got[0].1 && got[0].2.iter().enumerate().all(|(i, byte)| *byte == i as u8));
+            assert_eq!(got[1].0, BlockHeader::Block { file: 2, offset: 4096, length: 10 });
+            assert_eq!(got[1].2, [9; 10]);
+            assert_eq!(got[2].0, BlockHeader::End);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_spoils_its_block_alone() {
+        for protection in [Protection::Sealed, Protection::Hashed] {
+            let got = pass(protection, |wire| wire[200_000] ^= 1);
+            let intact: Vec<_> = got.into_iter().map(|block| block.unwrap().1).collect();
+            assert_eq!(intact, [false, true, true], "{protection:?}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_header_ends_the_connection() {
+        for protection in [Protection::Sealed, Protection::Hashed, Protection::Bare] {
+            for byte in [7, 17, 30] {
+                let got = pass(protection, |wire| wire[byte] ^= 1);
+                let error = got[0].as_ref().unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{protection:?} {byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn sealed_bytes_are_secret() {
+        pass(Protection::Sealed, |wire| {
+            assert!(!wire.windows(10).any(|window| window == [9; 10]));
+        });
+        pass(Protection::Hashed, |wire| {
+            assert!(wire.windows(10).any(|window| window == [9; 10]));
+        });
+    }
+}

@@ -1,0 +1,309 @@
+//! Whole copies over loopback: both ends in one process, real sockets and real files.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::result::CopyResult;
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::{RefusalKind, Service};
+
+use super::{Progress, SourcePlan, SourceRoot, Tree, pull, push, serve};
+use crate::error::{EngineError, Result};
+use crate::serve::{Host, Listener, Services};
+use crate::session::{
+    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
+    Session, connect,
+};
+
+struct Files {
+    root: PathBuf,
+    stop: AtomicBool,
+}
+
+impl Services for Files {
+    fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
+        None
+    }
+
+    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
+        serve(session, &Tree::beneath(&self.root).unwrap(), &self.stop)
+    }
+
+    fn ended(&self, _: &str, _: Result<()>) {}
+}
+
+/// A near directory, a far directory, and a server for the far one.
+struct World {
+    dir: tempfile::TempDir,
+    config: ConfigDir,
+    identity: Identity,
+    port: u16,
+    files: Arc<Files>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl World {
+    fn new() -> Self {
+        // On the real disk, where direct I/O is possible, unlike /tmp on some hosts.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for name in ["near", "far", "config"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let config = ConfigDir::at(dir.path().join("config"));
+        let identity = Identity::load_or_create(&config).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = listener.address().port();
+        let host = Arc::new(Host {
+            identity: Identity::load_or_create(&config).unwrap(),
+            authorised: AuthorisedKeys::load(&config, identity.public()).unwrap(),
+        });
+        let root = dir.path().join("far");
+        let files = Arc::new(Files { root, stop: AtomicBool::new(false) });
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let (files, stop) = (files.clone(), stop.clone());
+            move || listener.run(host, files, false, &stop)
+        });
+        World { dir, config, identity, port, files, stop, thread: Some(thread) }
+    }
+
+    fn near(&self, path: &str) -> PathBuf {
+        self.dir.path().join("near").join(path)
+    }
+
+    fn far(&self, path: &str) -> PathBuf {
+        self.dir.path().join("far").join(path)
+    }
+
+    fn session(&self) -> Session {
+        let options = ConnectOptions {
+            identity: &self.identity,
+            config: &self.config,
+            policy: HostPolicy::RequireKnown,
+        };
+        connect(&HostPort::new("127.0.0.1", self.port), Service::Copy, &options).unwrap()
+    }
+
+    fn push(&self, sources: &[&str], target: &str, options: &CopyOptions) -> Result<CopyResult> {
+        let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
+        let plan = SourcePlan { tree: Tree::anywhere(), roots };
+        let stop = AtomicBool::new(false);
+        push(self.session(), &plan, Path::new(target), options, &Progress::default(), &stop)
+    }
+
+    fn pull(&self, sources: &[&str], target: &str, options: &CopyOptions) -> Result<CopyResult> {
+        let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
+        let stop = AtomicBool::new(false);
+        let target = self.near(target);
+        pull(self.session(), &sources, &target, options, &Progress::default(), &stop)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.files.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn bytes(count: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+fn options() -> CopyOptions {
+    CopyOptions { recursive: true, ..CopyOptions::default() }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_large_file_goes_both_ways_under_every_protection() {
+    let world = World::new();
+    let data = bytes((5 << 20) + 12_345);
+    fs::write(world.near("data"), &data).unwrap();
+    for protection in [Protection::Sealed, Protection::Hashed, Protection::Bare] {
+        let options = CopyOptions { protection, ..options() };
+        let result = world.push(&["data"], "there", &options).unwrap();
+        assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64));
+        assert_eq!(result.summary.files, 1);
+        assert!(result.summary.durable);
+        assert_eq!(result.summary.verified, protection != Protection::Bare);
+        assert_eq!(result.summary.encrypted, protection == Protection::Sealed);
+        assert!(fs::read(world.far("there")).unwrap() == data);
+        let result = world.pull(&["there"], "back", &options).unwrap();
+        assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64));
+        assert!(result.source.end.cpu_seconds > 0.0, "the source's report came");
+        assert!(fs::read(world.near("back")).unwrap() == data);
+    }
+    assert_eq!(names(&world.far("")), ["there"], "no temporary file is left");
+}
+
+#[test]
+fn a_tree_of_files_keeps_its_shape() {
+    let world = World::new();
+    fs::create_dir_all(world.near("tree/sub/deep")).unwrap();
+    fs::create_dir(world.near("tree/void")).unwrap();
+    fs::write(world.near("tree/empty"), "").unwrap();
+    for i in 0..300 {
+        fs::write(world.near(&format!("tree/sub/f{i}")), bytes(i * 17)).unwrap();
+    }
+    fs::write(world.near("tree/sub/deep/large"), bytes(3 << 20)).unwrap();
+    fs::write(world.near("tree/sub/caf\u{e9} 100%"), "x").unwrap();
+    symlink("sub/f7", world.near("tree/link")).unwrap();
+    let result = world.push(&["tree"], ".", &options()).unwrap();
+    assert!(result.failures.is_empty(), "{:?}", result.failures);
+    assert_eq!(result.summary.files, 304);
+    let again = world.pull(&["tree"], "again", &options()).unwrap();
+    assert_eq!(again.summary.files, 304);
+    for copy in [world.far("tree"), world.near("again")] {
+        let diff = std::process::Command::new("diff")
+            .args(["-r", "--no-dereference"])
+            .args([&world.near("tree/sub"), &copy.join("sub")])
+            .output()
+            .unwrap();
+        assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+        assert!(copy.join("void").is_dir());
+        assert_eq!(fs::read(copy.join("link")).unwrap(), bytes(7 * 17));
+        assert_eq!(names(&copy), ["empty", "link", "sub", "void"]);
+    }
+}
+
+#[test]
+fn modes_and_times_are_kept_on_request() {
+    let world = World::new();
+    fs::create_dir(world.near("d")).unwrap();
+    fs::write(world.near("d/f"), "x").unwrap();
+    fs::set_permissions(world.near("d/f"), fs::Permissions::from_mode(0o750)).unwrap();
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    for path in ["d/f", "d"] {
+        fs::File::open(world.near(path)).unwrap().set_modified(then).unwrap();
+    }
+    let keep = CopyOptions { preserve: true, ..options() };
+    world.push(&["d"], "kept", &keep).unwrap();
+    for path in ["kept", "kept/f"] {
+        assert_eq!(fs::metadata(world.far(path)).unwrap().modified().unwrap(), then, "{path}");
+    }
+    assert_eq!(fs::metadata(world.far("kept/f")).unwrap().mode() & 0o777, 0o750);
+    world.push(&["d"], "fresh", &options()).unwrap();
+    assert!(fs::metadata(world.far("fresh/f")).unwrap().modified().unwrap() > then);
+}
+
+#[test]
+fn one_bad_file_does_not_stop_the_others() {
+    let world = World::new();
+    fs::create_dir_all(world.near("t")).unwrap();
+    fs::write(world.near("t/good"), bytes(100)).unwrap();
+    fs::write(world.near("t/taken"), bytes(100)).unwrap();
+    fs::create_dir_all(world.far("t/taken/inside")).unwrap();
+    symlink("nowhere", world.near("t/dangling")).unwrap();
+    let result = world.push(&["t", "missing"], ".", &options()).unwrap();
+    let mut failed: Vec<_> = result
+        .failures
+        .iter()
+        .map(|failure| Path::new(&failure.path).file_name().unwrap().to_str().unwrap())
+        .collect();
+    failed.sort_unstable();
+    assert_eq!(failed, ["dangling", "missing", "taken"]);
+    assert_eq!(result.summary.files, 1);
+    assert_eq!(names(&world.far("t")), ["good", "taken"]);
+}
+
+#[test]
+fn a_target_that_cannot_be_is_refused_before_a_byte_moves() {
+    let world = World::new();
+    fs::write(world.near("a"), "x").unwrap();
+    fs::write(world.near("b"), "x").unwrap();
+    for (sources, target) in [(&["a", "b"][..], "none"), (&["a"], "none/x"), (&["a"], "../out")] {
+        let refused = world.push(sources, target, &options());
+        assert!(
+            matches!(refused, Err(EngineError::Refused { kind: RefusalKind::Files, .. })),
+            "{refused:?}"
+        );
+    }
+    assert!(names(&world.far("")).is_empty());
+    let many = CopyOptions { streams: 1000, ..options() };
+    assert!(matches!(
+        world.push(&["a"], "x", &many),
+        Err(EngineError::Refused { kind: RefusalKind::Invalid, .. })
+    ));
+}
+
+#[test]
+fn the_root_is_not_left_when_files_are_fetched() {
+    let world = World::new();
+    fs::write(world.near("secret"), "x").unwrap();
+    symlink(world.near("secret"), world.far("link")).unwrap();
+    let result = world.pull(&["../near/secret", "link"], ".", &options()).unwrap();
+    assert_eq!((result.summary.files, result.failures.len()), (0, 2), "{result:?}");
+}
+
+#[test]
+fn memory_ends_need_no_disk() {
+    let world = World::new();
+    let plan = SourcePlan {
+        tree: Tree::anywhere(),
+        roots: vec![SourceRoot::Zero(Bytes::new((7 << 20) + 1))],
+    };
+    let stop = AtomicBool::new(false);
+    let progress = Progress::default();
+    let null = Path::new("/dev/null");
+    let result = push(world.session(), &plan, null, &options(), &progress, &stop).unwrap();
+    assert_eq!(result.summary.bytes, Bytes::new((7 << 20) + 1));
+    assert_eq!(progress.moved(), result.summary.bytes);
+    let zeros = Path::new("zeros");
+    push(world.session(), &plan, zeros, &options(), &Progress::default(), &stop).unwrap();
+    assert!(fs::read(world.far("zeros")).unwrap() == vec![0; (7 << 20) + 1]);
+}
+
+#[test]
+fn an_interrupted_copy_leaves_nothing_behind() {
+    let world = World::new();
+    let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Zero(Bytes::gib(64))] };
+    // Slow enough to be interrupted in the middle.
+    let slow = CopyOptions { rate_bps: Some("200M".parse().unwrap()), ..options() };
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(700));
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    let progress = Progress::default();
+    let session = world.session();
+    let outcome = push(session, &plan, Path::new("/null-not"), &slow, &progress, &stop);
+    // 64 GiB may be more than the disk has: then it is refused as a file, with nothing left too.
+    match outcome {
+        Err(EngineError::Interrupted) => assert!(progress.total() == Bytes::gib(64)),
+        Ok(result) => assert_eq!(result.failures.len(), 1),
+        Err(other) => panic!("{other:?}"),
+    }
+    for _ in 0..50 {
+        if names(&world.far("")).is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("left behind: {:?}", names(&world.far("")));
+}

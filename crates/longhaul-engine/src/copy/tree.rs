@@ -1,0 +1,173 @@
+//! The files that a copy may reach: anywhere this user may, or only beneath one directory.
+//!
+//! Beneath a directory every path is resolved by the kernel with `RESOLVE_BENEATH`
+//! (openat2(2)), so that neither `..` nor a symbolic link, however it changes meanwhile, leads
+//! out. What a peer names is only ever opened this way.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+
+/// Files of this size and more are read and written past the page cache: below it the cost of
+/// opening and aligning is not earned back.
+pub(super) const DIRECT_FROM_BYTES: u64 = 1 << 20;
+
+/// A view of the file system; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    beneath: Option<Arc<OwnedFd>>,
+}
+
+/// What the walk needs to know of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub(super) kind: FileKind,
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) mtime_seconds: i64,
+    pub(super) mtime_ns: u32,
+    /// Device and inode, which tell one file from another.
+    pub(super) identity: (u64, u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKind {
+    File,
+    Directory,
+    Other,
+}
+
+impl Metadata {
+    pub(super) fn of(stat: &Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            _ => FileKind::Other,
+        };
+        Metadata {
+            kind,
+            size: stat.st_size as u64,
+            mode: stat.st_mode & 0o7777,
+            mtime_seconds: stat.st_mtime,
+            mtime_ns: stat.st_mtime_nsec as u32,
+            identity: (stat.st_dev, stat.st_ino),
+        }
+    }
+}
+
+impl Tree {
+    /// All that this user may reach; relative paths begin at the working directory.
+    pub fn anywhere() -> Self {
+        Tree { beneath: None }
+    }
+
+    /// What is beneath `root`.
+    ///
+    /// # Errors
+    /// It is not a directory that can be opened.
+    pub fn beneath(root: &Path) -> io::Result<Self> {
+        let dir =
+            openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Tree::from_dir(dir))
+    }
+
+    /// What is beneath an open directory.
+    pub(super) fn from_dir(dir: OwnedFd) -> Self {
+        Tree { beneath: Some(Arc::new(dir)) }
+    }
+
+    /// Opens `path` with `flags`.
+    pub(super) fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        let fd = match &self.beneath {
+            None => openat(CWD, path, flags, mode)?,
+            Some(dir) => {
+                // A rooted path means the root of the tree, as it would in a URL.
+                let path = path.strip_prefix("/").unwrap_or(path);
+                let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+                let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+                openat2(&**dir, path, flags, mode, resolve)?
+            }
+        };
+        Ok(fd)
+    }
+
+    /// Opens a directory as a place to create things in.
+    pub(super) fn open_dir(&self, path: &Path) -> io::Result<OwnedFd> {
+        self.open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+    }
+
+    /// Metadata of `path`, links followed as far as the tree allows.
+    pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        let fd = self.open(path, OFlags::PATH, Mode::empty())?;
+        Ok(Metadata::of(&fstat(fd)?))
+    }
+
+    /// Opens a regular file for reading, `O_DIRECT` if asked for and possible. Never waits for a
+    /// pipe's writer.
+    pub(super) fn open_file(&self, path: &Path, direct: bool) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let fd = match self.open(path, flags | OFlags::DIRECT, Mode::empty()) {
+            Ok(fd) if direct => fd,
+            // tmpfs and some network file systems have no direct I/O.
+            _ => self.open(path, flags, Mode::empty())?,
+        };
+        Ok(File::from(fd))
+    }
+
+    /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let fd = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(fd.as_fd())? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(PathBuf::from(OsStr::from_bytes(name)));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(dir.path().join("secret"), "x").unwrap();
+        std::fs::write(root.join("sub/file"), "inside").unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("up")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret"), root.join("absolute")).unwrap();
+        std::os::unix::fs::symlink("sub/file", root.join("within")).unwrap();
+        let tree = Tree::beneath(&root).unwrap();
+        for inside in ["sub/file", "/sub/file", "sub/../sub/file", "within"] {
+            assert_eq!(tree.metadata(Path::new(inside)).unwrap().size, 6, "{inside}");
+        }
+        for outside in ["../secret", "up", "absolute", "sub/../../secret"] {
+            assert!(tree.metadata(Path::new(outside)).is_err(), "{outside}");
+            assert!(tree.open_file(Path::new(outside), false).is_err(), "{outside}");
+        }
+        assert_eq!(tree.list(Path::new("/")).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_pipe_does_not_block_the_walk() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        rustix::fs::mkfifoat(CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
+        let metadata = Tree::anywhere().metadata(&path).unwrap();
+        assert_eq!(metadata.kind, FileKind::Other);
+    }
+}
