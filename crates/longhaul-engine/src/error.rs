@@ -143,6 +143,17 @@ pub enum EngineError {
         /// Why.
         source: io::Error,
     },
+    /// A socket option that was asked for does not work on this host.
+    #[error(transparent)]
+    SocketOption(#[from] longhaul_sys::tcp::OptionError),
+    /// The other side had to give up.
+    #[error("{peer} could not go on: {reason}")]
+    Failed {
+        /// Host and port.
+        peer: String,
+        /// The sentence it gave.
+        reason: String,
+    },
     /// A thread or system resource is missing.
     #[error("cannot {operation}")]
     System {

@@ -1,9 +1,11 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
 //!
-//! [`copy`] moves files; [`session`] is how two longhauls meet; [`serve`] is the listening end.
+//! [`session`] is how two longhauls meet; [`serve`] is the listening end; [`flow`] measures from
+//! memory to memory; [`copy`] moves files.
 
 pub mod copy;
 mod error;
+pub mod flow;
 pub mod serve;
 pub mod session;
 

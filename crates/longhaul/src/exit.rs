@@ -1,5 +1,7 @@
 //! Exit codes, the same for every command; `longhaul wan run` alone passes on its command's own.
 
+use longhaul_engine::EngineError;
+
 /// The work was done.
 pub const OK: u8 = 0;
 /// The work failed in a way that no other code names.
@@ -44,5 +46,34 @@ impl Coded {
 impl From<anyhow::Error> for Coded {
     fn from(error: anyhow::Error) -> Self {
         Coded { code: FAILED, error }
+    }
+}
+
+impl From<EngineError> for Coded {
+    fn from(error: EngineError) -> Self {
+        let code = match &error {
+            EngineError::Address(_) => USAGE,
+            EngineError::Resolve { .. }
+            | EngineError::Connect { .. }
+            | EngineError::DataConnect { .. }
+            | EngineError::DataMissing { .. }
+            | EngineError::Handshake { .. }
+            | EngineError::Control { .. }
+            | EngineError::Protocol { .. }
+            | EngineError::Data { .. } => UNREACHABLE,
+            EngineError::KeyChanged { .. }
+            | EngineError::KeyUnknown { .. }
+            | EngineError::Refused { .. } => REFUSED,
+            EngineError::File { .. } => FILES,
+            EngineError::Listen { .. }
+            | EngineError::BadKey(_)
+            | EngineError::NoConfigDir
+            | EngineError::Spawn { .. }
+            | EngineError::SocketOption(_)
+            | EngineError::System { .. } => HOST,
+            EngineError::Failed { .. } => FAILED,
+            EngineError::Interrupted => SIGNAL_BASE + 2,
+        };
+        Coded::new(code, error)
     }
 }

@@ -1,9 +1,13 @@
 //! The program: command line -> plan -> run -> print.
 //!
-//! [`run`] is the whole of it; the modules are one for each command, and `exit` for the codes.
+//! [`run`] is the whole of it; the modules are one for each command, `output` for what people
+//! read, and `exit` for the codes.
 
 mod cli;
 pub mod exit;
+mod interrupt;
 mod lab_path;
+mod output;
+mod remote;
 
 pub use cli::run;

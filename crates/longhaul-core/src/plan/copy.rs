@@ -21,7 +21,7 @@ pub enum Location {
     Server {
         /// `host[:port]`.
         address: String,
-        /// The path below the server's root.
+        /// The path below the server's root; `/dev/null` is the sink that drops everything.
         path: PathBuf,
     },
     /// `/dev/zero` as a source: bytes from memory.
@@ -74,7 +74,11 @@ impl FromStr for Location {
             if address.is_empty() {
                 return Err(incomplete());
             }
-            let path = if path.is_empty() { "." } else { path };
+            let path = match path {
+                "" => ".",
+                "dev/null" => "/dev/null",
+                path => path,
+            };
             return Ok(Location::Server { address: address.to_owned(), path: path.into() });
         }
         let colon = match text.strip_prefix('[').and_then(|rest| rest.find("]:")) {

@@ -6,13 +6,15 @@
 
 mod block;
 pub mod copy;
+mod flow;
 mod frame;
 mod hello;
 mod opening;
 mod path;
 
 pub use block::{BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader};
+pub use flow::{FlowEvent, FlowOrder};
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
-pub use opening::{Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
+pub use opening::{FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 pub use path::WirePath;

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the wire protocol. A peer of another version is refused with both named.
@@ -22,6 +24,18 @@ pub struct Hello {
     pub version: String,
     /// What it wants.
     pub service: Service,
+}
+
+/// What the far end of an ssh connection says first, before the client's [`Hello`]: where its
+/// data connections are taken, and the secret that binds them, which ssh keeps from others.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarReady {
+    /// The TCP port that it listens on for data connections.
+    pub port: u16,
+    /// The address at which ssh reached it, if ssh told.
+    pub address: Option<IpAddr>,
+    /// Random keying material of the session.
+    pub secret: [u8; 32],
 }
 
 /// The server's answer to a [`Hello`].

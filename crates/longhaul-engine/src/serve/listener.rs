@@ -193,8 +193,11 @@ fn serve_connection(
     true
 }
 
-/// Greets a client and runs the service it asks for.
-pub(crate) fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
+/// Greets a client and runs the service it asks for, to its end.
+///
+/// # Errors
+/// The client was refused, or the service failed.
+pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
     let service = session.greet(|service, authorised| services.refusal(service, authorised))?;
     session.receiver.set_timeout(None)?;
     services.run(service, session)

@@ -3,7 +3,7 @@
 
 mod listener;
 
-pub use listener::{Host, Listener, Services};
+pub use listener::{Host, Listener, Services, serve_session};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
 use longhaul_core::wire::{DataHello, HELLO_BYTES, MAC_BYTES, SessionId};
+use ring::rand::{SecureRandom, SystemRandom};
 use ring::{hkdf, hmac};
 
 /// What both ends of a session know and nobody else: everything that protects its data
@@ -8,6 +9,14 @@ pub struct SessionSecret(hkdf::Prk);
 
 /// The 256-bit key of one data connection.
 pub struct StreamKey(pub(crate) [u8; 32]);
+
+/// Fresh keying material for a session whose channel is not TLS.
+pub fn random_keying_material() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // ring fails here only when the kernel gives no random bytes, when nothing else works.
+    SystemRandom::new().fill(&mut bytes).expect("the kernel's random number generator answers");
+    bytes
+}
 
 impl SessionSecret {
     /// From keying material exported by TLS, or random bytes passed through ssh.

@@ -1,8 +1,12 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
+mod cp;
+mod key;
 mod link;
 mod matrix;
 mod report;
+mod serve;
+mod test;
 mod wan;
 
 use std::ffi::OsString;
@@ -23,7 +27,15 @@ struct Cli {
 enum Command {
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
+    /// Copy files and directories, verified and encrypted, over many connections
+    Cp(cp::Args),
+    /// Measure what the path to a host carries, from memory to memory
+    Test(test::Args),
+    /// Be the far end of tests and copies
+    Serve(serve::Args),
     Wan(wan::WanArgs),
+    /// Print the public key by which other hosts know this user
+    Key(key::Args),
 }
 
 /// Runs the program on `args` (the first is its own name) and returns its exit code.
@@ -42,7 +54,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done: Result<u8, Coded> = match cli.command {
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
+        Command::Cp(args) => args.run(),
         Command::Wan(args) => wan::run(args),
+        Command::Key(args) => args.run(),
+        Command::Test(args) => args.run(),
+        Command::Serve(args) => args.run(),
     };
     match done {
         Ok(code) => code.into(),

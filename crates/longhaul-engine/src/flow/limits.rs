@@ -1,0 +1,89 @@
+use std::time::Duration;
+
+use longhaul_core::plan::{Amount, FlowPlan};
+use longhaul_core::units::{Bytes, format_span};
+
+/// A stream on which nothing moves for this long is given up; iperf3's receive timeout too is of
+/// this order, and no retransmission timer of a live path is (RFC 6298 allows it to grow to a
+/// minute, but only over several losses in a row).
+pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(30);
+/// What a test by time may take beyond its time, for what is in flight at the end to drain.
+pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// How long the other side may take for one step of setting up.
+pub(super) const STEP_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a server allows one test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// Longest test, the omitted time included. A test by bytes is cut at this time.
+    pub time: Duration,
+    /// Most streams.
+    pub streams: u32,
+    /// Most memory for buffers: streams times write length.
+    pub buffers: Bytes,
+    /// Give up a test on which no byte has moved for this long.
+    pub idle: Duration,
+}
+
+impl Default for FlowLimits {
+    /// An hour and a little, so that `-t 3600 -O 10` passes; 128 streams; 256 MiB.
+    fn default() -> Self {
+        FlowLimits {
+            time: Duration::from_secs(3700),
+            streams: FlowPlan::MAX_STREAMS,
+            buffers: Bytes::mib(256),
+            idle: IDLE_LIMIT,
+        }
+    }
+}
+
+impl FlowLimits {
+    /// Why `plan` is over a limit, as a sentence without a full stop; `None` when it is not.
+    pub(super) fn refusal(&self, plan: &FlowPlan) -> Option<String> {
+        if plan.streams > self.streams {
+            return Some(format!(
+                "this server allows {} streams, not {}",
+                self.streams, plan.streams
+            ));
+        }
+        let time =
+            plan.omit + if let Amount::Time(time) = plan.amount { time } else { Duration::ZERO };
+        if time > self.time {
+            return Some(format!(
+                "this server allows tests of {}, not {}",
+                format_span(self.time),
+                format_span(time)
+            ));
+        }
+        let buffers = Bytes::new(plan.write_bytes.get().saturating_mul(plan.streams.into()));
+        if buffers > self.buffers {
+            return Some(format!(
+                "this server allows {} of buffers, not {} streams of {}",
+                self.buffers, plan.streams, plan.write_bytes
+            ));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_named_when_it_is_passed() {
+        let limits = FlowLimits { streams: 8, ..FlowLimits::default() };
+        let plan = FlowPlan::new();
+        assert_eq!(limits.refusal(&plan), None);
+        let streams = FlowPlan { streams: 9, ..plan.clone() };
+        assert_eq!(limits.refusal(&streams).unwrap(), "this server allows 8 streams, not 9");
+        let day = Amount::Time(Duration::from_secs(86400));
+        let long = FlowPlan { amount: day, ..plan.clone() };
+        assert!(limits.refusal(&long).unwrap().contains("not 86400s"));
+        let hour = Amount::Time(Duration::from_secs(3600));
+        let omit = Duration::from_secs(600);
+        assert!(limits.refusal(&FlowPlan { amount: hour, omit, ..plan.clone() }).is_some());
+        let large = FlowPlan { streams: 128, write_bytes: Bytes::mib(4), ..plan };
+        assert!(FlowLimits::default().refusal(&large).unwrap().contains("256 MiB of buffers"));
+    }
+}

@@ -1,0 +1,52 @@
+use longhaul_core::plan::FlowPlan;
+use longhaul_core::result::End;
+use longhaul_sys::tcp::SocketOptions;
+
+/// How much may wait unsent in a socket. Without it a test ends with a send buffer of a
+/// bandwidth-delay product and more to drain, and a sender that dies leaves the host's TCP memory
+/// full. Over loopback 1 MiB costs nothing against none (bench/flow.sh); at 100 Gb/s it is 80 us
+/// of data, many times what it takes to wake a thread.
+const NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
+
+/// The options of the plan's connections at the end that is `role`. The receiver neither chooses
+/// the congestion control nor paces; what the sender can do is the sender's to say.
+pub(super) fn socket_options(plan: &FlowPlan, role: End) -> SocketOptions {
+    let window_bytes = plan.window_bytes.map(|w| w.get() as usize);
+    match role {
+        End::Receiver => SocketOptions { window_bytes, mss: plan.mss, ..SocketOptions::default() },
+        End::Sender => SocketOptions {
+            window_bytes,
+            congestion: plan.congestion.clone(),
+            mss: plan.mss,
+            max_pacing_bytes_per_second: plan
+                .rate_bps
+                .map(|rate| (rate.bytes_per_second() / u64::from(plan.streams)).max(1)),
+            notsent_lowat_bytes: Some(NOTSENT_LOWAT_BYTES),
+            nodelay: false,
+        },
+    }
+}
+
+/// The same for a connection that was accepted: its segment size went into the handshake, where
+/// the client set it for both directions.
+pub(super) fn accepted_options(plan: &FlowPlan, role: End) -> SocketOptions {
+    SocketOptions { mss: None, ..socket_options(plan, role) }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::units::Rate;
+
+    use super::*;
+
+    #[test]
+    fn the_rate_is_split_over_the_streams_in_64_bits() {
+        let rate_bps = Some(Rate::from_bps(400_000_000_000));
+        let plan = FlowPlan { rate_bps, streams: 4, ..FlowPlan::new() };
+        let options = socket_options(&plan, End::Sender);
+        assert_eq!(options.max_pacing_bytes_per_second, Some(12_500_000_000));
+        assert_eq!(socket_options(&plan, End::Receiver), SocketOptions::default());
+        let unpaced = socket_options(&FlowPlan::new(), End::Sender);
+        assert_eq!(unpaced.max_pacing_bytes_per_second, None);
+    }
+}

@@ -1,0 +1,210 @@
+//! The thread that watches: it samples the movers, ends them in time, and breaks them off when
+//! the other side is gone.
+
+use std::net::Shutdown;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::FlowPlan;
+use longhaul_core::result::{End, SideResult, SideSample, SideStream};
+use longhaul_core::units::Bytes;
+use longhaul_sys::tcp::Granted;
+
+use super::end::{Bounds, Signals};
+use super::mover::Slot;
+use super::snapshot::{Snapshot, StreamSnapshot, millis};
+use super::ticks::{Idle, Ticks, end_of_time};
+
+/// How long the sampler sleeps at most before it looks at its signals again.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often a sender looks whether the last of its data has been acknowledged.
+const DRAIN_LOOK: Duration = Duration::from_millis(1);
+
+/// Watches the movers of one end.
+pub(super) struct Sampler<'a, F> {
+    role: End,
+    slots: &'a [Slot],
+    plan: &'a FlowPlan,
+    bounds: Bounds,
+    signals: Signals<'a>,
+    begun: Snapshot,
+    /// The end of the omitted time; what came before does not count.
+    base: Option<Snapshot>,
+    /// Sum and number of the round-trip times sampled, by stream.
+    rtts: Vec<(f64, u32)>,
+    on_sample: F,
+}
+
+impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
+    pub(super) fn new(
+        role: End,
+        slots: &'a [Slot],
+        plan: &'a FlowPlan,
+        bounds: Bounds,
+        signals: Signals<'a>,
+        on_sample: F,
+    ) -> Self {
+        let begun = Snapshot::take(slots);
+        let rtts = vec![(0.0, 0); slots.len()];
+        Sampler { role, slots, plan, bounds, signals, begun, base: None, rtts, on_sample }
+    }
+
+    /// Shuts every connection, which wakes the threads that wait in them.
+    pub(super) fn shut(&self, how: Shutdown) {
+        for slot in self.slots {
+            // A connection that is closed already needs no closing.
+            let _ = slot.stream.shutdown(how);
+        }
+    }
+
+    fn all_ended(&self) -> bool {
+        self.slots.iter().all(|slot| slot.ended().is_some())
+    }
+
+    fn any_failed(&self) -> bool {
+        self.slots.iter().any(|slot| slot.ended().is_some_and(|e| e.failure.is_some()))
+    }
+
+    /// Samples until every stream has ended. The clock starts at `first`; `closing` is set
+    /// before a sender's streams are shut. Returns why the test has to be cut, if it has.
+    pub(super) fn watch(
+        &mut self,
+        first: &OnceLock<Instant>,
+        closing: &AtomicBool,
+    ) -> Option<String> {
+        let mut idle = Idle::new(self.bounds.idle);
+        let started = Instant::now();
+        let epoch = loop {
+            match first.get() {
+                Some(first) => break *first,
+                None if self.all_ended() => break started,
+                None => {}
+            }
+            if let Some(reason) = self.must_cut(started, &mut idle) {
+                return Some(reason);
+            }
+            thread::park_timeout(LOOK);
+        };
+        self.begun.at = epoch;
+        let mut last = self.begun.clone();
+        if self.plan.omit.is_zero() {
+            self.base = Some(last.clone());
+        }
+        let sending = self.role == End::Sender;
+        let over = end_of_time(self.plan).filter(|_| sending).map(|time| epoch + time);
+        let mut ticks = Ticks::new(self.plan);
+        // One stream that fails ends the test: what the others would do from then on is another
+        // test than the one that was asked for.
+        while !self.all_ended() && !self.any_failed() {
+            if let Some(reason) = self.must_cut(epoch, &mut idle) {
+                return Some(reason);
+            }
+            let now = Instant::now();
+            let due = ticks.due.map(|due| epoch + due);
+            let closed = closing.load(Ordering::Relaxed);
+            let stopped = sending && self.signals.stop.load(Ordering::Acquire);
+            if !closed && (stopped || over.is_some_and(|over| now >= over)) {
+                closing.store(true, Ordering::Release);
+                self.shut(Shutdown::Write);
+            } else if due.is_some_and(|due| now >= due) {
+                last = self.sample(&last, epoch, &ticks);
+                if ticks.advance() {
+                    self.base = Some(last.clone());
+                }
+            } else {
+                let next = [due, over.filter(|_| !closed)].into_iter().flatten().min();
+                let wait = next.map_or(LOOK, |next| next.saturating_duration_since(now).min(LOOK));
+                thread::park_timeout(wait);
+            }
+        }
+        self.sample(&last, epoch, &ticks);
+        if self.any_failed() {
+            self.shut(Shutdown::Both);
+            return None;
+        }
+        if sending { self.drain(epoch, &mut idle) } else { None }
+    }
+
+    fn sample(&mut self, last: &Snapshot, epoch: Instant, ticks: &Ticks) -> Snapshot {
+        let now = Snapshot::take(self.slots);
+        let sending = self.role == End::Sender;
+        if !ticks.omitting {
+            for (sum, stream) in self.rtts.iter_mut().zip(&now.streams) {
+                *sum = (sum.0 + millis(stream.tcp.rtt), sum.1 + 1);
+            }
+        }
+        (self.on_sample)(last.until(&now, epoch, ticks.index, ticks.omitting, sending));
+        now
+    }
+
+    /// Waits until the peer has acknowledged everything, so that the retransmissions of the
+    /// last bytes count too.
+    fn drain(&mut self, epoch: Instant, idle: &mut Idle) -> Option<String> {
+        loop {
+            let now = Snapshot::take(self.slots);
+            let left = |s: &StreamSnapshot| s.tcp.notsent_bytes > 0 || s.tcp.unacked_segments > 0;
+            if !now.streams.iter().any(left) {
+                return None;
+            }
+            if let Some(reason) = self.must_cut(epoch, idle) {
+                return Some(reason);
+            }
+            thread::park_timeout(DRAIN_LOOK);
+        }
+    }
+
+    fn must_cut(&self, since: Instant, idle: &mut Idle) -> Option<String> {
+        if self.signals.abort.load(Ordering::Acquire) {
+            return Some("the other side is gone".to_owned());
+        }
+        if since.elapsed() > self.bounds.time {
+            return Some(format!("it was not over after {:.1?}", self.bounds.time));
+        }
+        idle.check(|| Snapshot::take(self.slots).progress())
+    }
+
+    /// What this end saw, when all its threads have ended.
+    pub(super) fn result(&self, granted: &[Option<Granted>], cut: Option<String>) -> SideResult {
+        let now = Snapshot::take(self.slots);
+        // Within the omitted time nothing counts: the base is the end.
+        let base = self.base.as_ref().unwrap_or(&now);
+        let seconds = |slot: &Slot| {
+            let at = slot.ended().map_or(now.at, |ended| ended.at);
+            at.saturating_duration_since(base.at).as_secs_f64()
+        };
+        let failure = |number: usize, slot: &Slot| {
+            let error = slot.ended()?.failure.as_ref()?;
+            Some(format!("stream {number} broke at the {}: {error}", self.role))
+        };
+        let stream = |(number, slot): (usize, &Slot)| {
+            let (from, to) = (&base.streams[number], &now.streams[number]);
+            let (sum, samples) = self.rtts[number];
+            let granted = granted[number].as_ref();
+            SideStream {
+                bytes: Bytes::new(to.bytes - from.bytes),
+                total_bytes: Bytes::new(to.bytes),
+                seconds: seconds(slot),
+                cpu_seconds: to.cpu.saturating_sub(from.cpu).as_secs_f64(),
+                retransmits: to.tcp.retransmits.saturating_sub(from.tcp.retransmits),
+                rtt_ms: if samples > 0 { sum / f64::from(samples) } else { millis(to.tcp.rtt) },
+                rtt_min_ms: millis(to.tcp.min_rtt.unwrap_or(to.tcp.rtt)),
+                congestion: granted.map(|g| g.congestion.clone()).unwrap_or_default(),
+                mss: granted.map_or(0, |g| g.mss),
+                buffer_bytes: Bytes::new(granted.map_or(0, |g| match self.role {
+                    End::Sender => g.send_buffer_bytes,
+                    End::Receiver => g.receive_buffer_bytes,
+                })),
+                failure: failure(number, slot),
+            }
+        };
+        let streams: Vec<_> = self.slots.iter().enumerate().map(stream).collect();
+        SideResult {
+            seconds: self.slots.iter().map(seconds).fold(0.0, f64::max),
+            cpu_seconds: now.cpu().saturating_sub(base.cpu()).as_secs_f64(),
+            cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
+            streams,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `longhaul key`: who this user of this host is, for the authorised list of another.
+
+use longhaul_engine::session::{ConfigDir, Identity};
+
+use crate::exit::{self, Coded};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Add the line to ~/.config/longhaul/authorized_keys of a host whose files \
+                        this user may reach.")]
+pub(super) struct Args {
+    /// Print the short fingerprint instead
+    #[arg(long)]
+    fingerprint: bool,
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Coded> {
+        let key = Identity::load_or_create(&ConfigDir::of_user()?)?.public();
+        if self.fingerprint {
+            println!("{}", key.fingerprint());
+        } else {
+            println!("{key}");
+        }
+        Ok(exit::OK)
+    }
+}

@@ -1,0 +1,129 @@
+//! The progress and the result of a copy, for people.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_core::result::CopyResult;
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_engine::copy::Progress;
+
+/// How often the bar is drawn.
+const REDRAW: Duration = Duration::from_millis(200);
+/// The rate shown is that of the last seconds: steadier than one step, fresher than the mean.
+const RATE_WINDOW: usize = 15;
+
+/// A bar on standard error, if that is a terminal.
+pub(crate) struct CopyBar {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CopyBar {
+    /// Starts to draw `progress`; nothing is drawn when `quiet` or without a terminal.
+    pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let thread = shown.then(|| {
+            let over = over.clone();
+            thread::spawn(move || draw(&progress, &over))
+        });
+        CopyBar { over, thread }
+    }
+
+    /// Removes the bar.
+    pub(crate) fn finish(mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn draw(progress: &Progress, over: &AtomicBool) {
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style);
+    let start = Instant::now();
+    let mut recent = vec![(start, Bytes::new(0))];
+    while !over.load(Ordering::Relaxed) {
+        let (moved, total, now) = (progress.moved(), progress.total(), Instant::now());
+        recent.push((now, moved));
+        if recent.len() > RATE_WINDOW {
+            recent.remove(0);
+        }
+        let (since, before) = recent[0];
+        let gained = Bytes::new(moved.get().saturating_sub(before.get()));
+        let rate = Rate::mean(gained, now - since);
+        bar.set_length(total.get());
+        bar.set_position(moved.get());
+        bar.set_message(message(progress, moved, total, rate));
+        thread::park_timeout(REDRAW);
+    }
+    bar.finish_and_clear();
+}
+
+fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> String {
+    let left = match (progress.listed(), rate.bytes_per_second()) {
+        (true, speed @ 1..) => {
+            let seconds = total.get().saturating_sub(moved.get()) / speed;
+            format!("  {}:{:02} left", seconds / 60, seconds % 60)
+        }
+        // The source is still being walked, or nothing moves.
+        _ => String::new(),
+    };
+    let files = match progress.total_files() {
+        0 | 1 => String::new(),
+        total => format!("  {}/{total} files", progress.files()),
+    };
+    let more = if progress.listed() { "" } else { "+" };
+    format!("{moved} of {total}{more}{files}  {rate}{left}")
+}
+
+/// The result in a few lines; the last is the answer.
+pub(crate) fn copy_text(result: &CopyResult) -> String {
+    let summary = &result.summary;
+    let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
+    let mut facts = vec![
+        yes(summary.verified, "verified"),
+        yes(summary.encrypted, "encrypted"),
+        yes(summary.durable, "synced to disk"),
+        format!("{} {}", summary.streams, plural(summary.streams.into(), "stream")),
+    ];
+    if let Some(retransmits) = summary.retransmits {
+        facts.push(format!("{retransmits} {}", plural(retransmits, "retransmit")));
+    }
+    if summary.resent_blocks > 0 {
+        facts.push(format!("{} corrupted blocks sent again", summary.resent_blocks));
+    }
+    if let Some(rtt) = summary.rtt_ms {
+        facts.push(format!("RTT {rtt:.1} ms"));
+    }
+    facts.push(format!(
+        "CPU {:.0} % at the source, {:.0} % at the sink",
+        result.source.end.cpu_percent, result.sink.end.cpu_percent
+    ));
+    let failed = match result.failures.len() {
+        0 => String::new(),
+        count => format!(", {count} failed"),
+    };
+    format!(
+        "{}\n{}\n{} in {} {}{failed} in {:.2} s: {}",
+        facts.join(", "),
+        result.verdict,
+        summary.bytes,
+        summary.files,
+        plural(summary.files, "file"),
+        summary.seconds,
+        summary.throughput_bps,
+    )
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}

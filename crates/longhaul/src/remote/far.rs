@@ -1,0 +1,105 @@
+use std::io::Read;
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
+use longhaul_engine::copy::{self, Tree};
+use longhaul_engine::serve::{Listener, Services, serve_session};
+use longhaul_engine::session::{
+    ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
+};
+use longhaul_engine::{EngineError, Result};
+
+/// The copy service for one client that is this user already: the whole file system, with this
+/// user's rights.
+struct OwnFiles {
+    stop: Arc<AtomicBool>,
+}
+
+impl Services for OwnFiles {
+    fn refusal(&self, service: Service, _authorised: bool) -> Option<(RefusalKind, String)> {
+        (service != Service::Copy)
+            .then(|| (RefusalKind::NotAuthorised, "only copies run over ssh".to_owned()))
+    }
+
+    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
+        copy::serve(session, &Tree::anywhere(), &self.stop)
+    }
+
+    fn ended(&self, _: &str, _: Result<()>) {}
+}
+
+/// A listener for the data connections of one session, running on its own thread.
+pub(super) struct DataPort {
+    pub(super) registry: SessionRegistry,
+    pub(super) port: u16,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DataPort {
+    pub(super) fn open(bind: IpAddr) -> Result<Self> {
+        let listener = match Listener::bind(SocketAddr::new(bind, 0)) {
+            // A host without IPv6 has no wildcard for both.
+            Err(_) if bind == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+                Listener::bind(SocketAddr::new([0, 0, 0, 0].into(), 0))?
+            }
+            listener => listener?,
+        };
+        let port = listener.address().port();
+        let registry = SessionRegistry::default();
+        let over = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let (registry, over) = (registry.clone(), over.clone());
+            move || listener.run_data(&registry, &over)
+        });
+        Ok(DataPort { registry, port, over, thread: Some(thread) })
+    }
+}
+
+impl Drop for DataPort {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Serves one copy on a control channel that needs no proof of who the client is.
+pub(super) fn serve_far(
+    reader: impl Read + AsFd + Send + 'static,
+    writer: impl Write + Send + 'static,
+    data: &DataPort,
+    secret: SessionSecret,
+    stop: Arc<AtomicBool>,
+) -> Result<()> {
+    let streams = data.registry.register(secret);
+    let (sender, receiver) = control(reader, writer, "the near side");
+    let session = ServedSession { sender, receiver, streams, authorised: true };
+    serve_session(session, &OwnFiles { stop })
+}
+
+/// `longhaul serve --stdio`: the far end of an ssh connection.
+///
+/// # Errors
+/// What went wrong, which the near side has been told where it could be.
+pub(crate) fn serve_stdio(stop: Arc<AtomicBool>) -> Result<()> {
+    let data = DataPort::open(Ipv6Addr::UNSPECIFIED.into())?;
+    let secret = random_keying_material();
+    // "CLIENT-IP CLIENT-PORT SERVER-IP SERVER-PORT", sshd(8).
+    let address = std::env::var("SSH_CONNECTION")
+        .ok()
+        .and_then(|connection| connection.split(' ').nth(2)?.parse().ok());
+    let ready = FarReady { port: data.port, address, secret };
+    let failed = |source| EngineError::Control { peer: "the near side".to_owned(), source };
+    let mut output = std::io::stdout();
+    write_frame(&mut output, &ready).map_err(failed)?;
+    output.flush().map_err(|error| failed(error.into()))?;
+    let secret = SessionSecret::from_keying_material(&secret);
+    serve_far(std::io::stdin(), output, &data, secret, stop)
+}

@@ -1,0 +1,12 @@
+//! Starts the far end of a copy where no server is running: in this process, or over ssh.
+//!
+//! Either way the far end is the same code as `longhaul serve`: a control channel, data
+//! connections bound to it by a secret, and the copy service.
+
+mod far;
+mod local;
+mod ssh;
+
+pub(crate) use far::serve_stdio;
+pub(crate) use local::LocalFar;
+pub(crate) use ssh::{SshFar, SshOptions};
