@@ -25,14 +25,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Matrix(matrix::MatrixArgs),
-    Report(report::ReportArgs),
     /// Copy files and directories, verified and encrypted, over many connections
     Cp(cp::Args),
     /// Measure what the path to a host carries, from memory to memory
     Test(test::Args),
     /// Be the far end of tests and copies
     Serve(serve::Args),
+    Matrix(matrix::MatrixArgs),
+    Report(report::ReportArgs),
     Wan(wan::WanArgs),
     /// Print the public key by which other hosts know this user
     Key(key::Args),
@@ -52,9 +52,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done: Result<u8, Coded> = match cli.command {
+        Command::Cp(args) => args.run(),
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
-        Command::Cp(args) => args.run(),
         Command::Wan(args) => wan::run(args),
         Command::Key(args) => args.run(),
         Command::Test(args) => args.run(),
