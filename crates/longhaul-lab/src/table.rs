@@ -37,6 +37,8 @@ pub struct Row {
     pub sync_seconds: Option<f64>,
     /// One for each condition.
     pub cells: Vec<CellFigure>,
+    /// Numbers of notes about the whole row, from 1.
+    pub notes: Vec<usize>,
 }
 
 /// What was found for one entry under one condition.
@@ -108,7 +110,9 @@ impl Table {
                     figure(&here.collect::<Vec<_>>(), missing, &mut notes)
                 })
                 .collect();
+            let smaller = smaller_size(contents, &runs).map(|text| notes.number(text));
             rows.push(Row {
+                notes: smaller.into_iter().collect(),
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
                 workload: entry.workload,
@@ -185,6 +189,14 @@ fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> Cell
         runs: counted.len(),
         notes: numbers.into_iter().collect(),
     }
+}
+
+/// That a row copied less than the others.
+fn smaller_size(contents: &Contents, runs: &[&RunRecord]) -> Option<String> {
+    let usual = contents.header.data.as_ref()?.bytes;
+    let disk = runs.iter().filter(|run| run.workload == Workload::Disk);
+    let least = disk.filter_map(|run| run.bytes).min()?;
+    (least < usual).then(|| format!("copied {least} instead of {usual}"))
 }
 
 fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {

@@ -127,7 +127,7 @@ fn figure_row(table: &Table, row: &Row) -> Markup {
     };
     markup! {
         tr {
-            th scope="row" { (row.label) }
+            th scope="row" { (row.label) (references(&row.notes)) }
             td { (kind) }
             @for (column, cell) in row.cells.iter().enumerate() {
                 (figure_cell(cell, is_best(table, row, column)))
@@ -155,9 +155,15 @@ fn figure_cell(cell: &CellFigure, best: bool) -> Markup {
                 Some(rate) => (gbps(rate)),
                 None => (cell.state.label()),
             }
-            @for number in &cell.notes { sup { a href=(format!("#note-{number}")) { (number) } } }
+            (references(&cell.notes))
             @if let Some(range) = range { span.range { (range) } }
         }
+    }
+}
+
+fn references(notes: &[usize]) -> Markup {
+    markup! {
+        @for number in notes { sup { a href=(format!("#note-{number}")) { (number) } } }
     }
 }
 

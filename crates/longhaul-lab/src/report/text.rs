@@ -48,7 +48,8 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
     head.extend(["E V S".to_owned(), "Sync".to_owned()]);
     let mut lines = vec![head];
     for row in &table.rows {
-        let mut line = vec![row.label.clone(), row.workload.label().to_owned()];
+        let label = format!("{}{}", row.label, references(&row.notes));
+        let mut line = vec![label, row.workload.label().to_owned()];
         line.extend(row.cells.iter().map(cell));
         line.push(guarantees(row));
         line.push(sync(row));
@@ -58,11 +59,15 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
 }
 
 fn cell(figure: &CellFigure) -> String {
-    let notes: String = figure.notes.iter().map(|number| format!("[{number}]")).collect();
+    let notes = references(&figure.notes);
     match figure.median_bps {
         Some(rate) => format!("{}{notes}", gbps(rate)),
         None => format!("{}{notes}", figure.state.label()),
     }
+}
+
+fn references(notes: &[usize]) -> String {
+    notes.iter().map(|number| format!("[{number}]")).collect()
 }
 
 /// A rate in Gb/s with three significant digits, so that a column can be compared at a glance.
