@@ -204,3 +204,29 @@ pub(super) fn verdict(run: &RunRecord) -> (&'static str, Option<&str>) {
         Outcome::Invalid { reason } => ("invalid", Some(reason)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_report_stands_alone_and_says_what_matters() {
+        let contents = sample::contents();
+        let page = html(&contents, &Table::fold(&contents));
+        for outside in ["<script", "<link", "src=", "url(", "@import"] {
+            assert!(!page.contains(outside), "{outside} in the report");
+        }
+        for said in [
+            "Disk to disk over 180 ms, longhaul cp --cleartext was fastest with 9.40 Gb/s, 98.9 \
+             times rsync",
+            "not installed",
+            "dropped 7 packets",
+            "encrypted",
+            "near$ scp far",
+            "rsync &lt;odd&gt;",
+        ] {
+            assert!(page.contains(said), "'{said}' is not in the report");
+        }
+    }
+}

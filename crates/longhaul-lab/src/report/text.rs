@@ -127,3 +127,27 @@ fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
     out.insert(1.min(out.len()), "-".repeat(rule));
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_table_reads_like_the_published_one() {
+        let contents = sample::contents();
+        insta::assert_snapshot!(text(&contents, &Table::fold(&contents)));
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (bps, expected) in [
+            (124_600_000_000, "125"),
+            (23_449_000_000, "23.4"),
+            (570_000_000, "0.57"),
+            (93e6 as u64, "0.093"),
+        ] {
+            assert_eq!(gbps(Rate::from_bps(bps)), expected);
+        }
+    }
+}
