@@ -107,12 +107,15 @@ impl Table {
                 .iter()
                 .map(|condition| {
                     let here = runs.iter().copied().filter(|run| run.condition == *condition);
-                    figure(&here.collect::<Vec<_>>(), missing, &mut notes)
+                    figure(&here.collect::<Vec<_>>(), missing.is_some(), &mut notes)
                 })
                 .collect();
-            let smaller = smaller_size(contents, &runs).map(|text| notes.number(text));
+            let absent = missing
+                .filter(|_| runs.is_empty())
+                .map(|program| format!("not installed: {program} is not found"));
+            let about = absent.or_else(|| smaller_size(contents, &runs));
             rows.push(Row {
-                notes: smaller.into_iter().collect(),
+                notes: about.map(|text| notes.number(text)).into_iter().collect(),
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
                 workload: entry.workload,
@@ -146,7 +149,7 @@ impl Notes {
     }
 }
 
-fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> CellFigure {
+fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
     let mut numbers = BTreeSet::new();
     let (mut failed, mut invalid) = (false, false);
     for run in runs {
@@ -175,11 +178,8 @@ fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> Cell
         (false, ..) => CellState::Measured,
         (true, true, ..) => CellState::Invalid,
         (true, false, true, _) => CellState::Failed,
-        (true, false, false, Some(program)) => {
-            numbers.insert(notes.number(format!("not installed: {program} is not found")));
-            CellState::NotInstalled
-        }
-        (true, false, false, None) => CellState::NotRun,
+        (true, false, false, true) => CellState::NotInstalled,
+        (true, false, false, false) => CellState::NotRun,
     };
     CellFigure {
         state,
