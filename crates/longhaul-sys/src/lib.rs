@@ -9,6 +9,7 @@ pub mod interface;
 pub mod memory;
 pub mod namespace;
 pub mod poll;
+pub mod realtime;
 pub mod tcp;
 pub mod terminal;
 pub mod tun;

@@ -6,6 +6,7 @@
 mod cli;
 pub mod exit;
 mod interrupt;
+mod lab_path;
 mod output;
 mod remote;
 

@@ -7,9 +7,13 @@ mod copy;
 mod error;
 mod flow;
 mod link;
+mod matrix;
 mod seconds;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
+pub use matrix::{
+    Condition, Conditions, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Step, Workload,
+};

@@ -7,6 +7,7 @@
 mod copy;
 mod flow;
 mod link;
+mod run;
 mod side;
 mod warning;
 
@@ -18,5 +19,6 @@ pub use flow::{
     StreamSample,
 };
 pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
+pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use warning::{End, Warning, WarningKind};

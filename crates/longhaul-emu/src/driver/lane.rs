@@ -1,6 +1,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use longhaul_core::plan::Side;
@@ -28,6 +29,8 @@ pub(crate) struct Lane {
     entered: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
+    /// What the next departure will likely take.
+    departure_cost: Duration,
     /// In nanoseconds.
     lateness: Histogram<u64>,
     /// The source is gone: someone deleted the interface.
@@ -56,6 +59,7 @@ impl Lane {
             entered: Traffic::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
+            departure_cost: Duration::ZERO,
             // Two digits are plenty for a tail; 10 s is later than anything worth telling apart.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2)
                 .map_err(|_| io::ErrorKind::InvalidInput)?,
@@ -73,20 +77,21 @@ impl Lane {
         self.schedule.next()
     }
 
-    /// Reads one packet, if one waits, and decides what becomes of it.
-    pub(super) fn admit(&mut self, now: impl Fn() -> LinkTime) -> bool {
+    /// Reads one packet, if one waits, and decides what becomes of it. Returns the time that its
+    /// departure will likely take.
+    pub(super) fn admit(&mut self, clock: impl Fn() -> LinkTime) -> Option<Duration> {
         if self.closed {
-            return false;
+            return None;
         }
         let length = match rustix::io::read(&*self.source, self.pool.bytes_mut(&self.landing)) {
             Ok(length) => length,
-            Err(Errno::AGAIN | Errno::INTR) => return false,
+            Err(Errno::AGAIN | Errno::INTR) => return None,
             Err(_) => {
                 self.closed = true;
-                return false;
+                return None;
             }
         };
-        let now = now();
+        let now = clock();
         let shape = packet::shape(self.pool.bytes(&self.landing, length));
         self.entered += traffic(shape);
         match self.model.offer(now, shape) {
@@ -98,12 +103,12 @@ impl Lane {
                 }
             },
         }
-        true
+        Some(self.departure_cost)
     }
 
     /// Writes one packet, if one is due.
-    pub(super) fn release(&mut self, now: impl Fn() -> LinkTime) -> bool {
-        let now = now();
+    pub(super) fn release(&mut self, clock: impl Fn() -> LinkTime) -> bool {
+        let now = clock();
         let Some(due) = self.schedule.take_due(now) else { return false };
         self.lateness.saturating_record(now.since(due.at).as_nanos() as u64);
         let frame = self.pool.bytes(&due.slot, due.length as usize);
@@ -112,7 +117,16 @@ impl Lane {
             Err(_) => self.dropped.refused += traffic(due.shape),
         }
         self.pool.give(due.slot);
+        self.learn_cost(clock().since(now));
         true
+    }
+
+    /// A moving mean over some dozens of departures. One that was interrupted says nothing of
+    /// the next.
+    fn learn_cost(&mut self, took: Duration) {
+        const WEIGHT: u32 = 32;
+        const LONGEST: Duration = Duration::from_micros(100);
+        self.departure_cost = (self.departure_cost * (WEIGHT - 1) + took.min(LONGEST)) / WEIGHT;
     }
 
     /// The landing slot itself for a large frame, a copy in a smaller slot for the rest.

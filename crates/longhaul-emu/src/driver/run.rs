@@ -15,8 +15,7 @@ use crate::link::LinkTime;
 /// due within this time is waited for on the processor.
 const SPIN: Duration = Duration::from_micros(5);
 
-/// How many packets are read, and how many written, before the other is looked at. Few, so that
-/// neither a burst delays departures nor a backlog of departures leaves arrivals unstamped.
+/// How many packets of one direction leave before the other direction has its turn.
 const TURN: usize = 8;
 
 /// The thread that moves a link's packets.
@@ -42,6 +41,9 @@ impl Driver {
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
             // The default slack of 50 us would make every departure late by as much.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            // Where permitted: on a machine whose processors are all busy, as both ends of a fast
+            // transfer see to, an ordinary thread waits for tens of milliseconds at a time.
+            let _ = longhaul_sys::realtime::run_first();
             run(&mut lanes, &seen);
             lanes
         })?;
@@ -70,14 +72,32 @@ impl Drop for Driver {
 fn run(lanes: &mut [Lane], stop: &Stop) {
     let origin = Instant::now();
     let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
+    // When the next packet may enter. Each entry costs the thread a departure later; entering at
+    // full speed while nothing is due yet would make a burst that cannot leave at the speed at
+    // which it came. A link without a rate is as fast as packets enter and leave by turns.
+    let mut open_at = LinkTime::default();
     while !stop.flag.load(Ordering::Relaxed) {
+        // Departures have a time and arrivals can wait in their device, so departures go first.
         let mut busy = false;
         for lane in &mut *lanes {
-            busy |= (0..TURN).take_while(|_| lane.admit(clock)).count() > 0;
             busy |= (0..TURN).take_while(|_| lane.release(clock)).count() > 0;
         }
+        let mut now = clock();
+        if busy || now < open_at {
+            continue;
+        }
+        for lane in &mut *lanes {
+            if now < open_at {
+                break;
+            }
+            if let Some(cost) = lane.admit(clock) {
+                now = clock();
+                open_at = now + cost;
+                busy = true;
+            }
+        }
         if !busy {
-            wait(lanes, stop, clock());
+            wait(lanes, stop, now);
         }
     }
 }

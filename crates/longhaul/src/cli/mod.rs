@@ -3,6 +3,8 @@
 mod cp;
 mod key;
 mod link;
+mod matrix;
+mod report;
 mod serve;
 mod test;
 mod wan;
@@ -29,6 +31,8 @@ enum Command {
     Test(test::Args),
     /// Be the far end of tests and copies
     Serve(serve::Args),
+    Matrix(matrix::MatrixArgs),
+    Report(report::ReportArgs),
     Wan(wan::WanArgs),
     /// Print the public key by which other hosts know this user
     Key(key::Args),
@@ -49,6 +53,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done: Result<u8, Coded> = match cli.command {
         Command::Cp(args) => args.run(),
+        Command::Matrix(args) => matrix::run(args),
+        Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Key(args) => args.run(),
         Command::Test(args) => args.run(),

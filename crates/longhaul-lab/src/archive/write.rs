@@ -1,0 +1,163 @@
+use std::fs;
+use std::path::Path;
+
+use longhaul_core::result::{Outcome, RunRecord, ToolOutput};
+use rusqlite::{Connection, params};
+use serde::Serialize;
+
+use super::{Archive, FILE_NAME, Header, Tool, schema};
+use crate::LabError;
+use crate::plan::fingerprint;
+
+/// What the database keeps of a command's error output; the run's document has all of it.
+const TAIL: usize = 2048;
+
+impl Archive {
+    /// Makes a new archive in `dir`, which is made too, or is empty.
+    ///
+    /// # Errors
+    /// The directory holds something, or the disk's reasons.
+    pub fn create(dir: &Path, header: &Header) -> Result<Self, LabError> {
+        fs::create_dir_all(dir.join("runs")).map_err(LabError::file("create", dir))?;
+        let path = dir.join(FILE_NAME);
+        let connection = Connection::open(&path).map_err(failed("create", &path))?;
+        schema::create(&connection).map_err(failed("create", &path))?;
+        let archive = Archive { dir: dir.to_owned(), connection };
+        archive.keep_header(header)?;
+        Ok(archive)
+    }
+
+    fn keep_header(&self, header: &Header) -> Result<(), LabError> {
+        let json = to_json(header);
+        let insert = |connection: &Connection| {
+            connection.execute(
+                "INSERT INTO matrix VALUES (1, ?1, ?2, ?3, ?4, ?5)",
+                params![
+                    header.plan.name,
+                    fingerprint(&header.plan),
+                    header.started_at,
+                    header.program_version,
+                    json
+                ],
+            )?;
+            for (name, value) in &header.facts {
+                connection.execute(
+                    "INSERT OR REPLACE INTO host_fact VALUES (?1, ?2)",
+                    params![name, value],
+                )?;
+            }
+            Ok(())
+        };
+        insert(&self.connection).map_err(failed("write", &self.path()))
+    }
+
+    /// Keeps what was found of a tool; what was found last holds.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn keep_tool(&mut self, tool: &Tool) -> Result<(), LabError> {
+        self.connection
+            .execute(
+                "INSERT OR REPLACE INTO tool VALUES (?1, ?2, ?3)",
+                params![tool.name, tool.version, tool.missing],
+            )
+            .map_err(failed("write", &self.path()))?;
+        Ok(())
+    }
+
+    /// Keeps a run: first its document, then its row, so that a row always has a document.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn keep(&mut self, run: &RunRecord) -> Result<(), LabError> {
+        let document = self.dir.join("runs").join(document_name(run));
+        let mut json = serde_json::to_vec_pretty(run).unwrap_or_default();
+        json.push(b'\n');
+        fs::write(&document, json).map_err(LabError::file("write", &document))?;
+        self.insert(run).map_err(failed("write", &self.path()))
+    }
+
+    fn insert(&self, run: &RunRecord) -> rusqlite::Result<()> {
+        let (status, reason) = match &run.outcome {
+            Outcome::Ok => ("ok", None),
+            Outcome::Failed { reason } => ("failed", Some(reason)),
+            Outcome::Invalid { reason } => ("invalid", Some(reason)),
+        };
+        let workload = match run.workload {
+            longhaul_core::plan::Workload::Memory => "memory",
+            longhaul_core::plan::Workload::Disk => "disk",
+        };
+        self.connection.execute(
+            "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
+             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+            params![
+                run.sequence,
+                run.repeat,
+                run.tool,
+                run.label,
+                workload,
+                run.condition.rtt.as_nanos() as f64 / 1e6,
+                run.condition.rate.map(|rate| rate.bps() as i64),
+                status,
+                reason,
+                run.throughput_bps.map(|rate| rate.bps() as i64),
+                run.tool_throughput_bps.map(|rate| rate.bps() as i64),
+                run.bytes.map(|bytes| bytes.get() as i64),
+                run.seconds,
+                run.durable_seconds,
+                run.guarantees.encrypted,
+                run.guarantees.verified,
+                run.guarantees.synced,
+                run.started_at,
+                run.tool_version,
+                run.near_command,
+                run.far_command,
+                to_json(&cut(run)),
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> std::path::PathBuf {
+        self.dir.join(FILE_NAME)
+    }
+}
+
+/// Wraps SQLite's error with the operation and the file.
+pub(super) fn failed(
+    operation: &'static str,
+    path: &Path,
+) -> impl FnOnce(rusqlite::Error) -> LabError {
+    let path = path.to_owned();
+    move |source| LabError::Archive { operation, path, source }
+}
+
+/// The run without its output, the end of standard error apart.
+fn cut(run: &RunRecord) -> RunRecord {
+    let shorter = |output: &ToolOutput| {
+        let from = output.stderr.ceil_char_boundary(output.stderr.len().saturating_sub(TAIL));
+        ToolOutput {
+            exit_code: output.exit_code,
+            stdout: String::new(),
+            stderr: output.stderr[from..].to_owned(),
+            truncated: output.truncated || from > 0 || !output.stdout.is_empty(),
+        }
+    };
+    RunRecord {
+        near_output: shorter(&run.near_output),
+        far_output: run.far_output.as_ref().map(shorter),
+        ..run.clone()
+    }
+}
+
+/// `0007-scp-90ms.json`
+fn document_name(run: &RunRecord) -> String {
+    let plain = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-");
+    let rtt = longhaul_core::units::format_span(run.condition.rtt);
+    format!("{:04}-{}-{rtt}.json", run.sequence, plain(&run.tool))
+}
+
+/// Headers and runs are numbers, texts and lists of them; writing them cannot fail.
+fn to_json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use longhaul_core::result::ToolOutput;
+
+/// Whether a tool is on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detected {
+    /// It is, and says that this is its version.
+    Installed {
+        /// One line.
+        version: String,
+    },
+    /// A program that it needs is not found.
+    Missing {
+        /// That program.
+        program: &'static str,
+    },
+}
+
+/// Where servers are that an ordinary user's PATH leaves out.
+const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The full path of a program on PATH or in the system's directories.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(SYSTEM_DIRS.iter().map(PathBuf::from))
+        .map(|dir| dir.join(program))
+        .find(|candidate| is_executable(candidate))
+}
+
+/// The full path of a program, or its bare name, whose start will then say that it is missing.
+pub(super) fn program(name: &str) -> PathBuf {
+    find(name).unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// Looks for all of `programs`, and asks the first for its version with `argument`.
+pub(super) fn detect(programs: &[&'static str], argument: &str) -> Detected {
+    if let Some(program) = programs.iter().find(|program| find(program).is_none()) {
+        return Detected::Missing { program };
+    }
+    Detected::Installed {
+        version: programs.first().map_or_else(String::new, |p| version(&program(p), argument)),
+    }
+}
+
+/// The first line that `program argument` prints, on whichever stream.
+pub(super) fn version(program: &Path, argument: &str) -> String {
+    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
+    let text = match &output {
+        Ok(output) if !output.stdout.is_empty() => String::from_utf8_lossy(&output.stdout),
+        Ok(output) => String::from_utf8_lossy(&output.stderr),
+        Err(_) => return "unknown".to_owned(),
+    };
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
+    // Rows of a table of facts, not a paragraph: rsync pads its line and adds its protocol.
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A figure that a driver expects in JSON and did not find.
+pub(super) fn json(output: &ToolOutput) -> Result<serde_json::Value, String> {
+    serde_json::from_str(&output.stdout)
+        .map_err(|error| format!("its output is not the JSON that was asked for ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named() {
+        assert_eq!(
+            detect(&["sh", "no-such-program-here"], "--version"),
+            Detected::Missing { program: "no-such-program-here" }
+        );
+    }
+
+    #[test]
+    fn a_version_is_one_line_from_either_stream() {
+        let sh = find("sh").unwrap();
+        assert!(sh.is_absolute());
+        // dash and bash alike print a one-line complaint about an unknown option.
+        assert!(!version(&sh, "--no-such-option").contains('\n'));
+    }
+}

@@ -1,0 +1,168 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::Detected;
+use crate::LabError;
+
+/// One tool.
+pub trait Driver {
+    /// The name by which plans ask for it.
+    fn name(&self) -> &'static str;
+
+    /// The work it does.
+    fn workload(&self) -> Workload;
+
+    /// What its transfer promises with these options.
+    fn guarantees(&self, options: &[String]) -> Guarantees;
+
+    /// Whether the tool, and all that it needs, is on this host.
+    fn detect(&self) -> Detected;
+
+    /// The server that must listen at the far end before the client starts; `None` for a tool
+    /// that needs none.
+    ///
+    /// # Errors
+    /// What the server needs, such as a key, could not be made.
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError>;
+
+    /// The command at the near end; its wall-clock time is the time of the run.
+    ///
+    /// # Errors
+    /// What the client needs could not be made.
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError>;
+
+    /// Reads what the client printed, when it ended well.
+    ///
+    /// # Errors
+    /// One line: why there is no figure in the output.
+    fn read(&self, job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String>;
+
+    /// Why the client failed, from what it printed.
+    fn failure(&self, output: &ToolOutput) -> Option<String> {
+        output.last_line().map(str::to_owned)
+    }
+}
+
+/// What a driver is asked to build commands for.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The near end's name, as the far end resolves it.
+    pub near: &'a str,
+    /// The far end's name, as the near end resolves it.
+    pub far: &'a str,
+    /// The plan's options.
+    pub options: &'a [String],
+    /// The work.
+    pub task: Task<'a>,
+    /// A directory for keys and configuration, readable by this user only, gone after the run.
+    pub private: &'a Path,
+}
+
+/// The work of a job.
+#[derive(Debug, Clone, Copy)]
+pub enum Task<'a> {
+    /// Memory to memory.
+    Memory(MemoryTask),
+    /// Disk to disk.
+    Disk(DiskTask<'a>),
+}
+
+/// Memory to memory, for a time.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryTask {
+    /// Seconds that count.
+    pub seconds: u32,
+    /// Seconds before them that do not.
+    pub omit_seconds: u32,
+}
+
+/// Copy `source` so that it becomes `destination`. Both are absolute, and the destination's
+/// directory exists and is empty.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskTask<'a> {
+    /// What is copied, at the near end.
+    pub source: &'a Path,
+    /// Whether it is a directory.
+    pub tree: bool,
+    /// What it becomes, at the far end.
+    pub destination: &'a Path,
+}
+
+impl<'a> Job<'a> {
+    /// The work of a job that must be memory to memory.
+    ///
+    /// # Errors
+    /// It is not; a checked plan does not lead here.
+    pub fn memory(&self, tool: &'static str) -> Result<MemoryTask, LabError> {
+        match self.task {
+            Task::Memory(task) => Ok(task),
+            Task::Disk(_) => Err(LabError::Task { tool }),
+        }
+    }
+
+    /// The work of a job that must be disk to disk.
+    ///
+    /// # Errors
+    /// It is not; a checked plan does not lead here.
+    pub fn disk(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
+        match self.task {
+            Task::Disk(task) => Ok(task),
+            Task::Memory(_) => Err(LabError::Task { tool }),
+        }
+    }
+}
+
+/// A far server.
+#[derive(Debug)]
+pub struct Server {
+    /// Its command, which stays in the foreground.
+    pub command: Command,
+    /// The TCP port on which it listens once it is ready.
+    pub port: u16,
+    /// An empty directory that had to be made outside of the job's own, to be removed again.
+    pub made: Option<PathBuf>,
+}
+
+impl Server {
+    /// A server that made nothing.
+    pub fn new(command: Command, port: u16) -> Self {
+        Server { command, port, made: None }
+    }
+}
+
+/// What a tool says it did.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Reading {
+    /// The rate it states. The figure of a memory run; for a disk run only kept beside it.
+    pub throughput: Option<Rate>,
+    /// The bytes it states.
+    pub bytes: Option<Bytes>,
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Calls `then` with a memory job of two seconds after one omitted.
+    pub(in crate::drivers) fn memory_job<T>(then: impl FnOnce(&Job<'_>) -> T) -> T {
+        let task = Task::Memory(MemoryTask { seconds: 2, omit_seconds: 1 });
+        then(&Job { near: "near", far: "far", options: &[], task, private: Path::new("/private") })
+    }
+
+    /// Calls `then` with a job that copies `/data/a b` to `/scratch/copy` with `options`.
+    pub(in crate::drivers) fn disk_job<T>(
+        options: &[String],
+        then: impl FnOnce(&Job<'_>) -> T,
+    ) -> T {
+        let task = Task::Disk(DiskTask {
+            source: Path::new("/data/a b"),
+            tree: false,
+            destination: Path::new("/scratch/copy"),
+        });
+        then(&Job { near: "near", far: "far", options, task, private: Path::new("/private") })
+    }
+}

@@ -1,0 +1,89 @@
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+
+use super::{Detected, Driver, Job, Reading, Server, detect};
+use crate::LabError;
+
+const NAME: &str = "globus-url-copy";
+const PORT: u16 = 2811;
+
+/// globus-url-copy to an anonymous globus-gridftp-server: GridFTP as the published matrices ran
+/// it, in clear text.
+pub(super) struct GlobusUrlCopy;
+
+impl Driver for GlobusUrlCopy {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Disk
+    }
+
+    fn guarantees(&self, options: &[String]) -> Guarantees {
+        let verified = options.iter().any(|option| option == "-verify-checksum");
+        Guarantees { encrypted: false, verified, synced: false }
+    }
+
+    fn detect(&self) -> Detected {
+        detect::detect(&["globus-url-copy", "globus-gridftp-server"], "-version")
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        let mut command = Command::new(detect::program("globus-gridftp-server"));
+        command.args(["-aa", "-p", &PORT.to_string(), "-log-level", "ERROR"]);
+        if rustix::process::geteuid().is_root() {
+            command.args(["-anonymous-user", "root", "-allow-root"]);
+        }
+        // Globus resolves the host's own name, which a namespace's hosts file need not know.
+        command.env("GLOBUS_HOSTNAME", job.far);
+        Ok(Some(Server::new(command, PORT)))
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.disk(NAME)?;
+        // A directory is named by a slash at the end, and its copy must be asked for.
+        let slash = if task.tree { "/" } else { "" };
+        let mut command = Command::new(detect::program("globus-url-copy"));
+        command.env("GLOBUS_HOSTNAME", job.near).args(job.options);
+        command.args(if task.tree { &["-r", "-cd"][..] } else { &[] });
+        command.arg(format!("file://{}{slash}", url_path(task.source)));
+        command.arg(format!("ftp://{}:{PORT}{}{slash}", job.far, url_path(task.destination)));
+        Ok(command)
+    }
+
+    /// Its -vb prints a rate a line, sampled; the clock of the runner is the better one.
+    fn read(&self, _job: &Job<'_>, _output: &ToolOutput) -> Result<Reading, String> {
+        Ok(Reading::default())
+    }
+}
+
+/// A path as it stands in a URL: what RFC 3986 calls unreserved, and slashes, as they are.
+fn url_path(path: &Path) -> String {
+    let mut url = String::new();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::driver::tests::disk_job;
+
+    #[test]
+    fn names_files_by_url() {
+        let options = ["-p".to_owned(), "8".to_owned()];
+        let command = disk_job(&options, |job| GlobusUrlCopy.client(job)).unwrap();
+        let arguments: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+        assert_eq!(arguments, ["-p", "8", "file:///data/a%20b", "ftp://far:2811/scratch/copy"]);
+    }
+}

@@ -1,0 +1,100 @@
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::{Detected, Driver, Job, Reading, Server, detect};
+use crate::LabError;
+
+const NAME: &str = "iperf3";
+const PORT: u16 = 5201;
+
+/// iperf3, read from its JSON.
+pub(super) struct Iperf3;
+
+impl Driver for Iperf3 {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Memory
+    }
+
+    fn guarantees(&self, _options: &[String]) -> Guarantees {
+        Guarantees::default()
+    }
+
+    fn detect(&self) -> Detected {
+        detect::detect(&["iperf3"], "--version")
+    }
+
+    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        let mut command = Command::new(detect::program("iperf3"));
+        command.args(["-s", "-p", &PORT.to_string()]);
+        Ok(Some(Server::new(command, PORT)))
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.memory(NAME)?;
+        let mut command = Command::new(detect::program("iperf3"));
+        command.args(["-c", job.far, "-p", &PORT.to_string(), "-J"]);
+        command.args(["-t", &task.seconds.to_string(), "-O", &task.omit_seconds.to_string()]);
+        command.args(job.options);
+        Ok(command)
+    }
+
+    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
+        let document = detect::json(output)?;
+        if let Some(error) = document["error"].as_str() {
+            return Err(error.to_owned());
+        }
+        // What the receiver counted, without the omitted seconds; `sum` is where UDP has it.
+        let end = &document["end"];
+        let sum = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
+        let rate = sum["bits_per_second"].as_f64().ok_or("its JSON has no end.sum_received")?;
+        Ok(Reading {
+            throughput: Some(Rate::from_bps(rate as u64)),
+            bytes: sum["bytes"].as_u64().map(Bytes::new),
+        })
+    }
+
+    fn failure(&self, output: &ToolOutput) -> Option<String> {
+        // With -J even the complaint is JSON, on standard output.
+        let said =
+            detect::json(output).ok().and_then(|doc| doc["error"].as_str().map(str::to_owned));
+        said.or_else(|| output.last_line().map(str::to_owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::driver::tests::memory_job;
+
+    fn printed(stdout: &str) -> ToolOutput {
+        ToolOutput { stdout: stdout.into(), ..ToolOutput::default() }
+    }
+
+    #[test]
+    fn reads_what_the_receiver_counted() {
+        let output = printed(
+            r#"{"start": {"version": "iperf 3.12"}, "intervals": [], "end": {
+                "sum_sent": {"bytes": 2992048980, "bits_per_second": 11946237234.25},
+                "sum_received": {"start": 0, "end": 2.003683, "seconds": 2.003683,
+                    "bytes": 2991063040, "bits_per_second": 11946196998.227762}}}"#,
+        );
+        let reading = memory_job(|job| Iperf3.read(job, &output)).unwrap();
+        assert_eq!(reading.throughput, Some(Rate::from_bps(11_946_196_998)));
+        assert_eq!(reading.bytes, Some(Bytes::new(2_991_063_040)));
+    }
+
+    #[test]
+    fn its_complaint_is_in_the_json() {
+        let output = printed(r#"{"error": "unable to connect to server: Connection refused"}"#);
+        let said = Iperf3.failure(&output).unwrap();
+        assert_eq!(said, "unable to connect to server: Connection refused");
+        assert!(memory_job(|job| Iperf3.read(job, &output)).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+use std::path::PathBuf;
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::{Detected, Driver, Job, Reading, Server, detect};
+use crate::LabError;
+
+const NAME: &str = "longhaul test";
+/// The default port of `longhaul serve`.
+pub(super) const PORT: u16 = 5210;
+
+/// `longhaul test` against `longhaul serve`.
+pub(super) struct LonghaulTest {
+    pub(super) program: PathBuf,
+}
+
+impl Driver for LonghaulTest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Memory
+    }
+
+    fn guarantees(&self, _options: &[String]) -> Guarantees {
+        Guarantees::default()
+    }
+
+    fn detect(&self) -> Detected {
+        Detected::Installed { version: detect::version(&self.program, "--version") }
+    }
+
+    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--port", &PORT.to_string()]);
+        Ok(Some(Server::new(command, PORT)))
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.memory(NAME)?;
+        let mut command = Command::new(&self.program);
+        command.arg("test").arg(job.far);
+        command.args(["-p", &PORT.to_string(), "-t", &task.seconds.to_string()]);
+        command.args(["-O", &task.omit_seconds.to_string()]);
+        command.args(job.options).arg("--json");
+        Ok(command)
+    }
+
+    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
+        read_summary(output)
+    }
+}
+
+/// Reads the `summary` that every document of longhaul's transfers has.
+pub(super) fn read_summary(output: &ToolOutput) -> Result<Reading, String> {
+    let document = detect::json(output)?;
+    let summary = &document["summary"];
+    let throughput =
+        summary["throughput_bps"].as_f64().ok_or("its JSON has no summary.throughput_bps")?;
+    let bytes = summary["bytes"].as_u64().or_else(|| summary["receiver"]["bytes"].as_u64());
+    Ok(Reading {
+        throughput: Some(Rate::from_bps(throughput as u64)),
+        bytes: bytes.map(Bytes::new),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(stdout: &str) -> ToolOutput {
+        ToolOutput { stdout: stdout.into(), exit_code: Some(0), ..ToolOutput::default() }
+    }
+
+    #[test]
+    fn reads_the_figure_counted_at_the_receiver() {
+        let reading = read_summary(&printed(
+            r#"{"schema": "longhaul.test/1", "summary": {"throughput_bps": 23500000000,
+                "sender": {"bytes": 99}, "receiver": {"bytes": 11750000000}}}"#,
+        ));
+        let expected = Reading {
+            throughput: Some(Rate::from_bps(23_500_000_000)),
+            bytes: Some(Bytes::new(11_750_000_000)),
+        };
+        assert_eq!(reading, Ok(expected));
+    }
+
+    #[test]
+    fn reads_a_copy() {
+        let reading = read_summary(&printed(
+            r#"{"schema": "longhaul.cp/1", "summary": {"throughput_bps": 9.5e9, "bytes": 1024}}"#,
+        ));
+        assert_eq!(reading.unwrap().bytes, Some(Bytes::new(1024)));
+    }
+
+    #[test]
+    fn says_what_it_misses() {
+        assert!(read_summary(&printed("{}")).unwrap_err().contains("summary.throughput_bps"));
+        assert!(read_summary(&printed("oops")).unwrap_err().contains("not the JSON"));
+    }
+}

@@ -1,0 +1,37 @@
+//! Drivers: one small file for each tool, behind one trait.
+//!
+//! A driver finds the tool and its version, builds the far server's and the near client's
+//! commands, reads the client's output, and says what the tool's transfer guarantees. It starts
+//! nothing itself, except helpers that write keys: the [`runner`](crate::runner) starts, times
+//! and ends commands, the same way for every tool.
+//!
+//! A new tool is a new file here and a line in [`all`].
+
+mod detect;
+mod driver;
+mod globus;
+mod iperf3;
+mod longhaul_cp;
+mod longhaul_test;
+mod nuttcp;
+mod rsync;
+mod scp;
+mod sshd;
+
+use std::path::Path;
+
+pub use detect::Detected;
+pub use driver::{DiskTask, Driver, Job, MemoryTask, Reading, Server, Task};
+
+/// Every driver. `program` is the longhaul that is measured.
+pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
+    vec![
+        Box::new(longhaul_test::LonghaulTest { program: program.to_owned() }),
+        Box::new(iperf3::Iperf3),
+        Box::new(nuttcp::Nuttcp),
+        Box::new(longhaul_cp::LonghaulCp { program: program.to_owned() }),
+        Box::new(scp::Scp),
+        Box::new(rsync::Rsync),
+        Box::new(globus::GlobusUrlCopy),
+    ]
+}

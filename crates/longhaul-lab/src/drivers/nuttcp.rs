@@ -1,0 +1,108 @@
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::{Detected, Driver, Job, Reading, Server, detect};
+use crate::LabError;
+
+const NAME: &str = "nuttcp";
+/// nuttcp's control port; its data goes to the next.
+const PORT: u16 = 5000;
+
+/// nuttcp, read from its interval lines: it has no option to leave slow start out, so the driver
+/// leaves out the first intervals itself.
+pub(super) struct Nuttcp;
+
+impl Driver for Nuttcp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Memory
+    }
+
+    fn guarantees(&self, _options: &[String]) -> Guarantees {
+        Guarantees::default()
+    }
+
+    fn detect(&self) -> Detected {
+        detect::detect(&["nuttcp"], "-V")
+    }
+
+    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        let mut command = Command::new(detect::program("nuttcp"));
+        command.args(["-S", "--nofork", &format!("-P{PORT}")]);
+        Ok(Some(Server::new(command, PORT)))
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.memory(NAME)?;
+        let mut command = Command::new(detect::program("nuttcp"));
+        let seconds = task.seconds + task.omit_seconds;
+        command.args([&format!("-P{PORT}"), &format!("-T{seconds}"), "-i1", "-fparse"]);
+        command.args(job.options).arg(job.far);
+        Ok(command)
+    }
+
+    fn read(&self, job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
+        let omit = job.memory(NAME).map_err(|error| error.to_string())?.omit_seconds;
+        let (mut time, mut counted, mut bits) = (0.0, 0.0, 0.0);
+        for line in output.stdout.lines() {
+            // Interval lines say real_sec, the last line real_seconds.
+            let (Some(seconds), Some(rate)) = (field(line, "real_sec"), field(line, "rate_Mbps"))
+            else {
+                continue;
+            };
+            // Half a second of grace, for intervals are a little longer or shorter than one.
+            if time > f64::from(omit) - 0.5 {
+                counted += seconds;
+                bits += rate * 1e6 * seconds;
+            }
+            time += seconds;
+        }
+        if counted <= 0.0 {
+            return Err(format!("it printed no interval after the {omit} s that are left out"));
+        }
+        Ok(Reading {
+            throughput: Some(Rate::from_bps((bits / counted) as u64)),
+            bytes: Some(Bytes::new((bits / 8.0) as u64)),
+        })
+    }
+}
+
+/// The number after `key=` in a line of `key=value` pairs.
+fn field(line: &str, key: &str) -> Option<f64> {
+    line.split_whitespace()
+        .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+        .and_then(|value| value.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::driver::tests::memory_job;
+
+    #[test]
+    fn leaves_the_first_intervals_out() {
+        let output = ToolOutput {
+            stdout: "megabytes=148.0 real_sec=1.00 rate_Mbps=1241.9492 retrans=0\n\
+                     megabytes=1601.1250 real_sec=1.00 rate_Mbps=13000.0 retrans=0\n\
+                     megabytes=1601.1250 real_sec=1.00 rate_Mbps=15000.0 retrans=0\n\n\
+                     megabytes=4565.8125 real_seconds=3.00 rate_Mbps=12769.0355 tx_cpu=96 \
+                     rx_cpu=39 retrans=0 rtt_ms=0.32\n"
+                .into(),
+            ..ToolOutput::default()
+        };
+        let reading = memory_job(|job| Nuttcp.read(job, &output)).unwrap();
+        assert_eq!(reading.throughput, Some(Rate::from_bps(14_000_000_000)));
+    }
+
+    #[test]
+    fn says_when_there_is_nothing_to_count() {
+        let said = memory_job(|job| Nuttcp.read(job, &ToolOutput::default())).unwrap_err();
+        assert!(said.contains("no interval"), "{said}");
+    }
+}

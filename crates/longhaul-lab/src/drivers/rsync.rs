@@ -1,0 +1,89 @@
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::{Detected, Driver, Job, Reading, Server, detect, sshd};
+use crate::LabError;
+
+const NAME: &str = "rsync";
+
+/// rsync over ssh to a private sshd.
+pub(super) struct Rsync;
+
+impl Driver for Rsync {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Disk
+    }
+
+    /// rsync compares a checksum of each whole file after it was put together.
+    fn guarantees(&self, options: &[String]) -> Guarantees {
+        let synced = options.iter().any(|option| option == "--fsync");
+        Guarantees { encrypted: true, verified: true, synced }
+    }
+
+    fn detect(&self) -> Detected {
+        let [ssh, sshd, keygen] = sshd::PROGRAMS;
+        detect::detect(&["rsync", ssh, sshd, keygen], "--version")
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        sshd::server(job).map(Some)
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.disk(NAME)?;
+        let host = sshd::destination_host(job)?;
+        let ssh = detect::program("ssh");
+        let shell = std::iter::once(ssh.display().to_string()).chain(sshd::client_options(job));
+        let quoted: Vec<String> = shell.map(|word| format!("'{word}'")).collect();
+        let mut command = Command::new(detect::program("rsync"));
+        command.args(["-a", "--info=stats1", "-e", &quoted.join(" ")]).args(job.options);
+        // A slash at the end: the contents of the directory, not the directory into another.
+        let slash = if task.tree { "/" } else { "" };
+        command.arg(format!("{}{slash}", task.source.display()));
+        command.arg(format!("{host}:{}{slash}", task.destination.display()));
+        Ok(command)
+    }
+
+    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
+        Ok(statistics(&output.stdout))
+    }
+}
+
+/// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`; a line that has
+/// changed its looks costs only rsync's own figure, which is kept beside the measured one.
+fn statistics(text: &str) -> Reading {
+    let number = |text: &str| text.replace(',', "").parse::<f64>().ok();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["sent", sent, "bytes", "received", _, "bytes", rate, "bytes/sec"] = words[..] {
+            return Reading {
+                throughput: number(rate).map(|rate| Rate::from_bps((rate * 8.0) as u64)),
+                bytes: number(sent).map(|sent| Bytes::new(sent as u64)),
+            };
+        }
+    }
+    Reading::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_its_own_figure() {
+        let reading = statistics(
+            "\nsent 67,125,260 bytes  received 35 bytes  44,750,000.50 bytes/sec\n\
+             total size is 67,108,864  speedup is 1.00\n",
+        );
+        assert_eq!(reading.throughput, Some(Rate::from_bps(358_000_004)));
+        assert_eq!(reading.bytes, Some(Bytes::new(67_125_260)));
+        assert_eq!(statistics("something else"), Reading::default());
+    }
+}

@@ -1,0 +1,52 @@
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+
+use super::{Detected, Driver, Job, Reading, Server, detect, sshd};
+use crate::LabError;
+
+const NAME: &str = "scp";
+
+/// scp to a private sshd.
+pub(super) struct Scp;
+
+impl Driver for Scp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Disk
+    }
+
+    /// ssh authenticates each packet, but nothing compares the file that was written.
+    fn guarantees(&self, _options: &[String]) -> Guarantees {
+        Guarantees { encrypted: true, verified: false, synced: false }
+    }
+
+    fn detect(&self) -> Detected {
+        let [ssh, sshd, keygen] = sshd::PROGRAMS;
+        // scp has no version of its own.
+        detect::detect(&[ssh, "scp", sshd, keygen], "-V")
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        sshd::server(job).map(Some)
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.disk(NAME)?;
+        let host = sshd::destination_host(job)?;
+        let mut command = Command::new(detect::program("scp"));
+        command.args(sshd::client_options(job)).args(task.tree.then_some("-r"));
+        command.args(job.options).arg(task.source);
+        command.arg(format!("{host}:{}", task.destination.display()));
+        Ok(command)
+    }
+
+    /// scp prints its rate only to a terminal.
+    fn read(&self, _job: &Job<'_>, _output: &ToolOutput) -> Result<Reading, String> {
+        Ok(Reading::default())
+    }
+}

@@ -1,0 +1,46 @@
+use std::error::Error;
+use std::process::{Child, Command};
+
+use longhaul_core::plan::{Condition, Side};
+use serde_json::Value;
+
+/// Why a network could not open a path; the laboratory only passes it on.
+pub type NetworkError = Box<dyn Error + Send + Sync>;
+
+/// Something that can open paths: the emulator, or in tests the loopback interface.
+pub trait Network {
+    /// Opens a fresh path under `condition`.
+    ///
+    /// # Errors
+    /// The network's own, such as a missing privilege.
+    fn open(&mut self, condition: &Condition) -> Result<Box<dyn NetPath>, NetworkError>;
+
+    /// One line that says what kind of network this is, for the facts of a report.
+    fn describe(&self) -> String;
+}
+
+/// One open path between two ends that can run commands. Both ends see the same files.
+pub trait NetPath {
+    /// Starts `command` at an end, as a child of this process. Its streams and process group are already set.
+    ///
+    /// # Errors
+    /// Those of starting a process.
+    fn spawn(&mut self, side: Side, command: Command) -> Result<Child, NetworkError>;
+
+    /// The name or address by which the other end reaches this one.
+    fn host(&self, side: Side) -> &str;
+
+    /// Ends whatever still runs at either end, takes the path down, and tells how it was.
+    fn close(self: Box<Self>) -> PathReport;
+}
+
+/// How a path was while it was open.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PathReport {
+    /// Why what was measured over it does not count; empty for a path that kept its promise.
+    pub faults: Vec<String>,
+    /// What was odd and does no harm.
+    pub notes: Vec<String>,
+    /// Its counters.
+    pub counters: Value,
+}

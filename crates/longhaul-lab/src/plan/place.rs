@@ -1,0 +1,50 @@
+use std::ops::Range;
+
+use longhaul_core::plan::Step;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::Place;
+
+/// The place of `offset` bytes into `text`.
+pub(super) fn at_offset(file: &str, text: &str, offset: usize) -> Place {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+    Place { file: file.to_owned(), line_column: Some((line, column)) }
+}
+
+/// The place of the value that `steps` lead to in the plan `text`, or of the nearest value on
+/// the way to it that is written there; a default has no place, and then only the file is named.
+pub(super) fn of(file: &str, text: &str, steps: &[Step]) -> Place {
+    let nowhere = || Place { file: file.to_owned(), line_column: None };
+    let Ok(root) = DeTable::parse(text) else { return nowhere() };
+    match find(root.get_ref(), steps) {
+        Some(span) => at_offset(file, text, span.start),
+        None => nowhere(),
+    }
+}
+
+fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
+    let (first, rest) = steps.split_first()?;
+    let Step::Key(key) = *first else { return None };
+    let mut value = look_up(root, key)?;
+    for step in rest {
+        let inner = match (step, value.get_ref()) {
+            (Step::Key(key), DeValue::Table(table)) => look_up(table, key),
+            (Step::Index(index), DeValue::Array(array)) => array.get(*index),
+            _ => None,
+        };
+        match inner {
+            Some(inner) => value = inner,
+            None => break,
+        }
+    }
+    Some(value.span())
+}
+
+/// A quantity may be written under its full name or without the unit: `size` for `size_bytes`.
+fn look_up<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
+    let short = key.strip_suffix("_bytes").or_else(|| key.strip_suffix("_bps"));
+    table.get(key).or_else(|| short.and_then(|short| table.get(short)))
+}

@@ -1,0 +1,33 @@
+use longhaul_core::result::RunRecord;
+use serde::Serialize;
+
+use crate::archive::{Contents, Header, Tool};
+use crate::plan::fingerprint;
+use crate::table::Table;
+
+/// The document `longhaul.matrix/1`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    plan_fingerprint: String,
+    header: &'a Header,
+    tools: &'a [Tool],
+    table: &'a Table,
+    runs: &'a [RunRecord],
+}
+
+/// Everything in one JSON document, `longhaul.matrix/1`, with a line break at its end.
+pub fn json(contents: &Contents, table: &Table) -> String {
+    let document = Document {
+        schema: "longhaul.matrix/1",
+        plan_fingerprint: fingerprint(&contents.header.plan),
+        header: &contents.header,
+        tools: &contents.tools,
+        table,
+        runs: &contents.runs,
+    };
+    // Numbers, texts and lists of them; writing them cannot fail.
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text.push('\n');
+    text
+}

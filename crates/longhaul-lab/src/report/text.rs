@@ -1,0 +1,124 @@
+use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::result::Guarantees;
+use longhaul_core::units::Rate;
+
+use crate::archive::Contents;
+use crate::table::{CellFigure, Row, Table};
+
+/// The table as text: tool, type, one column for each condition, medians in Gb/s.
+pub fn text(contents: &Contents, table: &Table) -> String {
+    let mut lines = vec![headline(contents), String::new()];
+    lines.extend(align(&cells(table), table.conditions.len()));
+    lines.push(String::new());
+    lines.push(legend(table).to_owned());
+    for (number, note) in (1..).zip(&table.notes) {
+        lines.push(format!("[{number}] {note}"));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// What was measured, in one line.
+pub(super) fn headline(contents: &Contents) -> String {
+    let plan = &contents.header.plan;
+    let mut parts = vec![format!("longhaul matrix: {}", plan.name)];
+    if plan.has(Workload::Memory) {
+        let memory = &plan.memory;
+        let omitted = match memory.omit_seconds {
+            0 => String::new(),
+            seconds => format!(" after {seconds} s omitted"),
+        };
+        parts.push(format!("memory {} s{omitted}", memory.seconds));
+    }
+    if let Some(data) = &contents.header.data {
+        let files =
+            if data.files == 1 { String::new() } else { format!(" in {} files", data.files) };
+        parts.push(format!("disk {}{files}", data.bytes));
+    }
+    parts.push(match plan.repeats {
+        1 => "one run a cell".to_owned(),
+        repeats => format!("medians of {repeats}"),
+    });
+    format!("{}; Gb/s", parts.join(", "))
+}
+
+fn cells(table: &Table) -> Vec<Vec<String>> {
+    let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
+    head.extend(table.conditions.iter().map(Condition::label));
+    head.extend(["E V S".to_owned(), "Sync".to_owned()]);
+    let mut lines = vec![head];
+    for row in &table.rows {
+        let mut line = vec![row.label.clone(), row.workload.label().to_owned()];
+        line.extend(row.cells.iter().map(cell));
+        line.push(guarantees(row));
+        line.push(sync(row));
+        lines.push(line);
+    }
+    lines
+}
+
+fn cell(figure: &CellFigure) -> String {
+    let notes: String = figure.notes.iter().map(|number| format!("[{number}]")).collect();
+    match figure.median_bps {
+        Some(rate) => format!("{}{notes}", gbps(rate)),
+        None => format!("{}{notes}", figure.state.label()),
+    }
+}
+
+/// A rate in Gb/s with three significant digits, so that a column can be compared at a glance.
+pub(super) fn gbps(rate: Rate) -> String {
+    let value = rate.bps() as f64 / 1e9;
+    match value {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.0995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn guarantees(row: &Row) -> String {
+    match row.guarantees {
+        Some(Guarantees { encrypted, verified, synced }) if row.workload == Workload::Disk => {
+            let mark = |has: bool, letter: &'static str| if has { letter } else { "-" };
+            format!("{} {} {}", mark(encrypted, "E"), mark(verified, "V"), mark(synced, "S"))
+        }
+        _ => String::new(),
+    }
+}
+
+fn sync(row: &Row) -> String {
+    row.sync_seconds.map_or(String::new(), |seconds| format!("+{:.1} s", seconds.max(0.0)))
+}
+
+fn legend(table: &Table) -> &'static str {
+    if table.rows_of(Workload::Disk).next().is_none() {
+        return "Memory: goodput at the receiver.";
+    }
+    "Disk: bytes over the command's wall-clock time. E encrypted, V verified end to end by the \
+     tool, S on stable\nstorage when it ends; Sync: the time until it is, after the tool has ended."
+}
+
+/// Pads the columns; names to the left, figures to the right, a rule under the head.
+fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            let padded: Vec<String> = line
+                .iter()
+                .enumerate()
+                .map(|(column, text)| match column {
+                    c if c < 2 || c == 2 + figures => format!("{text:<0$}", widths[c]),
+                    c => format!("{text:>0$}", widths[c]),
+                })
+                .collect();
+            padded.join("  ").trim_end().to_owned()
+        })
+        .collect();
+    let rule = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
+    out.insert(1.min(out.len()), "-".repeat(rule));
+    out
+}

@@ -1,0 +1,146 @@
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_core::plan::{MatrixPlan, Workload};
+use longhaul_core::result::RunRecord;
+use longhaul_core::units::Bytes;
+
+use super::estimate::Estimate;
+use super::run::{Run, Work};
+use super::{Cell, Event, Progress, cells};
+use crate::LabError;
+use crate::archive::{Archive, Tool};
+use crate::data::Source;
+use crate::drivers::{Detected, Driver, MemoryTask};
+use crate::network::Network;
+
+/// What a matrix is run with.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// What to run; checked.
+    pub plan: &'a MatrixPlan,
+    /// The tools.
+    pub drivers: &'a [Box<dyn Driver>],
+    /// What disk entries copy; `None` when there are none.
+    pub source: Option<&'a Source>,
+    /// A directory of the matrix's own on the disk that receives the copies.
+    pub scratch: &'a Path,
+    /// Raised to end early: the run in progress is thrown away, all others are kept.
+    pub stop: &'a AtomicBool,
+}
+
+/// How a matrix ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Every cell was run.
+    Complete,
+    /// The stop flag was raised; what was measured is in the archive.
+    Interrupted,
+}
+
+/// A matrix that is being run.
+pub struct Matrix<'a> {
+    setup: Setup<'a>,
+    archive: &'a mut Archive,
+    network: &'a mut dyn Network,
+    versions: HashMap<&'static str, String>,
+}
+
+impl<'a> Matrix<'a> {
+    /// Looks for the tools, and proves that a path can be opened before anything is run.
+    ///
+    /// # Errors
+    /// No path can be opened, or the archive cannot be written.
+    pub fn prepare(
+        setup: Setup<'a>,
+        archive: &'a mut Archive,
+        network: &'a mut dyn Network,
+        show: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Self, LabError> {
+        let mut versions = HashMap::new();
+        for driver in setup.drivers {
+            if !setup.plan.entries.iter().any(|entry| entry.tool == driver.name()) {
+                continue;
+            }
+            let tool = driver.name();
+            let (version, missing) = match driver.detect() {
+                Detected::Installed { version } => (Some(version), None),
+                Detected::Missing { program } => {
+                    show(Event::NotInstalled { tool, program });
+                    (None, Some(program.to_owned()))
+                }
+            };
+            versions.extend(version.clone().map(|version| (tool, version)));
+            archive.keep_tool(&Tool { name: tool.to_owned(), version, missing })?;
+        }
+        if let Some(condition) = setup.plan.conditions().first() {
+            let path = network.open(condition).map_err(|source| LabError::Network { source })?;
+            path.close();
+        }
+        if let Some(source) = setup.source.filter(|source| source.missing().get() > 0) {
+            show(Event::MakingData);
+            source.make()?;
+        }
+        Ok(Matrix { setup, archive, network, versions })
+    }
+
+    /// Runs every cell that the archive does not have yet.
+    ///
+    /// # Errors
+    /// The archive cannot be read or written. A tool's failure is an outcome, not an error.
+    pub fn run(&mut self, show: &mut dyn FnMut(Event<'_>)) -> Result<Ended, LabError> {
+        let plan = self.setup.plan;
+        let done: Vec<u32> = self.archive.finished()?;
+        let mut todo: Vec<(u32, Cell)> = (1..).zip(cells(plan)).collect();
+        todo.retain(|(_, cell)| self.versions.contains_key(plan.entries[cell.entry].tool.as_str()));
+        let total = todo.len();
+        todo.retain(|(sequence, _)| !done.contains(sequence));
+
+        let bytes = self.setup.source.map_or(Bytes::new(0), |source| source.bytes);
+        let mut estimate = Estimate::new(plan, bytes);
+        for index in 0..todo.len() {
+            let (sequence, cell) = todo[index];
+            let progress = |ended: usize, estimate: &Estimate| {
+                let rest: Vec<Cell> = todo[index + ended..].iter().map(|(_, cell)| *cell).collect();
+                Progress { done: total - rest.len(), total, left: estimate.of(plan, &rest) }
+            };
+            let label = plan.entries[cell.entry].label();
+            show(Event::Started { cell, label: &label, progress: progress(0, &estimate) });
+            estimate.started();
+            let Some(record) = self.make(sequence, cell, &estimate) else {
+                return Ok(Ended::Interrupted);
+            };
+            estimate.ended(&cell);
+            self.archive.keep(&record)?;
+            show(Event::Finished { run: &record, progress: progress(1, &estimate) });
+        }
+        Ok(Ended::Complete)
+    }
+
+    /// One run; `None` when the stop flag ended it.
+    fn make(&mut self, sequence: u32, cell: Cell, estimate: &Estimate) -> Option<RunRecord> {
+        let Setup { plan, drivers, source, scratch, stop } = self.setup;
+        let entry = &plan.entries[cell.entry];
+        // A checked plan names drivers that exist, and has a source where it has disk entries.
+        let driver = drivers.iter().find(|driver| driver.name() == entry.tool)?;
+        let work = match entry.workload {
+            Workload::Memory => Work::Memory(MemoryTask {
+                seconds: plan.memory.seconds,
+                omit_seconds: plan.memory.omit_seconds,
+            }),
+            Workload::Disk => Work::Disk { source: source?, scratch },
+        };
+        let run = Run {
+            sequence,
+            cell,
+            entry,
+            driver: &**driver,
+            version: self.versions.get(driver.name()).map_or("unknown", String::as_str),
+            work,
+            limit: estimate.limit(plan, entry.workload),
+            stop,
+        };
+        run.make(self.network).filter(|_| !stop.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,22 @@
+//! Runs a matrix: complete passes over all cells, shuffled within each pass, one run at a time,
+//! each over a path of its own, each kept the moment it ends.
+//!
+//! A fresh path for every run costs some tenths of a second and buys independence: no cached TCP
+//! metrics, no server or child left from the run before, no emulator memory that another tool
+//! warmed. A tool that fails, hangs or delivers wrong bytes is a run with that outcome, and the
+//! rest goes on.
+
+mod compare;
+mod disk;
+mod estimate;
+mod event;
+mod matrix;
+mod order;
+mod process;
+mod ready;
+mod run;
+mod shell;
+
+pub use event::{Event, Progress};
+pub use matrix::{Ended, Matrix, Setup};
+pub use order::{Cell, cells};

@@ -1,0 +1,69 @@
+use longhaul_core::plan::{Condition, MatrixPlan};
+
+use crate::data::split_mix;
+
+/// One cell in one pass: what is run at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    /// The pass, from 1.
+    pub repeat: u32,
+    /// Index of the plan's entry.
+    pub entry: usize,
+    /// The path.
+    pub condition: Condition,
+}
+
+/// All cells in the order of running: complete passes, each shuffled by the plan's seed.
+///
+/// Randomised complete blocks: what drifts over the hours (another tenant, a warming disk) then
+/// falls on all tools alike, and an interrupted matrix has whole passes to show.
+pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
+    let mut all = Vec::new();
+    for repeat in 1..=plan.repeats {
+        let mut pass: Vec<Cell> = (0..plan.entries.len())
+            .flat_map(|entry| {
+                let conditions = plan.conditions().into_iter();
+                conditions.map(move |condition| Cell { repeat, entry, condition })
+            })
+            .collect();
+        shuffle(&mut pass, plan.seed ^ (u64::from(repeat) << 32));
+        all.extend(pass);
+    }
+    all
+}
+
+/// Fisher and Yates's shuffle. The remainder favours small numbers by less than 2^-50 here.
+fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut state = seed;
+    for last in (1..items.len()).rev() {
+        let pick = split_mix(&mut state) % (last as u64 + 1);
+        items.swap(last, pick as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::drivers;
+    use crate::plan::Builtin;
+
+    #[test]
+    fn each_pass_is_complete_and_in_an_order_of_its_own() {
+        let plan = Builtin::Default.plan(&drivers::all(Path::new("longhaul"))).unwrap();
+        let all = cells(&plan);
+        let size = plan.entries.len() * plan.conditions().len();
+        assert_eq!(all.len(), 3 * size);
+        let place = |cell: &Cell| (cell.entry, cell.condition.rtt);
+        let passes: Vec<Vec<_>> =
+            all.chunks(size).map(|pass| pass.iter().map(place).collect()).collect();
+        assert_ne!(passes[0], passes[1]);
+        let sorted = |mut pass: Vec<_>| {
+            pass.sort();
+            pass
+        };
+        assert_eq!(sorted(passes[0].clone()), sorted(passes[2].clone()));
+        assert_eq!(cells(&plan), all);
+    }
+}

@@ -1,0 +1,241 @@
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::Side;
+use longhaul_core::result::ToolOutput;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::network::{NetPath, NetworkError};
+
+/// What is kept of each stream; the rest is read and thrown away, so that the tool never waits.
+const KEPT: usize = 4 << 20;
+/// How often a wait looks at the stop flag.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a process has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A command at one end of a path, leader of its own process group.
+pub(super) struct Process {
+    child: Child,
+    started: Instant,
+    stdout: Collector,
+    stderr: Collector,
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// The process ended, after this wall-clock time.
+    Ended(Duration),
+    /// It did not within the limit.
+    TimedOut,
+    /// The stop flag was raised.
+    Stopped,
+}
+
+impl Process {
+    pub(super) fn spawn(
+        path: &mut dyn NetPath,
+        side: Side,
+        mut command: Command,
+    ) -> Result<Self, NetworkError> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that children can be ended with it and a Ctrl-C at the terminal
+        // reaches this program alone, which then ends things in order.
+        command.process_group(0);
+        let started = Instant::now();
+        let mut child = path.spawn(side, command)?;
+        let stdout = Collector::start(child.stdout.take());
+        let stderr = Collector::start(child.stderr.take());
+        Ok(Process { child, started, stdout, stderr })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ends_within(Duration::ZERO)
+    }
+
+    /// Waits for the end; does not reap, so that the group can still be signalled safely.
+    pub(super) fn wait(&self, limit: Duration, stop: &AtomicBool) -> io::Result<Waited> {
+        let handle = pidfd_open(self.pid(), PidfdFlags::empty())?;
+        loop {
+            let elapsed = self.started.elapsed();
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Waited::Stopped);
+            }
+            if elapsed >= limit {
+                return Ok(Waited::TimedOut);
+            }
+            let tick = TICK.min(limit - elapsed);
+            let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(tick.subsec_nanos()) };
+            match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&tick)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(Waited::Ended(self.started.elapsed())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Ends the process and its group, if it has not ended, and returns what it printed.
+    pub(super) fn finish(mut self) -> ToolOutput {
+        let status = self.end();
+        let (stdout, more_out) = self.stdout.finish();
+        let (stderr, more_err) = self.stderr.finish();
+        ToolOutput {
+            exit_code: status.and_then(|status| status.code()),
+            stdout,
+            stderr,
+            truncated: more_out || more_err,
+        }
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        // Until the leader is reaped its number cannot be anyone else's, so the group is ours.
+        if !self.has_ended() {
+            let _ = kill_process_group(self.pid(), Signal::TERM);
+            self.ends_within(GRACE);
+        }
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        self.child.wait().ok()
+    }
+
+    fn ends_within(&self, limit: Duration) -> bool {
+        let Ok(handle) = pidfd_open(self.pid(), PidfdFlags::empty()) else { return true };
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+        matches!(poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit)), Ok(1))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+/// Reads a stream to its end on a thread of its own.
+struct Collector {
+    kept: Arc<Mutex<Kept>>,
+    ended: Receiver<()>,
+}
+
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    more: bool,
+}
+
+impl Collector {
+    fn start(stream: Option<impl Read + Send + 'static>) -> Self {
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let (done, ended) = sync_channel(1);
+        if let Some(mut stream) = stream {
+            let kept = Arc::clone(&kept);
+            thread::spawn(move || {
+                let mut block = vec![0; 64 << 10];
+                while let Ok(count @ 1..) = stream.read(&mut block) {
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    let room = (KEPT - kept.bytes.len()).min(count);
+                    kept.bytes.extend_from_slice(&block[..room]);
+                    kept.more |= room < count;
+                }
+                let _ = done.send(());
+            });
+        }
+        Collector { kept, ended }
+    }
+
+    /// The text so far, and whether there was more. A process that left the group may hold the
+    /// stream open for ever; it gets a second.
+    fn finish(self) -> (String, bool) {
+        let _ = self.ended.recv_timeout(Duration::from_secs(1));
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        (String::from_utf8_lossy(&kept.bytes).into_owned(), kept.more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::PathReport;
+
+    struct Here;
+
+    impl NetPath for Here {
+        fn spawn(&mut self, _side: Side, mut command: Command) -> Result<Child, NetworkError> {
+            Ok(command.spawn()?)
+        }
+
+        fn host(&self, _side: Side) -> &str {
+            "127.0.0.1"
+        }
+
+        fn close(self: Box<Self>) -> PathReport {
+            PathReport::default()
+        }
+    }
+
+    fn sh(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::spawn(&mut Here, Side::Near, command).unwrap()
+    }
+
+    #[test]
+    fn output_and_code_are_kept() {
+        let process = sh("echo out; echo err >&2; exit 3");
+        let stop = AtomicBool::new(false);
+        let waited = process.wait(Duration::from_secs(20), &stop).unwrap();
+        assert!(matches!(waited, Waited::Ended(_)));
+        let output = process.finish();
+        assert_eq!((output.exit_code, output.truncated), (Some(3), false));
+        assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("out\n", "err\n"));
+    }
+
+    #[test]
+    fn a_flood_is_bounded_and_does_not_stall_the_tool() {
+        let process = sh("head -c 6000000 /dev/zero");
+        let stop = AtomicBool::new(false);
+        let waited = process.wait(Duration::from_secs(20), &stop).unwrap();
+        assert!(matches!(waited, Waited::Ended(_)));
+        let output = process.finish();
+        assert_eq!((output.stdout.len(), output.truncated), (KEPT, true));
+    }
+
+    #[test]
+    fn a_hanging_tool_is_ended_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("child");
+        let process = sh(&format!("sleep 300 & echo $! > {}; wait", file.display()));
+        let stop = AtomicBool::new(false);
+        let waited = process.wait(Duration::from_millis(500), &stop).unwrap();
+        assert_eq!(waited, Waited::TimedOut);
+        process.finish();
+        let child = std::fs::read_to_string(&file).unwrap();
+        let lives = || {
+            // Gone, or a zombie that waits for the init process.
+            let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+            state.is_ok_and(|state| !state.contains(") Z "))
+        };
+        let begun = Instant::now();
+        while lives() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the child {child} still lives");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn the_stop_flag_ends_a_wait() {
+        let process = sh("sleep 300");
+        let waited = process.wait(Duration::from_secs(20), &AtomicBool::new(true)).unwrap();
+        assert_eq!(waited, Waited::Stopped);
+        assert_eq!(process.finish().exit_code, None);
+    }
+}

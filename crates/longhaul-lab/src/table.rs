@@ -1,0 +1,197 @@
+//! Folds runs into the table: a row for each entry, a column for each condition, in each cell the
+//! median of the runs that count.
+
+use std::collections::BTreeSet;
+
+use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::result::{Guarantees, Outcome, RunRecord};
+use longhaul_core::stats::median;
+use longhaul_core::units::Rate;
+use serde::Serialize;
+
+use crate::archive::Contents;
+
+/// The comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Table {
+    /// The columns.
+    pub conditions: Vec<Condition>,
+    /// The rows, in the order of the plan.
+    pub rows: Vec<Row>,
+    /// What the numbers in the cells refer to: note 1 is the first.
+    pub notes: Vec<String>,
+}
+
+/// One entry of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The entry's name.
+    pub label: String,
+    /// Its driver.
+    pub tool: String,
+    /// Its work.
+    pub workload: Workload,
+    /// What its transfers promise; `None` when none was run.
+    pub guarantees: Option<Guarantees>,
+    /// Median time after the tool's end until its copies were on stable storage.
+    pub sync_seconds: Option<f64>,
+    /// One for each condition.
+    pub cells: Vec<CellFigure>,
+}
+
+/// What was found for one entry under one condition.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellFigure {
+    /// Whether there is a figure, and why not.
+    pub state: CellState,
+    /// The median of the runs that count.
+    pub median_bps: Option<Rate>,
+    /// The least of them.
+    pub min_bps: Option<Rate>,
+    /// The greatest of them.
+    pub max_bps: Option<Rate>,
+    /// How many count.
+    pub runs: usize,
+    /// Numbers of notes, from 1.
+    pub notes: Vec<usize>,
+}
+
+/// Whether a cell has a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CellState {
+    /// It has.
+    Measured,
+    /// No run counts, for the path was not what was asked for.
+    Invalid,
+    /// No run counts, for the tool failed.
+    Failed,
+    /// The tool is not on this host.
+    NotInstalled,
+    /// The matrix has not come to it.
+    NotRun,
+}
+
+impl CellState {
+    /// The text of a cell without a figure.
+    pub const fn label(self) -> &'static str {
+        match self {
+            CellState::Measured => "",
+            CellState::Invalid => "invalid",
+            CellState::Failed => "failed",
+            CellState::NotInstalled => "not installed",
+            CellState::NotRun => "-",
+        }
+    }
+}
+
+impl Table {
+    /// The table of an archive's contents.
+    pub fn fold(contents: &Contents) -> Self {
+        let plan = &contents.header.plan;
+        let conditions = plan.conditions();
+        let mut notes = Notes::default();
+        let mut rows = Vec::new();
+        for entry in &plan.entries {
+            let label = entry.label();
+            let runs: Vec<&RunRecord> =
+                contents.runs.iter().filter(|run| run.label == label).collect();
+            let missing = contents
+                .tools
+                .iter()
+                .find(|tool| tool.name == entry.tool)
+                .and_then(|tool| tool.missing.as_deref());
+            let cells = conditions
+                .iter()
+                .map(|condition| {
+                    let here = runs.iter().copied().filter(|run| run.condition == *condition);
+                    figure(&here.collect::<Vec<_>>(), missing, &mut notes)
+                })
+                .collect();
+            rows.push(Row {
+                guarantees: runs.first().map(|run| run.guarantees),
+                sync_seconds: sync_seconds(&runs),
+                workload: entry.workload,
+                tool: entry.tool.clone(),
+                label,
+                cells,
+            });
+        }
+        Table { conditions, rows, notes: notes.texts }
+    }
+
+    /// The rows of one workload.
+    pub fn rows_of(&self, workload: Workload) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.workload == workload)
+    }
+}
+
+/// Notes, each text once.
+#[derive(Default)]
+struct Notes {
+    texts: Vec<String>,
+}
+
+impl Notes {
+    fn number(&mut self, text: String) -> usize {
+        if let Some(index) = self.texts.iter().position(|known| *known == text) {
+            return index + 1;
+        }
+        self.texts.push(text);
+        self.texts.len()
+    }
+}
+
+fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> CellFigure {
+    let mut numbers = BTreeSet::new();
+    let (mut failed, mut invalid) = (false, false);
+    for run in runs {
+        let about = match &run.outcome {
+            Outcome::Ok => continue,
+            Outcome::Failed { reason } => {
+                failed = true;
+                format!("{} failed: {reason}", run.label)
+            }
+            Outcome::Invalid { reason } => {
+                invalid = true;
+                let figure = run.throughput_bps.map(|rate| format!(" ({rate})"));
+                let figure = figure.unwrap_or_default();
+                format!("{} at {} is invalid{figure}: {reason}", run.label, run.condition.label())
+            }
+        };
+        numbers.insert(notes.number(about));
+    }
+    let counted: Vec<f64> = runs
+        .iter()
+        .filter(|run| run.outcome == Outcome::Ok)
+        .filter_map(|run| run.throughput_bps.map(|rate| rate.bps() as f64))
+        .collect();
+    let rate = |bps: f64| Rate::from_bps(bps as u64);
+    let state = match (counted.is_empty(), invalid, failed, missing) {
+        (false, ..) => CellState::Measured,
+        (true, true, ..) => CellState::Invalid,
+        (true, false, true, _) => CellState::Failed,
+        (true, false, false, Some(program)) => {
+            numbers.insert(notes.number(format!("not installed: {program} is not found")));
+            CellState::NotInstalled
+        }
+        (true, false, false, None) => CellState::NotRun,
+    };
+    CellFigure {
+        state,
+        median_bps: median(&counted).map(rate),
+        min_bps: counted.iter().copied().reduce(f64::min).map(rate),
+        max_bps: counted.iter().copied().reduce(f64::max).map(rate),
+        runs: counted.len(),
+        notes: numbers.into_iter().collect(),
+    }
+}
+
+fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {
+    let waits: Vec<f64> = runs
+        .iter()
+        .filter(|run| run.outcome == Outcome::Ok)
+        .filter_map(|run| Some(run.durable_seconds? - run.seconds?))
+        .collect();
+    median(&waits)
+}

@@ -1,0 +1,10 @@
+//! `longhaul matrix`: plan, data and directory are settled and checked before anything starts.
+
+mod args;
+mod progress;
+mod run;
+mod setup;
+
+pub(super) use args::MatrixArgs;
+pub(super) use run::{print, run};
+pub(super) use setup::coded;
