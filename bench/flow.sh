@@ -6,6 +6,7 @@
 # else the machine does. Needs iperf3 and python3.
 #
 #   bench/flow.sh [RUNS] [SECONDS] [STREAMS...]      defaults: 5 3 1 4
+#   LONGHAUL=PATH bench/flow.sh ...                  measures that build
 set -euo pipefail
 
 runs=${1:-5}
@@ -14,8 +15,11 @@ streams=("${@:3}")
 [ ${#streams[@]} -gt 0 ] || streams=(1 4)
 
 cd "$(dirname "$0")/.."
-cargo build --release -p longhaul
-longhaul=${CARGO_TARGET_DIR:-target}/release/longhaul
+longhaul=${LONGHAUL:-}
+if [ -z "$longhaul" ]; then
+    cargo build --release -p longhaul
+    longhaul=${CARGO_TARGET_DIR:-target}/release/longhaul
+fi
 
 work=$(mktemp -d)
 servers=()
@@ -23,7 +27,7 @@ trap 'kill "${servers[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf
 export XDG_CONFIG_HOME=$work
 "$longhaul" serve --bind 127.0.0.1 --port 5310 2>/dev/null &
 servers+=($!)
-iperf3 -s -B 127.0.0.1 -p 5311 >/dev/null &
+iperf3 -s -B 127.0.0.1 -p 5311 >/dev/null 2>&1 &
 servers+=($!)
 sleep 1
 

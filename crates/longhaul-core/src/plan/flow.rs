@@ -58,8 +58,8 @@ impl FlowPlan {
     /// TCP connections in one test, at most; nuttcp's and iperf3's limit too.
     pub const MAX_STREAMS: u32 = 128;
     /// Bytes in one write and one read, unless asked for. Larger ones do not fit a core's
-    /// second-level cache, but cost fewer wake-ups: of 128 KiB to 1 MiB this moves a gigabyte over
-    /// loopback for the least CPU time (bench/flow.sh).
+    /// second-level cache, but cost fewer wake-ups: of 64 KiB to 1 MiB this moves a gigabyte over
+    /// loopback for the least CPU time (bench/runs/2026-11-21-epyc-2core/flow.md).
     pub const WRITE_BYTES: Bytes = Bytes::mib(1);
     /// The largest write that can be asked for; it bounds what a test takes of either host.
     pub const MAX_WRITE_BYTES: Bytes = Bytes::mib(4);

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::FlowPlan;
 use longhaul_core::result::{End, FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
@@ -20,6 +20,9 @@ use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 
 /// How soon a stop that the user asked for is passed on.
 const STOP_LOOK: Duration = Duration::from_millis(20);
+/// How far the server's samples may run ahead of our clock: the omitted time and the end cut
+/// intervals short, and the two clocks begin a path's delay apart.
+const SAMPLE_SLACK: Duration = Duration::from_secs(60);
 
 /// Runs `plan` over `session` and calls `on_sample` each interval. When `stop` is set the test
 /// ends in order and the result covers what was measured.
@@ -52,7 +55,8 @@ pub fn run(
     let mut table = Table::new(role, on_sample);
     let ends = thread::scope(|scope| {
         let server_notes = notes.clone();
-        scope.spawn(move || listen(&mut receiver, &server_notes));
+        let interval = plan.interval;
+        scope.spawn(move || listen(&mut receiver, interval, &server_notes));
         scope.spawn(move || {
             let to_table = notes.clone();
             let result = end::run(role, streams, plan, bounds, signals, |sample| {
@@ -124,12 +128,19 @@ enum Note {
     TheirEnd(Result<SideResult>),
 }
 
-/// Passes on what the server says, to the end.
-fn listen(receiver: &mut ControlReceiver, notes: &mpsc::Sender<Note>) {
+/// Passes on what the server says, to the end. It may say no more than there are intervals, so
+/// that what waits to be joined is bounded by the test's time.
+fn listen(receiver: &mut ControlReceiver, interval: Duration, notes: &mpsc::Sender<Note>) {
     let peer = receiver.peer().to_owned();
+    let begun = Instant::now();
+    let mut samples = 0u32;
     loop {
         let end = match receiver.receive() {
+            Ok(FlowEvent::Sample(_)) if begun.elapsed() + SAMPLE_SLACK < interval * samples => {
+                Err(EngineError::Protocol { peer, what: "it sends more samples than asked for" })
+            }
             Ok(FlowEvent::Sample(sample)) => {
+                samples += 1;
                 let _ = notes.send(Note::Theirs(sample));
                 continue;
             }

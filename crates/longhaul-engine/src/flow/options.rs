@@ -4,8 +4,8 @@ use longhaul_sys::tcp::SocketOptions;
 
 /// How much may wait unsent in a socket. Without it a test ends with a send buffer of a
 /// bandwidth-delay product and more to drain, and a sender that dies leaves the host's TCP memory
-/// full. Over loopback 1 MiB costs nothing against none (bench/flow.sh); at 100 Gb/s it is 80 us
-/// of data, many times what it takes to wake a thread.
+/// full. Over loopback 1 MiB costs nothing against none (bench/runs/2026-11-21-epyc-2core/flow.md);
+/// at 100 Gb/s it is 80 us of data, many times what it takes to wake a thread.
 const NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 
 /// The options of the plan's connections at the end that is `role`. The receiver neither chooses

@@ -50,6 +50,10 @@ struct Server {
 
 impl Server {
     fn start(limits: FlowLimits) -> Self {
+        Server::with(|outcomes| Arc::new(Flow { limits, outcomes }))
+    }
+
+    fn with(services: impl FnOnce(Sender<Result<()>>) -> Arc<dyn Services>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = ConfigDir::at(dir.path());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -57,7 +61,7 @@ impl Server {
         let identity = Identity::load_or_create(&config).unwrap();
         let authorised = AuthorisedKeys::load(&config, identity.public()).unwrap();
         let (outcomes, ended) = unbounded();
-        let services = Arc::new(Flow { limits, outcomes });
+        let services = services(outcomes);
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let stop = stop.clone();
@@ -318,4 +322,35 @@ fn many_clients_are_served_at_once() {
             scope.spawn(|| assert_whole(&server.run(&by_time(300)).unwrap()));
         }
     });
+}
+
+#[test]
+fn a_server_that_floods_the_client_with_samples_is_refused() {
+    struct Flood;
+    impl Services for Flood {
+        fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
+            None
+        }
+        fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
+            let _plan: FlowOrder = session.receiver.receive()?;
+            session.sender.send(&FlowEvent::Accepted)?;
+            let _data = session.streams.accept_all(1, Duration::from_secs(5))?;
+            session.sender.send(&FlowEvent::Ready)?;
+            loop {
+                session.sender.send(&FlowEvent::Sample(longhaul_core::result::SideSample {
+                    index: 0,
+                    omitted: false,
+                    start_seconds: 0.0,
+                    end_seconds: 0.0,
+                    cpu_seconds: 0.0,
+                    streams: vec![],
+                }))?;
+            }
+        }
+        fn ended(&self, _: &str, _: Result<()>) {}
+    }
+    let server = Server::with(|_| Arc::new(Flood));
+    let plan = FlowPlan { direction: Direction::Reverse, ..FlowPlan::new() };
+    let refused = server.run(&plan);
+    assert!(matches!(refused, Err(EngineError::Protocol { .. })), "{refused:?}");
 }

@@ -26,7 +26,7 @@ impl FlowText {
         };
         let _ = write!(head, ", {}, {amount}", streams(plan.streams));
         if !plan.omit.is_zero() {
-            let _ = write!(head, " after {} omitted", format_span(plan.omit));
+            let _ = write!(head, ", first {} omitted", format_span(plan.omit));
         }
         if let Some(rate) = plan.rate_bps {
             let _ = write!(head, ", paced to {rate}");

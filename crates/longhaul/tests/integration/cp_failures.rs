@@ -1,0 +1,207 @@
+//! What goes wrong with a copy is said in one sentence, has its exit code, and leaves nothing
+//! half-written under a final name.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
+
+/// Runs `arguments` and expects `code` and one line on standard error that has each of `words`.
+#[track_caller]
+fn expect(host: &TestHost, arguments: &[&str], code: i32, words: &[&str]) {
+    let output = host.run(arguments);
+    assert_code(&output, code);
+    let said = text(&output.stderr);
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said:?}");
+    }
+}
+
+#[test]
+fn a_far_side_that_cannot_be_reached_is_named() {
+    let host = TestHost::new();
+    host.file("data", 10);
+    expect(&host, &["cp", "data", "lh://no-such-host.invalid/x"], 3, &["no-such-host.invalid"]);
+    let port = host.serve().port; // closed again at once
+    let target = format!("lh://127.0.0.1:{port}/x");
+    expect(&host, &["cp", "data", &target], 3, &["127.0.0.1", "longhaul serve"]);
+}
+
+#[test]
+fn files_are_for_the_authorised_alone() {
+    let (host, stranger) = (TestHost::new(), TestHost::new());
+    let server = host.serve();
+    stranger.file("data", 10);
+    let target = server.url("x");
+    expect(&stranger, &["cp", "data", &target], 4, &["is not known", "SHA256:", "--accept-new"]);
+    let accept = ["cp", "--accept-new", "data", &target];
+    expect(&stranger, &accept, 4, &["not authorised", "longhaul key"]);
+    let key = stranger.run(&["key"]);
+    assert_code(&key, 0);
+    drop(server);
+    fs::write(host.home().join(".config/longhaul/authorized_keys"), key.stdout).unwrap();
+    let server = host.serve();
+    let accept = ["cp", "--accept-new", "data", &server.url("x")];
+    assert_code(&stranger.run(&accept), 0);
+    assert_eq!(names(&host.far("")), ["x"]);
+
+    let no_files = Server::start(host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0"]));
+    host.file("data", 10);
+    expect(&host, &["cp", "data", &no_files.url("x")], 4, &["offers no files", "--root"]);
+}
+
+#[test]
+fn a_target_or_source_that_cannot_be_is_named() {
+    let host = TestHost::new();
+    let server = host.serve();
+    host.file("data", 10);
+    fs::create_dir(host.far("data")).unwrap();
+    expect(&host, &["cp", "missing", &server.url("x")], 5, &["missing"]);
+    expect(&host, &["cp", "data", &server.url("none/x")], 5, &["none"]);
+    expect(&host, &["cp", "data", &server.url("../x")], 5, &[".."]);
+    // A directory stands where the file should go.
+    expect(&host, &["cp", "data", &server.url("")], 5, &["data", "directory"]);
+    expect(&host, &["cp", "data", &server.url("y"), &server.url("z")], 2, &["one place"]);
+    expect(&host, &["serve", "--root", "/no/such/root"], 5, &["/no/such/root"]);
+    assert_eq!(names(&host.far("")), ["data"]);
+}
+
+/// A server whose root is a mount of `options`, in a mount namespace of its own.
+fn serve_on(host: &TestHost, options: &str) -> Server {
+    let root = host.far("");
+    let root = root.to_str().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o {options} none {root} && \
+         exec {PROGRAM} serve --bind 127.0.0.1 -p 0 --root {root}"
+    );
+    Server::start(host.command("unshare", &["-m", "sh", "-c", &script]))
+}
+
+/// What the server sees in its root.
+fn seen_by(server: &Server, host: &TestHost) -> Vec<String> {
+    let root = host.far("");
+    let inside = format!("/proc/{}/root{}", server.process.id(), root.display());
+    names(std::path::Path::new(&inside))
+}
+
+#[test]
+fn a_full_disk_is_said_so_and_nothing_is_left() {
+    let host = TestHost::new();
+    let server = serve_on(&host, "size=8m");
+    host.file("large", 20 << 20);
+    host.file("small", 1000);
+    expect(&host, &["cp", "large", &server.url("x")], 5, &["No space left"]);
+    assert_eq!(seen_by(&server, &host), Vec::<String>::new());
+    // What fits arrives.
+    assert_code(&host.run(&["cp", "large", "small", &server.url("")]), 7);
+    assert_eq!(seen_by(&server, &host), ["small"]);
+}
+
+#[test]
+fn a_read_only_disk_is_said_so() {
+    let host = TestHost::new();
+    let server = serve_on(&host, "ro");
+    host.file("data", 1000);
+    expect(&host, &["cp", "data", &server.url("x")], 5, &["Read-only"]);
+}
+
+/// Starts a copy that takes long, and waits until it has begun to write at the far side.
+fn long_copy(host: &TestHost, server: &Server) -> std::process::Child {
+    host.file("data", 64 << 20);
+    let target = server.url("x");
+    let copy = host
+        .longhaul(&["cp", "--bwlimit", "20M", "data", &target])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("a temporary file", || {
+        names(&host.far("")).iter().any(|name| name.ends_with(".part"))
+    });
+    copy
+}
+
+#[test]
+fn an_interrupted_or_killed_client_leaves_nothing_at_the_far_side() {
+    for (signal, code) in
+        [(Signal::INT, Some(130)), (Signal::TERM, Some(143)), (Signal::KILL, None)]
+    {
+        let host = TestHost::new();
+        let server = host.serve();
+        let copy = long_copy(&host, &server);
+        kill_process(Pid::from_child(&copy), signal).unwrap();
+        let output = copy.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), code, "{}", text(&output.stderr));
+        wait_for("the far side to clean up", || names(&host.far("")).is_empty());
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_no_final_name_and_the_client_ends() {
+    let host = TestHost::new();
+    let mut server = host.serve();
+    let copy = long_copy(&host, &server);
+    server.process.kill().unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert_code(&output, 3);
+    assert!(!host.far("x").exists());
+    // Ended in order instead, the server removes what is not complete.
+    let host = TestHost::new();
+    let mut server = host.serve();
+    let copy = long_copy(&host, &server);
+    kill_process(Pid::from_child(&server.process), Signal::TERM).unwrap();
+    assert_eq!(copy.wait_with_output().unwrap().status.code(), Some(3));
+    wait_for("the server's end", || names(&host.far("")).is_empty());
+    let _ = server.process.wait();
+}
+
+#[test]
+fn a_source_that_vanishes_or_shrinks_is_no_file_at_the_far_side() {
+    for change in ["shrink", "vanish"] {
+        let host = TestHost::new();
+        let server = host.serve();
+        let data = host.near("data");
+        let copy = long_copy(&host, &server);
+        if change == "shrink" {
+            fs::File::options().write(true).open(&data).unwrap().set_len(1 << 20).unwrap();
+            let output = copy.wait_with_output().unwrap();
+            assert_code(&output, 5);
+            let said = text(&output.stderr);
+            assert!(said.contains("data") && said.contains("while it was copied"), "{said}");
+            wait_for("the far side to clean up", || names(&host.far("")).is_empty());
+        } else {
+            // An open file that loses its name is still whole.
+            fs::remove_file(&data).unwrap();
+            kill_process(Pid::from_child(&copy), Signal::KILL).unwrap();
+            copy.wait_with_output().unwrap();
+            expect(&host, &["cp", "data", &server.url("y")], 5, &["data", "No such file"]);
+        }
+    }
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_starts() {
+    let host = TestHost::new();
+    for (arguments, word) in [
+        (&["cp", "--bwlimit", "fast", "a", "b"][..], "fast"),
+        (&["cp", "--bwlimit", "10Q", "a", "b"], "10Q"),
+        (&["cp", "-P", "1000", "a", "b"], "1000"),
+        (&["cp", "-a", "a", "b"], "not built yet"),
+        (&["cp", "a"], "DST"),
+    ] {
+        let output = host.run(arguments);
+        assert_code(&output, 2);
+        assert!(text(&output.stderr).contains(word), "{}", text(&output.stderr));
+    }
+    let output = Command::new(PROGRAM)
+        .args(["cp", "a", "lh://127.0.0.1:1/b"])
+        .env_remove("HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap();
+    assert_code(&output, 6);
+    assert!(text(&output.stderr).contains("HOME"), "{}", text(&output.stderr));
+}

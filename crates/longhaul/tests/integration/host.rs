@@ -1,0 +1,142 @@
+//! One host for the tests: a home directory, a directory of files, and servers on loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The longhaul under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
+
+/// A home of its own, so that tests share no keys with each other or with the user. It lies on
+/// the disk that the project is on, where direct I/O is possible.
+pub struct TestHost {
+    dir: tempfile::TempDir,
+}
+
+impl TestHost {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for name in ["near", "far", "home"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        TestHost { dir }
+    }
+
+    pub fn near(&self, path: &str) -> PathBuf {
+        self.dir.path().join("near").join(path)
+    }
+
+    pub fn far(&self, path: &str) -> PathBuf {
+        self.dir.path().join("far").join(path)
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// A file of bytes that do not compress, the same for the same size.
+    pub fn file(&self, name: &str, bytes: usize) -> PathBuf {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes as u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let path = self.near(name);
+        fs::write(&path, (0..bytes).map(|_| next()).collect::<Vec<_>>()).unwrap();
+        path
+    }
+
+    /// longhaul with this host's home and working directory.
+    pub fn longhaul(&self, arguments: &[&str]) -> Command {
+        self.command(PROGRAM, arguments)
+    }
+
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(self.near(""))
+            .env("HOME", self.home())
+            .env_remove("XDG_CONFIG_HOME")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.longhaul(arguments).output().unwrap()
+    }
+
+    /// `longhaul serve --root far` on a free port, run by `wrapper` if there is one.
+    pub fn serve(&self) -> Server {
+        let root = self.far("");
+        let root = root.to_str().unwrap();
+        Server::start(self.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root", root]))
+    }
+}
+
+/// A server process; killed when dropped.
+pub struct Server {
+    pub process: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts it and waits until it says where it listens.
+    pub fn start(mut command: Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let line = lines.next().expect("a server says that it serves").unwrap();
+        // The pipe is read on, so that the server never waits for it.
+        std::thread::spawn(move || lines.for_each(drop));
+        let port = line.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        Server { process, port: port.unwrap_or_else(|| panic!("no port in {line:?}")) }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("lh://127.0.0.1:{}/{path}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+pub fn assert_code(output: &Output, code: i32) {
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "stdout: {}\nstderr: {}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+/// The names in a directory, sorted.
+pub fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

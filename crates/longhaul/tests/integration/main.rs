@@ -1,0 +1,7 @@
+//! Whole-program tests. They make namespaces, mounts and servers, so they run as root; without
+//! that they fail and show why.
+
+mod cp;
+mod cp_failures;
+mod host;
+mod ssh;

@@ -1,0 +1,92 @@
+//! `longhaul cp` over ssh, with a private sshd and throw-away keys.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
+
+/// An sshd on loopback that lets this user in with one key.
+struct Sshd {
+    process: Child,
+    rsh: String,
+}
+
+impl Sshd {
+    fn start(host: &TestHost) -> Self {
+        let dir = host.home().join("sshd");
+        fs::create_dir(&dir).unwrap();
+        let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+        for key in ["host_key", "user_key"] {
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)])
+                .status()
+                .expect("ssh-keygen is installed");
+            assert!(made.success());
+        }
+        fs::copy(at("user_key.pub"), at("authorized_keys")).unwrap();
+        // Free now, and nobody else asks for ports here.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n",
+            at("host_key"),
+            at("authorized_keys")
+        );
+        fs::write(at("config"), config).unwrap();
+        // sshd as root wants this directory; it holds nothing.
+        let _ = fs::create_dir("/run/sshd");
+        let process = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f", &at("config")])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sshd is installed");
+        wait_for("sshd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let rsh = format!(
+            "ssh -F none -p {port} -i {} -o IdentitiesOnly=yes -o BatchMode=yes \
+             -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+            at("user_key")
+        );
+        Sshd { process, rsh }
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn files_go_over_ssh_both_ways() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    let data = host.file("data", (5 << 20) + 7);
+    let cp = ["cp", "-e", &sshd.rsh, "--far-longhaul", PROGRAM];
+    let there = format!("127.0.0.1:{}", host.far("there").display());
+    let output = host.run(&[&cp[..], &["data", &there]].concat());
+    assert_code(&output, 0);
+    assert!(text(&output.stdout).contains("encrypted"), "{}", text(&output.stdout));
+    assert!(fs::read(host.far("there")).unwrap() == fs::read(&data).unwrap());
+    assert_code(&host.run(&[&cp[..], &[&there, "back"]].concat()), 0);
+    assert!(fs::read(host.near("back")).unwrap() == fs::read(&data).unwrap());
+}
+
+#[test]
+fn what_goes_wrong_over_ssh_is_said() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    host.file("data", 10);
+    let target = format!("127.0.0.1:{}", host.far("x").display());
+    let missing = ["cp", "-e", &sshd.rsh, "--far-longhaul", "/no/such/longhaul", "data", &target];
+    let output = host.run(&missing);
+    assert_code(&output, 3);
+    assert!(text(&output.stderr).contains("/no/such/longhaul"), "{}", text(&output.stderr));
+    let nowhere = format!("127.0.0.1:{}", host.far("none/x").display());
+    let output = host.run(&["cp", "-e", &sshd.rsh, "--far-longhaul", PROGRAM, "data", &nowhere]);
+    assert_code(&output, 5);
+    let output = host.run(&["cp", "-e", "/no/such/ssh", "data", &target]);
+    assert_code(&output, 6);
+    assert!(!host.far("x").exists());
+}

@@ -1,0 +1,158 @@
+//! `longhaul test` against `longhaul serve`, as programs: output, exit codes, signals.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A server on a free port, with a configuration of its own.
+struct Server {
+    child: Child,
+    port: String,
+    config: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let config = tempfile::tempdir().unwrap();
+        let mut child = program(&config)
+            .args(["serve", "--bind", "127.0.0.1", "--port", "0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut first = String::new();
+        log.read_line(&mut first).unwrap();
+        let port = first.trim().rsplit(':').next().unwrap().to_owned();
+        assert!(port.parse::<u16>().is_ok_and(|port| port > 0), "{first}");
+        // Read to the end, or the server would stop at a full pipe.
+        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
+        Server { child, port, config }
+    }
+
+    fn test(&self, arguments: &str) -> Command {
+        let mut command = program(&self.config);
+        command.args(["test", "127.0.0.1", "-p", &self.port]).args(arguments.split_whitespace());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        self.test(arguments).output().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn program(config: &tempfile::TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.env("XDG_CONFIG_HOME", config.path());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn text_ends_with_the_answer() {
+    let server = Server::start();
+    let output = server.run("-n 10M -P 2");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{out}{}", text(&output.stderr));
+    assert!(out.starts_with("TCP to 127.0.0.1:"), "{out}");
+    assert!(out.contains("both ends count the same 10485760 bytes"), "{out}");
+    let answer = out.lines().last().unwrap();
+    assert!(answer.contains(" goodput to 127.0.0.1:") && answer.contains("% there)"), "{out}");
+}
+
+#[test]
+fn json_is_one_document_with_the_names_of_the_contract() {
+    let server = Server::start();
+    for direction in ["", "-R"] {
+        let output = server.run(&format!("-t 0.5 -i 0.1 -P 2 --json {direction}"));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(found["schema"], "longhaul.test/1");
+        assert!(found["summary"]["throughput_bps"].as_u64().unwrap() > 0);
+        assert_eq!(found["summary"]["totals_agree"], true);
+        for end in ["sender", "receiver"] {
+            for field in ["bytes", "seconds", "cpu_percent", "retransmits", "rtt_ms"] {
+                assert!(found["summary"][end][field].is_number(), "{end}.{field}");
+            }
+        }
+        assert_eq!(found["streams"].as_array().unwrap().len(), 2);
+        let intervals = found["intervals"].as_array().unwrap();
+        assert_eq!(intervals.len(), 5);
+        for stream in intervals.iter().flat_map(|i| i["streams"].as_array().unwrap()) {
+            for field in ["rtt_ms", "cwnd_bytes", "busy_ms", "rwnd_limited_ms"] {
+                assert!(stream["sender"][field].is_number(), "{field}");
+            }
+        }
+    }
+}
+
+#[test]
+fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
+    let server = Server::start();
+    let output = server.run("-t 0.3 -i 0.1 --json-stream");
+    let out = text(&output.stdout);
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["interval", "interval", "interval", "result"]);
+    assert!(lines.iter().all(|line| line["schema"] == "longhaul.test/1"));
+    assert!(lines[3]["data"]["summary"]["throughput_bps"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn ctrl_c_prints_what_was_measured() {
+    let server = Server::start();
+    for direction in ["", "-R"] {
+        let mut child = server
+            .test(&format!("-t 600 -i 0.1 {direction}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        // The head, its columns and two intervals: the test is under way.
+        let shown: Vec<_> = lines.by_ref().take(4).collect();
+        assert_eq!(shown.len(), 4, "{shown:?}");
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let asked = Instant::now();
+        let rest: Vec<_> = lines.collect();
+        assert!(asked.elapsed() < Duration::from_secs(20));
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert!(rest.iter().any(|line| line.starts_with("interrupted")), "{rest:?}");
+        assert!(rest.last().unwrap().contains(" goodput "), "{rest:?}");
+    }
+}
+
+#[test]
+fn failures_are_one_sentence_and_a_documented_code() {
+    let server = Server::start();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed_port = closed.local_addr().unwrap().port();
+    drop(closed);
+    let refused = format!("test 127.0.0.1 -p {closed_port}");
+    for (arguments, code, words) in [
+        ("test nohost.invalid", 3, "nohost.invalid"),
+        (refused.as_str(), 3, "is 'longhaul serve' running there?"),
+        ("test far -Z", 2, "-Z (zero-copy send) is not built yet"),
+        ("test far -P 0", 2, "number of streams is 0"),
+        ("test far -b 10Q", 2, "unknown unit 'Q'"),
+    ] {
+        let output = program(&server.config).args(arguments.split_whitespace()).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {error}");
+        assert!(error.contains(words), "{arguments}: {error}");
+        assert_eq!(text(&output.stdout), "", "{arguments}");
+    }
+    let output = server.run("-C nonesuch");
+    assert_eq!(output.status.code(), Some(6));
+    assert!(text(&output.stderr).contains("congestion control 'nonesuch'"));
+}
