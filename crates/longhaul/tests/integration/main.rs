@@ -4,4 +4,5 @@
 mod cp;
 mod cp_failures;
 mod host;
+mod matrix;
 mod ssh;
