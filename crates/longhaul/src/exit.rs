@@ -1,5 +1,6 @@
 //! Exit codes, the same for every command; `longhaul wan run` alone passes on its command's own.
 
+use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 
 /// The work was done.
@@ -61,6 +62,7 @@ impl From<EngineError> for Coded {
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
             | EngineError::Data { .. } => UNREACHABLE,
+            EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
             EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::Refused { .. } => REFUSED,

@@ -5,3 +5,4 @@ mod cp;
 mod cp_failures;
 mod host;
 mod ssh;
+mod test;
