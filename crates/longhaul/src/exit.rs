@@ -61,6 +61,7 @@ impl From<EngineError> for Coded {
             | EngineError::Handshake { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
+            | EngineError::Failed { .. }
             | EngineError::Data { .. } => UNREACHABLE,
             EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
             EngineError::KeyChanged { .. }
@@ -73,7 +74,6 @@ impl From<EngineError> for Coded {
             | EngineError::Spawn { .. }
             | EngineError::SocketOption(_)
             | EngineError::System { .. } => HOST,
-            EngineError::Failed { .. } => FAILED,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };
         Coded::new(code, error)

@@ -1,8 +1,9 @@
-//! Whole-program tests. They make namespaces, mounts and servers, so they run as root; without
-//! that they fail and show why.
+//! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
+//! without that they fail and show why.
 
 mod cp;
 mod cp_failures;
 mod host;
 mod ssh;
 mod test;
+mod wan;
