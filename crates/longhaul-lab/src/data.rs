@@ -1,12 +1,14 @@
 //! What disk runs copy: the user's own data, or a file of incompressible bytes that is made once
 //! and reused; and whether the disk has room for it and a copy.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::plan::{Entry, MatrixPlan, Workload};
 use longhaul_core::units::Bytes;
 
 use crate::LabError;
@@ -136,15 +138,38 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Checks that the disks have room for the data that is still to be made and one copy, with 5 %
-/// to spare for metadata and for what else the machine writes.
+/// What each entry of a plan copies; `None` for memory entries.
+///
+/// # Errors
+/// The user's data cannot be read, or the cache's directory cannot be made.
+pub fn sources(plan: &MatrixPlan) -> Result<Vec<Option<Source>>, LabError> {
+    let own = match &plan.disk.data {
+        Some(data) if plan.has(Workload::Disk) => Some(Source::own(Path::new(data))?),
+        _ => None,
+    };
+    let of = |entry: &Entry| match (entry.workload, &own) {
+        (Workload::Memory, _) => Ok(None),
+        (Workload::Disk, Some(own)) => Ok(Some(own.clone())),
+        (Workload::Disk, None) => Source::cached(plan.size_for(entry)).map(Some),
+    };
+    plan.entries.iter().map(of).collect()
+}
+
+/// Checks that the disks have room for the data that is still to be made and one copy of the
+/// largest, with 5 % to spare for metadata and for what else the machine writes.
 ///
 /// # Errors
 /// They have not, or cannot be asked.
-pub fn check_room(source: &Source, scratch: &Path) -> Result<(), LabError> {
-    let copy = with_margin(source.bytes.get());
-    let data = with_margin(source.missing().get());
-    let source_dir = source.path.parent().unwrap_or(&source.path);
+pub fn check_room<'a>(
+    sources: impl IntoIterator<Item = &'a Source>,
+    scratch: &Path,
+) -> Result<(), LabError> {
+    let all: BTreeMap<&Path, &Source> =
+        sources.into_iter().map(|source| (source.path.as_path(), source)).collect();
+    let Some(largest) = all.values().max_by_key(|source| source.bytes) else { return Ok(()) };
+    let copy = with_margin(largest.bytes.get());
+    let data = with_margin(all.values().map(|source| source.missing().get()).sum());
+    let source_dir = largest.path.parent().unwrap_or(&largest.path);
     if data > 0 && device(source_dir)? == device(scratch)? {
         return room_for(scratch, copy + data);
     }
@@ -217,7 +242,7 @@ mod tests {
             bytes: Bytes::new(1 << 60),
             files: 1,
         };
-        let error = check_room(&source, dir.path()).unwrap_err();
+        let error = check_room([&source], dir.path()).unwrap_err();
         let LabError::NoRoom { needed, free, .. } = &error else { panic!("{error}") };
         assert_eq!(needed.get(), 2 * ((1 << 60) + (1 << 60) / 20));
         assert!(error.to_string().contains(&free.to_string()), "{error}");

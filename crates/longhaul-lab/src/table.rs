@@ -37,6 +37,8 @@ pub struct Row {
     pub sync_seconds: Option<f64>,
     /// One for each condition.
     pub cells: Vec<CellFigure>,
+    /// Numbers of notes about the whole row, from 1.
+    pub notes: Vec<usize>,
 }
 
 /// What was found for one entry under one condition.
@@ -105,10 +107,15 @@ impl Table {
                 .iter()
                 .map(|condition| {
                     let here = runs.iter().copied().filter(|run| run.condition == *condition);
-                    figure(&here.collect::<Vec<_>>(), missing, &mut notes)
+                    figure(&here.collect::<Vec<_>>(), missing.is_some(), &mut notes)
                 })
                 .collect();
+            let absent = missing
+                .filter(|_| runs.is_empty())
+                .map(|program| format!("not installed: {program} is not found"));
+            let about = absent.or_else(|| smaller_size(contents, &runs));
             rows.push(Row {
+                notes: about.map(|text| notes.number(text)).into_iter().collect(),
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
                 workload: entry.workload,
@@ -142,7 +149,7 @@ impl Notes {
     }
 }
 
-fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> CellFigure {
+fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
     let mut numbers = BTreeSet::new();
     let (mut failed, mut invalid) = (false, false);
     for run in runs {
@@ -171,11 +178,8 @@ fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> Cell
         (false, ..) => CellState::Measured,
         (true, true, ..) => CellState::Invalid,
         (true, false, true, _) => CellState::Failed,
-        (true, false, false, Some(program)) => {
-            numbers.insert(notes.number(format!("not installed: {program} is not found")));
-            CellState::NotInstalled
-        }
-        (true, false, false, None) => CellState::NotRun,
+        (true, false, false, true) => CellState::NotInstalled,
+        (true, false, false, false) => CellState::NotRun,
     };
     CellFigure {
         state,
@@ -185,6 +189,14 @@ fn figure(runs: &[&RunRecord], missing: Option<&str>, notes: &mut Notes) -> Cell
         runs: counted.len(),
         notes: numbers.into_iter().collect(),
     }
+}
+
+/// That a row copied less than the others.
+fn smaller_size(contents: &Contents, runs: &[&RunRecord]) -> Option<String> {
+    let usual = contents.header.data.as_ref()?.bytes;
+    let disk = runs.iter().filter(|run| run.workload == Workload::Disk);
+    let least = disk.filter_map(|run| run.bytes).min()?;
+    (least < usual).then(|| format!("copied {least} instead of {usual}"))
 }
 
 fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {

@@ -182,10 +182,11 @@ impl Bench {
         let finished = Flag::new(0);
         let drivers = drivers();
         let scratch = self.dir.path().join("scratch");
+        let sources = vec![Some(self.source.clone()); self.plan.entries.len()];
         let setup = Setup {
             plan: &self.plan,
             drivers: &drivers,
-            source: Some(&self.source),
+            sources: &sources,
             scratch: &scratch,
             stop: &stop,
         };

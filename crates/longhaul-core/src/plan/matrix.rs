@@ -149,6 +149,10 @@ pub struct Entry {
     /// The row's name where tool and options would not read well.
     #[serde(default)]
     pub label: Option<String>,
+    /// Size of the made file for this entry where it is less than the plan's: for a tool so slow
+    /// that the plan's size would only repeat the same second. The table says so.
+    #[serde(rename = "size_bytes", alias = "size", default)]
+    pub size: Option<Bytes>,
 }
 
 impl Entry {
@@ -245,6 +249,14 @@ pub enum MatrixFault {
         /// The name.
         label: String,
     },
+    /// An entry that copies nothing.
+    #[error("the size of '{label}' is 0; there must be something to copy")]
+    EntrySize {
+        /// The entry's place in the list.
+        index: usize,
+        /// The entry's name.
+        label: String,
+    },
     /// An option that is no argument.
     #[error("an option of '{label}' is empty or holds a line break or NUL")]
     Option {
@@ -277,6 +289,9 @@ impl MatrixFault {
             MatrixFault::NoSize => vec![Key("disk"), Key("size_bytes")],
             MatrixFault::NoEntries => vec![Key("entries")],
             MatrixFault::LabelTwice { index, .. } => vec![Key("entries"), Index(index)],
+            MatrixFault::EntrySize { index, .. } => {
+                vec![Key("entries"), Index(index), Key("size_bytes")]
+            }
             MatrixFault::Option { index, option, .. } => {
                 vec![Key("entries"), Index(index), Key("options"), Index(option)]
             }
@@ -297,6 +312,11 @@ impl MatrixPlan {
                 self.conditions.rtt.iter().map(move |rtt| Condition { rtt: rtt.0, rate })
             })
             .collect()
+    }
+
+    /// The size of the file that is made for `entry`: its own, if that is less than the plan's.
+    pub fn size_for(&self, entry: &Entry) -> Bytes {
+        entry.size.map_or(self.disk.size, |size| size.min(self.disk.size))
     }
 
     /// Whether any entry has this workload.
@@ -364,6 +384,9 @@ impl MatrixPlan {
             if self.entries[..index].iter().any(|other| other.label() == label) {
                 return Err(MatrixFault::LabelTwice { index, label });
             }
+            if entry.size.is_some_and(|size| size.get() == 0) {
+                return Err(MatrixFault::EntrySize { index, label });
+            }
             let bad = |text: &String| text.is_empty() || text.contains(['\0', '\n', '\r']);
             if let Some(option) = entry.options.iter().position(bad) {
                 return Err(MatrixFault::Option { index, option, label });
@@ -406,6 +429,7 @@ mod tests {
             workload,
             options: Vec::new(),
             label: None,
+            size: None,
         };
         MatrixPlan {
             name: "two".into(),

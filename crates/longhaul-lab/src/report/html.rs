@@ -127,7 +127,7 @@ fn figure_row(table: &Table, row: &Row) -> Markup {
     };
     markup! {
         tr {
-            th scope="row" { (row.label) }
+            th scope="row" { (row.label) (references(&row.notes)) }
             td { (kind) }
             @for (column, cell) in row.cells.iter().enumerate() {
                 (figure_cell(cell, is_best(table, row, column)))
@@ -155,9 +155,15 @@ fn figure_cell(cell: &CellFigure, best: bool) -> Markup {
                 Some(rate) => (gbps(rate)),
                 None => (cell.state.label()),
             }
-            @for number in &cell.notes { sup { a href=(format!("#note-{number}")) { (number) } } }
+            (references(&cell.notes))
             @if let Some(range) = range { span.range { (range) } }
         }
+    }
+}
+
+fn references(notes: &[usize]) -> Markup {
+    markup! {
+        @for number in notes { sup { a href=(format!("#note-{number}")) { (number) } } }
     }
 }
 
@@ -196,5 +202,31 @@ pub(super) fn verdict(run: &RunRecord) -> (&'static str, Option<&str>) {
         Outcome::Ok => ("valid", None),
         Outcome::Failed { reason } => ("failed", Some(reason)),
         Outcome::Invalid { reason } => ("invalid", Some(reason)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_report_stands_alone_and_says_what_matters() {
+        let contents = sample::contents();
+        let page = html(&contents, &Table::fold(&contents));
+        for outside in ["<script", "<link", "src=", "url(", "@import"] {
+            assert!(!page.contains(outside), "{outside} in the report");
+        }
+        for said in [
+            "Disk to disk over 180 ms, longhaul cp --cleartext was fastest with 9.40 Gb/s, 98.9 \
+             times rsync",
+            "not installed",
+            "dropped 7 packets",
+            "encrypted",
+            "near$ scp far",
+            "rsync &lt;odd&gt;",
+        ] {
+            assert!(page.contains(said), "'{said}' is not in the report");
+        }
     }
 }

@@ -8,6 +8,8 @@ mod html;
 mod json;
 mod plot;
 mod runs;
+#[cfg(test)]
+mod sample;
 mod scale;
 mod text;
 mod write;

@@ -243,3 +243,27 @@ font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
 .plot .name{fill:var(--c);font-weight:600;white-space:pre}\
 .plot .s0{--c:var(--c0)}.plot .s1{--c:var(--c1)}.plot .s2{--c:var(--c2)}.plot .s3{--c:var(--c3)}\
 .plot .s4{--c:var(--c4)}.plot .s5{--c:var(--c5)}.plot .s6{--c:var(--c6)}.plot .s7{--c:var(--c7)}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_plot_is_the_same_every_time() {
+        let mut contents = sample::contents();
+        let table = Table::fold(&contents);
+        insta::assert_snapshot!(throughput(&table, Workload::Disk).unwrap());
+
+        contents.runs.retain(|run| run.workload == Workload::Memory);
+        assert_eq!(throughput(&Table::fold(&contents), Workload::Disk), None);
+    }
+
+    #[test]
+    fn a_name_cannot_break_the_drawing() {
+        let contents = sample::contents();
+        let svg = throughput(&Table::fold(&contents), Workload::Disk).unwrap();
+        assert!(svg.contains("rsync &lt;odd&gt; &amp;"));
+        assert!(!svg.contains("<odd>"));
+    }
+}

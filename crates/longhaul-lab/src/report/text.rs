@@ -48,7 +48,8 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
     head.extend(["E V S".to_owned(), "Sync".to_owned()]);
     let mut lines = vec![head];
     for row in &table.rows {
-        let mut line = vec![row.label.clone(), row.workload.label().to_owned()];
+        let label = format!("{}{}", row.label, references(&row.notes));
+        let mut line = vec![label, row.workload.label().to_owned()];
         line.extend(row.cells.iter().map(cell));
         line.push(guarantees(row));
         line.push(sync(row));
@@ -58,11 +59,15 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
 }
 
 fn cell(figure: &CellFigure) -> String {
-    let notes: String = figure.notes.iter().map(|number| format!("[{number}]")).collect();
+    let notes = references(&figure.notes);
     match figure.median_bps {
         Some(rate) => format!("{}{notes}", gbps(rate)),
         None => format!("{}{notes}", figure.state.label()),
     }
+}
+
+fn references(notes: &[usize]) -> String {
+    notes.iter().map(|number| format!("[{number}]")).collect()
 }
 
 /// A rate in Gb/s with three significant digits, so that a column can be compared at a glance.
@@ -121,4 +126,28 @@ fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
     let rule = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
     out.insert(1.min(out.len()), "-".repeat(rule));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_table_reads_like_the_published_one() {
+        let contents = sample::contents();
+        insta::assert_snapshot!(text(&contents, &Table::fold(&contents)));
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (bps, expected) in [
+            (124_600_000_000, "125"),
+            (23_449_000_000, "23.4"),
+            (570_000_000, "0.57"),
+            (93e6 as u64, "0.093"),
+        ] {
+            assert_eq!(gbps(Rate::from_bps(bps)), expected);
+        }
+    }
 }

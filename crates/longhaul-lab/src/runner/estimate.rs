@@ -14,18 +14,17 @@ const FIRST_GUESS: Rate = Rate::from_bps(1_000_000_000);
 /// Guesses how long runs take, from the plan and then from the runs so far.
 pub(super) struct Estimate {
     memory: Duration,
-    disk: Duration,
-    bytes: Bytes,
+    bytes: Vec<Bytes>,
     seen: HashMap<(usize, u128), Duration>,
     begun: Instant,
 }
 
 impl Estimate {
-    pub(super) fn new(plan: &MatrixPlan, bytes: Bytes) -> Self {
+    /// `bytes` are what each entry copies.
+    pub(super) fn new(plan: &MatrixPlan, bytes: Vec<Bytes>) -> Self {
         let seconds = plan.memory.seconds + plan.memory.omit_seconds;
         Estimate {
             memory: Duration::from_secs(u64::from(seconds)) + OVERHEAD,
-            disk: FIRST_GUESS.time_for(bytes.get()) + OVERHEAD,
             bytes,
             seen: HashMap::new(),
             begun: Instant::now(),
@@ -54,17 +53,21 @@ impl Estimate {
         let same_tool = self.seen.iter().filter(|((entry, _), _)| *entry == cell.entry);
         same_tool
             .min_by_key(|((_, seen), _)| seen.abs_diff(rtt))
-            .map_or(self.disk, |(_, &took)| took)
+            .map_or(FIRST_GUESS.time_for(self.bytes[cell.entry].get()) + OVERHEAD, |(_, &took)| {
+                took
+            })
     }
 
     /// When a run is given up, unless the plan says: memory, twice what it should take and half
-    /// a minute; disk, as long as 50 Mb/s would take and two minutes.
-    pub(super) fn limit(&self, plan: &MatrixPlan, workload: Workload) -> Duration {
-        const SLOWEST: Rate = Rate::from_bps(50_000_000);
-        match (plan.limit_seconds, workload) {
+    /// a minute; disk, as long as 20 Mb/s would take and two minutes.
+    pub(super) fn limit(&self, plan: &MatrixPlan, entry: usize) -> Duration {
+        const SLOWEST: Rate = Rate::from_bps(20_000_000);
+        match (plan.limit_seconds, plan.entries[entry].workload) {
             (Some(seconds), _) => Duration::from_secs(u64::from(seconds)),
             (None, Workload::Memory) => self.memory * 2 + Duration::from_secs(30),
-            (None, Workload::Disk) => SLOWEST.time_for(self.bytes.get()) + Duration::from_secs(120),
+            (None, Workload::Disk) => {
+                SLOWEST.time_for(self.bytes[entry].get()) + Duration::from_secs(120)
+            }
         }
     }
 }

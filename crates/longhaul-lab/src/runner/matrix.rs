@@ -22,8 +22,8 @@ pub struct Setup<'a> {
     pub plan: &'a MatrixPlan,
     /// The tools.
     pub drivers: &'a [Box<dyn Driver>],
-    /// What disk entries copy; `None` when there are none.
-    pub source: Option<&'a Source>,
+    /// What each entry of the plan copies; see [`sources`](crate::data::sources).
+    pub sources: &'a [Option<Source>],
     /// A directory of the matrix's own on the disk that receives the copies.
     pub scratch: &'a Path,
     /// Raised to end early: the run in progress is thrown away, all others are kept.
@@ -78,9 +78,11 @@ impl<'a> Matrix<'a> {
             let path = network.open(condition).map_err(|source| LabError::Network { source })?;
             path.close();
         }
-        if let Some(source) = setup.source.filter(|source| source.missing().get() > 0) {
-            show(Event::MakingData);
-            source.make()?;
+        for source in setup.sources.iter().flatten() {
+            if source.missing().get() > 0 {
+                show(Event::MakingData);
+                source.make()?;
+            }
         }
         Ok(Matrix { setup, archive, network, versions })
     }
@@ -97,7 +99,8 @@ impl<'a> Matrix<'a> {
         let total = todo.len();
         todo.retain(|(sequence, _)| !done.contains(sequence));
 
-        let bytes = self.setup.source.map_or(Bytes::new(0), |source| source.bytes);
+        let bytes = |source: &Option<Source>| source.as_ref().map_or(Bytes::new(0), |s| s.bytes);
+        let bytes = self.setup.sources.iter().map(bytes).collect();
         let mut estimate = Estimate::new(plan, bytes);
         for index in 0..todo.len() {
             let (sequence, cell) = todo[index];
@@ -120,7 +123,7 @@ impl<'a> Matrix<'a> {
 
     /// One run; `None` when the stop flag ended it.
     fn make(&mut self, sequence: u32, cell: Cell, estimate: &Estimate) -> Option<RunRecord> {
-        let Setup { plan, drivers, source, scratch, stop } = self.setup;
+        let Setup { plan, drivers, sources, scratch, stop } = self.setup;
         let entry = &plan.entries[cell.entry];
         // A checked plan names drivers that exist, and has a source where it has disk entries.
         let driver = drivers.iter().find(|driver| driver.name() == entry.tool)?;
@@ -129,7 +132,7 @@ impl<'a> Matrix<'a> {
                 seconds: plan.memory.seconds,
                 omit_seconds: plan.memory.omit_seconds,
             }),
-            Workload::Disk => Work::Disk { source: source?, scratch },
+            Workload::Disk => Work::Disk { source: sources[cell.entry].as_ref()?, scratch },
         };
         let run = Run {
             sequence,
@@ -138,7 +141,7 @@ impl<'a> Matrix<'a> {
             driver: &**driver,
             version: self.versions.get(driver.name()).map_or("unknown", String::as_str),
             work,
-            limit: estimate.limit(plan, entry.workload),
+            limit: estimate.limit(plan, cell.entry),
             stop,
         };
         run.make(self.network).filter(|_| !stop.load(Ordering::Relaxed))

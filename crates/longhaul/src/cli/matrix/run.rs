@@ -25,7 +25,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     let drivers = drivers::all(&program);
     let mut network = EmulatedNetwork;
-    let Prepared { plan, out, mut archive, source, scratch } =
+    let Prepared { plan, out, mut archive, sources, scratch } =
         setup::prepare(&args, &drivers, &network)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -43,7 +43,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let setup = Setup {
         plan: &plan,
         drivers: &drivers,
-        source: source.as_ref(),
+        sources: &sources,
         scratch: &scratch.path().join("far"),
         stop: &stop,
     };

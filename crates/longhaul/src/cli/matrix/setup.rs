@@ -2,9 +2,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use longhaul_core::plan::{MatrixPlan, Workload};
+use longhaul_core::plan::MatrixPlan;
 use longhaul_lab::archive::{Archive, Data, Header};
-use longhaul_lab::data::{Source, check_room};
+use longhaul_lab::data::{Source, check_room, sources};
 use longhaul_lab::drivers::Driver;
 use longhaul_lab::plan::{self, Builtin};
 use longhaul_lab::{LabError, Network, host};
@@ -20,7 +20,8 @@ pub(super) struct Prepared {
     pub(super) plan: MatrixPlan,
     pub(super) out: PathBuf,
     pub(super) archive: Archive,
-    pub(super) source: Option<Source>,
+    /// One for each entry of the plan.
+    pub(super) sources: Vec<Option<Source>>,
     /// The directory on the disk that receives the copies.
     pub(super) scratch: PathBuf,
 }
@@ -41,7 +42,7 @@ fn start(
     network: &dyn Network,
 ) -> Result<Prepared, Coded> {
     let plan = plan_of(args, drivers)?;
-    let source = source_of(&plan)?;
+    let sources = sources(&plan).map_err(coded)?;
     let out = args.out.clone().unwrap_or_else(new_dir);
     refuse_used(&out)?;
     let had_out = out.exists();
@@ -51,14 +52,13 @@ fn start(
         .and_then(|()| absolute(&scratch))
         .map_err(files)
         .and_then(|scratch| {
-            if let Some(source) = &source {
-                check_room(source, &scratch).map_err(coded)?;
-            }
-            let header = header(&plan, source.as_ref(), &scratch, network);
+            check_room(sources.iter().flatten(), &scratch).map_err(coded)?;
+            let largest = sources.iter().flatten().max_by_key(|source| source.bytes);
+            let header = header(&plan, largest, &scratch, network);
             let archive = Archive::create(&out, &header).map_err(coded)?;
             Ok((scratch, archive))
         })
-        .map(|(scratch, archive)| Prepared { plan, out: out.clone(), archive, source, scratch })
+        .map(|(scratch, archive)| Prepared { plan, out: out.clone(), archive, sources, scratch })
         .inspect_err(|_| {
             if !had_out {
                 // Only when it is empty: then nothing was begun.
@@ -82,12 +82,10 @@ fn resume(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Prepared, Co
         }
     }
     plan::check(&plan, drivers).map_err(coded)?;
-    let source = source_of(&plan)?;
+    let sources = sources(&plan).map_err(coded)?;
     let scratch = absolute(args.scratch.as_ref().unwrap_or(&out)).map_err(files)?;
-    if let Some(source) = &source {
-        check_room(source, &scratch).map_err(coded)?;
-    }
-    Ok(Prepared { plan, out, archive, source, scratch })
+    check_room(sources.iter().flatten(), &scratch).map_err(coded)?;
+    Ok(Prepared { plan, out, archive, sources, scratch })
 }
 
 /// The plan with what the arguments change in it.
@@ -108,17 +106,6 @@ fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan,
     }
     plan::check(&plan, drivers).map_err(coded)?;
     Ok(plan)
-}
-
-fn source_of(plan: &MatrixPlan) -> Result<Option<Source>, Coded> {
-    if !plan.has(Workload::Disk) {
-        return Ok(None);
-    }
-    let source = match &plan.disk.data {
-        Some(data) => Source::own(Path::new(data)),
-        None => Source::cached(plan.disk.size),
-    };
-    source.map(Some).map_err(coded)
 }
 
 fn header(

@@ -1,0 +1,130 @@
+//! Contents of an archive for the tests of the renderers: every kind of cell is in them.
+
+use std::time::Duration;
+
+use longhaul_core::plan::{Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
+use longhaul_core::result::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use crate::archive::{Contents, Data, Header, Tool};
+
+pub(super) fn contents() -> Contents {
+    let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
+    let entry = |tool: &str, workload, options: &[&str]| Entry {
+        tool: tool.into(),
+        workload,
+        options: options.iter().map(|option| (*option).to_owned()).collect(),
+        label: None,
+        size: None,
+    };
+    let plan = MatrixPlan {
+        name: "sample".into(),
+        repeats: 2,
+        seed: 0,
+        limit_seconds: None,
+        conditions: Conditions::new(&rtt, &[]),
+        memory: MemoryWork { seconds: 4, omit_seconds: 2 },
+        disk: DiskWork { size: Bytes::gib(1), data: None },
+        entries: vec![
+            entry("iperf3", Workload::Memory, &[]),
+            entry("nuttcp", Workload::Memory, &[]),
+            entry("longhaul cp", Workload::Disk, &["--cleartext"]),
+            entry("scp", Workload::Disk, &[]),
+            entry("rsync", Workload::Disk, &["<odd> & 'long' option of the user's own"]),
+        ],
+    };
+    let mut runs = Vec::new();
+    // Gb/s at the four round-trip times; two passes, 10 % apart.
+    for (entry, gbps) in [
+        (0, [25.0, 24.0, 22.0, 23.0]),
+        (2, [10.4, 9.9, 9.5, 9.4]),
+        (3, [2.8, 1.1, 0.19, 0.093]),
+        (4, [3.5, 1.2, 0.2, 0.095]),
+    ] {
+        for (column, gbps) in gbps.into_iter().enumerate() {
+            for repeat in 1..=2 {
+                let rate = Rate::from_bps((gbps * (0.85 + 0.1 * f64::from(repeat)) * 1e9) as u64);
+                let sequence = runs.len() as u32 + 1;
+                runs.push(run(&plan, entry, column, repeat, sequence, rate));
+            }
+        }
+    }
+    // scp failed both times at 180 ms, and once at 90 ms; iperf3's path was late once at 0 ms.
+    for run in &mut runs {
+        let at = (run.tool.as_str(), run.condition.rtt.as_millis(), run.repeat);
+        if matches!(at, ("scp", 180, _) | ("scp", 90, 1)) {
+            run.outcome = Outcome::Failed { reason: "ended with code 255: lost connection".into() };
+            run.throughput_bps = None;
+        }
+        if at == ("iperf3", 0, 1) {
+            run.outcome = Outcome::Invalid { reason: "dropped 7 packets".into() };
+        }
+    }
+    let found = |name: &str, version: &str| Tool {
+        name: name.into(),
+        version: Some(version.into()),
+        missing: None,
+    };
+    Contents {
+        header: Header {
+            plan,
+            started_at: "2026-11-21T09:00:00Z".into(),
+            program_version: "0.1.0".into(),
+            network: "emulated".into(),
+            data: Some(Data { path: "/data/file".into(), bytes: Bytes::gib(1), files: 1 }),
+            facts: vec![("Kernel".into(), "6.18.0".into())],
+        },
+        tools: vec![
+            found("iperf3", "iperf 3.12"),
+            found("longhaul cp", "longhaul 0.1.0"),
+            Tool { name: "nuttcp".into(), version: None, missing: Some("nuttcp".into()) },
+            found("rsync", "rsync 3.5.0"),
+            found("scp", "OpenSSH_9.2p1"),
+        ],
+        runs,
+    }
+}
+
+fn run(
+    plan: &MatrixPlan,
+    entry: usize,
+    column: usize,
+    repeat: u32,
+    sequence: u32,
+    rate: Rate,
+) -> RunRecord {
+    let entry = &plan.entries[entry];
+    let disk = entry.workload == Workload::Disk;
+    let bytes = Bytes::gib(1);
+    let seconds = bytes.get() as f64 * 8.0 / rate.bps() as f64;
+    RunRecord {
+        schema: RunSchema::V1,
+        sequence,
+        repeat,
+        tool: entry.tool.clone(),
+        label: entry.label(),
+        options: entry.options.clone(),
+        workload: entry.workload,
+        condition: plan.conditions()[column],
+        outcome: Outcome::Ok,
+        throughput_bps: Some(rate),
+        tool_throughput_bps: None,
+        bytes: Some(bytes),
+        seconds: Some(seconds),
+        durable_seconds: disk.then_some(seconds + 0.25),
+        guarantees: Guarantees {
+            encrypted: entry.tool == "scp",
+            verified: entry.tool != "scp",
+            synced: entry.tool == "longhaul cp",
+        },
+        caches: disk.then_some(Caches::Dropped),
+        started_at: "2026-11-21T09:00:01Z".into(),
+        tool_version: "1".into(),
+        near_command: format!("{} far", entry.tool),
+        far_command: None,
+        near_output: ToolOutput::default(),
+        far_output: None,
+        notes: Vec::new(),
+        path: serde_json::Value::Null,
+    }
+}
