@@ -1,5 +1,6 @@
 //! Exit codes, the same for every command; `longhaul wan run` alone passes on its command's own.
 
+use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 
 /// The work was done.
@@ -60,7 +61,9 @@ impl From<EngineError> for Coded {
             | EngineError::Handshake { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
+            | EngineError::Failed { .. }
             | EngineError::Data { .. } => UNREACHABLE,
+            EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
             EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::Refused { .. } => REFUSED,
@@ -71,7 +74,6 @@ impl From<EngineError> for Coded {
             | EngineError::Spawn { .. }
             | EngineError::SocketOption(_)
             | EngineError::System { .. } => HOST,
-            EngineError::Failed { .. } => FAILED,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };
         Coded::new(code, error)

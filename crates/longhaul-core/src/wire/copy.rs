@@ -167,8 +167,6 @@ pub enum SinkMessage {
     },
     /// The copy cannot go on: one sentence says why.
     Abort {
-        /// The class of the reason.
-        kind: RefusalKind,
         /// One sentence.
         reason: String,
     },

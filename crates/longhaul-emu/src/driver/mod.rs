@@ -14,6 +14,7 @@ mod lane;
 mod pool;
 mod run;
 mod schedule;
+mod sleeper;
 
 pub(crate) use budget::{UNLIMITED, memory_budget};
 pub(crate) use lane::Lane;

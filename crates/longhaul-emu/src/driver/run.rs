@@ -4,16 +4,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::EventfdFlags;
 
 use super::Lane;
+use super::sleeper::Sleeper;
 use crate::link::LinkTime;
-
-/// What the timer's wake-up takes on a virtual machine, spent spinning instead: a packet that is
-/// due within this time is waited for on the processor.
-const SPIN: Duration = Duration::from_micros(5);
 
 /// How many packets of one direction leave before the other direction has its turn.
 const TURN: usize = 8;
@@ -76,6 +73,7 @@ fn run(lanes: &mut [Lane], stop: &Stop) {
     // full speed while nothing is due yet would make a burst that cannot leave at the speed at
     // which it came. A link without a rate is as fast as packets enter and leave by turns.
     let mut open_at = LinkTime::default();
+    let mut sleeper = Sleeper::default();
     while !stop.flag.load(Ordering::Relaxed) {
         // Departures have a time and arrivals can wait in their device, so departures go first.
         let mut busy = false;
@@ -97,29 +95,9 @@ fn run(lanes: &mut [Lane], stop: &Stop) {
             }
         }
         if !busy {
-            wait(lanes, stop, now);
+            let due = lanes.iter().filter_map(Lane::next_due).min();
+            let wake = std::iter::once(stop.wake.as_fd());
+            sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(wake), clock);
         }
     }
-}
-
-/// Waits until a packet arrives, is nearly due, or the driver is to stop.
-fn wait(lanes: &[Lane], stop: &Stop, now: LinkTime) {
-    let due = lanes.iter().filter_map(Lane::next_due).min();
-    let timeout = match due {
-        None => None,
-        Some(due) => match due.since(now).checked_sub(SPIN) {
-            Some(left) if !left.is_zero() => Some(left),
-            _ => return std::hint::spin_loop(),
-        },
-    };
-    let sources = lanes.iter().filter_map(Lane::source);
-    let wake = std::iter::once(stop.wake.as_fd());
-    let mut events: Vec<PollFd<'_>> =
-        sources.chain(wake).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-    let timeout = timeout.map(|left| Timespec {
-        tv_sec: left.as_secs() as i64,
-        tv_nsec: i64::from(left.subsec_nanos()),
-    });
-    // An interrupted wait is a short wait; the loop looks again either way.
-    let _ = rustix::event::poll(&mut events, timeout.as_ref());
 }

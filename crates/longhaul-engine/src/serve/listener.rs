@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{RefusalKind, Service};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -25,6 +25,9 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// How long a connection may take to send its first byte.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
 const LISTEN_BACKLOG: i32 = 256;
+/// How long sessions may take to end once the server is told to.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+const LEAVE_CHECK: Duration = Duration::from_millis(10);
 
 /// A bound listening socket.
 #[derive(Debug)]
@@ -98,10 +101,9 @@ impl Listener {
         );
     }
 
-    /// Serves until `stop` is set or, with `one_off`, one session has ended.
-    ///
-    /// # Errors
-    /// None after the start; a failing session is told to [`Services::ended`].
+    /// Serves until `stop` is set or, with `one_off`, one session has ended. Then the sessions
+    /// still under way have a few seconds to put their things in order. A failing session is told
+    /// to [`Services::ended`].
     pub fn run(
         self,
         host: Arc<Host>,
@@ -111,6 +113,7 @@ impl Listener {
     ) {
         let registry = SessionRegistry::default();
         let connections = Arc::new(AtomicUsize::new(0));
+        let sessions = Arc::new(AtomicUsize::new(0));
         let sessions_ended = Arc::new(AtomicUsize::new(0));
         let stopped = || {
             stop.load(Ordering::Relaxed) || one_off && sessions_ended.load(Ordering::Relaxed) > 0
@@ -123,14 +126,18 @@ impl Listener {
             let host = host.clone();
             let services = services.clone();
             let registry = registry.clone();
-            let sessions_ended = sessions_ended.clone();
+            let (sessions, sessions_ended) = (sessions.clone(), sessions_ended.clone());
             thread::spawn(move || {
                 let _slot = slot;
-                if serve_connection(socket, &host, &*services, &registry) {
+                if serve_connection(socket, &host, &*services, &registry, &sessions) {
                     sessions_ended.fetch_add(1, Ordering::Relaxed);
                 }
             });
         });
+        let deadline = Instant::now() + LEAVE_TIMEOUT;
+        while sessions.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+            thread::sleep(LEAVE_CHECK);
+        }
     }
 
     fn accept_until(self, stopped: impl Fn() -> bool, mut take: impl FnMut(TcpStream)) {
@@ -174,6 +181,7 @@ fn serve_connection(
     host: &Host,
     services: &dyn Services,
     registry: &SessionRegistry,
+    sessions: &Arc<AtomicUsize>,
 ) -> bool {
     let mut first = [0];
     let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
@@ -186,6 +194,7 @@ fn serve_connection(
         return false;
     }
     let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+    let _session = Slot::take(sessions);
     let authorised = |key: &_| host.authorised.contains(key);
     let outcome = serve_tls(socket, &host.identity, authorised, registry)
         .and_then(|session| serve_session(session, services));

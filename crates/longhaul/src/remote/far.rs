@@ -1,7 +1,7 @@
-use std::io::Read;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -97,9 +97,13 @@ pub(crate) fn serve_stdio(stop: Arc<AtomicBool>) -> Result<()> {
         .and_then(|connection| connection.split(' ').nth(2)?.parse().ok());
     let ready = FarReady { port: data.port, address, secret };
     let failed = |source| EngineError::Control { peer: "the near side".to_owned(), source };
-    let mut output = std::io::stdout();
+    // Not the standard library's handles: what they buffer, nobody can wait for.
+    let pipe = |fd: BorrowedFd<'_>| {
+        let owned = fd.try_clone_to_owned();
+        owned.map(File::from).map_err(|error| failed(error.into()))
+    };
+    let (input, mut output) = (pipe(std::io::stdin().as_fd())?, pipe(std::io::stdout().as_fd())?);
     write_frame(&mut output, &ready).map_err(failed)?;
-    output.flush().map_err(|error| failed(error.into()))?;
     let secret = SessionSecret::from_keying_material(&secret);
-    serve_far(std::io::stdin(), output, &data, secret, stop)
+    serve_far(input, output, &data, secret, stop)
 }

@@ -7,16 +7,16 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The longhaul under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
 
 /// A home of its own, so that tests share no keys with each other or with the user. It lies on
 /// the disk that the project is on, where direct I/O is possible.
-pub struct TestHost {
+pub(crate) struct TestHost {
     dir: tempfile::TempDir,
 }
 
 impl TestHost {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["near", "far", "home"] {
             fs::create_dir(dir.path().join(name)).unwrap();
@@ -24,20 +24,20 @@ impl TestHost {
         TestHost { dir }
     }
 
-    pub fn near(&self, path: &str) -> PathBuf {
+    pub(crate) fn near(&self, path: &str) -> PathBuf {
         self.dir.path().join("near").join(path)
     }
 
-    pub fn far(&self, path: &str) -> PathBuf {
+    pub(crate) fn far(&self, path: &str) -> PathBuf {
         self.dir.path().join("far").join(path)
     }
 
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
     /// A file of bytes that do not compress, the same for the same size.
-    pub fn file(&self, name: &str, bytes: usize) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes as u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -49,11 +49,11 @@ impl TestHost {
     }
 
     /// longhaul with this host's home and working directory.
-    pub fn longhaul(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn longhaul(&self, arguments: &[&str]) -> Command {
         self.command(PROGRAM, arguments)
     }
 
-    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .args(arguments)
@@ -64,12 +64,12 @@ impl TestHost {
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.longhaul(arguments).output().unwrap()
     }
 
     /// `longhaul serve --root far` on a free port, run by `wrapper` if there is one.
-    pub fn serve(&self) -> Server {
+    pub(crate) fn serve(&self) -> Server {
         let root = self.far("");
         let root = root.to_str().unwrap();
         Server::start(self.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root", root]))
@@ -77,14 +77,14 @@ impl TestHost {
 }
 
 /// A server process; killed when dropped.
-pub struct Server {
-    pub process: Child,
-    pub port: u16,
+pub(crate) struct Server {
+    pub(crate) process: Child,
+    pub(crate) port: u16,
 }
 
 impl Server {
     /// Starts it and waits until it says where it listens.
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.next().expect("a server says that it serves").unwrap();
@@ -94,7 +94,7 @@ impl Server {
         Server { process, port: port.unwrap_or_else(|| panic!("no port in {line:?}")) }
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("lh://127.0.0.1:{}/{path}", self.port)
     }
 }
@@ -106,12 +106,12 @@ impl Drop for Server {
     }
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]
-pub fn assert_code(output: &Output, code: i32) {
+pub(crate) fn assert_code(output: &Output, code: i32) {
     assert_eq!(
         output.status.code(),
         Some(code),
@@ -122,7 +122,7 @@ pub fn assert_code(output: &Output, code: i32) {
 }
 
 /// The names in a directory, sorted.
-pub fn names(dir: &Path) -> Vec<String> {
+pub(crate) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -133,7 +133,7 @@ pub fn names(dir: &Path) -> Vec<String> {
 
 /// Waits until `condition` holds.
 #[track_caller]
-pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");

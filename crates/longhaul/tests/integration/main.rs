@@ -1,8 +1,10 @@
-//! Whole-program tests. They make namespaces, mounts and servers, so they run as root; without
-//! that they fail and show why.
+//! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
+//! without that they fail and show why.
 
 mod cp;
 mod cp_failures;
 mod host;
 mod matrix;
 mod ssh;
+mod test;
+mod wan;

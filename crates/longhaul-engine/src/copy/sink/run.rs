@@ -12,7 +12,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{
     DONE_BATCH, Entry, EntryKind, SinkMessage, SinkReport, SourceMessage, SourceReport,
 };
-use longhaul_core::wire::{BlockHeader, RefusalKind, WirePath};
+use longhaul_core::wire::{BlockHeader, WirePath};
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 use std::os::unix::ffi::OsStrExt;
 
@@ -482,7 +482,7 @@ impl Shared<'_> {
     /// Tells the source that the copy is given up; it may be gone.
     fn abort(&self, reason: &str) {
         let reason = reason.to_owned();
-        let _ = self.control.send(&SinkMessage::Abort { kind: RefusalKind::Invalid, reason });
+        let _ = self.control.send(&SinkMessage::Abort { reason });
     }
 
     fn broken(&self, peer: &str, what: &'static str) -> EngineError {

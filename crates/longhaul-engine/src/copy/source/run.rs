@@ -339,9 +339,9 @@ fn follow_sink(
                 }
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
             }
-            SinkMessage::Abort { kind, reason } => {
+            SinkMessage::Abort { reason } => {
                 let peer = receiver.peer().to_owned();
-                return Err(EngineError::Refused { peer, kind, reason });
+                return Err(EngineError::Failed { peer, reason });
             }
             SinkMessage::Finished(report) => {
                 shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);

@@ -1,39 +1,30 @@
 //! `longhaul test` against `longhaul serve`, as programs: output, exit codes, signals.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A server on a free port, with a configuration of its own.
-struct Server {
-    child: Child,
-    port: String,
-    config: tempfile::TempDir,
+use crate::host::{Server, TestHost, text};
+
+/// A server on a free port, and the host that it runs on.
+struct Tested {
+    host: TestHost,
+    server: Server,
 }
 
-impl Server {
+impl Tested {
     fn start() -> Self {
-        let config = tempfile::tempdir().unwrap();
-        let mut child = program(&config)
-            .args(["serve", "--bind", "127.0.0.1", "--port", "0"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut first = String::new();
-        log.read_line(&mut first).unwrap();
-        let port = first.trim().rsplit(':').next().unwrap().to_owned();
-        assert!(port.parse::<u16>().is_ok_and(|port| port > 0), "{first}");
-        // Read to the end, or the server would stop at a full pipe.
-        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
-        Server { child, port, config }
+        let host = TestHost::new();
+        let server = host.serve();
+        Tested { host, server }
     }
 
     fn test(&self, arguments: &str) -> Command {
-        let mut command = program(&self.config);
-        command.args(["test", "127.0.0.1", "-p", &self.port]).args(arguments.split_whitespace());
+        let port = self.server.port.to_string();
+        let mut command = self.host.longhaul(&["test", "127.0.0.1", "-p", &port]);
+        command.args(arguments.split_whitespace());
         command
     }
 
@@ -42,26 +33,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn program(config: &tempfile::TempDir) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    command.env("XDG_CONFIG_HOME", config.path());
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
 #[test]
 fn text_ends_with_the_answer() {
-    let server = Server::start();
+    let server = Tested::start();
     let output = server.run("-n 10M -P 2");
     let out = text(&output.stdout);
     assert!(output.status.success(), "{out}{}", text(&output.stderr));
@@ -73,7 +47,7 @@ fn text_ends_with_the_answer() {
 
 #[test]
 fn json_is_one_document_with_the_names_of_the_contract() {
-    let server = Server::start();
+    let server = Tested::start();
     for direction in ["", "-R"] {
         let output = server.run(&format!("-t 0.5 -i 0.1 -P 2 --json {direction}"));
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -98,7 +72,7 @@ fn json_is_one_document_with_the_names_of_the_contract() {
 
 #[test]
 fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
-    let server = Server::start();
+    let server = Tested::start();
     let output = server.run("-t 0.3 -i 0.1 --json-stream");
     let out = text(&output.stdout);
     let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -110,7 +84,7 @@ fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
 
 #[test]
 fn ctrl_c_prints_what_was_measured() {
-    let server = Server::start();
+    let server = Tested::start();
     for direction in ["", "-R"] {
         let mut child = server
             .test(&format!("-t 600 -i 0.1 {direction}"))
@@ -134,7 +108,7 @@ fn ctrl_c_prints_what_was_measured() {
 
 #[test]
 fn failures_are_one_sentence_and_a_documented_code() {
-    let server = Server::start();
+    let server = Tested::start();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let closed_port = closed.local_addr().unwrap().port();
     drop(closed);
@@ -146,7 +120,8 @@ fn failures_are_one_sentence_and_a_documented_code() {
         ("test far -P 0", 2, "number of streams is 0"),
         ("test far -b 10Q", 2, "unknown unit 'Q'"),
     ] {
-        let output = program(&server.config).args(arguments.split_whitespace()).output().unwrap();
+        let split: Vec<_> = arguments.split_whitespace().collect();
+        let output = server.host.run(&split);
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments}: {error}");
         assert!(error.contains(words), "{arguments}: {error}");

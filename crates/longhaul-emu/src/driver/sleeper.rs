@@ -1,0 +1,101 @@
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::link::LinkTime;
+
+/// Waits for the time of a departure, or for a packet.
+///
+/// The kernel's timer wakes a thread some time after the moment asked for: about 5 us on a busy
+/// processor, 100 us on a virtual one that had gone idle. The sleeper learns how long, asks for
+/// an earlier moment and spins for the rest. It spins for at most an eighth of any wait, so that
+/// a packet every few microseconds does not keep the processor from the ends of the link.
+#[derive(Debug, Default)]
+pub(super) struct Sleeper {
+    /// How late the timer has been, as a moving mean.
+    overshoot: Duration,
+    /// How far it was from that mean, as a moving mean.
+    deviation: Duration,
+    /// The last departure that it slept for; the little that was left until then is spun.
+    slept_for: LinkTime,
+}
+
+impl Sleeper {
+    /// Waits until `due`, if there is one, but not beyond the moment one of `sources` can be
+    /// read; shorter waits are possible.
+    pub(super) fn wait<'a>(
+        &mut self,
+        due: Option<LinkTime>,
+        sources: impl Iterator<Item = BorrowedFd<'a>>,
+        clock: impl Fn() -> LinkTime,
+    ) {
+        let now = clock();
+        let sleep = match due {
+            None => None,
+            Some(due) => match self.sleep_within(due.since(now)) {
+                Some(sleep) if due > self.slept_for => Some(sleep),
+                _ => return std::hint::spin_loop(),
+            },
+        };
+        let mut events: Vec<PollFd<'a>> =
+            sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = sleep.map(|sleep| Timespec {
+            tv_sec: sleep.as_secs() as i64,
+            tv_nsec: i64::from(sleep.subsec_nanos()),
+        });
+        let woken_by = rustix::event::poll(&mut events, timeout.as_ref());
+        // Only the timer's own wake-ups tell of the timer; an interrupted wait is a short wait.
+        if let (Ok(0), Some(due), Some(sleep)) = (woken_by, due, sleep) {
+            self.slept_for = due;
+            self.learn(clock().since(now + sleep));
+        }
+    }
+
+    /// How much of the time `left` to sleep; `None` is to spin.
+    fn sleep_within(&self, left: Duration) -> Option<Duration> {
+        /// What entering and leaving the kernel takes at the least.
+        const SHORTEST: Duration = Duration::from_micros(5);
+        // As TCP's timeout covers most round trips (RFC 6298), with half its caution.
+        let usual = self.overshoot + self.deviation * 2;
+        let lead = usual.min(left / 8).max(SHORTEST);
+        left.checked_sub(lead).filter(|sleep| !sleep.is_zero())
+    }
+
+    fn learn(&mut self, overshoot: Duration) {
+        const WEIGHT: u32 = 8;
+        /// Beyond this the processor was busy with something else, which no lead makes up for.
+        const LONGEST: Duration = Duration::from_micros(250);
+        let overshoot = overshoot.min(LONGEST);
+        let deviation = overshoot.abs_diff(self.overshoot);
+        self.deviation = (self.deviation * (WEIGHT - 1) + deviation) / WEIGHT;
+        self.overshoot = (self.overshoot * (WEIGHT - 1) + overshoot) / WEIGHT;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: fn(u64) -> Duration = Duration::from_micros;
+
+    #[test]
+    fn a_short_wait_is_spun_and_a_long_one_ends_early_by_what_was_learnt() {
+        let mut sleeper = Sleeper::default();
+        assert_eq!(sleeper.sleep_within(US(4)), None);
+        assert_eq!(sleeper.sleep_within(US(1000)), Some(US(995)));
+        for _ in 0..100 {
+            sleeper.learn(US(80));
+        }
+        let lead = US(10_000) - sleeper.sleep_within(US(10_000)).unwrap();
+        assert!((US(79)..=US(80)).contains(&lead), "{lead:?}");
+        assert_eq!(sleeper.sleep_within(US(160)), Some(US(140)), "an eighth at most");
+    }
+
+    #[test]
+    fn an_interruption_is_not_taken_for_the_timer() {
+        let mut sleeper = Sleeper::default();
+        sleeper.learn(Duration::from_millis(50));
+        assert!(sleeper.overshoot < US(32) && sleeper.deviation < US(32));
+    }
+}

@@ -1,0 +1,315 @@
+//! `longhaul wan run`: what passes over the link, what the exit code is, and what is left.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::LinkReport;
+use rustix::process::{Pid, Signal, kill_process};
+
+fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_longhaul")
+}
+
+/// Runs `longhaul wan run` with these options and near command.
+fn wan_run(options: &[&str], command: &[&str]) -> Output {
+    Command::new(program())
+        .args(["wan", "run"])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program was built with these tests")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn assert_code(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
+}
+
+/// A run whose two commands sit still, each with a daemon beside it, until they are ended.
+struct Waiting {
+    program: Child,
+    /// The identities of both sites' network namespaces.
+    namespaces: BTreeSet<String>,
+}
+
+impl Waiting {
+    fn start() -> Self {
+        let idle = "setsid sleep 1000 & readlink /proc/self/ns/net; sleep 1000";
+        let mut program = Command::new(program())
+            .args(["wan", "run", "--far", idle, "--", "sh", "-c", idle])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The far command's output goes to standard error.
+        let near = first_line(program.stdout.take().unwrap());
+        let far = first_line(program.stderr.take().unwrap());
+        let namespaces = BTreeSet::from([near, far]);
+        assert!(namespaces.iter().all(|name| name.starts_with("net:[")), "{namespaces:?}");
+        assert_eq!(namespaces.len(), 2, "each site has a namespace of its own");
+        assert!(!inhabitants(&namespaces).is_empty());
+        Waiting { program, namespaces }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.program.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Asserts that no process, and with it no namespace and no device, is left. A namespace
+    /// that nothing lives in could only be held by a file, and none is made.
+    fn assert_nothing_left(&self) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let left = inhabitants(&self.namespaces);
+            if left.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "left behind: {left:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(self.namespaces.iter().all(|name| !mounts.contains(name)), "{mounts}");
+    }
+}
+
+fn first_line(from: impl Read) -> String {
+    let mut line = String::new();
+    BufReader::new(from).read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+/// The threads that live in any of the namespaces, or have descriptors that hold them.
+fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
+    let is_inside = |task: &PathBuf| {
+        fs::read_link(task.join("ns/net"))
+            .is_ok_and(|name| namespaces.contains(&*name.to_string_lossy()))
+    };
+    entries(Path::new("/proc"))
+        .flat_map(|process| entries(&process.join("task")).collect::<Vec<_>>())
+        .filter(is_inside)
+        .collect()
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[test]
+fn a_ping_takes_the_round_trip_asked_for() {
+    let output = wan_run(&["--rtt", "20ms"], &["ping", "-c", "41", "-i", "0.02", "far"]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let times: Vec<f64> = text
+        .lines()
+        .filter_map(|line| line.split_once("time=")?.1.strip_suffix(" ms")?.parse().ok())
+        .collect();
+    assert_eq!(times.len(), 41, "{text}");
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    // The kernel rounds what ping prints to three digits. The least stands for the link: the
+    // others also tell how busy the other tests kept the machine.
+    assert!(least >= 19.95, "a reply came before its time: {times:?}");
+    assert!(least <= 20.3, "replies are late: {times:?}");
+}
+
+#[test]
+fn delays_may_differ_by_direction() {
+    let options = ["--up-delay", "30ms", "--down-delay", "0ms"];
+    let output = wan_run(&options, &["ping", "-c", "3", "-i", "0.01", "-q", "far"]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
+    let least: f64 = times.split('/').next().unwrap().parse().unwrap();
+    assert!((29.9..32.0).contains(&least), "{text}");
+}
+
+#[test]
+fn the_sites_know_each_other_by_name_and_nobody_else() {
+    let look_up = "getent hosts near; getent hosts far; echo $LONGHAUL_NEAR $LONGHAUL_FAR; \
+                   getent hosts longhaul.example || echo unknown";
+    let expected = ["198.18.0.1", "near", "198.18.0.2", "far", "198.18.0.1", "198.18.0.2"];
+    let begun = Instant::now();
+    let near = wan_run(&[], &["sh", "-c", look_up]);
+    assert_code(&near, 0);
+    // A resolver that waited for a server would take five seconds for the unknown name.
+    assert!(begun.elapsed() < Duration::from_secs(4), "took {:?}", begun.elapsed());
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let near = words(&stdout(&near));
+    assert_eq!(near[..6], expected);
+    assert_eq!(near[6..], ["unknown"]);
+    let far = wan_run(&["--far", look_up], &["sleep", "0.5"]);
+    assert_eq!(words(&stderr(&far))[..6], expected, "the far end sees the same");
+}
+
+#[test]
+fn a_tcp_transfer_arrives_whole_and_is_accounted_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("link.json");
+    let serve = format!("{} serve --one-off", program());
+    let options = ["--rtt", "10ms", "--far", &serve, "--json-report", report.to_str().unwrap()];
+    let output = wan_run(&options, &[program(), "test", "far", "-n", "64MiB", "--json"]);
+    assert_code(&output, 0);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["summary"]["receiver"]["bytes"], 64 << 20, "{result}");
+    let link: LinkReport = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    for direction in [link.up, link.down] {
+        assert!(direction.is_conserved(), "{direction:?}");
+        assert_eq!(direction.dropped.total().packets + direction.interface_drops, 0);
+    }
+    assert!(link.up.delivered.bytes > 64 << 20, "{link:?}");
+    assert!(link.up.delivered.segments > (64 << 20) / 9000, "{link:?}");
+    assert!(link.tcp_offload, "super-packets pass whole on every supported kernel");
+}
+
+#[test]
+fn a_rate_is_not_exceeded() {
+    let serve = format!("{} serve --one-off", program());
+    let options = ["--rate", "200M", "--far", &serve];
+    let output = wan_run(&options, &[program(), "test", "far", "-n", "16MiB", "--json"]);
+    assert_code(&output, 0);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rate = result["summary"]["throughput_bps"].as_f64().unwrap();
+    // Goodput is below the rate by the headers' share; 1 % is for the receiver's clock, which
+    // starts with the first byte.
+    assert!(rate < 202e6, "{rate}");
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    assert_code(&wan_run(&[], &["true"]), 0);
+    assert_code(&wan_run(&[], &["sh", "-c", "exit 3"]), 3);
+    assert_code(&wan_run(&[], &["sh", "-c", "kill -9 $$"]), 128 + 9);
+    let missing = wan_run(&[], &["no-such-program"]);
+    assert_code(&missing, 127);
+    assert!(stderr(&missing).contains("cannot run 'no-such-program' at near"));
+    assert_code(&wan_run(&[], &["/etc/passwd"]), 126);
+}
+
+#[test]
+fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
+    let report = wan_run(&["--json-report", "/nonexistent/link.json"], &["true"]);
+    assert_code(&report, 125);
+    assert!(stderr(&report).contains("cannot create the link's report"));
+    for (options, says) in [
+        (["--rtt", "90parsecs"], "unknown unit 'parsecs'"),
+        (["--rate", "0"], "a rate of 0.00 b/s is below"),
+        (["--loss", "1e-4"], "--loss is not built yet"),
+        (["--down-jitter", "1ms"], "--down-jitter is not built yet"),
+    ] {
+        let output = wan_run(&options, &["touch", "/nonexistent"]);
+        assert_code(&output, 2);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+    let up = Command::new(program()).args(["wan", "up", "FILE"]).output().unwrap();
+    assert_code(&up, 2);
+    assert!(stderr(&up).contains("'wan up' is not built yet"));
+}
+
+#[test]
+fn a_failing_far_command_is_mentioned_and_changes_nothing() {
+    let output = wan_run(&["--far", "exit 9"], &["sh", "-c", "sleep 0.2; exit 4"]);
+    assert_code(&output, 4);
+    assert!(stderr(&output).contains("the far command failed (exit status: 9)"));
+}
+
+#[test]
+fn a_far_command_that_will_not_end_is_killed() {
+    let begun = Instant::now();
+    let stubborn = "trap '' TERM; while :; do sleep 1; done";
+    assert_code(&wan_run(&["--far", stubborn], &["true"]), 0);
+    assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
+}
+
+#[test]
+fn nothing_is_left_when_the_command_ends() {
+    let mut waiting = Waiting::start();
+    // The near command's shell is the one that has a sleep of its own and no daemon's session.
+    let near = children(waiting.program.id()).into_iter().find(|pid| {
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("sh\0-c"))
+    });
+    let near = Pid::from_raw(near.expect("the near command runs")).unwrap();
+    kill_process(near, Signal::KILL).unwrap();
+    let status = waiting.program.wait().unwrap();
+    assert!(status.code().is_some(), "{status}");
+    waiting.assert_nothing_left();
+}
+
+fn children(of: u32) -> Vec<i32> {
+    entries(Path::new(&format!("/proc/{of}/task")))
+        .filter_map(|task| fs::read_to_string(task.join("children")).ok())
+        .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+#[test]
+fn nothing_is_left_after_a_signal() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut waiting = Waiting::start();
+        waiting.signal(signal);
+        let status = waiting.program.wait().unwrap();
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "after {signal:?}");
+        waiting.assert_nothing_left();
+    }
+}
+
+#[test]
+fn nothing_is_left_after_sigkill() {
+    let mut waiting = Waiting::start();
+    waiting.signal(Signal::KILL);
+    assert_eq!(waiting.program.wait().unwrap().signal(), Some(9));
+    waiting.assert_nothing_left();
+}
+
+/// Runs `longhaul wan run -- ping` as a user without privileges on a `/dev/net` of its own, made
+/// by `device`, and with the program copied to where any user may execute it.
+fn unprivileged(device: &str) -> Output {
+    let directory = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    let copy = directory.path().join("longhaul");
+    fs::copy(program(), &copy).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!(
+        "mount -t tmpfs none /dev/net && {device} && cd / && \
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \
+         {} wan run --rtt 10ms -- ping -c 2 -i 0.01 -q far",
+        copy.display()
+    );
+    Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
+}
+
+#[test]
+fn an_ordinary_user_can_run_a_link() {
+    let output = unprivileged("mknod /dev/net/tun c 10 200 && chmod 0666 /dev/net/tun");
+    assert_code(&output, 0);
+    assert!(stdout(&output).contains(" 0% packet loss"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_missing_or_closed_device_is_named_with_its_remedy() {
+    for (device, says) in [
+        ("true", "/dev/net/tun: the device is missing; load it with: sudo modprobe tun"),
+        ("mknod /dev/net/tun c 10 200 && chmod 0600 /dev/net/tun", "sudo chmod 0666 /dev/net/tun"),
+    ] {
+        let output = unprivileged(device);
+        assert_code(&output, 125);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "one sentence: {}", stderr(&output));
+    }
+}
