@@ -15,6 +15,7 @@ const PLAN: &str = r#"name = "small"
 rtt = ["0ms", "15ms"]
 [memory]
 seconds = 1
+omit_seconds = 0
 [disk]
 size = "8MiB"
 [[entries]]

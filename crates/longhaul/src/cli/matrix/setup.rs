@@ -121,8 +121,10 @@ fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan,
         (None, false) => Builtin::Default.plan(drivers),
     }
     .map_err(|error| Coded::new(exit::USAGE, error))?;
-    if let Some(data) = &args.data {
-        plan.disk.data = Some(absolute(data).map_err(files)?.to_string_lossy().into_owned());
+    let data = args.data.clone().or(plan.disk.data.take().map(PathBuf::from));
+    if let Some(data) = data {
+        // Absolute, so that it can be resumed from elsewhere.
+        plan.disk.data = Some(absolute(&data).map_err(files)?.to_string_lossy().into_owned());
     }
     plan.disk.size = args.size.unwrap_or(plan.disk.size);
     plan.repeats = args.repeats.unwrap_or(plan.repeats);
