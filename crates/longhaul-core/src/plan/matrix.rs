@@ -82,12 +82,11 @@ impl Condition {
 
 /// How long memory-to-memory entries run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct MemoryWork {
     /// Seconds that count; 1 to 86400.
     pub seconds: u32,
     /// Seconds before them that do not, for slow start; at most 3600.
-    #[serde(default)]
     pub omit_seconds: u32,
 }
 
@@ -99,13 +98,12 @@ impl Default for MemoryWork {
 
 /// What disk-to-disk entries copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct DiskWork {
     /// Size of the file that is made when `data` names none.
     #[serde(rename = "size_bytes", alias = "size")]
     pub size: Bytes,
     /// A file or directory of the user's own.
-    #[serde(default)]
     pub data: Option<String>,
 }
 

@@ -39,11 +39,11 @@ impl Driver for Rsync {
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
         let host = sshd::destination_host(job)?;
-        let ssh = detect::program("ssh");
-        let shell = std::iter::once(ssh.display().to_string()).chain(sshd::client_options(job));
-        let quoted: Vec<String> = shell.map(|word| format!("'{word}'")).collect();
+        let ssh = detect::program("ssh").display().to_string();
+        let shell = std::iter::once(ssh).chain(sshd::client_options(job)).map(for_rsync);
+        let shell: Vec<String> = shell.collect();
         let mut command = Command::new(detect::program("rsync"));
-        command.args(["-a", "--info=stats1", "-e", &quoted.join(" ")]).args(job.options);
+        command.args(["-a", "--info=stats1", "-e", &shell.join(" ")]).args(job.options);
         // A slash at the end: the contents of the directory, not the directory into another.
         let slash = if task.tree { "/" } else { "" };
         command.arg(format!("{}{slash}", task.source.display()));
@@ -54,6 +54,11 @@ impl Driver for Rsync {
     fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
         Ok(statistics(&output.stdout))
     }
+}
+
+/// A word of `-e`, which rsync splits at blanks outside of quotes.
+fn for_rsync(word: String) -> String {
+    if word.contains(char::is_whitespace) { format!("'{word}'") } else { word }
 }
 
 /// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`; a line that has
@@ -75,6 +80,12 @@ fn statistics(text: &str) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_with_a_blank_stays_one() {
+        assert_eq!(for_rsync("IdentityFile=/a b/key".into()), "'IdentityFile=/a b/key'");
+        assert_eq!(for_rsync("BatchMode=yes".into()), "BatchMode=yes");
+    }
 
     #[test]
     fn reads_its_own_figure() {

@@ -11,10 +11,13 @@ pub(super) fn facts(contents: &Contents) -> Markup {
         format!("{} in {files}: {}", data.bytes, data.path)
     });
     let plan = format!(
-        "{} ({}), {} pass(es), order seeded with {}",
+        "{} (fingerprint {}), {}, order seeded with {}",
         header.plan.name,
         fingerprint(&header.plan),
-        header.plan.repeats,
+        match header.plan.repeats {
+            1 => "one pass".to_owned(),
+            repeats => format!("{repeats} passes"),
+        },
         header.plan.seed
     );
     markup! {

@@ -69,7 +69,11 @@ fn sentence(table: &Table, workload: Workload) -> Option<String> {
         .collect();
     figures.sort_by_key(|(_, rate)| rate.bps());
     let (&(slowest, low), &(fastest, high)) = (figures.first()?, figures.last()?);
-    let (what, path) = (workload.label(), condition.label());
+    let what = match workload {
+        Workload::Memory => "Memory to memory",
+        Workload::Disk => "Disk to disk",
+    };
+    let path = condition.label();
     let first = format!("{what} over {path}, {fastest} was fastest with {high}");
     if figures.len() == 1 {
         return Some(format!("{first}."));

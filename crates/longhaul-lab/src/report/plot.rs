@@ -20,7 +20,7 @@ use crate::table::{CellFigure, Row, Table};
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 226.0;
+const RIGHT: f64 = 248.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 52.0;
 /// Between the baselines of two labels.
@@ -30,6 +30,8 @@ const LINE: f64 = 17.0;
 struct Series<'a> {
     label: String,
     points: Vec<(f64, &'a CellFigure, Rate)>,
+    /// Round-trip times of its conditions without a figure.
+    skipped: Vec<f64>,
 }
 
 /// Throughput against RTT for the rows of one workload; `None` when none has a figure.
@@ -62,19 +64,23 @@ pub fn throughput(table: &Table, workload: Workload) -> Option<String> {
 fn lines_of<'a>(row: &'a Row, conditions: &[Condition]) -> Vec<Series<'a>> {
     let mut lines: Vec<(Option<Rate>, Series<'a>)> = Vec::new();
     for (condition, figure) in conditions.iter().zip(&row.cells) {
-        let Some(median) = figure.median_bps else { continue };
-        let point = (milliseconds(condition), figure, median);
-        match lines.iter_mut().find(|(rate, _)| *rate == condition.rate) {
-            Some((_, line)) => line.points.push(point),
-            None => {
+        let index =
+            lines.iter().position(|(rate, _)| *rate == condition.rate).unwrap_or_else(|| {
                 let label = match condition.rate {
                     Some(rate) => format!("{} @ {rate}", row.label),
                     None => row.label.clone(),
                 };
-                lines.push((condition.rate, Series { label, points: vec![point] }));
-            }
+                let empty = Series { label, points: Vec::new(), skipped: Vec::new() };
+                lines.push((condition.rate, empty));
+                lines.len() - 1
+            });
+        let (_, line) = &mut lines[index];
+        match figure.median_bps {
+            Some(median) => line.points.push((milliseconds(condition), figure, median)),
+            None => line.skipped.push(milliseconds(condition)),
         }
     }
+    lines.retain(|(_, line)| !line.points.is_empty());
     let mut lines: Vec<Series<'a>> = lines.into_iter().map(|(_, line)| line).collect();
     for line in &mut lines {
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -156,8 +162,12 @@ impl Plot {
             .iter()
             .map(|(ms, _, median)| (self.at_x(*ms), self.at_y(median.bps() as f64)))
             .collect();
-        let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let _ = writeln!(svg, "<polyline class=\"line\" points=\"{}\"/>", path.join(" "));
+        for (pair, ends) in points.windows(2).zip(series.points.windows(2)) {
+            // Dashed where a figure in between is missing: nothing was measured there.
+            let between = |ms: &f64| ends[0].0 < *ms && *ms < ends[1].0;
+            let class = if series.skipped.iter().any(between) { "line gap" } else { "line" };
+            line(svg, class, pair[0], pair[1]);
+        }
         for (&(x, y), (_, figure, _)) in points.iter().zip(&series.points) {
             if let (Some(min), Some(max)) = (figure.min_bps, figure.max_bps)
                 && figure.runs > 1
@@ -236,7 +246,8 @@ font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
 .plot .soft{fill:var(--soft);font-size:12px}.plot .end{text-anchor:end}\
 .plot .middle{text-anchor:middle}\
 .plot line{stroke:var(--grid);stroke-width:1}.plot .axis{stroke:var(--soft)}\
-.plot .line{fill:none;stroke:var(--c);stroke-width:2.2;stroke-linejoin:round}\
+.plot .line{stroke:var(--c);stroke-width:2.2;stroke-linecap:round}\
+.plot .gap{stroke-dasharray:2 6;stroke-opacity:.6}\
 .plot .range{stroke:var(--c);stroke-width:5;stroke-opacity:.28;stroke-linecap:round}\
 .plot .leader{stroke:var(--c);stroke-opacity:.55}\
 .plot .mark{fill:var(--c);stroke:var(--ground);stroke-width:1.4}\

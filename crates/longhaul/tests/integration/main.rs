@@ -5,6 +5,7 @@ mod cp;
 mod cp_failures;
 mod generate;
 mod host;
+mod matrix;
 mod ssh;
 mod test;
 mod wan;

@@ -15,64 +15,92 @@ use crate::exit::{self, Coded};
 /// How the names of directories begin that were not named by the user.
 const DIR_PREFIX: &str = "longhaul-matrix-";
 
-/// All that a matrix needs, checked.
-pub(super) struct Prepared {
+/// All that a matrix needs, checked; nothing is written yet.
+pub(super) struct Checked {
     pub(super) plan: MatrixPlan,
     pub(super) out: PathBuf,
-    pub(super) archive: Archive,
     /// One for each entry of the plan.
     pub(super) sources: Vec<Option<Source>>,
-    /// The directory on the disk that receives the copies.
+    /// Where copies go: a directory of the matrix's own, made empty before each run, gone after.
     pub(super) scratch: PathBuf,
+    /// The archive that is continued.
+    archive: Option<Archive>,
 }
 
-/// Settles plan, directory and data. Nothing is run yet, and nothing is written when the plan
-/// makes no sense or the disk has no room.
-pub(super) fn prepare(
-    args: &MatrixArgs,
-    drivers: &[Box<dyn Driver>],
-    network: &dyn Network,
-) -> Result<Prepared, Coded> {
-    if args.resume { resume(args, drivers) } else { start(args, drivers, network) }
-}
-
-fn start(
-    args: &MatrixArgs,
-    drivers: &[Box<dyn Driver>],
-    network: &dyn Network,
-) -> Result<Prepared, Coded> {
-    let plan = plan_of(args, drivers)?;
+/// Settles plan, directory and data.
+pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Checked, Coded> {
+    let (out, plan, archive) = if args.resume {
+        let (out, plan, archive) = continued(args, drivers)?;
+        (out, plan, Some(archive))
+    } else {
+        let out = args.out.clone().unwrap_or_else(new_dir);
+        let out = std::path::absolute(&out).context("cannot find the current directory")?;
+        let plan = plan_of(args, drivers)?;
+        refuse_used(&out)?;
+        (out, plan, None)
+    };
     let sources = sources(&plan).map_err(coded)?;
-    let out = args.out.clone().unwrap_or_else(new_dir);
-    refuse_used(&out)?;
-    let had_out = out.exists();
-    let scratch = args.scratch.clone().unwrap_or_else(|| out.clone());
-    fs::create_dir_all(&out)
-        .with_context(|| format!("cannot create {}", out.display()))
-        .and_then(|()| absolute(&scratch))
-        .map_err(files)
-        .and_then(|scratch| {
-            check_room(sources.iter().flatten(), &scratch).map_err(coded)?;
-            let largest = sources.iter().flatten().max_by_key(|source| source.bytes);
-            let header = header(&plan, largest, &scratch, network);
-            let archive = Archive::create(&out, &header).map_err(coded)?;
-            Ok((scratch, archive))
-        })
-        .map(|(scratch, archive)| Prepared { plan, out: out.clone(), archive, sources, scratch })
-        .inspect_err(|_| {
-            if !had_out {
-                // Only when it is empty: then nothing was begun.
-                let _ = fs::remove_dir(&out);
-            }
-        })
+    let disk = args.scratch.as_deref().map(absolute).transpose().map_err(files)?;
+    let existing = disk.as_deref().unwrap_or_else(|| nearest_existing(&out));
+    check_room(sources.iter().flatten(), existing).map_err(coded)?;
+    let scratch = match disk {
+        // Its own among the user's things.
+        Some(disk) => {
+            let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            disk.join(format!("{name}-scratch"))
+        }
+        None => out.join("scratch"),
+    };
+    Ok(Checked { plan, out, sources, scratch, archive })
 }
 
-fn resume(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Prepared, Coded> {
+impl Checked {
+    /// Makes the archive, or hands out the one that is continued.
+    pub(super) fn archive(&mut self, network: &dyn Network) -> Result<Archive, Coded> {
+        match self.archive.take() {
+            Some(archive) => Ok(archive),
+            None => Archive::create(&self.out, &self.header(network)).map_err(coded),
+        }
+    }
+
+    fn header(&self, network: &dyn Network) -> Header {
+        let now = jiff::Timestamp::now();
+        let largest = self.sources.iter().flatten().max_by_key(|source| source.bytes);
+        let mut facts = host::facts();
+        let mut disk = |name: &str, path: &Path| {
+            facts.extend(host::file_system(path).map(|kind| (name.to_owned(), kind)));
+        };
+        if let Some(source) = largest {
+            disk("File system of the source", source.path.parent().unwrap_or(&source.path));
+            disk("File system of the copies", nearest_existing(&self.scratch));
+        }
+        Header {
+            plan: self.plan.clone(),
+            started_at: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            network: network.describe(),
+            data: largest.map(|source| Data {
+                path: source.path.display().to_string(),
+                bytes: source.bytes,
+                files: source.files,
+            }),
+            facts,
+        }
+    }
+}
+
+/// The archive to continue and its plan, which must be the one that the arguments ask for, if
+/// they ask for one.
+fn continued(
+    args: &MatrixArgs,
+    drivers: &[Box<dyn Driver>],
+) -> Result<(PathBuf, MatrixPlan, Archive), Coded> {
     let out = match &args.out {
         Some(out) => out.clone(),
         None => latest_dir().map_err(|error| Coded::new(exit::USAGE, error))?,
     };
     let archive = Archive::open(&out).map_err(coded)?;
+    let out = absolute(&out).map_err(files)?;
     let plan = archive.header().map_err(coded)?.plan;
     if args.says_what() {
         let given = plan::fingerprint(&plan_of(args, drivers)?);
@@ -82,10 +110,7 @@ fn resume(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Prepared, Co
         }
     }
     plan::check(&plan, drivers).map_err(coded)?;
-    let sources = sources(&plan).map_err(coded)?;
-    let scratch = absolute(args.scratch.as_ref().unwrap_or(&out)).map_err(files)?;
-    check_room(sources.iter().flatten(), &scratch).map_err(coded)?;
-    Ok(Prepared { plan, out, archive, sources, scratch })
+    Ok((out, plan, archive))
 }
 
 /// The plan with what the arguments change in it.
@@ -96,8 +121,10 @@ fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan,
         (None, false) => Builtin::Default.plan(drivers),
     }
     .map_err(|error| Coded::new(exit::USAGE, error))?;
-    if let Some(data) = &args.data {
-        plan.disk.data = Some(absolute(data).map_err(files)?.to_string_lossy().into_owned());
+    let data = args.data.clone().or(plan.disk.data.take().map(PathBuf::from));
+    if let Some(data) = data {
+        // Absolute, so that it can be resumed from elsewhere.
+        plan.disk.data = Some(absolute(&data).map_err(files)?.to_string_lossy().into_owned());
     }
     plan.disk.size = args.size.unwrap_or(plan.disk.size);
     plan.repeats = args.repeats.unwrap_or(plan.repeats);
@@ -106,35 +133,6 @@ fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan,
     }
     plan::check(&plan, drivers).map_err(coded)?;
     Ok(plan)
-}
-
-fn header(
-    plan: &MatrixPlan,
-    source: Option<&Source>,
-    scratch: &Path,
-    network: &dyn Network,
-) -> Header {
-    let now = jiff::Timestamp::now();
-    let mut facts = host::facts();
-    let mut disk = |name: &str, path: &Path| {
-        facts.extend(host::file_system(path).map(|kind| (name.to_owned(), kind)));
-    };
-    if let Some(source) = source {
-        disk("File system of the source", source.path.parent().unwrap_or(&source.path));
-        disk("File system of the copies", scratch);
-    }
-    Header {
-        plan: plan.clone(),
-        started_at: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        network: network.describe(),
-        data: source.map(|source| Data {
-            path: source.path.display().to_string(),
-            bytes: source.bytes,
-            files: source.files,
-        }),
-        facts,
-    }
 }
 
 fn refuse_used(out: &Path) -> Result<(), Coded> {
@@ -165,6 +163,11 @@ fn latest_dir() -> anyhow::Result<PathBuf> {
         .with_context(|| {
             format!("there is no {DIR_PREFIX}* in this directory to resume; name one with --out")
         })
+}
+
+/// The directory itself, or the first above it that is there.
+fn nearest_existing(dir: &Path) -> &Path {
+    dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir)
 }
 
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {

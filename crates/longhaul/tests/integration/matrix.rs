@@ -1,0 +1,111 @@
+//! `longhaul matrix` and `longhaul report` as a user runs them, over real emulated links.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::host::{TestHost, assert_code, text};
+
+/// Two paths; our own two commands and scp, which brings the private sshd.
+const PLAN: &str = r#"name = "small"
+[conditions]
+rtt = ["0ms", "15ms"]
+[memory]
+seconds = 1
+omit_seconds = 0
+[disk]
+size = "8MiB"
+[[entries]]
+tool = "longhaul test"
+workload = "memory"
+[[entries]]
+tool = "longhaul cp"
+workload = "disk"
+[[entries]]
+tool = "scp"
+workload = "disk"
+"#;
+
+fn host_with_plan(plan: &str) -> TestHost {
+    let host = TestHost::new();
+    fs::write(host.near("plan.toml"), plan).unwrap();
+    host
+}
+
+#[test]
+fn a_matrix_measures_copies_and_reports() {
+    let host = host_with_plan(PLAN);
+    let output = host.run(&["matrix", "plan.toml", "--out", "out", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "longhaul.matrix/1");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 6);
+    for run in runs {
+        // A busy machine may make a path invalid; the tools must work nevertheless.
+        assert_ne!(run["outcome"]["status"], "failed", "{run:#}");
+        assert!(run["throughput_bps"].as_u64().unwrap() > 0);
+    }
+    let valid = runs.iter().all(|run| run["outcome"]["status"] == "ok");
+    assert_code(&output, if valid { 0 } else { 7 });
+    assert!(!host.near("out/scratch").exists());
+    assert_eq!(fs::read_dir(host.near("out/runs")).unwrap().count(), 6);
+
+    fs::remove_file(host.near("out/report.html")).unwrap();
+    let again = host.run(&["report", "out"]);
+    assert_code(&again, 0);
+    assert!(text(&again.stdout).contains("longhaul cp"));
+    assert!(fs::read_to_string(host.near("out/report.html")).unwrap().contains("<svg"));
+
+    let used = host.run(&["matrix", "plan.toml", "--out", "out"]);
+    assert_code(&used, 2);
+    assert!(text(&used.stderr).contains("is not empty"));
+    let other = host.run(&["matrix", "--quick", "--resume", "--out", "out"]);
+    assert_code(&other, 2);
+    assert!(text(&other.stderr).contains("was measured with the plan"));
+    let complete = host.run(&["matrix", "--resume", "--out", "out"]);
+    assert!(!text(&complete.stderr).contains("[6/6]"), "a finished run was made again");
+}
+
+#[test]
+fn an_interrupted_matrix_says_how_to_go_on() {
+    let host = host_with_plan(&PLAN.replace("seconds = 1", "seconds = 300"));
+    let mut child = host
+        .longhaul(&["matrix", "plan.toml", "--only", "longhaul test", "--out", "out"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let archive = host.near("out/matrix.sqlite");
+    crate::host::wait_for("the archive", || archive.exists());
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said: Vec<String> =
+        BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(said.last().unwrap().contains("longhaul matrix --resume --out"), "{said:?}");
+    assert!(host.near("out/report.html").exists());
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_written() {
+    let host = host_with_plan(&PLAN.replace("15ms", "15 furlongs"));
+    for (arguments, code, words) in [
+        (vec!["matrix", "plan.toml"], 2, "plan.toml:3:7: '15 furlongs' has the unknown unit"),
+        (vec!["matrix", "--quick", "--only", "ftp"], 2, "no entry called 'ftp'"),
+        (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "free and this needs"),
+        (vec!["matrix", "--quick", "--data", "nowhere"], 5, "nowhere"),
+        (vec!["matrix", "--resume"], 2, "to resume"),
+        (vec!["report", "."], 5, "holds no archive"),
+    ] {
+        let output = host.run(&arguments);
+        assert_code(&output, code);
+        let said = text(&output.stderr);
+        assert!(said.contains(words), "{words:?} is not in {said:?}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    }
+    let left: Vec<_> = fs::read_dir(host.near("")).unwrap().map(Result::unwrap).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
