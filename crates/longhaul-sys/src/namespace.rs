@@ -47,12 +47,12 @@ pub fn enter_site_namespaces() -> io::Result<()> {
 #[derive(Debug)]
 pub struct Init {
     pid: Pid,
-    proc_mounted: bool,
 }
 
 impl Init {
     /// Forks the first process of the PID namespace that the calling thread's children enter, and
-    /// has it mount that namespace's `/proc` in the thread's mount namespace.
+    /// has it mount that namespace's `/proc` in the thread's mount namespace, where that is
+    /// permitted; containers may forbid it, and the processes inside then see the outer one.
     ///
     /// # Errors
     /// The fork failed, or the new process died at once.
@@ -67,14 +67,8 @@ impl Init {
         };
         drop(theirs);
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
-        let mut mounted = [0];
-        ours.read_exact(&mut mounted)?;
-        Ok(Init { pid, proc_mounted: mounted[0] == 1 })
-    }
-
-    /// Whether `/proc` shows the namespace's own processes; containers may forbid the mount.
-    pub fn proc_mounted(&self) -> bool {
-        self.proc_mounted
+        ours.read_exact(&mut [0])?;
+        Ok(Init { pid })
     }
 
     /// Kills every process of the namespace.
@@ -105,18 +99,16 @@ fn init(parent: RawFd) -> ! {
         }
         // The kernel reaps for a parent that ignores this.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        let mounted: u8 = u8::from(
-            libc::mount(
-                c"proc".as_ptr(),
-                c"/proc".as_ptr(),
-                c"proc".as_ptr(),
-                libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-                std::ptr::null(),
-            ) == 0,
+        libc::mount(
+            c"proc".as_ptr(),
+            c"/proc".as_ptr(),
+            c"proc".as_ptr(),
+            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+            std::ptr::null(),
         );
         // If the parent died before the death signal was set, nobody holds the other end and the
         // write fails (without SIGPIPE: a first process ignores what it does not handle).
-        if libc::write(parent, (&raw const mounted).cast(), 1) != 1 {
+        if libc::write(parent, c"".as_ptr().cast(), 1) != 1 {
             libc::_exit(1);
         }
         // Devices and pipes of the parent must not live on in here.

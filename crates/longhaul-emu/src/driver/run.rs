@@ -13,7 +13,7 @@ use super::sleeper::Sleeper;
 use crate::link::LinkTime;
 
 /// How many packets of one direction leave before the other direction has its turn.
-const TURN: usize = 8;
+const BATCH: usize = 8;
 
 /// The thread that moves a link's packets.
 #[derive(Debug)]
@@ -73,25 +73,25 @@ fn run(lanes: &mut [Lane], stop: &Stop) {
     // full speed while nothing is due yet would make a burst that cannot leave at the speed at
     // which it came. A link without a rate is as fast as packets enter and leave by turns.
     let mut open_at = LinkTime::default();
+    let mut turn = 0;
     let mut sleeper = Sleeper::default();
     while !stop.flag.load(Ordering::Relaxed) {
         // Departures have a time and arrivals can wait in their device, so departures go first.
         let mut busy = false;
         for lane in &mut *lanes {
-            busy |= (0..TURN).take_while(|_| lane.release(clock)).count() > 0;
+            busy |= (0..BATCH).take_while(|_| lane.release(clock)).count() > 0;
         }
-        let mut now = clock();
-        if busy || now < open_at {
+        if busy || clock() < open_at {
             continue;
         }
-        for lane in &mut *lanes {
-            if now < open_at {
-                break;
-            }
-            if let Some(cost) = lane.admit(clock) {
-                now = clock();
-                open_at = now + cost;
+        // One packet, from whichever direction had its turn longer ago: a full device must not
+        // keep the other direction's acknowledgements waiting.
+        for _ in 0..lanes.len() {
+            turn = (turn + 1) % lanes.len();
+            if let Some(cost) = lanes[turn].admit(clock) {
+                open_at = clock() + cost;
                 busy = true;
+                break;
             }
         }
         if !busy {

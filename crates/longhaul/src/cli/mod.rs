@@ -1,6 +1,7 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
 mod cp;
+mod generate;
 mod key;
 mod link;
 mod matrix;
@@ -36,6 +37,9 @@ enum Command {
     Wan(wan::WanArgs),
     /// Print the public key by which other hosts know this user
     Key(key::Args),
+    /// Write man pages and shell completions
+    #[command(subcommand)]
+    Generate(generate::Args),
 }
 
 /// Runs the program on `args` (the first is its own name) and returns its exit code.
@@ -57,6 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Key(args) => args.run(),
+        Command::Generate(args) => args.run(),
         Command::Test(args) => args.run(),
         Command::Serve(args) => args.run(),
     };

@@ -3,6 +3,7 @@
 
 mod cp;
 mod cp_failures;
+mod generate;
 mod host;
 mod matrix;
 mod ssh;

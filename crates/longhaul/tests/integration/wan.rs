@@ -229,6 +229,14 @@ fn a_failing_far_command_is_mentioned_and_changes_nothing() {
 }
 
 #[test]
+fn the_far_command_may_finish_what_is_still_under_way() {
+    // The far command never listens, so the near one starts after a second and ends at 1.7 s.
+    let output = wan_run(&["--rtt", "400ms", "--far", "sleep 2; echo finished"], &["sleep", "0.7"]);
+    assert_code(&output, 0);
+    assert!(stderr(&output).contains("finished"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_far_command_that_will_not_end_is_killed() {
     let begun = Instant::now();
     let stubborn = "trap '' TERM; while :; do sleep 1; done";

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -16,6 +16,9 @@ use crate::exit;
 
 /// How long the far command may take to listen before the near one starts anyway.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the far command may go on, beyond a round trip, once the near one has ended.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// How long a command may take to end when asked, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -50,19 +53,24 @@ impl Ends {
     }
 
     /// Waits for the near command, ends the far one, and returns the exit code.
-    pub(super) fn run(mut self, signals: &Receiver<i32>) -> anyhow::Result<u8> {
-        let code = self.wait_near(signals)?;
+    ///
+    /// What the near command sent last is still under way when it ends, so the far one may go on
+    /// for a round trip of `rtt` and a little more.
+    pub(super) fn run(mut self, rtt: Duration, signals: &Receiver<i32>) -> anyhow::Result<u8> {
+        let (status, interrupted) = self.wait_near(signals)?;
         if let Some(far) = &mut self.far {
-            end_far(far, signals)?;
+            let linger = if interrupted.is_none() { rtt + LINGER } else { Duration::ZERO };
+            end_far(far, linger, signals)?;
         }
-        Ok(code)
+        Ok(interrupted.map_or(code_of(status), code_for))
     }
 
-    fn wait_near(&mut self, signals: &Receiver<i32>) -> anyhow::Result<u8> {
+    /// The near command's status, and the signal that asked for its end, if one did.
+    fn wait_near(&mut self, signals: &Receiver<i32>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
         let mut interrupted: Option<(i32, Instant)> = None;
         loop {
             if let Some(status) = self.near.try_wait().context("cannot wait for the command")? {
-                return Ok(interrupted.map_or(code_of(status), |(signal, _)| code_for(signal)));
+                return Ok((status, interrupted.map(|(signal, _)| signal)));
             }
             let deadline = interrupted.map(|(_, deadline)| deadline);
             match next(signals, deadline) {
@@ -81,10 +89,7 @@ impl Ends {
 /// The next signal, or `None` when `deadline` has passed.
 fn next(signals: &Receiver<i32>, deadline: Option<Instant>) -> Option<i32> {
     let Some(deadline) = deadline else { return signals.recv().ok() };
-    match signals.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        Ok(signal) => Some(signal),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    signals.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
 }
 
 fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
@@ -98,25 +103,39 @@ fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
     Ok(far)
 }
 
-/// Ends the far command's process group: asks, waits, kills. A command that failed by itself is
-/// worth a word, since the near one may have failed because of it.
-fn end_far(far: &mut Child, signals: &Receiver<i32>) -> anyhow::Result<()> {
+/// Lets the far command end by itself for `linger`, then ends its process group: asks, waits,
+/// kills. A command that failed by itself is worth a word, since the near one may have failed
+/// because of it.
+fn end_far(far: &mut Child, linger: Duration, signals: &Receiver<i32>) -> anyhow::Result<()> {
     let group = i32::try_from(far.id()).ok().and_then(Pid::from_raw);
     let group = group.context("the far command has no process id")?;
-    if let Some(status) = far.try_wait().context("cannot wait for the far command")? {
+    if let Some(status) = wait_until(far, Instant::now() + linger, signals)? {
         if !status.success() {
             eprintln!("longhaul: warning: the far command failed ({status})");
         }
         return Ok(());
     }
+    // The command is our child and not waited for yet, so the group is still its own.
     let _ = rustix::process::kill_process_group(group, Signal::TERM);
-    let deadline = Instant::now() + GRACE;
-    while far.try_wait().context("cannot wait for the far command")?.is_none() {
-        if !matches!(next(signals, Some(deadline)), Some(SIGCHLD)) {
-            let _ = rustix::process::kill_process_group(group, Signal::KILL);
-        }
+    if wait_until(far, Instant::now() + GRACE, signals)?.is_none() {
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        far.wait().context("cannot wait for the far command")?;
     }
     Ok(())
+}
+
+/// The far command's status, or `None` if it still runs at `deadline` or when asked to hurry.
+fn wait_until(
+    far: &mut Child,
+    deadline: Instant,
+    signals: &Receiver<i32>,
+) -> anyhow::Result<Option<ExitStatus>> {
+    loop {
+        let status = far.try_wait().context("cannot wait for the far command")?;
+        if status.is_some() || next(signals, Some(deadline)) != Some(SIGCHLD) {
+            return Ok(status);
+        }
+    }
 }
 
 /// Hands a signal to the near command, unless the terminal has done so already.

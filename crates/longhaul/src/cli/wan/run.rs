@@ -47,7 +47,7 @@ pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
     let signals = ends::watch_signals().map_err(own)?;
     let wan = Wan::start(&plan).map_err(own)?;
     let code = Ends::start(&wan, &args.command, args.far.as_deref())
-        .and_then(|ends| ends.run(&signals))
+        .and_then(|ends| ends.run(plan.rtt(), &signals))
         .map_err(spawned)?;
     let report = wan.finish().map_err(own)?;
     tell(&report, args.verbose);

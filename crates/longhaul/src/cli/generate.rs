@@ -1,0 +1,42 @@
+//! `longhaul generate`: man pages and shell completions, from the same definitions as `--help`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::Cli;
+use crate::exit::{self, Coded};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Args {
+    /// Write a man page for each command into a directory
+    Man {
+        /// The directory; it must exist
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Coded> {
+        let mut command = Cli::command();
+        match self {
+            Args::Man { directory } => {
+                clap_mangen::generate_to(command, &directory)
+                    .with_context(|| format!("cannot write into {}", directory.display()))
+                    .map_err(|error| Coded { code: exit::FILES, error })?;
+            }
+            Args::Completions { shell } => {
+                clap_complete::generate(shell, &mut command, "longhaul", &mut std::io::stdout());
+            }
+        }
+        Ok(exit::OK)
+    }
+}
