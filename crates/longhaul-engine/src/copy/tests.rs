@@ -271,6 +271,7 @@ fn memory_ends_need_no_disk() {
     let result = push(world.session(), &plan, null, &options(), &progress, &stop).unwrap();
     assert_eq!(result.summary.bytes, Bytes::new((7 << 20) + 1));
     assert_eq!(progress.moved(), result.summary.bytes);
+    assert!(!result.summary.durable, "nothing was kept");
     let zeros = Path::new("zeros");
     push(world.session(), &plan, zeros, &options(), &Progress::default(), &stop).unwrap();
     assert!(fs::read(world.far("zeros")).unwrap() == vec![0; (7 << 20) + 1]);

@@ -424,7 +424,7 @@ fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
 impl Shared<'_> {
     /// Makes names durable, dresses directories, and sums up.
     fn complete(&self, files: u64, bytes: u64) -> Result<SinkReport> {
-        let mut durable = self.options.durable;
+        let mut durable = self.options.durable && self.store.keeps();
         self.syncing.time(|| -> Result<()> {
             // Deepest first: a directory's time changes when something is made in it.
             for (path, attributes) in lock(&self.dirs).drain(..).rev() {

@@ -57,6 +57,11 @@ impl Store {
         Store { destination, preserve, umask: umask(), dirs: Mutex::default(), token }
     }
 
+    /// Whether what is written stays: not so where bytes are dropped.
+    pub(super) fn keeps(&self) -> bool {
+        !matches!(self.destination, Destination::Null)
+    }
+
     /// The path at the sink of the entry that the source calls `path`, a plain relative path.
     pub(super) fn path(&self, path: &[u8]) -> PathBuf {
         let path = Path::new(OsStr::from_bytes(path));
