@@ -8,12 +8,12 @@ mod error;
 mod flow;
 mod link;
 mod matrix;
+mod matrix_fault;
 mod seconds;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
-pub use matrix::{
-    Condition, Conditions, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Step, Workload,
-};
+pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
+pub use matrix_fault::{MatrixFault, Step};
