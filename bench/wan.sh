@@ -4,7 +4,7 @@
 # usage: bench/wan.sh [LONGHAUL [ROUNDS [SECONDS]]]      (as root; needs iperf3, ip and ping)
 #
 # Each round measures the veth pair and then each round-trip time, so that whatever else the
-# machine does falls on all of them alike. The result is one line a measurement on standard error
+# machine does falls on all of them alike, and each measurement waits for a quiet moment. The result is one line a measurement on standard error
 # and, on standard output, a table of medians in Markdown. iperf3 runs one stream; its first
 # seconds are left out (-O), since at 180 ms slow start alone takes two of them.
 set -eu
@@ -47,7 +47,21 @@ ip -n "$far" address add 198.18.1.2/30 dev veth0
 ip -n "$near" link set veth0 up
 ip -n "$far" link set veth0 up
 
+# Waits, for at most two minutes, until the processors have been nine tenths idle for a second.
+wait_for_quiet() {
+    for attempt in $(seq 120); do
+        set -- $(sed -n 's/^cpu  //p' /proc/stat)
+        before_idle=$4 before=$(($1 + $2 + $3 + $4 + $5 + $6 + $7 + $8))
+        sleep 1
+        set -- $(sed -n 's/^cpu  //p' /proc/stat)
+        idle=$(($4 - before_idle)) all=$(($1 + $2 + $3 + $4 + $5 + $6 + $7 + $8 - before))
+        if [ $((idle * 10)) -ge $((all * 9)) ]; then return; fi
+    done
+    echo "the machine did not become quiet; measuring anyway" >&2
+}
+
 measure_veth() {
+    wait_for_quiet
     ip netns exec "$far" iperf3 -s -1 >/dev/null 2>&1 &
     server=$!
     sleep 0.5
@@ -57,6 +71,7 @@ measure_veth() {
 }
 
 measure_wan() {
+    wait_for_quiet
     "$longhaul" wan run --rtt "$1ms" --mtu $mtu --json-report "$work/link.json" \
         --far 'iperf3 -s -1 >/dev/null' -- \
         iperf3 -c far -O $omit -t "$seconds" -J >"$work/run.json"
@@ -64,6 +79,7 @@ measure_wan() {
 }
 
 measure_rtt() {
+    wait_for_quiet
     "$longhaul" wan run --rtt "$1ms" --mtu $mtu -- ping -q -i 0.05 -c 60 far |
         sed -n 's|^rtt min/avg/max/mdev = \([^ ]*\) ms|\1|p' | tr / ' ' >"$work/rtt-$1"
 }

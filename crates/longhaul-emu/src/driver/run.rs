@@ -40,8 +40,8 @@ impl Driver {
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // Where permitted: on a machine whose processors are all busy, as both ends of a fast
             // transfer see to, an ordinary thread waits for tens of milliseconds at a time.
-            let _ = longhaul_sys::realtime::run_first();
-            run(&mut lanes, &seen);
+            let realtime = longhaul_sys::realtime::run_first().is_ok();
+            run(&mut lanes, &seen, realtime);
             lanes
         })?;
         Ok(Driver { stop, thread: Some(thread) })
@@ -66,7 +66,7 @@ impl Drop for Driver {
     }
 }
 
-fn run(lanes: &mut [Lane], stop: &Stop) {
+fn run(lanes: &mut [Lane], stop: &Stop, realtime: bool) {
     let origin = Instant::now();
     let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
     // When the next packet may enter. Each entry costs the thread a departure later; entering at
@@ -80,6 +80,9 @@ fn run(lanes: &mut [Lane], stop: &Stop) {
         let mut busy = false;
         for lane in &mut *lanes {
             busy |= (0..BATCH).take_while(|_| lane.release(clock)).count() > 0;
+        }
+        if realtime {
+            sleeper.rest(clock);
         }
         if busy || clock() < open_at {
             continue;
