@@ -1,11 +1,12 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
 };
 use longhaul_core::units::Rate;
 use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
@@ -14,6 +15,7 @@ use longhaul_sys::tcp::TcpInfo;
 
 use super::link::{Link, socket_options};
 use super::progress::Progress;
+use super::server::STREAM_LIMIT;
 use super::sink::{self, Destination};
 use super::source::{self, SourcePlan, SourceRoot};
 use super::tree::Tree;
@@ -45,19 +47,12 @@ pub fn push(
     let link = open(session, &request, options)?;
     let same_host = same_host(&link);
     let outcome = source::run(link, plan, options, progress, stop)?;
-    let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
-    let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let mut summary = summarise(start.elapsed(), options, &outcome.sink, &outcome.tcp);
     summary.retransmits = Some(outcome.source.retransmits);
-    Ok(CopyResult {
-        schema: COPY_SCHEMA.to_owned(),
-        summary,
-        verdict: verdict(&source, &sink, same_host),
-        source,
-        sink,
-        failures: outcome.failures,
-        skipped: outcome.skipped,
-    })
+    let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
+    let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
+    let left_out = (outcome.failures, outcome.skipped);
+    Ok(result(summary, source, sink, same_host, left_out))
 }
 
 /// Fetches `paths` from the other end of `session` to `target` here.
@@ -92,7 +87,6 @@ pub fn pull(
     let outcome = sink::run(link, destination, options, progress, stop)?;
     let elapsed = outcome.completed.duration_since(start);
     let mut summary = summarise(elapsed, options, &outcome.report, &outcome.tcp);
-    let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
     let source = match outcome.source {
         Some(report) => {
             summary.retransmits = Some(report.retransmits);
@@ -100,36 +94,52 @@ pub fn pull(
         }
         None => EndReport { end: TransferEnd::default(), stages: StageTimes::default() },
     };
-    Ok(CopyResult {
-        schema: COPY_SCHEMA.to_owned(),
-        summary,
-        verdict: verdict(&source, &sink, same_host),
-        source,
-        sink,
-        failures: outcome.failures,
-        skipped: outcome.skipped,
-    })
+    let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
+    let left_out = (outcome.failures, outcome.skipped);
+    Ok(result(summary, source, sink, same_host, left_out))
 }
 
-/// Makes the request and opens the data connections.
+fn result(
+    summary: CopySummary,
+    source: EndReport,
+    sink: EndReport,
+    same_host: Option<f64>,
+    (failures, skipped): (Vec<CopyFailure>, Vec<CopyFailure>),
+) -> CopyResult {
+    let verdict = verdict(&source, &sink, same_host);
+    CopyResult { schema: COPY_SCHEMA.to_owned(), summary, verdict, source, sink, failures, skipped }
+}
+
+/// Makes the request and opens the data connections, all in one round trip: the server knows the
+/// session's secret since the handshake, so that connections may come before its reply is here.
 fn open(session: Session, request: &CopyRequest, options: &CopyOptions) -> Result<Link> {
     let (sender, mut receiver, dialer) = session.split();
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     sender.send(request)?;
-    match receiver.receive()? {
+    let before_connect = socket_options(options);
+    let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
+    let (reply, sockets) = thread::scope(|scope| {
+        let (dialer, prepare) = (&dialer, &prepare);
+        let dialing: Vec<_> = (0..options.streams.min(STREAM_LIMIT))
+            .map(|stream| scope.spawn(move || dialer.open(stream, prepare)))
+            .collect();
+        let reply = receiver.receive();
+        let sockets: Result<Vec<_>> =
+            dialing.into_iter().map(|dial| dial.join().unwrap_or_else(|_| lost())).collect();
+        (reply, sockets)
+    });
+    match reply? {
         CopyReply::Ready => {}
         CopyReply::Refused { kind, reason } => {
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     }
-    let before_connect = socket_options(options);
-    let sockets = (0..options.streams)
-        .map(|stream| {
-            dialer
-                .open(stream, |socket| before_connect.apply(socket).map_err(std::io::Error::other))
-        })
-        .collect::<Result<_>>()?;
-    Ok(Link { sender, receiver, sockets, secret: dialer.secret().clone() })
+    Ok(Link { sender, receiver, sockets: sockets?, secret: dialer.secret().clone() })
+}
+
+/// What stands for the result of a thread that panicked, which has said why.
+fn lost<T>() -> Result<T> {
+    Err(EngineError::Interrupted)
 }
 
 /// The cores of this host, if the other end of the link is on it as well.
