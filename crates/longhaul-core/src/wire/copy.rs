@@ -158,8 +158,8 @@ pub enum SinkMessage {
     },
     /// A file could not be stored; the source may stop sending it.
     Failed {
-        /// Its entry.
-        id: u64,
+        /// Its entry; `None` for a directory that is there and could not be finished.
+        id: Option<u64>,
         /// Its path at the sink.
         path: WirePath,
         /// Why, as a clause that follows the path.

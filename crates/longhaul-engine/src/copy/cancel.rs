@@ -23,14 +23,21 @@ struct State {
 impl Cancel {
     /// Gives the copy up for `reason`, unless it was given up before.
     pub(super) fn fail(&self, reason: EngineError) {
-        let mut state = self.lock();
-        if self.cancelled.swap(true, Ordering::Relaxed) {
-            return;
+        self.fail_saying(reason, || ());
+    }
+
+    /// As [`fail`](Self::fail), and lets `last_words` speak to the other side before its channel
+    /// is closed. The reason stands by then: a peer that leaves upon the words is not another.
+    pub(super) fn fail_saying(&self, reason: EngineError, last_words: impl FnOnce()) {
+        {
+            let mut state = self.lock();
+            if self.cancelled.swap(true, Ordering::Relaxed) {
+                return;
+            }
+            state.reason = Some(reason);
         }
-        state.reason = Some(reason);
-        for hook in &state.hooks {
-            hook();
-        }
+        last_words();
+        self.release();
     }
 
     /// Fails with the error of `outcome`, if it is one.

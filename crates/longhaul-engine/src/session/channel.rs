@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -66,7 +67,7 @@ pub(super) fn control_over_tls(
     connection.set_buffer_limit(None);
     let limits = Arc::new(SocketLimits(socket.try_clone()?));
     let link = Arc::new(TlsLink { connection: Mutex::new(connection), socket });
-    let reader = TlsReader { link: link.clone(), chunk: vec![0; 16 << 10] };
+    let reader = TlsReader { link: link.clone(), chunk: vec![0; 16 << 10], fresh: 0..0 };
     Ok(assemble(reader, TlsWriter(link), limits, peer))
 }
 
@@ -186,7 +187,9 @@ struct TlsLink {
 
 struct TlsReader {
     link: Arc<TlsLink>,
+    /// Bytes from the socket, of which `fresh` have not been taken apart yet.
     chunk: Vec<u8>,
+    fresh: Range<usize>,
 }
 
 struct TlsWriter(Arc<TlsLink>);
@@ -196,19 +199,21 @@ impl Read for TlsReader {
         loop {
             match lock(&self.link.connection).reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Messages have lengths and the last one says so: an end without TLS's own
+                // goodbye, as a killed peer leaves it, is an end like any other.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 done => return done,
             }
-            let got = (&self.link.socket).read(&mut self.chunk)?;
-            let mut fresh = &self.chunk[..got];
-            let mut connection = lock(&self.link.connection);
-            loop {
-                // At the end of the stream `fresh` is empty, and rustls is told of it.
-                connection.read_tls(&mut fresh)?;
-                connection.process_new_packets().map_err(io::Error::other)?;
-                if fresh.is_empty() {
-                    break;
-                }
+            if self.fresh.is_empty() {
+                let got = (&self.link.socket).read(&mut self.chunk)?;
+                self.fresh = 0..got;
             }
+            // One step at a time: rustls takes no more while plaintext waits to be read. At the
+            // end of the stream `fresh` is empty, and rustls is told of it.
+            let mut connection = lock(&self.link.connection);
+            let taken = connection.read_tls(&mut &self.chunk[self.fresh.clone()])?;
+            self.fresh.start += taken;
+            connection.process_new_packets().map_err(io::Error::other)?;
         }
     }
 }

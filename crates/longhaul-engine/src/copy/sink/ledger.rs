@@ -155,15 +155,19 @@ impl Ledger {
         }
     }
 
-    /// Settles a file that has failed; `None` if it was settled before.
+    /// Takes a file that has failed out; `None` if it was settled before. It is settled by
+    /// [`failure_told`](Self::failure_told), once the source knows: the copy must not be complete
+    /// before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
-        let mut state = self.lock();
-        let file = state.open.remove(&id)?;
-        state.settled += 1;
-        self.settled.notify_all();
-        drop(state);
+        let file = self.lock().open.remove(&id)?;
         file.lock().partial = Stage::Gone;
         Some(file)
+    }
+
+    /// Settles a file that has failed.
+    pub(super) fn failure_told(&self) {
+        self.lock().settled += 1;
+        self.settled.notify_all();
     }
 
     pub(super) fn add_written(&self, bytes: u64) {
@@ -240,6 +244,8 @@ mod tests {
         ledger.done(&file(0, 5));
         ledger.done(&file(0, 5));
         assert!(ledger.failed(2).is_some() && ledger.failed(2).is_none());
+        assert!(!ledger.is_complete(), "the source does not know yet");
+        ledger.failure_told();
         let standing = ledger.wait(Duration::ZERO, 10);
         assert!(standing.complete);
         assert_eq!((standing.files, standing.bytes, standing.done), (1, 5, vec![0]));

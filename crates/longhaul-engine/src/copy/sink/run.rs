@@ -162,7 +162,7 @@ pub(in crate::copy) fn run(
         match followed {
             // The source closes its side once it has read that all is in place.
             Err(_) if shared.finished.load(Ordering::Relaxed) => cancel.release(),
-            Err(reason) => cancel.fail(reason),
+            Err(reason) => shared.give_up(reason),
             Ok(never) => match never {},
         }
         receiving.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
@@ -198,10 +198,10 @@ fn follow_source(
                 }
             }
             SourceMessage::Failed { id, path, reason } => {
-                if let Some(id) = id {
-                    shared.ledger.failed(id);
-                }
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
+                if id.is_some_and(|id| shared.ledger.failed(id).is_some()) {
+                    shared.ledger.failure_told();
+                }
             }
             SourceMessage::Skipped { path, reason } => {
                 keep(&mut lock(&shared.skipped), path.to_string(), reason);
@@ -211,7 +211,7 @@ fn follow_source(
                 shared.ledger.end(entries);
             }
             SourceMessage::End { .. } => {
-                return Err(shared.broken(&peer, "it announced another number of entries"));
+                return Err(broken(&peer, "it announced another number of entries"));
             }
             SourceMessage::Report(report) => *lock(&shared.source) = Some(report),
             SourceMessage::Alive => {}
@@ -222,7 +222,7 @@ fn follow_source(
 
 fn take_entry(shared: &Shared<'_>, entry: Entry, whole: &Sender<Whole>, peer: &str) -> Result<()> {
     if !entry.path.is_plain_relative() {
-        return Err(shared.broken(peer, "it names a path that leads elsewhere"));
+        return Err(broken(peer, "it names a path that leads elsewhere"));
     }
     let Entry { id, path, kind, mode, mtime_seconds, mtime_ns } = entry;
     let path = shared.store.path(path.as_bytes());
@@ -233,16 +233,16 @@ fn take_entry(shared: &Shared<'_>, entry: Entry, whole: &Sender<Whole>, peer: &s
                 shared.finisher.made_dir(&path);
                 lock(&shared.dirs).push((path, attributes));
             }
-            Err(error) => shared.tell_failed(id, &path, "create", &error)?,
+            Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
         }
-        return shared.numbered(shared.ledger.announce(id, None), peer);
+        return numbered(shared.ledger.announce(id, None), peer);
     };
     let size = size_bytes.get();
     shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
     let block_bytes = shared.options.block_bytes.get();
     let file = Arc::new(SinkFile::new(id, path, size, attributes, block_bytes));
-    shared.numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
+    numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
     if size == 0 {
         match shared.store.create(id, &file.path, 0) {
             Ok(partial) => {
@@ -272,9 +272,10 @@ fn receive_blocks(
             Err(_) if shared.ledger.is_complete() => break,
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
-                    shared.abort("a data connection is corrupted");
+                    shared.give_up(EngineError::Data { stream: stream as u32, source: error });
+                } else {
+                    data_failed(&shared.cancel, stream, error);
                 }
-                data_failed(&shared.cancel, stream, error);
                 return None;
             }
         };
@@ -282,8 +283,7 @@ fn receive_blocks(
         let Ok(file) = shared.ledger.file(id) else { return None };
         let mut buffer = shared.pool.take()?;
         if !fits(file.as_deref(), offset, length, shared.options.block_bytes.get()) {
-            let broken = shared.broken(shared.control.peer(), "it sent a block that does not fit");
-            shared.cancel.fail(broken);
+            shared.give_up(broken(shared.control.peer(), "it sent a block that does not fit"));
             return None;
         }
         let intact = match shared.receiving.time(|| receiver.payload(&mut buffer, length)) {
@@ -302,11 +302,7 @@ fn receive_blocks(
         } else if shared.resent.fetch_add(1, Ordering::Relaxed) < RESEND_LIMIT {
             shared.cancel.check(shared.control.send(&SinkMessage::Resend { id, offset }));
         } else {
-            shared.abort("too many blocks are corrupted on the path");
-            shared.cancel.fail(EngineError::Protocol {
-                peer: shared.control.peer().to_owned(),
-                what: "too many blocks are corrupted on the path",
-            });
+            shared.give_up(broken(shared.control.peer(), "too many blocks arrive corrupted"));
             return None;
         }
     }
@@ -393,8 +389,7 @@ fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
             return;
         }
         if stop.load(Ordering::Relaxed) {
-            shared.abort("it was interrupted");
-            shared.cancel.fail(EngineError::Interrupted);
+            shared.give_up(EngineError::Interrupted);
             return;
         }
         let written = shared.ledger.written_bytes();
@@ -429,12 +424,12 @@ impl Shared<'_> {
             // Deepest first: a directory's time changes when something is made in it.
             for (path, attributes) in lock(&self.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
-                    self.note_failure(&path, "finish", &error);
+                    self.tell_failed(None, &path, "finish", &error)?;
                 }
             }
             if let Err((path, error)) = self.finisher.sync_names() {
                 durable = false;
-                self.note_failure(&path, "sync", &error);
+                self.tell_failed(None, &path, "sync", &error)?;
             }
             Ok(())
         })?;
@@ -454,41 +449,44 @@ impl Shared<'_> {
         })
     }
 
-    fn note_failure(&self, path: &Path, operation: &str, error: &io::Error) {
-        let path = self.store.display(path).display().to_string();
-        keep(&mut lock(&self.failures), path, format!("cannot {operation} it: {error}"));
-    }
-
     /// Settles a file as failed, removes what came of it, and tells the source.
     fn fail(&self, file: &SinkFile, operation: &str, error: &io::Error) {
         if self.ledger.failed(file.id).is_some() {
-            let told = self.tell_failed(file.id, &file.path, operation, error);
+            let told = self.tell_failed(Some(file.id), &file.path, operation, error);
             self.cancel.check(told);
+            self.ledger.failure_told();
         }
     }
 
-    fn tell_failed(&self, id: u64, path: &Path, operation: &str, error: &io::Error) -> Result<()> {
-        self.note_failure(path, operation, error);
+    fn tell_failed(
+        &self,
+        id: Option<u64>,
+        path: &Path,
+        operation: &str,
+        error: &io::Error,
+    ) -> Result<()> {
         let path = self.store.display(path);
         let path = WirePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
         let reason = format!("cannot {operation} it: {error}");
+        keep(&mut lock(&self.failures), path.to_string(), reason.clone());
         self.control.send(&SinkMessage::Failed { id, path, reason })
     }
 
-    fn numbered(&self, good: bool, peer: &str) -> Result<()> {
-        if good { Ok(()) } else { Err(self.broken(peer, "its entries are numbered wrongly")) }
+    /// Gives the copy up and tells the source, which may be gone, why.
+    fn give_up(&self, reason: EngineError) {
+        let words = reason.to_string();
+        self.cancel.fail_saying(reason, || {
+            let _ = self.control.send(&SinkMessage::Abort { reason: words });
+        });
     }
+}
 
-    /// Tells the source that the copy is given up; it may be gone.
-    fn abort(&self, reason: &str) {
-        let reason = reason.to_owned();
-        let _ = self.control.send(&SinkMessage::Abort { reason });
-    }
+fn numbered(good: bool, peer: &str) -> Result<()> {
+    if good { Ok(()) } else { Err(broken(peer, "its entries are numbered wrongly")) }
+}
 
-    fn broken(&self, peer: &str, what: &'static str) -> EngineError {
-        self.abort(what);
-        EngineError::Protocol { peer: peer.to_owned(), what }
-    }
+fn broken(peer: &str, what: &'static str) -> EngineError {
+    EngineError::Protocol { peer: peer.to_owned(), what }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -334,7 +334,7 @@ fn follow_sink(
                 let _ = jobs.send(Job { file, offset });
             }
             SinkMessage::Failed { id, path, reason } => {
-                if let Some(file) = lock(&shared.files).remove(&id) {
+                if let Some(file) = id.and_then(|id| lock(&shared.files).remove(&id)) {
                     file.fail();
                 }
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
@@ -357,8 +357,9 @@ fn tick(shared: &Shared<'_>, over: &AtomicBool, stop: &AtomicBool) {
     let mut shown = Instant::now();
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
-            let _ = shared.control.send(&SourceMessage::Abort);
-            shared.cancel.fail(EngineError::Interrupted);
+            shared.cancel.fail_saying(EngineError::Interrupted, || {
+                let _ = shared.control.send(&SourceMessage::Abort);
+            });
             return;
         }
         if shown.elapsed() >= ALIVE_INTERVAL {
