@@ -96,7 +96,7 @@ impl Listener {
             || stop.load(Ordering::Relaxed),
             |socket| {
                 let registry = registry.clone();
-                thread::spawn(move || registry.admit(socket));
+                spawn(move || registry.admit(socket));
             },
         );
     }
@@ -127,7 +127,7 @@ impl Listener {
             let services = services.clone();
             let registry = registry.clone();
             let (sessions, sessions_ended) = (sessions.clone(), sessions_ended.clone());
-            thread::spawn(move || {
+            spawn(move || {
                 let _slot = slot;
                 if serve_connection(socket, &host, &*services, &registry, &sessions) {
                     sessions_ended.fetch_add(1, Ordering::Relaxed);
@@ -157,6 +157,12 @@ impl Listener {
             }
         }
     }
+}
+
+/// Runs `work` on a thread of its own. A host that has none left drops the connection, which the
+/// client sees as closed, and the server goes on.
+fn spawn(work: impl FnOnce() + Send + 'static) {
+    drop(thread::Builder::new().name("connection".into()).spawn(work));
 }
 
 /// Counts one connection for as long as it lives.
