@@ -42,6 +42,7 @@ PidFile none
 StrictModes no
 UsePAM no
 PermitRootLogin prohibit-password
+Subsystem sftp internal-sftp
 EOF
 
 serve="exec '$longhaul' serve --root '$dir/far' 2>/dev/null"
