@@ -24,7 +24,7 @@ use crate::output::FlowText;
                         1.5s or 200ms. Exit codes: 0 done, 2 bad arguments, 3 not reachable or \
                         connection lost, 4 refused by the server, 130 stopped by Ctrl-C.")]
 pub(super) struct Args {
-    /// Where 'longhaul serve' runs: HOST, HOST:PORT or [IPV6]:PORT
+    #[arg(help = "Where 'longhaul serve' runs: HOST, HOST:PORT or [IPV6]:PORT")]
     host: HostPort,
     /// The server's port
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
