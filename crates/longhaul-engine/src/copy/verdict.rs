@@ -7,8 +7,9 @@ const CPU_SATURATED: f64 = 0.85;
 
 /// One sentence on what limited a copy, from where its threads spent their time.
 ///
-/// A stage that never waits for another is the one that limits. Sending and receiving include the
-/// wait for the socket: when both are saturated, it is what lies between them.
+/// A stage that never waits for another is the one that limits. Sending includes the wait for the
+/// socket: when it is saturated, it is what lies between the ends. Receiving says nothing by itself,
+/// since it waits for a slow source as it waits for a slow path.
 pub(super) fn verdict(source: &EndReport, sink: &EndReport, one_host_cores: Option<f64>) -> String {
     let StageTimes { read, send, .. } = source.stages;
     let StageTimes { receive, write, sync, .. } = sink.stages;
@@ -41,7 +42,7 @@ pub(super) fn verdict(source: &EndReport, sink: &EndReport, one_host_cores: Opti
              {cores:.0} cores"
         );
     }
-    if saturated(send) || saturated(receive) {
+    if saturated(send) {
         return format!(
             "limited by the path: the senders were busy {} of the time, readers {} and writers {}",
             percent(send),
