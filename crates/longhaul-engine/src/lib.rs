@@ -6,6 +6,7 @@
 pub mod copy;
 mod error;
 pub mod flow;
+mod lock;
 pub mod serve;
 pub mod session;
 

@@ -13,7 +13,7 @@ use super::{Host, Listener, Services};
 use crate::error::{EngineError, Result};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    connect,
+    Session, connect,
 };
 
 /// Echoes one message and one data connection; files are for authorised clients alone.
@@ -68,6 +68,16 @@ impl TestServer {
         TestServer { port, echo, stop, thread: Some(thread) }
     }
 
+    /// A server and a session with it, both of one user.
+    fn with_session(config: &ConfigDir, service: Service) -> (Self, Session) {
+        let identity = Identity::load_or_create(config).unwrap();
+        let server = TestServer::start(Identity::load_or_create(config).unwrap(), config);
+        let options =
+            ConnectOptions { identity: &identity, config, policy: HostPolicy::RequireKnown };
+        let session = connect(&server.address(), service, &options).unwrap();
+        (server, session)
+    }
+
     fn address(&self) -> HostPort {
         HostPort::new("127.0.0.1", self.port)
     }
@@ -84,11 +94,7 @@ impl Drop for TestServer {
 fn a_session_carries_messages_and_a_data_connection() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
-    let identity = Identity::load_or_create(&config).unwrap();
-    let server = TestServer::start(Identity::load_or_create(&config).unwrap(), &config);
-    let options =
-        ConnectOptions { identity: &identity, config: &config, policy: HostPolicy::RequireKnown };
-    let session = connect(&server.address(), Service::Copy, &options).unwrap();
+    let (server, session) = TestServer::with_session(&config, Service::Copy);
     let (sender, mut receiver, dialer) = session.split();
     // A stranger, a silent client and a wrong authenticator come first and disturb nothing.
     let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
@@ -110,11 +116,7 @@ fn a_session_carries_messages_and_a_data_connection() {
 fn messages_larger_than_every_buffer_pass_both_ways() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
-    let identity = Identity::load_or_create(&config).unwrap();
-    let server = TestServer::start(Identity::load_or_create(&config).unwrap(), &config);
-    let options =
-        ConnectOptions { identity: &identity, config: &config, policy: HostPolicy::RequireKnown };
-    let session = connect(&server.address(), Service::Test, &options).unwrap();
+    let (_server, session) = TestServer::with_session(&config, Service::Test);
     let (sender, mut receiver, _dialer) = session.split();
     let long = "x".repeat(900_000);
     sender.send(&long).unwrap();

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{read_frame, write_frame};
@@ -13,6 +13,7 @@ use rustls::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::{EngineError, Result};
+use crate::lock::lock;
 
 /// Sends control messages; clones share the channel, and each message goes out whole.
 #[derive(Clone)]
@@ -235,10 +236,4 @@ impl Write for TlsWriter {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while the lock was held is a bug that has been reported; the channel then breaks by
-    // itself, so its state need not be trusted.
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

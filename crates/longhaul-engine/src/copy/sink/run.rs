@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -27,6 +27,7 @@ use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
 use crate::copy::stream::BlockReceiver;
 use crate::error::{EngineError, Result};
+use crate::lock::lock;
 use crate::session::{ControlReceiver, ControlSender};
 
 /// Writers, each with one write in flight: as many as the source has readers.
@@ -487,8 +488,4 @@ fn numbered(good: bool, peer: &str) -> Result<()> {
 
 fn broken(peer: &str, what: &'static str) -> EngineError {
     EngineError::Protocol { peer: peer.to_owned(), what }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

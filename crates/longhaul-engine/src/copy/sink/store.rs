@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
@@ -16,8 +16,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::placement::Destination;
-use crate::copy::tree::DIRECT_FROM_BYTES;
-use crate::copy::tree::Tree;
+use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
+use crate::lock::lock;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
@@ -276,8 +276,4 @@ fn umask() -> u32 {
             u32::from_str_radix(line.trim(), 8).ok()
         })
         .unwrap_or(0o022)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use crate::copy::progress::Progress;
 use crate::copy::stream::BlockSender;
 use crate::copy::tree::Tree;
 use crate::error::{EngineError, Result};
+use crate::lock::lock;
 
 /// Blocks that the walk may queue ahead of the readers; bounds the source's memory in a tree of
 /// many small files.
@@ -378,8 +379,4 @@ fn wire_path(path: &Path) -> WirePath {
     WirePath::new(path.as_os_str().as_bytes())
         .or_else(|| WirePath::new("?"))
         .expect("a question mark is a path")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
