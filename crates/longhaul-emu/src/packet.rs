@@ -19,17 +19,18 @@ const UDP_HEADER: usize = 8;
 /// A frame too short or too odd to be a super-packet counts as one segment of its bytes.
 pub(crate) fn shape(frame: &[u8]) -> PacketShape {
     let packet = frame.get(VNET_HEADER..).unwrap_or_default();
-    let whole = PacketShape { bytes: packet.len() as u64, segments: 1 };
+    let whole = PacketShape::single(packet.len() as u32);
     let Some(headers) = segment_headers(frame, packet) else { return whole };
     let segment = usize::from(u16_at(frame, 4));
     let payload = packet.len().saturating_sub(headers);
     if segment == 0 || payload <= segment {
         return whole;
     }
-    let segments = payload.div_ceil(segment);
     PacketShape {
-        bytes: (packet.len() + (segments - 1) * headers) as u64,
-        segments: segments as u32,
+        header_bytes: headers as u32,
+        payload_bytes: payload as u32,
+        segment_bytes: segment as u32,
+        ecn_capable: false,
     }
 }
 
@@ -77,13 +78,14 @@ mod tests {
             ("UDP", frame(5, 1000, 20, vec![0; 28 + 2500]), 2500 + 3 * 28, 3),
             ("no more than one segment", frame(1, 1448, 20, tcp(1448)), 1500, 1),
         ] {
-            assert_eq!(shape(&frame), PacketShape { bytes, segments }, "{what}");
+            let shape = shape(&frame);
+            assert_eq!((shape.bytes(), shape.segments()), (bytes, segments), "{what}");
         }
     }
 
     #[test]
     fn malformed_frames_are_one_segment() {
-        let plain = |bytes| PacketShape { bytes, segments: 1 };
+        let plain = PacketShape::single;
         assert_eq!(shape(&[]), plain(0));
         assert_eq!(shape(&[0; 9]), plain(0));
         // A transport header said to start beyond the packet.

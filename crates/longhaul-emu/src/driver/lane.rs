@@ -165,5 +165,5 @@ impl Lane {
 }
 
 fn traffic(shape: PacketShape) -> Traffic {
-    Traffic { packets: 1, segments: u64::from(shape.segments), bytes: shape.bytes }
+    Traffic { packets: 1, segments: u64::from(shape.segments()), bytes: shape.bytes() }
 }

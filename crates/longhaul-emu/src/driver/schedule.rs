@@ -69,7 +69,7 @@ mod tests {
                 at: LinkTime::from_nanos(at),
                 slot: pool.take(60).unwrap(),
                 length: mark,
-                shape: PacketShape { bytes: 60, segments: 1 },
+                shape: PacketShape::single(60),
             });
         }
         assert_eq!(schedule.next(), Some(LinkTime::from_nanos(5)));

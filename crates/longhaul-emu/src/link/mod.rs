@@ -8,7 +8,11 @@
 //! driver, a number in a test. An offer must not lie before the one before it.
 
 mod model;
+mod piece;
+mod shape;
 mod time;
 
-pub use model::{DropReason, LinkModel, PacketShape, Verdict};
+pub use model::{DropReason, LinkModel, Verdict};
+pub use piece::{Corruption, Piece, Treatment};
+pub use shape::PacketShape;
 pub use time::LinkTime;

@@ -3,16 +3,7 @@ use std::time::Duration;
 use longhaul_core::plan::LinkDirection;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::LinkTime;
-
-/// What the model needs to know of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PacketShape {
-    /// IP bytes of all its segments, each with its own headers.
-    pub bytes: u64,
-    /// The packets it stands for; 1 unless it is a super-packet.
-    pub segments: u32,
-}
+use super::{LinkTime, PacketShape};
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +43,7 @@ impl LinkModel {
     pub fn offer(&mut self, now: LinkTime, packet: PacketShape) -> Verdict {
         let sent = match &mut self.bottleneck {
             None => now,
-            Some(bottleneck) => match bottleneck.send(now, packet.bytes) {
+            Some(bottleneck) => match bottleneck.send(now, packet.bytes()) {
                 Ok(sent) => sent,
                 Err(reason) => return Verdict::Drop(reason),
             },
@@ -122,7 +113,7 @@ mod tests {
     }
 
     fn packet(bytes: u64) -> PacketShape {
-        PacketShape { bytes, segments: 1 }
+        PacketShape::single(bytes as u32)
     }
 
     fn arrivals(model: &mut LinkModel, offers: &[(u64, u64)]) -> Vec<Option<u64>> {

@@ -1,0 +1,44 @@
+use std::ops::Range;
+
+use super::LinkTime;
+
+/// Adjacent segments of a packet that leave the link together and are treated alike.
+///
+/// The pieces of one offer may overlap only where one is a duplicate; a segment in no piece was
+/// dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Which segments of the packet, counted from 0; never empty.
+    pub segments: Range<u32>,
+    /// When they leave.
+    pub at: LinkTime,
+    /// What happens to each of them on the way.
+    pub treatment: Treatment,
+}
+
+/// What the link does to segments that it delivers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Treatment {
+    /// Mark congestion experienced (RFC 3168); only where the packet is ECN-capable.
+    pub mark_ce: bool,
+    /// Change a bit.
+    pub corruption: Option<Corruption>,
+    /// A second copy of segments that another piece delivers.
+    pub duplicate: bool,
+}
+
+/// Damage to one segment, so a piece that has it is one segment long. `bit` is uniform over 64
+/// bits; the driver reduces it to a bit of the segment's payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Corruption {
+    /// The segment's checksum no longer fits: TCP and UDP drop it.
+    Detected {
+        /// Which bit.
+        bit: u64,
+    },
+    /// The segment's checksum fits the changed payload: only the application can notice.
+    Silent {
+        /// Which bit.
+        bit: u64,
+    },
+}
