@@ -7,11 +7,11 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_core::plan::{Condition, MatrixPlan, Side, Workload};
-use longhaul_core::result::{Guarantees, Outcome, ToolOutput};
+use longhaul_core::result::{Guarantees, Outcome};
 use longhaul_core::units::Rate;
 use longhaul_lab::archive::{Archive, Contents, Data, Header};
 use longhaul_lab::data::Source;
-use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Server, Task};
+use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Said, Server, Task};
 use longhaul_lab::runner::{Ended, Event, Matrix, Setup};
 use longhaul_lab::table::{CellState, Table};
 use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, plan};
@@ -99,8 +99,8 @@ impl Driver for Script {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
-        let rate = output.stdout.trim().parse().ok().map(Rate::from_bps);
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        let rate = said.client.stdout.trim().parse().ok().map(Rate::from_bps);
         Ok(Reading { throughput: rate, bytes: None })
     }
 }

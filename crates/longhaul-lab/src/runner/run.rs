@@ -15,7 +15,7 @@ use super::ready::{self, Readiness};
 use super::{Cell, disk, shell};
 use crate::LabError;
 use crate::data::Source;
-use crate::drivers::{DiskTask, Driver, Job, MemoryTask, Server, Task};
+use crate::drivers::{DiskTask, Driver, Job, MemoryTask, Said, Server, Task};
 use crate::network::{NetPath, Network};
 
 /// One run that is about to be made.
@@ -128,10 +128,12 @@ impl Run<'_> {
         };
         let options = &self.entry.options;
         let job = Job { near: &near, far: &far, options, task, private };
-        match self.driver.server(&job)? {
+        let took = match self.driver.server(&job)? {
             None => self.with_client(path, &job, record),
             Some(server) => self.with_server(path, server, &job, record),
-        }
+        }?;
+        self.read(&job, took, record)
+            .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
     }
 
     fn with_server(
@@ -140,7 +142,7 @@ impl Run<'_> {
         server: Server,
         job: &Job<'_>,
         record: &mut RunRecord,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Duration, Trouble> {
         let Server { command, port, made } = server;
         record.far_command = Some(shell::words(&command));
         let done = start(path, Side::Far, command).and_then(|server| {
@@ -162,12 +164,13 @@ impl Run<'_> {
         done
     }
 
+    /// Runs the client to its end; the time that took.
     fn with_client(
         &self,
         path: &mut dyn NetPath,
         job: &Job<'_>,
         record: &mut RunRecord,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Duration, Trouble> {
         let command = self.driver.client(job)?;
         record.near_command = shell::words(&command);
         let client = start(path, Side::Near, command)?;
@@ -186,7 +189,7 @@ impl Run<'_> {
             Waited::Ended(took) => {
                 record.seconds = Some(took.as_secs_f64());
                 record.durable_seconds = settled.map(|more| (took + more).as_secs_f64());
-                self.read(job, took, record)
+                Ok(took)
             }
         }
     }
@@ -201,7 +204,8 @@ impl Run<'_> {
                 return Err(Trouble::Failed(format!("ended {how}: {said}")));
             }
         }
-        let reading = self.driver.read(job, output).map_err(Trouble::Failed)?;
+        let said = Said { client: output, server: record.far_output.as_ref() };
+        let reading = self.driver.read(job, said).map_err(Trouble::Failed)?;
         record.tool_throughput_bps = reading.throughput;
         (record.bytes, record.throughput_bps) = match self.work {
             Work::Memory(_) => (reading.bytes, reading.throughput),
