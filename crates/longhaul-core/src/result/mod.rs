@@ -19,6 +19,6 @@ pub use flow::{
     StreamSample,
 };
 pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
-pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
+pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use warning::{End, Warning, WarningKind};

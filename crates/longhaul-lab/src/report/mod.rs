@@ -9,7 +9,7 @@ mod json;
 mod plot;
 mod runs;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod scale;
 mod text;
 mod write;

@@ -1,4 +1,4 @@
-use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::plan::{Condition, MatrixPlan, Workload};
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::Rate;
 
@@ -11,6 +11,9 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     lines.extend(align(&cells(table), table.conditions.len()));
     lines.push(String::new());
     lines.push(legend(table).to_owned());
+    if table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.interval_bps.is_some()) {
+        lines.push("(low-high): where the median lies with 95 % confidence.".to_owned());
+    }
     for (number, note) in (1..).zip(&table.notes) {
         lines.push(format!("[{number}] {note}"));
     }
@@ -35,11 +38,19 @@ pub(super) fn headline(contents: &Contents) -> String {
             if data.files == 1 { String::new() } else { format!(" in {} files", data.files) };
         parts.push(format!("disk {}{files}", data.bytes));
     }
-    parts.push(match plan.repeats {
-        1 => "one run a cell".to_owned(),
-        repeats => format!("medians of {repeats}"),
-    });
+    parts.push(passes(plan));
     format!("{}; Gb/s", parts.join(", "))
+}
+
+/// How often each cell was run.
+pub(super) fn passes(plan: &MatrixPlan) -> String {
+    match (&plan.precision, plan.repeats) {
+        (Some(target), _) => {
+            format!("medians known to {:.0} % where runs allow it", target.share * 100.0)
+        }
+        (None, 1) => "one run a cell".to_owned(),
+        (None, repeats) => format!("medians of {repeats}"),
+    }
 }
 
 fn cells(table: &Table) -> Vec<Vec<String>> {
@@ -61,7 +72,10 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
 fn cell(figure: &CellFigure) -> String {
     let notes = references(&figure.notes);
     match figure.median_bps {
-        Some(rate) => format!("{}{notes}", gbps(rate)),
+        Some(rate) => match figure.interval_bps {
+            Some((low, high)) => format!("{} ({}-{}){notes}", gbps(rate), gbps(low), gbps(high)),
+            None => format!("{}{notes}", gbps(rate)),
+        },
         None => format!("{}{notes}", figure.state.label()),
     }
 }

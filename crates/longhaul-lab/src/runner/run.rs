@@ -10,6 +10,7 @@ use longhaul_core::units::Rate;
 use serde_json::Value;
 
 use super::compare::compare;
+use super::load::CpuTimes;
 use super::process::{Process, Waited};
 use super::ready::{self, Readiness};
 use super::{Cell, disk, shell};
@@ -21,6 +22,7 @@ use crate::network::{NetPath, Network};
 /// One run that is about to be made.
 pub(super) struct Run<'a> {
     pub(super) sequence: u32,
+    pub(super) attempt: u32,
     pub(super) cell: Cell,
     pub(super) entry: &'a Entry,
     pub(super) driver: &'a dyn Driver,
@@ -173,8 +175,10 @@ impl Run<'_> {
     ) -> Result<Duration, Trouble> {
         let command = self.driver.client(job)?;
         record.near_command = shell::words(&command);
+        let before = CpuTimes::now();
         let client = start(path, Side::Near, command)?;
         let waited = client.wait(self.limit, self.stop);
+        record.host = before.and_then(CpuTimes::until_now);
         let settled = match self.work {
             Work::Disk { scratch, .. } => disk::settle(scratch).ok(),
             Work::Memory(_) => None,
@@ -230,6 +234,7 @@ impl Run<'_> {
         RunRecord {
             schema: RunSchema::V1,
             sequence: self.sequence,
+            attempt: self.attempt,
             repeat: self.cell.repeat,
             tool: self.entry.tool.clone(),
             label: self.entry.label(),
@@ -255,6 +260,7 @@ impl Run<'_> {
             far_output: None,
             notes: Vec::new(),
             path: Value::Null,
+            host: None,
         }
     }
 }

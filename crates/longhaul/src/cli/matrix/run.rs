@@ -34,6 +34,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         drivers: &drivers,
         sources: &checked.sources,
         scratch: &checked.scratch,
+        retry_failed: args.retry_failed,
         stop: interrupt.flag(),
     };
     let ended = Matrix::prepare(setup, &mut archive, &mut network, &mut show)
