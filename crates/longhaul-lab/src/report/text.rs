@@ -69,7 +69,7 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
     lines
 }
 
-fn cell(figure: &CellFigure) -> String {
+pub(super) fn cell(figure: &CellFigure) -> String {
     let notes = references(&figure.notes);
     match figure.median_bps {
         Some(rate) => match figure.interval_bps {
@@ -80,7 +80,7 @@ fn cell(figure: &CellFigure) -> String {
     }
 }
 
-fn references(notes: &[usize]) -> String {
+pub(super) fn references(notes: &[usize]) -> String {
     notes.iter().map(|number| format!("[{number}]")).collect()
 }
 
@@ -95,7 +95,7 @@ pub(super) fn gbps(rate: Rate) -> String {
     }
 }
 
-fn guarantees(row: &Row) -> String {
+pub(super) fn guarantees(row: &Row) -> String {
     match row.guarantees {
         Some(Guarantees { encrypted, verified, synced }) if row.workload == Workload::Disk => {
             let mark = |has: bool, letter: &'static str| if has { letter } else { "-" };
@@ -105,11 +105,11 @@ fn guarantees(row: &Row) -> String {
     }
 }
 
-fn sync(row: &Row) -> String {
+pub(super) fn sync(row: &Row) -> String {
     row.sync_seconds.map_or(String::new(), |seconds| format!("+{:.1} s", seconds.max(0.0)))
 }
 
-fn legend(table: &Table) -> &'static str {
+pub(super) fn legend(table: &Table) -> &'static str {
     if table.rows_of(Workload::Disk).next().is_none() {
         return "Memory: goodput at the receiver.";
     }

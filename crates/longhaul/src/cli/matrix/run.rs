@@ -56,7 +56,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
 }
 
 /// The table, or the JSON document, on standard output.
-pub(in crate::cli) fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
+fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
     let text = if json { report::json(contents, table) } else { report::text(contents, table) };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
