@@ -3,6 +3,7 @@
 //!
 //! Renderers read and compute nothing; the same archive gives the same bytes.
 
+mod change;
 mod csv;
 mod facts;
 mod html;
@@ -16,6 +17,7 @@ mod scale;
 mod text;
 mod write;
 
+pub use change::change_text;
 pub use csv::csv;
 pub use html::html;
 pub use json::json;

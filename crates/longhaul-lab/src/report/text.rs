@@ -118,7 +118,7 @@ pub(super) fn legend(table: &Table) -> &'static str {
 }
 
 /// Pads the columns; names to the left, figures to the right, a rule under the head.
-fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
+pub(super) fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
     let columns = lines.first().map_or(0, Vec::len);
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);

@@ -1,11 +1,13 @@
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use longhaul_lab::archive::Archive;
+use longhaul_lab::archive::{Archive, Contents};
+use longhaul_lab::change::Change;
 use longhaul_lab::report;
 use longhaul_lab::table::Table;
+use serde_json::json;
 
 use super::matrix::coded;
 use crate::exit::{self, Coded};
@@ -21,6 +23,9 @@ pub(super) struct ReportArgs {
     /// What to print; the default also writes report.html and its plots into DIR again
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print what changed since this earlier matrix instead
+    #[arg(long, value_name = "DIR")]
+    since: Option<PathBuf>,
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -42,12 +47,40 @@ enum Format {
 
 /// Prints what was asked for.
 pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
-    let contents =
-        Archive::open(&args.dir).and_then(|archive| archive.contents()).map_err(coded)?;
+    let format = if args.json { Format::Json } else { args.format };
+    let text = match &args.since {
+        Some(earlier) => since(&args.dir, earlier, format)?,
+        None => rendered(&args.dir, format)?,
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
+    Ok(exit::OK)
+}
+
+fn read(dir: &Path) -> Result<(Contents, Table), Coded> {
+    let contents = Archive::open(dir).and_then(|archive| archive.contents()).map_err(coded)?;
     let table = Table::fold(&contents);
-    let text = match if args.json { Format::Json } else { args.format } {
+    Ok((contents, table))
+}
+
+fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {
+    let ((then, then_table), (now, now_table)) = (read(earlier)?, read(dir)?);
+    let change = Change::between((&then.header, &then_table), (&now.header, &now_table));
+    match format {
+        Format::Text => Ok(report::change_text(&change)),
+        Format::Json => {
+            let document = json!({ "schema": "longhaul.change/1", "change": change });
+            Ok(format!("{document:#}\n"))
+        }
+        _ => Err(Coded::new(exit::USAGE, anyhow!("--since prints text or json"))),
+    }
+}
+
+fn rendered(dir: &Path, format: Format) -> Result<String, Coded> {
+    let (contents, table) = read(dir)?;
+    Ok(match format {
         Format::Text => {
-            let html = report::write(&args.dir, &contents, &table).map_err(coded)?;
+            let html = report::write(dir, &contents, &table).map_err(coded)?;
             eprintln!("longhaul: report: {}", html.display());
             report::text(&contents, &table)
         }
@@ -55,8 +88,5 @@ pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
         Format::Html => report::html(&contents, &table),
         Format::Csv => report::csv(&contents),
         Format::Json => report::json(&contents, &table),
-    };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
-    Ok(exit::OK)
+    })
 }
