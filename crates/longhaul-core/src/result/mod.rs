@@ -9,6 +9,7 @@ mod flow;
 mod link;
 mod run;
 mod side;
+mod topology;
 mod warning;
 
 pub use copy::{
@@ -21,4 +22,5 @@ pub use flow::{
 pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use warning::{End, Warning, WarningKind};
