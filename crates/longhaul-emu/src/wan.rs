@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{LinkPlan, Side};
-use longhaul_core::result::{LinkReport, LinkWarning};
+use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
 use longhaul_sys::tun::{Offloads, Tun};
 
 use crate::EmuError;
-use crate::driver::{Driver, Lane, memory_budget};
+use crate::driver::{Driver, Lane, Snapshot, memory_budget};
 use crate::link::LinkModel;
 use crate::site::{Site, SiteSpec, Windows, plan_windows};
-use crate::verdict::{lateness_bound_ms, verdicts};
+use crate::verdict::{lateness_bound_ms, starvation, verdicts};
 
 /// The network for benchmarks (RFC 2544), which no host's own network uses.
 const ADDRESSES: [(Side, Ipv4Addr); 2] =
@@ -119,12 +119,13 @@ impl Wan {
         let Wan { plan, windows, offloads, started, driver, near, far } = self;
         let seconds = started.elapsed().as_secs_f64();
         let drops = [near.device_drops()?, far.device_drops()?];
-        let lanes = driver.stop();
-        let [up, down] = lanes.as_slice() else {
+        let gone = || {
             let source = io::Error::other("its thread panicked");
-            return Err(EmuError::Driver { operation: "count packets", source });
+            EmuError::Driver { operation: "count packets", source }
         };
-        let (up, down) = (up.report(drops[0]), down.report(drops[1]));
+        let Snapshot { lanes, processor } = driver.stop().ok_or_else(gone)?;
+        let [mut up, mut down] = <[DirectionReport; 2]>::try_from(lanes).map_err(|_| gone())?;
+        (up.interface_drops, down.interface_drops) = (drops[0], drops[1]);
         let mut warnings: Vec<LinkWarning> = windows.warning().into_iter().collect();
         for (side, site) in [(Side::Near, &near), (Side::Far, &far)] {
             if !site.windows_set() {
@@ -134,10 +135,12 @@ impl Wan {
         let bound_ms = lateness_bound_ms(&plan);
         warnings.extend(verdicts(&up, bound_ms));
         warnings.extend(verdicts(&down, bound_ms));
+        warnings.extend(starvation(&processor));
         Ok(LinkReport {
             schema: LinkReport::SCHEMA.to_owned(),
             plan,
             seconds,
+            processor,
             tcp_offload: offloads.tcp,
             udp_offload: offloads.udp,
             up,
@@ -157,6 +160,6 @@ impl Wan {
 fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
     let model = LinkModel::new(plan.from(side), plan.queue(side));
     let budget = memory_budget(plan, side);
-    Lane::new(side, Arc::clone(source), Arc::clone(sink), model, budget)
+    Lane::new(side, source.clone(), sink.clone(), model, budget)
         .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
 }

@@ -18,7 +18,7 @@ mod split;
 mod vnet;
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 

@@ -5,26 +5,26 @@ use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSU
 
 /// What a test frame is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    pub(super) v6: bool,
-    pub(super) udp: bool,
+pub(crate) struct Sample {
+    pub(crate) v6: bool,
+    pub(crate) udp: bool,
     /// Bytes of options, in IPv4 a multiple of 4 and in IPv6 of 8 (a hop-by-hop header).
-    pub(super) network_options: usize,
+    pub(crate) network_options: usize,
     /// Bytes of TCP options, a multiple of 4.
-    pub(super) transport_options: usize,
-    pub(super) payload: usize,
+    pub(crate) transport_options: usize,
+    pub(crate) payload: usize,
     /// 0 for a packet that is not a super-packet.
-    pub(super) segment: usize,
+    pub(crate) segment: usize,
     /// TCP's flags.
-    pub(super) flags: u8,
-    pub(super) ecn: u8,
+    pub(crate) flags: u8,
+    pub(crate) ecn: u8,
 }
 
-pub(super) const FIN_PSH_ACK: u8 = 0x19;
-pub(super) const CWR: u8 = 0x80;
+pub(crate) const FIN_PSH_ACK: u8 = 0x19;
+pub(crate) const CWR: u8 = 0x80;
 
 impl Sample {
-    pub(super) const TCP: Sample = Sample {
+    pub(crate) const TCP: Sample = Sample {
         v6: false,
         udp: false,
         network_options: 0,
@@ -35,20 +35,20 @@ impl Sample {
         ecn: 2,
     };
 
-    pub(super) fn transport_at(&self) -> usize {
+    pub(crate) fn transport_at(&self) -> usize {
         if self.v6 { 40 + self.network_options } else { 20 + self.network_options }
     }
 
-    pub(super) fn payload_at(&self) -> usize {
+    pub(crate) fn payload_at(&self) -> usize {
         self.transport_at() + if self.udp { 8 } else { 20 + self.transport_options }
     }
 
-    pub(super) fn protocol(&self) -> u8 {
+    pub(crate) fn protocol(&self) -> u8 {
         if self.udp { 17 } else { 6 }
     }
 
     /// The frame, with a partial checksum.
-    pub(super) fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let payload: Vec<u8> = (0..self.payload).map(|i| (i * 7 + i / 256) as u8).collect();
         let transport = self.transport(payload.len());
         let mut packet = self.network(transport.len() + payload.len());
@@ -108,7 +108,7 @@ impl Sample {
         } else {
             // A sequence number that wraps within the packet.
             header.extend([0xff, 0xff, 0xff, 0xf0, 1, 2, 3, 4]);
-            header.extend([((20 + self.transport_options) / 4 << 4) as u8, self.flags, 9, 9]);
+            header.extend([(((20 + self.transport_options) / 4) << 4) as u8, self.flags, 9, 9]);
             header.extend([0, 0, 0, 0]);
             header.resize(20 + self.transport_options, 1);
         }
@@ -117,7 +117,7 @@ impl Sample {
 }
 
 /// The sum of the pseudo-header (RFC 9293, RFC 8200), from the packet's addresses.
-pub(super) fn pseudo_sum(packet: &[u8], protocol: u8, length: usize) -> u16 {
+pub(crate) fn pseudo_sum(packet: &[u8], protocol: u8, length: usize) -> u16 {
     let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
     let mut pseudo = addresses.to_vec();
     pseudo.extend([0, protocol]);
