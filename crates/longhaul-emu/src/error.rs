@@ -11,10 +11,13 @@ pub enum EmuError {
     Plan(#[from] TopologyError),
     /// The emulator would have to hold more than this machine's memory.
     #[error(
-        "the links' rates and delays keep up to {needed} in the emulator, more than {limit}, half \
-         of this machine's memory; lower a rate, a delay or a queue, or leave the rate away"
+        "the rates and delays of the links up to '{link}' keep {needed} in the emulator, more than \
+         the {limit} that it may take of this machine's memory; lower a rate, a delay or a queue, \
+         or leave the rate away"
     )]
     Memory {
+        /// The link with which it became too much.
+        link: String,
         /// What is under way and in queues when every link is full.
         needed: Bytes,
         /// What the emulator may use.

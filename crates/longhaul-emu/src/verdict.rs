@@ -2,12 +2,28 @@
 //! that did not.
 
 use longhaul_core::plan::LinkPlan;
-use longhaul_core::result::{DirectionReport, LinkWarning};
+use longhaul_core::result::{DirectionReport, LinkWarning, ProcessorShare};
 
 /// How late 1 in 1000 packets may leave before figures are called into question: a twentieth of
 /// the round trip, and on short paths a millisecond, which is what a busy machine keeps to.
 pub(crate) fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
     (plan.rtt().as_secs_f64() * 1e3 / 20.0).max(1.0)
+}
+
+/// The part of its time for which the emulator may wait for a processor, or the host may withhold
+/// one of this machine's, before figures are called into question. Below it the waits show as
+/// lateness, if at all.
+const STARVED: f64 = 0.05;
+
+/// Whether the machine gave the emulator less than it needed.
+pub(crate) fn starvation(processor: &ProcessorShare) -> Option<LinkWarning> {
+    let ProcessorShare { seconds, waited_seconds, stolen_seconds, .. } = *processor;
+    let most = waited_seconds.max(stolen_seconds);
+    (most > STARVED * seconds).then_some(LinkWarning::ProcessorStarved {
+        waited_seconds,
+        stolen_seconds,
+        seconds,
+    })
 }
 
 /// What is wrong with a direction's figures.
@@ -53,6 +69,7 @@ mod tests {
             dropped: DropCounts::default(),
             queued: Traffic::default(),
             interface_drops: 0,
+            duplicated: Traffic::default(),
             lateness: Lateness { p999_ms: 2.0, ..Lateness::default() },
             peak_memory_bytes: Bytes::mib(6),
         }
@@ -64,6 +81,20 @@ mod tests {
         assert_eq!((bound(0), bound(180)), (1.0, 9.0));
         assert_eq!(verdicts(&clean(), bound(180)), []);
         assert!(matches!(verdicts(&clean(), bound(0))[..], [LinkWarning::BehindSchedule { .. }]));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_processor_is_starved() {
+        let share = |waited_seconds, stolen_seconds| ProcessorShare {
+            seconds: 10.0,
+            busy_seconds: 1.0,
+            waited_seconds,
+            stolen_seconds,
+        };
+        assert_eq!(starvation(&share(0.4, 0.4)), None);
+        assert!(starvation(&share(0.6, 0.0)).is_some());
+        assert!(starvation(&share(0.0, 0.6)).is_some());
+        assert_eq!(starvation(&ProcessorShare::default()), None, "nothing is known");
     }
 
     #[test]

@@ -19,7 +19,10 @@ pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,
 };
-pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
+pub use link::{
+    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
+    Traffic,
+};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};

@@ -28,18 +28,24 @@ fn check(
     pressure: Option<Bytes>,
 ) -> Result<(), EmuError> {
     let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
-    let needed: u64 = lanes
-        .filter_map(|(link, side)| {
-            let direction = link.plan.from(side);
-            let under_way = direction.rate_bps?.bdp(direction.delay);
-            Some(under_way.get() + link.plan.queue(side).unwrap_or_default().get())
-        })
-        .sum();
-    // The other half is for the sockets, and for the programs.
-    let limit = memory.get() / 2;
-    if needed > limit {
-        let (needed, limit) = (Bytes::new(needed), Bytes::new(limit));
-        return Err(EmuError::Memory { needed, limit });
+    // Half is for the sockets and the programs. Of the other half a direction may have a half, so
+    // that none starves the one against it.
+    let [half, quarter] = [2, 4].map(|part| memory.get() / part);
+    let mut sum = 0u64;
+    for (link, side) in lanes {
+        let direction = link.plan.from(side);
+        let Some(rate) = direction.rate_bps else { continue };
+        let waiting = link.plan.queue(side).unwrap_or_default().get();
+        let needed = rate.bdp(direction.delay).get().saturating_add(waiting);
+        sum = sum.saturating_add(needed);
+        if needed > quarter || sum > half {
+            let (needed, limit) = if needed > quarter { (needed, quarter) } else { (sum, half) };
+            return Err(EmuError::Memory {
+                link: link.name.clone(),
+                needed: Bytes::new(needed),
+                limit: Bytes::new(limit),
+            });
+        }
     }
     let Some(limit) = pressure else { return Ok(()) };
     for from in 0..plan.sites.len() {
@@ -104,7 +110,7 @@ mod tests {
         let rate = Some(10_000_000_000);
         assert_eq!(refusal(rate, Bytes::gib(4), Bytes::gib(1)), None);
         let memory = refusal(rate, Bytes::gib(2), Bytes::gib(1)).unwrap();
-        assert!(memory.contains("half of this machine's memory"), "{memory}");
+        assert!(memory.contains("of this machine's memory"), "{memory}");
         let tcp = refusal(rate, Bytes::gib(4), Bytes::mib(900)).unwrap();
         assert!(tcp.contains("from near to far keeps"), "{tcp}");
         assert!(tcp.contains("sudo sysctl -w net.ipv4.tcp_mem='"), "{tcp}");

@@ -3,13 +3,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use longhaul_core::plan::{LinkPlan, Side};
-use longhaul_core::result::{LinkReport, LinkWarning};
+use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
 use longhaul_sys::tun::{Offloads, Tun};
 
 use crate::EmuError;
-use crate::driver::{Driver, Lane, memory_budget};
+use crate::driver::{Driver, Lane, Snapshot, memory_budget};
 use crate::link::LinkModel;
-use crate::verdict::{lateness_bound_ms, verdicts};
+use crate::verdict::{lateness_bound_ms, starvation, verdicts};
 
 /// Where a link ends.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,7 @@ pub(super) struct Link {
     /// What was wrong from the start.
     warnings: Vec<LinkWarning>,
     started: Instant,
+    /// Its lanes are those from near and from far.
     driver: Driver,
 }
 
@@ -50,25 +51,36 @@ impl Link {
         Ok(Link { plan, ends, offloads, warnings, started: Instant::now(), driver })
     }
 
-    /// Stops the link and tells what passed, given what the interfaces at its ends dropped.
-    pub(super) fn finish(self, drops: [u64; 2]) -> Result<LinkReport, EmuError> {
-        let Link { plan, offloads, mut warnings, started, driver, .. } = self;
-        let seconds = started.elapsed().as_secs_f64();
-        let lanes = driver.stop();
-        let [up, down] = lanes.as_slice() else {
+    /// Lets packets that enter from now on be treated by `plan`.
+    pub(super) fn set(&mut self, plan: &LinkPlan) {
+        for (lane, side) in Side::BOTH.into_iter().enumerate() {
+            let model = LinkModel::new(plan.from(side), plan.queue(side));
+            self.driver.set(lane, memory_budget(plan, side), move |now, _| *now = model);
+        }
+        self.plan = plan.clone();
+    }
+
+    /// What passed so far, given what the interfaces at its ends dropped.
+    pub(super) fn report(&self, drops: [u64; 2]) -> Result<LinkReport, EmuError> {
+        let gone = || {
             let source = io::Error::other("its thread panicked");
-            return Err(EmuError::Driver { operation: "count packets", source });
+            EmuError::Driver { operation: "count packets", source }
         };
-        let (up, down) = (up.report(drops[0]), down.report(drops[1]));
-        let bound_ms = lateness_bound_ms(&plan);
+        let Snapshot { lanes, processor } = self.driver.snapshot().ok_or_else(gone)?;
+        let [mut up, mut down] = <[DirectionReport; 2]>::try_from(lanes).map_err(|_| gone())?;
+        (up.interface_drops, down.interface_drops) = (drops[0], drops[1]);
+        let mut warnings = self.warnings.clone();
+        let bound_ms = lateness_bound_ms(&self.plan);
         warnings.extend(verdicts(&up, bound_ms));
         warnings.extend(verdicts(&down, bound_ms));
+        warnings.extend(starvation(&processor));
         Ok(LinkReport {
             schema: LinkReport::SCHEMA.to_owned(),
-            plan,
-            seconds,
-            tcp_offload: offloads.tcp,
-            udp_offload: offloads.udp,
+            plan: self.plan.clone(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            processor,
+            tcp_offload: self.offloads.tcp,
+            udp_offload: self.offloads.udp,
             up,
             down,
             warnings,
@@ -79,6 +91,6 @@ impl Link {
 fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
     let model = LinkModel::new(plan.from(side), plan.queue(side));
     let budget = memory_budget(plan, side);
-    Lane::new(side, Arc::clone(source), Arc::clone(sink), model, budget)
+    Lane::new(side, source.clone(), sink.clone(), model, budget)
         .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
 }

@@ -3,7 +3,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Side, TopologyPlan};
+use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{LinkWarning, SiteReport, TopologyLinkReport, TopologyReport};
 use longhaul_core::units::Bytes;
 use longhaul_sys::tun::Tun;
@@ -119,31 +119,51 @@ impl Topology {
         }
     }
 
+    /// Treats packets that enter a link (by index) from now on by another plan; its MTU stays.
+    /// Routes stay, too, though they were chosen by the delays at the start.
+    ///
+    /// # Errors
+    /// The plan is invalid, or asks for more memory than there is; the link is as it was.
+    pub fn set(&mut self, link: usize, plan: LinkPlan) -> Result<(), EmuError> {
+        let mut changed = self.plan.clone();
+        changed.links[link].plan = plan;
+        changed.validate()?;
+        check_fit(&changed, &Routes::plan(&changed, 0))?;
+        self.links[link].set(&changed.links[link].plan);
+        self.plan = changed;
+        Ok(())
+    }
+
+    /// What passed so far.
+    ///
+    /// # Errors
+    /// A counter could not be read.
+    pub fn report(&self) -> Result<TopologyReport, EmuError> {
+        let drops = |end: End| self.sites[end.site].device_drops(end.interface);
+        let links = self.plan.links.iter().zip(&self.links).map(|(planned, link)| {
+            let [near, far] = link.ends.map(drops);
+            Ok(TopologyLinkReport {
+                name: planned.name.clone(),
+                near: planned.near.clone(),
+                far: planned.far.clone(),
+                link: link.report([near?, far?])?,
+            })
+        });
+        Ok(TopologyReport {
+            schema: TopologyReport::SCHEMA.to_owned(),
+            name: self.plan.name.clone(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            sites: self.sites.iter().map(|site| site_report(site.spec())).collect(),
+            links: links.collect::<Result<_, EmuError>>()?,
+        })
+    }
+
     /// Takes everything down and tells what passed. Processes still in the sites are killed.
     ///
     /// # Errors
     /// A counter could not be read; everything is taken down nevertheless.
     pub fn finish(self) -> Result<TopologyReport, EmuError> {
-        let Topology { plan, started, links, sites } = self;
-        let seconds = started.elapsed().as_secs_f64();
-        let mut reports = Vec::new();
-        for (planned, link) in plan.links.into_iter().zip(links) {
-            let drops = |end: End| sites[end.site].device_drops(end.interface);
-            let [near, far] = link.ends.map(drops);
-            reports.push(TopologyLinkReport {
-                name: planned.name,
-                near: planned.near,
-                far: planned.far,
-                link: link.finish([near?, far?])?,
-            });
-        }
-        Ok(TopologyReport {
-            schema: TopologyReport::SCHEMA.to_owned(),
-            name: plan.name,
-            seconds,
-            sites: sites.iter().map(|site| site_report(site.spec())).collect(),
-            links: reports,
-        })
+        self.report()
     }
 }
 
