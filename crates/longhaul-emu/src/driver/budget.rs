@@ -9,7 +9,7 @@ pub(crate) const UNLIMITED: Rate = Rate::from_bps(40_000_000_000);
 /// quarter of what the machine has, so that both directions leave half of it alone.
 pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let direction = plan.from(side);
-    let under_way = direction.rate_bps.unwrap_or(UNLIMITED).bdp(direction.delay);
+    let under_way = direction.peak_rate().unwrap_or(UNLIMITED).bdp(direction.longest_flight());
     let waiting = plan.queue(side).unwrap_or_default();
     let wanted = (under_way.get() + waiting.get()) * 2 + Bytes::mib(64).get();
     let info = rustix::system::sysinfo();

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::pool::{Pool, Slot, is_large};
 use super::schedule::{Departure, Schedule};
-use crate::link::{DropReason, LinkModel, LinkTime, PacketShape, Verdict};
+use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
 
 /// One direction of a link, from one TUN device to the other.
@@ -22,6 +22,8 @@ pub(crate) struct Lane {
     source: Arc<Tun>,
     sink: Arc<Tun>,
     model: LinkModel,
+    /// What the model made of the packet just read; kept for its memory.
+    pieces: Vec<Piece>,
     pool: Pool,
     /// Where the next packet is read to: its length is known only afterwards.
     landing: Slot,
@@ -53,6 +55,7 @@ impl Lane {
             source,
             sink,
             model,
+            pieces: Vec::new(),
             pool,
             landing,
             schedule: Schedule::default(),
@@ -94,14 +97,18 @@ impl Lane {
         let now = clock();
         let shape = packet::shape(self.pool.bytes(&self.landing, length));
         self.entered += traffic(shape);
-        match self.model.offer(now, shape) {
-            Verdict::Drop(DropReason::QueueFull) => self.dropped.queue_full += traffic(shape),
-            Verdict::Deliver { at } => match self.keep(length) {
-                None => self.dropped.memory_full += traffic(shape),
-                Some(slot) => {
-                    self.schedule.add(Departure { at, slot, length: length as u32, shape });
+        self.pieces.clear();
+        self.model.offer(now, &shape, &mut self.pieces);
+        match self.pieces[..] {
+            [Piece { ref segments, at, .. }] if *segments == (0..shape.segments()) => {
+                match self.keep(length) {
+                    None => self.dropped.memory_full += traffic(shape),
+                    Some(slot) => {
+                        self.schedule.add(Departure { at, slot, length: length as u32, shape });
+                    }
                 }
-            },
+            }
+            _ => self.dropped.queue_full += traffic(shape),
         }
         Some(self.departure_cost)
     }
