@@ -16,6 +16,7 @@ pub mod link;
 mod packet;
 mod privilege;
 mod site;
+mod verdict;
 mod wan;
 
 pub use error::EmuError;

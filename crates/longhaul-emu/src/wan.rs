@@ -9,9 +9,10 @@ use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
 use longhaul_sys::tun::{Offloads, Tun};
 
 use crate::EmuError;
-use crate::driver::{Driver, Lane, memory_budget};
+use crate::driver::{Driver, Lane, Snapshot, memory_budget};
 use crate::link::LinkModel;
 use crate::site::{Site, SiteSpec, Windows, plan_windows};
+use crate::verdict::{lateness_bound_ms, starvation, verdicts};
 
 /// The network for benchmarks (RFC 2544), which no host's own network uses.
 const ADDRESSES: [(Side, Ipv4Addr); 2] =
@@ -126,12 +127,13 @@ impl Wan {
         let Wan { plan, windows, offloads, started, driver, near, far } = self;
         let seconds = started.elapsed().as_secs_f64();
         let drops = [near.device_drops()?, far.device_drops()?];
-        let lanes = driver.stop();
-        let [up, down] = lanes.as_slice() else {
+        let gone = || {
             let source = io::Error::other("its thread panicked");
-            return Err(EmuError::Driver { operation: "count packets", source });
+            EmuError::Driver { operation: "count packets", source }
         };
-        let (up, down) = (up.report(drops[0]), down.report(drops[1]));
+        let Snapshot { lanes, processor } = driver.stop().ok_or_else(gone)?;
+        let [mut up, mut down] = <[DirectionReport; 2]>::try_from(lanes).map_err(|_| gone())?;
+        (up.interface_drops, down.interface_drops) = (drops[0], drops[1]);
         let mut warnings: Vec<LinkWarning> = windows.warning().into_iter().collect();
         for (side, site) in [(Side::Near, &near), (Side::Far, &far)] {
             if !site.windows_set() {
@@ -141,10 +143,12 @@ impl Wan {
         let bound_ms = lateness_bound_ms(&plan);
         warnings.extend(verdicts(&up, bound_ms));
         warnings.extend(verdicts(&down, bound_ms));
+        warnings.extend(starvation(&processor));
         Ok(LinkReport {
             schema: LinkReport::SCHEMA.to_owned(),
             plan,
             seconds,
+            processor,
             tcp_offload: offloads.tcp,
             udp_offload: offloads.udp,
             up,
@@ -164,91 +168,6 @@ impl Wan {
 fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
     let model = LinkModel::new(plan, side);
     let budget = memory_budget(plan, side);
-    Lane::new(side, Arc::clone(source), Arc::clone(sink), model, budget)
+    Lane::new(side, source.clone(), sink.clone(), model, budget)
         .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
-}
-
-/// How late 1 in 1000 packets may leave before figures are called into question: a twentieth of
-/// the round trip, and on short paths a millisecond, which is what a busy machine keeps to.
-fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
-    (plan.rtt().as_secs_f64() * 1e3 / 20.0).max(1.0)
-}
-
-/// What is wrong with a direction's figures.
-fn verdicts(direction: &DirectionReport, bound_ms: f64) -> Vec<LinkWarning> {
-    let from = direction.from;
-    let mut warnings = Vec::new();
-    let p999_ms = direction.lateness.p999_ms;
-    if p999_ms > bound_ms {
-        warnings.push(LinkWarning::BehindSchedule { from, p999_ms, bound_ms });
-    }
-    if direction.interface_drops > 0 {
-        warnings.push(LinkWarning::InterfaceDrops { from, packets: direction.interface_drops });
-    }
-    let packets = direction.dropped.memory_full.packets;
-    if packets > 0 {
-        warnings.push(LinkWarning::MemoryFull { from, packets });
-    }
-    let packets = direction.dropped.refused.packets;
-    if packets > 0 {
-        warnings.push(LinkWarning::Refused { from, packets });
-    }
-    if !direction.is_conserved() {
-        warnings.push(LinkWarning::NotConserved { from });
-    }
-    warnings
-}
-
-#[cfg(test)]
-mod tests {
-    use longhaul_core::result::{DropCounts, Lateness, Traffic};
-    use longhaul_core::units::Bytes;
-
-    use super::*;
-
-    fn clean() -> DirectionReport {
-        DirectionReport {
-            from: Side::Near,
-            entered: Traffic { packets: 3, segments: 5, bytes: 900 },
-            delivered: Traffic { packets: 3, segments: 5, bytes: 900 },
-            dropped: DropCounts::default(),
-            queued: Traffic::default(),
-            interface_drops: 0,
-            lateness: Lateness { p999_ms: 2.0, ..Lateness::default() },
-            peak_memory_bytes: Bytes::mib(6),
-        }
-    }
-
-    #[test]
-    fn the_bound_of_lateness_follows_the_round_trip() {
-        let bound = |rtt_ms| lateness_bound_ms(&LinkPlan::symmetric(Duration::from_millis(rtt_ms)));
-        assert_eq!((bound(0), bound(180)), (1.0, 9.0));
-        assert_eq!(verdicts(&clean(), bound(180)), []);
-        assert!(matches!(verdicts(&clean(), bound(0))[..], [LinkWarning::BehindSchedule { .. }]));
-    }
-
-    #[test]
-    fn each_kind_of_loss_that_the_plan_did_not_ask_for_is_named() {
-        let one = Traffic { packets: 1, segments: 1, bytes: 100 };
-        let mut asked_for = clean();
-        asked_for.dropped.queue_full = one;
-        asked_for.entered += one;
-        assert_eq!(verdicts(&asked_for, 9.0), []);
-
-        let mut lossy = clean();
-        lossy.interface_drops = 7;
-        lossy.dropped.memory_full = one;
-        lossy.dropped.refused = one;
-        let from = Side::Near;
-        assert_eq!(
-            verdicts(&lossy, 9.0),
-            [
-                LinkWarning::InterfaceDrops { from, packets: 7 },
-                LinkWarning::MemoryFull { from, packets: 1 },
-                LinkWarning::Refused { from, packets: 1 },
-                // Dropped, but never entered.
-                LinkWarning::NotConserved { from },
-            ]
-        );
-    }
 }

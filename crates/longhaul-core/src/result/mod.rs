@@ -20,7 +20,10 @@ pub use flow::{
     StreamSample,
 };
 pub use impairments::{Impairments, Segments};
-pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
+pub use link::{
+    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
+    Traffic,
+};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use warning::{End, Warning, WarningKind};

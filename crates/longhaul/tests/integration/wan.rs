@@ -168,7 +168,7 @@ fn a_tcp_transfer_arrives_whole_and_is_accounted_for() {
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["summary"]["receiver"]["bytes"], 64 << 20, "{result}");
     let link: LinkReport = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
-    for direction in [link.up, link.down] {
+    for direction in [&link.up, &link.down] {
         assert!(direction.is_conserved(), "{direction:?}");
         assert_eq!(direction.dropped.total().packets + direction.interface_drops, 0);
     }
