@@ -103,14 +103,6 @@ impl Lane {
         self.entered += traffic(&shape);
         self.pieces.clear();
         self.model.offer(now, &shape, &mut self.pieces);
-        let mut dropped = traffic(&shape);
-        for piece in self.pieces.iter().filter(|piece| !piece.treatment.duplicate) {
-            let passed = part(&shape, piece);
-            dropped.packets = 0;
-            dropped.segments -= passed.segments;
-            dropped.bytes -= passed.bytes;
-        }
-        self.dropped.queue_full += dropped;
         self.enter(length, shape);
         Some(self.departure_cost * self.pieces.len() as u32)
     }
@@ -180,12 +172,14 @@ impl Lane {
         for departure in self.schedule.iter() {
             queued += part(&self.store.packet(departure.parcel).1, &departure.piece);
         }
+        let by_plan = self.model.counts().dropped();
+        let by_plan = Traffic { packets: 0, segments: by_plan.segments, bytes: by_plan.bytes };
         DirectionReport {
             from: self.from,
             entered: self.entered,
             duplicated: self.duplicated,
             delivered: self.delivered,
-            dropped: self.dropped,
+            dropped: DropCounts { queue_full: by_plan, ..self.dropped },
             queued,
             interface_drops: 0,
             lateness: self.lateness(),

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{LinkDirection, Side};
+use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::Traffic;
 use longhaul_core::units::Bytes;
 
@@ -23,12 +23,12 @@ fn device() -> (UnixDatagram, Arc<OwnedFd>) {
     (host, Arc::new(OwnedFd::from(emulator)))
 }
 
-fn direction(delay: Duration) -> LinkDirection {
-    LinkDirection { delay, rate_bps: None }
+fn plan(delay: Duration) -> LinkPlan {
+    LinkPlan::symmetric(delay * 2)
 }
 
 fn lane(from: Side, delay: Duration, source: &Arc<OwnedFd>, sink: &Arc<OwnedFd>) -> Lane {
-    let model = LinkModel::new(&direction(delay), None);
+    let model = LinkModel::new(&plan(delay), Side::Near);
     Lane::new(from, source.clone(), sink.clone(), model, Bytes::mib(64)).unwrap()
 }
 
@@ -64,7 +64,7 @@ fn frames_cross_unchanged_after_their_delay_and_are_counted() {
     far.send(&frame).unwrap();
     assert_eq!(receive(&near), frame);
 
-    let snapshot = driver.stop().unwrap();
+    let snapshot = driver.snapshot().unwrap();
     for lane in &snapshot.lanes {
         assert_eq!((lane.entered, lane.delivered), (passed, passed));
         assert!(lane.is_conserved());
@@ -82,13 +82,13 @@ fn a_running_lane_takes_a_new_model() {
     near.send(&frame).unwrap();
     while driver.snapshot().unwrap().lanes[0].queued.packets == 0 {}
     driver.set(0, Bytes::mib(4), |model, _| {
-        *model = LinkModel::new(&direction(Duration::ZERO), None);
+        *model = LinkModel::new(&plan(Duration::ZERO), Side::Near);
     });
     driver.set(7, Bytes::mib(4), |_, _| panic!("there is no such lane"));
     let other = Sample { payload: 200, ..Sample::TCP }.frame();
     near.send(&other).unwrap();
     assert_eq!(receive(&far), other, "the first keeps its time");
-    let lanes = driver.stop().unwrap().lanes;
+    let lanes = driver.snapshot().unwrap().lanes;
     assert_eq!((lanes[0].delivered.packets, lanes[0].queued.packets), (1, 1));
 }
 
