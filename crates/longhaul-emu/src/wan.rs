@@ -71,7 +71,15 @@ impl Wan {
         let driver = Driver::start(lanes)
             .map_err(|source| EmuError::Driver { operation: "start a thread", source })?;
         let offloads = near_tun.offloads();
-        Ok(Wan { plan: *plan, windows, offloads, started: Instant::now(), driver, near, far })
+        Ok(Wan {
+            plan: plan.clone(),
+            windows,
+            offloads,
+            started: Instant::now(),
+            driver,
+            near,
+            far,
+        })
     }
 
     /// Starts `command` at a site, with `LONGHAUL_NEAR` and `LONGHAUL_FAR` in its environment.
@@ -158,7 +166,7 @@ impl Wan {
 }
 
 fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
-    let model = LinkModel::new(plan.from(side), plan.queue(side));
+    let model = LinkModel::new(plan, side);
     let budget = memory_budget(plan, side);
     Lane::new(side, source.clone(), sink.clone(), model, budget)
         .map_err(|source| EmuError::Driver { operation: "reserve memory", source })

@@ -6,6 +6,7 @@
 
 mod copy;
 mod flow;
+mod impairments;
 mod link;
 mod run;
 mod side;
@@ -18,6 +19,7 @@ pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,
 };
+pub use impairments::{Impairments, Segments};
 pub use link::{
     DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
     Traffic,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::budget::most_memory;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
-use crate::link::{DropReason, LinkModel, LinkTime, PacketShape, Piece, Treatment, Verdict};
+use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
 
 /// One end of a link: each read returns, and each write takes, one frame, and a read does not
@@ -34,7 +34,6 @@ pub(crate) struct Lane {
     /// What the model said of the packet that was read last.
     pieces: Vec<Piece>,
     entered: Traffic,
-    duplicated: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
     /// What the next departure will likely take.
@@ -63,7 +62,6 @@ impl Lane {
             schedule: Schedule::default(),
             pieces: Vec::new(),
             entered: Traffic::default(),
-            duplicated: Traffic::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
             departure_cost: Duration::ZERO,
@@ -102,14 +100,7 @@ impl Lane {
         let shape = packet::shape(self.store.landed(length));
         self.entered += traffic(&shape);
         self.pieces.clear();
-        match self.model.offer(now, shape) {
-            Verdict::Drop(DropReason::QueueFull) => self.dropped.queue_full += traffic(&shape),
-            Verdict::Deliver { at } => self.pieces.push(Piece {
-                segments: 0..shape.segments(),
-                at,
-                treatment: Treatment::default(),
-            }),
-        }
+        self.model.offer(now, &shape, &mut self.pieces);
         self.enter(length, shape);
         Some(self.departure_cost * self.pieces.len() as u32)
     }
@@ -118,9 +109,6 @@ impl Lane {
     fn enter(&mut self, length: usize, shape: PacketShape) {
         if self.pieces.is_empty() {
             return;
-        }
-        for piece in self.pieces.iter().filter(|piece| piece.treatment.duplicate) {
-            self.duplicated += part(&shape, piece);
         }
         match self.store.keep(length, shape, self.pieces.len() as u32) {
             None => {
@@ -182,8 +170,8 @@ impl Lane {
         DirectionReport {
             from: self.from,
             entered: self.entered,
-            duplicated: self.duplicated,
             delivered: self.delivered,
+            impairments: *self.model.counts(),
             dropped: self.dropped,
             queued,
             interface_drops: 0,

@@ -42,7 +42,7 @@ fn windows_for(plan: &LinkPlan, pressure: Bytes) -> Windows {
     /// The window field's 16 bits, scaled by at most 2^14 (RFC 7323), and below an int's range.
     const LARGEST: u64 = 65_535 << 14;
     let need = |rate| {
-        let in_flight = Side::BOTH.map(|side| plan.from(side).rate_bps.unwrap_or(rate));
+        let in_flight = Side::BOTH.map(|side| plan.from(side).peak_rate().unwrap_or(rate));
         // A sender keeps what is unacknowledged and as much again to send; a receiver spends up
         // to half of its buffer on bookkeeping (tcp_adv_win_scale).
         in_flight[0].max(in_flight[1]).bdp(plan.rtt()).get() * 2 + (4 << 20)
@@ -51,7 +51,7 @@ fn windows_for(plan: &LinkPlan, pressure: Bytes) -> Windows {
     // Two sockets at two fifths each stay below the point of pressure.
     let largest = wanted.min(pressure.get() / 5 * 2).max(SMALLEST);
     // An unlimited link promises no rate, so that nothing is clipped on it.
-    let promised = Side::BOTH.iter().any(|side| plan.from(*side).rate_bps.is_some());
+    let promised = Side::BOTH.iter().any(|side| plan.from(*side).has_rate());
     let clipped_below = (promised && largest < wanted).then_some(Bytes::new(wanted));
     Windows { largest: Bytes::new(largest), clipped_below }
 }
