@@ -75,13 +75,6 @@ impl Driver {
         self.requests.send(Request::Set { lane, budget, change: Box::new(change) });
     }
 
-    /// Stops, and tells what passed; `None` as for [`Driver::snapshot`].
-    pub(crate) fn stop(mut self) -> Option<Snapshot> {
-        let snapshot = self.snapshot();
-        self.halt();
-        snapshot
-    }
-
     fn halt(&mut self) {
         self.requests.send(Request::Stop);
         if let Some(thread) = self.thread.take() {
