@@ -6,9 +6,11 @@
 
 mod copy;
 mod flow;
+mod impairments;
 mod link;
 mod run;
 mod side;
+mod topology;
 mod warning;
 
 pub use copy::{
@@ -18,7 +20,12 @@ pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,
 };
-pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
+pub use impairments::{Impairments, Segments};
+pub use link::{
+    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
+    Traffic,
+};
 pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use warning::{End, Warning, WarningKind};
