@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
+mod netlink;
 pub mod poll;
 pub mod realtime;
 pub mod tcp;

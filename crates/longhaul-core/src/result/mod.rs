@@ -10,6 +10,7 @@ mod impairments;
 mod link;
 mod run;
 mod side;
+mod topology;
 mod warning;
 
 pub use copy::{
@@ -26,4 +27,5 @@ pub use link::{
 };
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use warning::{End, Warning, WarningKind};

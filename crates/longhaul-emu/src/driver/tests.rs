@@ -23,13 +23,12 @@ fn device() -> (UnixDatagram, Arc<OwnedFd>) {
     (host, Arc::new(OwnedFd::from(emulator)))
 }
 
-fn plan(delay: Duration) -> LinkPlan {
-    LinkPlan::symmetric(delay * 2)
+fn model(from: Side, delay: Duration) -> LinkModel {
+    LinkModel::new(&LinkPlan::symmetric(delay * 2), from)
 }
 
 fn lane(from: Side, delay: Duration, source: &Arc<OwnedFd>, sink: &Arc<OwnedFd>) -> Lane {
-    let model = LinkModel::new(&plan(delay), Side::Near);
-    Lane::new(from, source.clone(), sink.clone(), model, Bytes::mib(64)).unwrap()
+    Lane::new(from, source.clone(), sink.clone(), model(from, delay), Bytes::mib(64)).unwrap()
 }
 
 fn receive(host: &UnixDatagram) -> Vec<u8> {
@@ -64,7 +63,7 @@ fn frames_cross_unchanged_after_their_delay_and_are_counted() {
     far.send(&frame).unwrap();
     assert_eq!(receive(&near), frame);
 
-    let snapshot = driver.stop().unwrap();
+    let snapshot = driver.snapshot().unwrap();
     for lane in &snapshot.lanes {
         assert_eq!((lane.entered, lane.delivered), (passed, passed));
         assert!(lane.is_conserved());
@@ -82,13 +81,13 @@ fn a_running_lane_takes_a_new_model() {
     near.send(&frame).unwrap();
     while driver.snapshot().unwrap().lanes[0].queued.packets == 0 {}
     driver.set(0, Bytes::mib(4), |model, _| {
-        *model = LinkModel::new(&plan(Duration::ZERO), Side::Near);
+        *model = self::model(Side::Near, Duration::ZERO);
     });
     driver.set(7, Bytes::mib(4), |_, _| panic!("there is no such lane"));
     let other = Sample { payload: 200, ..Sample::TCP }.frame();
     near.send(&other).unwrap();
     assert_eq!(receive(&far), other, "the first keeps its time");
-    let lanes = driver.stop().unwrap().lanes;
+    let lanes = driver.snapshot().unwrap().lanes;
     assert_eq!((lanes[0].delivered.packets, lanes[0].queued.packets), (1, 1));
 }
 
