@@ -1,5 +1,11 @@
-//! Summary statistics over repeated measurements.
+//! Statistics: summaries of repeated measurements, intervals for what was counted, and tests of
+//! what was seen against what was asked for.
 
+mod fit;
+mod proportion;
+mod special;
 mod summary;
 
+pub use fit::{chi_square_p, kolmogorov_bound, kolmogorov_distance, pearson_p};
+pub use proportion::proportion_interval;
 pub use summary::{median, quantile};
