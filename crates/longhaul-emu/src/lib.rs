@@ -15,6 +15,7 @@ mod error;
 pub mod link;
 mod packet;
 mod privilege;
+pub mod selftest;
 mod site;
 mod wan;
 

@@ -1,6 +1,7 @@
 //! `longhaul wan`: commands at the two ends of an emulated link.
 
 mod ends;
+mod probe;
 mod run;
 
 use std::ffi::OsString;
@@ -19,6 +20,8 @@ pub(crate) struct WanArgs {
 #[derive(Debug, Subcommand)]
 enum WanCommand {
     Run(run::RunArgs),
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -32,6 +35,7 @@ const REFUSED: [&str; 6] = ["up", "exec", "status", "set", "down", "selftest"];
 pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
     match args.command {
         WanCommand::Run(args) => run::run(args),
+        WanCommand::Probe(args) => probe::run(&args),
         WanCommand::Other(words) => {
             let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
             let error = if REFUSED.contains(&name.as_ref()) {
