@@ -4,6 +4,7 @@
 //! a process says its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes
 //! them all.
 
+mod certificate;
 mod copy;
 mod flow;
 mod link;
@@ -11,6 +12,7 @@ mod run;
 mod side;
 mod warning;
 
+pub use certificate::{Certificate, Check, CheckVerdict, Unit};
 pub use copy::{
     COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
 };

@@ -8,6 +8,12 @@ pub fn chi_square_p(statistic: f64, freedom: u32) -> f64 {
     if freedom == 0 { 1.0 } else { upper_gamma(f64::from(freedom) / 2.0, statistic / 2.0) }
 }
 
+/// The probability that a normal variable of mean 0 and deviation 1 is at most `x`.
+pub fn normal_p(x: f64) -> f64 {
+    let beyond = 0.5 * upper_gamma(0.5, x * x / 2.0);
+    if x < 0.0 { beyond } else { 1.0 - beyond }
+}
+
 /// Pearson's test that `counts[i]` of their sum fell with probability `probabilities[i]`. Cells
 /// are joined from the end until each expects at least 5, as the approximation needs.
 ///
@@ -63,6 +69,13 @@ mod tests {
             [(3.841_459, 1, 0.05), (18.307_04, 10, 0.05), (23.209_25, 10, 0.01), (0.0, 3, 1.0)]
         {
             assert!((chi_square_p(statistic, freedom) - p).abs() < 1e-6, "{statistic}");
+        }
+    }
+
+    #[test]
+    fn the_normal_distribution_agrees_with_the_tables() {
+        for (x, p) in [(0.0, 0.5), (1.959_964, 0.975), (-1.959_964, 0.025), (3.719_016, 0.999_9)] {
+            assert!((normal_p(x) - p).abs() < 1e-7, "{x}: {}", normal_p(x));
         }
     }
 
