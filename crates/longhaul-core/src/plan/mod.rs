@@ -10,6 +10,7 @@ mod link;
 mod matrix;
 mod matrix_fault;
 mod seconds;
+mod topology;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
@@ -17,3 +18,4 @@ pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
 pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
 pub use matrix_fault::{MatrixFault, Step};
+pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};

@@ -51,7 +51,7 @@ impl DropCounts {
 }
 
 /// By how much packets left after their due time, over all packets of a direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Median, in milliseconds.
     pub p50_ms: f64,
@@ -61,16 +61,75 @@ pub struct Lateness {
     pub p999_ms: f64,
     /// The largest, in milliseconds.
     pub max_ms: f64,
+    /// How many left how late, in buckets that rise and do not overlap; empty ones are left out.
+    #[serde(default)]
+    pub histogram: Vec<LatenessBucket>,
+}
+
+/// Packets that left late by more than the bucket before says and at most by `at_most_ms`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatenessBucket {
+    /// The bucket's upper bound, in milliseconds.
+    pub at_most_ms: f64,
+    /// How many.
+    pub packets: u64,
+}
+
+impl Lateness {
+    /// The upper bounds of all buckets but the last, which takes what is later, in nanoseconds:
+    /// three for each decade from 1 us to 10 s.
+    const BOUNDS: [u64; 22] = {
+        let mut bounds = [0; 22];
+        let (mut at, mut decade) = (0, 1000);
+        while at < bounds.len() {
+            bounds[at] = decade * [1, 2, 5][at % 3];
+            if at % 3 == 2 {
+                decade *= 10;
+            }
+            at += 1;
+        }
+        bounds
+    };
+
+    /// Sorts counts of latenesses, in nanoseconds, into buckets.
+    pub fn histogram_of(counts: impl IntoIterator<Item = (u64, u64)>) -> Vec<LatenessBucket> {
+        let mut packets = [0; Self::BOUNDS.len() + 1];
+        for (nanos, count) in counts {
+            packets[Self::BOUNDS.partition_point(|bound| *bound < nanos)] += count;
+        }
+        // JSON has no infinity; a minute is later than any packet can be.
+        let bounds = Self::BOUNDS.into_iter().chain([60_000_000_000]);
+        let buckets = bounds.zip(packets).filter(|(_, packets)| *packets > 0);
+        buckets
+            .map(|(nanos, packets)| LatenessBucket { at_most_ms: nanos as f64 / 1e6, packets })
+            .collect()
+    }
+}
+
+/// What the machine gave the thread that moves a link's packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorShare {
+    /// How long it has lived.
+    pub seconds: f64,
+    /// Its time on a processor.
+    pub busy_seconds: f64,
+    /// Time for which it could have run, but had no processor.
+    pub waited_seconds: f64,
+    /// Time that the host withheld from this machine, over all its processors; zero on hardware.
+    pub stolen_seconds: f64,
 }
 
 /// What passed in one direction of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// The end that sent.
     pub from: Side,
     /// Taken from the sender.
     pub entered: Traffic,
-    /// Given to the receiver.
+    /// Second copies, which the link made.
+    #[serde(default)]
+    pub duplicated: Traffic,
+    /// Given to the receiver; a packet is one write, which may be a part of one that entered.
     pub delivered: Traffic,
     /// Dropped.
     pub dropped: DropCounts,
@@ -85,9 +144,12 @@ pub struct DirectionReport {
 }
 
 impl DirectionReport {
-    /// Whether every packet that entered is accounted for.
+    /// Whether every segment that entered or was made on the way, and every byte of them, is
+    /// accounted for.
     pub fn is_conserved(&self) -> bool {
-        self.entered == self.delivered + self.dropped.total() + self.queued
+        let held = |traffic: Traffic| (traffic.segments, traffic.bytes);
+        held(self.entered + self.duplicated)
+            == held(self.delivered + self.dropped.total() + self.queued)
     }
 }
 
@@ -144,6 +206,19 @@ pub enum LinkWarning {
         /// The end that sent.
         from: Side,
     },
+    /// The emulator's thread did not get the processor that it needed.
+    #[error(
+        "the emulator was starved: in {seconds:.1} s it waited {waited_seconds:.2} s for a \
+         processor, and the host withheld {stolen_seconds:.2} s of this machine's; leave it more CPU"
+    )]
+    ProcessorStarved {
+        /// Time for which the thread could have run, but had no processor.
+        waited_seconds: f64,
+        /// Time that a virtual machine's host withheld, over all processors.
+        stolen_seconds: f64,
+        /// How long the link was up.
+        seconds: f64,
+    },
     /// TCP's windows could not be made large enough for the plan's rate.
     #[error(
         "TCP windows are {granted}, below the {wanted} that this rate and round trip need, \
@@ -175,6 +250,9 @@ pub struct LinkReport {
     pub plan: LinkPlan,
     /// How long the link was up.
     pub seconds: f64,
+    /// What the machine gave the emulator.
+    #[serde(default)]
+    pub processor: ProcessorShare,
     /// Whether TCP and UDP super-packets were passed whole.
     pub tcp_offload: bool,
     /// As `tcp_offload`, for UDP.
@@ -221,7 +299,8 @@ mod tests {
         DirectionReport {
             from,
             entered: traffic(10),
-            delivered: traffic(7),
+            duplicated: traffic(3),
+            delivered: traffic(10),
             dropped: DropCounts { queue_full: traffic(2), ..DropCounts::default() },
             queued: traffic(1),
             interface_drops: 0,
@@ -236,6 +315,16 @@ mod tests {
         assert!(report.is_conserved());
         report.queued.segments -= 1;
         assert!(!report.is_conserved());
+    }
+
+    #[test]
+    fn latenesses_fall_into_buckets() {
+        let counts = [(0, 5), (1000, 1), (1001, 2), (7_000_000, 3), (20_000_000_000, 1)];
+        let buckets = Lateness::histogram_of(counts);
+        let all: Vec<(f64, u64)> = buckets.iter().map(|b| (b.at_most_ms, b.packets)).collect();
+        assert_eq!(all, [(0.001, 6), (0.002, 2), (10.0, 3), (60_000.0, 1)]);
+        assert_eq!(Lateness::BOUNDS.last(), Some(&10_000_000_000));
+        assert!(Lateness::BOUNDS.is_sorted());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod flow;
 mod link;
 mod run;
 mod side;
+mod topology;
 mod warning;
 
 pub use certificate::{Certificate, Check, CheckVerdict, Unit};
@@ -20,7 +21,11 @@ pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,
 };
-pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
+pub use link::{
+    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
+    Traffic,
+};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use warning::{End, Warning, WarningKind};

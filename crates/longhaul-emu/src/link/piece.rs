@@ -27,6 +27,13 @@ pub struct Treatment {
     pub duplicate: bool,
 }
 
+impl Treatment {
+    /// Whether the segments leave as they came.
+    pub fn is_none(&self) -> bool {
+        !self.mark_ce && self.corruption.is_none()
+    }
+}
+
 /// Damage to one segment, so a piece that has it is one segment long. `bit` is uniform over 64
 /// bits; the driver reduces it to a bit of the segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
