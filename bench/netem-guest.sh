@@ -36,7 +36,7 @@ END
 
 # The probe's plan: datagrams of 100 bytes, `together` a super-packet.
 send_plan() { # ADDRESS DATAGRAMS INTERVAL TOGETHER
-    printf '{"send":{"to":"%s:9000","datagrams":%s,"payload_bytes":100,"together":%s,"interval_seconds":%s,"verify":true}}' \
+    printf '{"send":{"to":"%s","port":9000,"datagrams":%s,"payload_bytes":100,"together":%s,"interval_seconds":%s,"verify":true}}' \
         "$1" "$2" "$4" "$3"
 }
 receive_plan() {

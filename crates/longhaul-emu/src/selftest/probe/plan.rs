@@ -17,8 +17,13 @@ pub enum ProbePlan {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendPlan {
-    /// Where to.
-    pub to: SocketAddr,
+    /// The receiver: a name or an address.
+    pub to: String,
+    /// Its port.
+    pub port: u16,
+    /// By IPv6, where `to` is a name that has addresses of both kinds.
+    #[serde(default)]
+    pub ipv6: bool,
     /// How many datagrams.
     pub datagrams: u64,
     /// The UDP payload of each; at least [`SendPlan::LEAST_PAYLOAD`].

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,12 @@ use super::{SendPlan, Sent};
 /// Sends what `plan` asks for.
 ///
 /// # Errors
-/// The socket could not be made, or the kernel refuses a super-packet of this size. A datagram
+/// The receiver has no such address, the socket could not be made, or the kernel refuses a super-packet of this size. A datagram
 /// that the kernel could not take for want of memory counts as not sent.
 pub fn send(plan: &SendPlan) -> io::Result<Sent> {
     let size = usize::from(plan.payload_bytes.max(SendPlan::LEAST_PAYLOAD));
     let ecn = if plan.ecn_capable { 0b10 } else { 0 };
-    let socket = datagram::sender(plan.to, size as u16, ecn)?;
+    let socket = datagram::sender(address(plan)?, size as u16, ecn)?;
     // The default slack of 50 us would be in every interval.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut buffer = filler(size * usize::from(plan.together.max(1)));
@@ -42,6 +43,13 @@ pub fn send(plan: &SendPlan) -> io::Result<Sent> {
     }
     sent.seconds = begun.elapsed().as_secs_f64();
     Ok(sent)
+}
+
+fn address(plan: &SendPlan) -> io::Result<SocketAddr> {
+    let mut all = (plan.to.as_str(), plan.port).to_socket_addrs()?;
+    all.find(|address| address.is_ipv6() == plan.ipv6).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address of this kind")
+    })
 }
 
 /// Memory that was short for a moment, or the peer's word that nobody listened a moment ago.
