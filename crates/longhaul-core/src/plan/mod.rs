@@ -6,7 +6,7 @@
 mod copy;
 mod error;
 mod flow;
-mod link;
+pub mod link;
 mod matrix;
 mod matrix_fault;
 mod seconds;
@@ -15,7 +15,7 @@ mod topology;
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};
-pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
+pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
 pub use matrix_fault::{MatrixFault, Step};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};

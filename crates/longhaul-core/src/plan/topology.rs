@@ -51,7 +51,7 @@ pub enum TopologyPart {
 }
 
 /// Why a topology makes no sense, and where.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{fault}")]
 pub struct TopologyError {
     /// The part at fault.
@@ -61,7 +61,7 @@ pub struct TopologyError {
 }
 
 /// What may be wrong with a topology.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum TopologyFault {
     /// Too few or too many sites.
     #[error("a topology has 2 to {} sites, and this one {sites}", TopologyPlan::MAX_SITES)]
@@ -296,10 +296,10 @@ mod tests {
     #[test]
     fn sense_is_accepted() {
         let pair = TopologyPlan::pair(LinkPlan::symmetric(Duration::ZERO));
-        assert_eq!(pair.validate(), Ok(()));
+        assert!(pair.validate().is_ok());
         let three =
             plan(&["GSFC", "star-light", "arc2"], &[("gsfc", "star-light"), ("GSFC", "arc2")]);
-        assert_eq!(three.validate(), Ok(()));
+        assert!(three.validate().is_ok());
         assert_eq!(TopologyPlan::variable("star-light"), "LONGHAUL_STAR_LIGHT");
     }
 

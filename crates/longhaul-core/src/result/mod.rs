@@ -7,6 +7,7 @@
 mod certificate;
 mod copy;
 mod flow;
+mod impairments;
 mod link;
 mod run;
 mod side;
@@ -21,6 +22,7 @@ pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
     StreamSample,
 };
+pub use impairments::{Impairments, Segments};
 pub use link::{
     DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
     Traffic,

@@ -11,7 +11,7 @@ const SPARE: Bytes = Bytes::mib(64);
 /// wait for it, and some to spare; at most [`most_memory`].
 pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let direction = plan.from(side);
-    let under_way = direction.rate_bps.unwrap_or(UNLIMITED).bdp(direction.delay);
+    let under_way = direction.peak_rate().unwrap_or(UNLIMITED).bdp(direction.longest_flight());
     let waiting = plan.queue(side).unwrap_or_default();
     let wanted = under_way.get().saturating_add(waiting.get()).saturating_add(SPARE.get());
     Bytes::new(wanted.min(most_memory().get()))

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::budget::most_memory;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
-use crate::link::{DropReason, LinkModel, LinkTime, PacketShape, Piece, Treatment, Verdict};
+use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
 
 /// One end of a link: each read returns, and each write takes, one frame, and a read does not
@@ -102,14 +102,15 @@ impl Lane {
         let shape = packet::shape(self.store.landed(length));
         self.entered += traffic(&shape);
         self.pieces.clear();
-        match self.model.offer(now, shape) {
-            Verdict::Drop(DropReason::QueueFull) => self.dropped.queue_full += traffic(&shape),
-            Verdict::Deliver { at } => self.pieces.push(Piece {
-                segments: 0..shape.segments(),
-                at,
-                treatment: Treatment::default(),
-            }),
+        self.model.offer(now, &shape, &mut self.pieces);
+        let mut dropped = traffic(&shape);
+        for piece in self.pieces.iter().filter(|piece| !piece.treatment.duplicate) {
+            let passed = part(&shape, piece);
+            dropped.packets = 0;
+            dropped.segments -= passed.segments;
+            dropped.bytes -= passed.bytes;
         }
+        self.dropped.queue_full += dropped;
         self.enter(length, shape);
         Some(self.departure_cost * self.pieces.len() as u32)
     }

@@ -1,18 +1,23 @@
 //! The link model: when, if at all, does a packet arrive?
 //!
 //! A [`LinkModel`] is one direction of a link. [`LinkModel::offer`] takes the time at which a
-//! packet enters and its shape, and says when it leaves or why it does not. The answer depends on
-//! nothing but the plan and the offers so far, in order: the same offers give the same verdicts.
+//! packet enters and its shape, and says which of its segments leave, when, and what happens to
+//! them. The answer depends on nothing but the plan and the offers so far, in order: the same offers
+//! give the same pieces.
 //!
 //! Times are [`LinkTime`], nanoseconds since an origin of the caller's choice: a clock in the
 //! driver, a number in a test. An offer must not lie before the one before it.
 
+mod bottleneck;
+mod chance;
+mod loss;
 mod model;
 mod piece;
+mod random;
 mod shape;
 mod time;
 
-pub use model::{DropReason, LinkModel, Verdict};
+pub use model::LinkModel;
 pub use piece::{Corruption, Piece, Treatment};
 pub use shape::PacketShape;
 pub use time::LinkTime;

@@ -34,9 +34,9 @@ fn check(
     let mut sum = 0u64;
     for (link, side) in lanes {
         let direction = link.plan.from(side);
-        let Some(rate) = direction.rate_bps else { continue };
+        let Some(rate) = direction.peak_rate() else { continue };
         let waiting = link.plan.queue(side).unwrap_or_default().get();
-        let needed = rate.bdp(direction.delay).get().saturating_add(waiting);
+        let needed = rate.bdp(direction.longest_flight()).get().saturating_add(waiting);
         sum = sum.saturating_add(needed);
         if needed > quarter || sum > half {
             let (needed, limit) = if needed > quarter { (needed, quarter) } else { (sum, half) };

@@ -54,7 +54,7 @@ impl Link {
     /// Lets packets that enter from now on be treated by `plan`.
     pub(super) fn set(&mut self, plan: &LinkPlan) {
         for (lane, side) in Side::BOTH.into_iter().enumerate() {
-            let model = LinkModel::new(plan.from(side), plan.queue(side));
+            let model = LinkModel::new(plan, side);
             self.driver.set(lane, memory_budget(plan, side), move |now, _| *now = model);
         }
         self.plan = plan.clone();
@@ -89,7 +89,7 @@ impl Link {
 }
 
 fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
-    let model = LinkModel::new(plan.from(side), plan.queue(side));
+    let model = LinkModel::new(plan, side);
     let budget = memory_budget(plan, side);
     Lane::new(side, source.clone(), sink.clone(), model, budget)
         .map_err(|source| EmuError::Driver { operation: "reserve memory", source })

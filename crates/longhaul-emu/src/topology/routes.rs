@@ -95,10 +95,10 @@ impl Routes {
         let ways = [self.path(a, b)?, self.path(b, a)?];
         let direction = |hop: &Hop| plan.links[hop.link].plan.from(hop.from);
         Some(PathNeed {
-            rtt: ways.iter().flatten().map(|hop| direction(hop).delay).sum(),
+            rtt: ways.iter().flatten().map(|hop| direction(hop).propagation()).sum(),
             rates: ways
                 .each_ref()
-                .map(|way| way.iter().filter_map(|hop| direction(hop).rate_bps).min()),
+                .map(|way| way.iter().filter_map(|hop| direction(hop).peak_rate()).min()),
         })
     }
 }
