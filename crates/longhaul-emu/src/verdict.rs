@@ -56,7 +56,7 @@ mod tests {
     use std::time::Duration;
 
     use longhaul_core::plan::Side;
-    use longhaul_core::result::{DropCounts, Lateness, Traffic};
+    use longhaul_core::result::{DropCounts, Impairments, Lateness, Traffic};
     use longhaul_core::units::Bytes;
 
     use super::*;
@@ -69,7 +69,7 @@ mod tests {
             dropped: DropCounts::default(),
             queued: Traffic::default(),
             interface_drops: 0,
-            duplicated: Traffic::default(),
+            impairments: Impairments::default(),
             lateness: Lateness { p999_ms: 2.0, ..Lateness::default() },
             peak_memory_bytes: Bytes::mib(6),
         }
@@ -101,7 +101,7 @@ mod tests {
     fn each_kind_of_loss_that_the_plan_did_not_ask_for_is_named() {
         let one = Traffic { packets: 1, segments: 1, bytes: 100 };
         let mut asked_for = clean();
-        asked_for.dropped.queue_full = one;
+        asked_for.impairments.lost = one.into();
         asked_for.entered += one;
         assert_eq!(verdicts(&asked_for, 9.0), []);
 

@@ -96,7 +96,9 @@ fn is_mild(warning: &LinkWarning) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use longhaul_core::result::{DirectionReport, DropCounts, Lateness, ProcessorShare, Traffic};
+    use longhaul_core::result::{
+        DirectionReport, DropCounts, Impairments, Lateness, ProcessorShare, Traffic,
+    };
     use longhaul_core::units::Bytes;
 
     use super::*;
@@ -105,7 +107,7 @@ mod tests {
         let direction = |from| DirectionReport {
             from,
             entered: Traffic::default(),
-            duplicated: Traffic::default(),
+            impairments: Impairments::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
             queued: Traffic::default(),

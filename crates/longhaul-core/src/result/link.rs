@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::{Impairments, Segments};
 use crate::plan::{LinkPlan, Side};
 use crate::units::{Bytes, format_span};
 
@@ -13,6 +14,19 @@ pub struct Traffic {
     pub segments: u64,
     /// IP bytes, with one header for each segment.
     pub bytes: u64,
+}
+
+impl Traffic {
+    /// Whether nothing passed.
+    pub fn is_none(&self) -> bool {
+        *self == Traffic::default()
+    }
+}
+
+impl From<Traffic> for Segments {
+    fn from(traffic: Traffic) -> Self {
+        Segments { segments: traffic.segments, bytes: traffic.bytes }
+    }
 }
 
 impl std::ops::AddAssign for Traffic {
@@ -32,10 +46,12 @@ impl std::ops::Add for Traffic {
     }
 }
 
-/// What did not arrive, by the reason.
+/// What did not arrive although the plan does not say so, by the reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCounts {
-    /// The queue before the link's rate was full: what the plan asks for.
+    /// The queue before the link's rate was full. Only in documents from before
+    /// [`Impairments`] were counted, which has this since.
+    #[serde(default, skip_serializing_if = "Traffic::is_none")]
     pub queue_full: Traffic,
     /// The emulator's memory was full: the link could not be emulated.
     pub memory_full: Traffic,
@@ -126,12 +142,12 @@ pub struct DirectionReport {
     pub from: Side,
     /// Taken from the sender.
     pub entered: Traffic,
-    /// Second copies, which the link made.
-    #[serde(default)]
-    pub duplicated: Traffic,
     /// Given to the receiver; a packet is one write, which may be a part of one that entered.
     pub delivered: Traffic,
-    /// Dropped.
+    /// What the plan did to segments on their way.
+    #[serde(default)]
+    pub impairments: Impairments,
+    /// Dropped although the plan did not say so.
     pub dropped: DropCounts,
     /// Still under way when the link was taken down.
     pub queued: Traffic,
@@ -144,12 +160,16 @@ pub struct DirectionReport {
 }
 
 impl DirectionReport {
+    /// Everything that did not arrive, but for what the sender's interface dropped.
+    pub fn not_delivered(&self) -> Segments {
+        self.impairments.dropped() + self.dropped.total().into()
+    }
+
     /// Whether every segment that entered or was made on the way, and every byte of them, is
     /// accounted for.
     pub fn is_conserved(&self) -> bool {
-        let held = |traffic: Traffic| (traffic.segments, traffic.bytes);
-        held(self.entered + self.duplicated)
-            == held(self.delivered + self.dropped.total() + self.queued)
+        let seen = Segments::from(self.entered) + self.impairments.duplicated;
+        seen == Segments::from(self.delivered + self.queued) + self.not_delivered()
     }
 }
 
@@ -276,7 +296,7 @@ impl LinkReport {
                 "{} {} ({} dropped, p99.9 {:.3} ms late)",
                 d.from,
                 Bytes::new(d.delivered.bytes),
-                d.dropped.total().packets + d.interface_drops,
+                d.not_delivered().segments + d.interface_drops,
                 d.lateness.p999_ms
             )
         };
@@ -299,9 +319,14 @@ mod tests {
         DirectionReport {
             from,
             entered: traffic(10),
-            duplicated: traffic(3),
-            delivered: traffic(10),
-            dropped: DropCounts { queue_full: traffic(2), ..DropCounts::default() },
+            delivered: traffic(8),
+            impairments: Impairments {
+                lost: traffic(3).into(),
+                duplicated: traffic(4).into(),
+                marked_ce: traffic(5).into(),
+                ..Impairments::default()
+            },
+            dropped: DropCounts { memory_full: traffic(2), ..DropCounts::default() },
             queued: traffic(1),
             interface_drops: 0,
             lateness: Lateness::default(),
@@ -313,6 +338,8 @@ mod tests {
     fn a_lost_packet_breaks_conservation() {
         let mut report = direction(Side::Near);
         assert!(report.is_conserved());
+        report.queued.packets += 1;
+        assert!(report.is_conserved(), "a packet may leave in parts");
         report.queued.segments -= 1;
         assert!(!report.is_conserved());
     }
@@ -341,5 +368,6 @@ mod tests {
         let report: LinkReport = serde_json::from_str(&text).unwrap();
         assert_eq!(report.warnings, [LinkWarning::MemoryFull { from: Side::Far, packets: 3 }]);
         assert!(report.summary().starts_with("link of 90ms RTT up for 1.5 s"));
+        assert_eq!(report.up.not_delivered().segments, 3, "the queue's drops among them");
     }
 }

@@ -34,7 +34,6 @@ pub(crate) struct Lane {
     /// What the model said of the packet that was read last.
     pieces: Vec<Piece>,
     entered: Traffic,
-    duplicated: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
     /// What the next departure will likely take.
@@ -63,7 +62,6 @@ impl Lane {
             schedule: Schedule::default(),
             pieces: Vec::new(),
             entered: Traffic::default(),
-            duplicated: Traffic::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
             departure_cost: Duration::ZERO,
@@ -103,14 +101,6 @@ impl Lane {
         self.entered += traffic(&shape);
         self.pieces.clear();
         self.model.offer(now, &shape, &mut self.pieces);
-        let mut dropped = traffic(&shape);
-        for piece in self.pieces.iter().filter(|piece| !piece.treatment.duplicate) {
-            let passed = part(&shape, piece);
-            dropped.packets = 0;
-            dropped.segments -= passed.segments;
-            dropped.bytes -= passed.bytes;
-        }
-        self.dropped.queue_full += dropped;
         self.enter(length, shape);
         Some(self.departure_cost * self.pieces.len() as u32)
     }
@@ -119,9 +109,6 @@ impl Lane {
     fn enter(&mut self, length: usize, shape: PacketShape) {
         if self.pieces.is_empty() {
             return;
-        }
-        for piece in self.pieces.iter().filter(|piece| piece.treatment.duplicate) {
-            self.duplicated += part(&shape, piece);
         }
         match self.store.keep(length, shape, self.pieces.len() as u32) {
             None => {
@@ -183,8 +170,8 @@ impl Lane {
         DirectionReport {
             from: self.from,
             entered: self.entered,
-            duplicated: self.duplicated,
             delivered: self.delivered,
+            impairments: *self.model.counts(),
             dropped: self.dropped,
             queued,
             interface_drops: 0,

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{LinkDirection, Side};
+use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::Traffic;
 use longhaul_core::units::Bytes;
 
@@ -23,13 +23,12 @@ fn device() -> (UnixDatagram, Arc<OwnedFd>) {
     (host, Arc::new(OwnedFd::from(emulator)))
 }
 
-fn direction(delay: Duration) -> LinkDirection {
-    LinkDirection { delay, rate_bps: None }
+fn model(from: Side, delay: Duration) -> LinkModel {
+    LinkModel::new(&LinkPlan::symmetric(delay * 2), from)
 }
 
 fn lane(from: Side, delay: Duration, source: &Arc<OwnedFd>, sink: &Arc<OwnedFd>) -> Lane {
-    let model = LinkModel::new(&direction(delay), None);
-    Lane::new(from, source.clone(), sink.clone(), model, Bytes::mib(64)).unwrap()
+    Lane::new(from, source.clone(), sink.clone(), model(from, delay), Bytes::mib(64)).unwrap()
 }
 
 fn receive(host: &UnixDatagram) -> Vec<u8> {
@@ -82,7 +81,7 @@ fn a_running_lane_takes_a_new_model() {
     near.send(&frame).unwrap();
     while driver.snapshot().unwrap().lanes[0].queued.packets == 0 {}
     driver.set(0, Bytes::mib(4), |model, _| {
-        *model = LinkModel::new(&direction(Duration::ZERO), None);
+        *model = self::model(Side::Near, Duration::ZERO);
     });
     driver.set(7, Bytes::mib(4), |_, _| panic!("there is no such lane"));
     let other = Sample { payload: 200, ..Sample::TCP }.frame();
