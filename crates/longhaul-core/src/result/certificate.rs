@@ -153,6 +153,9 @@ mod tests {
         assert_eq!(Unit::Ms.format(10.0213), "10.021 ms");
         assert_eq!(Unit::Bps.format(9.99e9), "9.99 Gb/s");
         assert_eq!(Unit::Share.format(1.02e-4), "1.020e-4");
-        assert_eq!((Unit::Count.format(5.0), Unit::Count.format(4.5)), ("5".into(), "4.500".into()));
+        assert_eq!(
+            (Unit::Count.format(5.0), Unit::Count.format(4.5)),
+            ("5".into(), "4.500".into())
+        );
     }
 }

@@ -3,6 +3,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use longhaul_core::plan::link::derive_seed;
 use longhaul_core::plan::{LinkOptions, Side};
 use longhaul_core::result::{LinkReport, LinkWarning};
 
@@ -159,7 +160,7 @@ impl Lab<'_> {
         let mut plan = parse(options)?;
         // Two links never share a seed, so that their checks are independent.
         self.links += 1;
-        plan.seed = Some((self.seed.wrapping_mul(0x10001).wrapping_add(self.links)) & ((1 << 53) - 1));
+        plan.seed = Some(derive_seed(self.seed, &["selftest", &self.links.to_string()]));
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
         let wan = Wan::start(&plan).map_err(|error| unmeasured(&error))?;
         let pairs: Vec<Pair> = (PORT..)
@@ -183,9 +184,7 @@ fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
     let words: Vec<&str> = options.split_whitespace().collect();
     for pair in words.chunks(2) {
         if let [name, value] = pair {
-            given
-                .set(name.trim_start_matches('-'), *value)
-                .map_err(|error| unmeasured(&error))?;
+            given.set(name.trim_start_matches('-'), *value).map_err(|error| unmeasured(&error))?;
         }
     }
     given.plan(&|_| Err(io::ErrorKind::Unsupported.into())).map_err(|error| unmeasured(&error))

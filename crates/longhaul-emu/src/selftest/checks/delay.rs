@@ -52,7 +52,8 @@ pub(super) fn loaded(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)
     for (load, bps) in LOADS {
         let options = format!("--up-delay {DELAY_MS}ms");
         let case = Case::new(format!("delay 10 ms beside {load}, 99 %"), &options, Unit::Ms);
-        let mut heavy = Stream { payload_bytes: 8972, together: 7, verify: false, ..Stream::many(0) };
+        let mut heavy =
+            Stream { payload_bytes: 8972, together: 7, verify: false, ..Stream::many(0) };
         let bytes = heavy.ip_bytes(false) as f64;
         heavy.interval = Duration::from_secs_f64(bytes * 8.0 * 7.0 / bps);
         heavy.datagrams = (seconds * bps / bytes / 8.0) as u64;

@@ -20,8 +20,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
         [("uniform", uniform as fn(f64) -> f64), ("normal", normal), ("pareto", pareto)]
     {
         let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:{name}:reorder");
-        let case =
-            Case::new(format!("jitter {name} (Kolmogorov distance)"), &options, Unit::Share);
+        let case = Case::new(format!("jitter {name} (Kolmogorov distance)"), &options, Unit::Share);
         each(match lab.send(&options, false, stream) {
             Err(reason) => case.not_done(reason.to_string()),
             Ok((probe, _)) => {

@@ -44,7 +44,8 @@ fn checksum(bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(MULTIPLIER).rotate_left(29);
     let (words, rest) = bytes.as_chunks::<8>();
-    let sum = words.iter().fold(bytes.len() as u64, |sum, word| step(sum, u64::from_ne_bytes(*word)));
+    let sum =
+        words.iter().fold(bytes.len() as u64, |sum, word| step(sum, u64::from_ne_bytes(*word)));
     rest.iter().fold(sum, |sum, byte| step(sum, u64::from(*byte)))
 }
 

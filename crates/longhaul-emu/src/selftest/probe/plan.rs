@@ -13,6 +13,13 @@ pub enum ProbePlan {
     Receive(ReceivePlan),
 }
 
+impl ProbePlan {
+    /// As the hidden command takes it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 /// What to send.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
