@@ -28,7 +28,7 @@ const QUIET: [(&str, &str); 6] = [
 ];
 
 /// Prepares the namespace, before it has interfaces.
-pub(super) fn prepare(forwards: bool) -> io::Result<()> {
+pub(super) fn prepare() {
     for (switch, value) in QUIET {
         let _ = set(switch, value);
     }
@@ -36,11 +36,14 @@ pub(super) fn prepare(forwards: bool) -> io::Result<()> {
     let _ = set("ipv4/conf/all/rp_filter", "0");
     // A figure must not depend on what an earlier connection learnt of the path.
     let _ = set("ipv4/tcp_no_metrics_save", "1");
-    if forwards {
-        set("ipv4/ip_forward", "1")?;
-        if speaks_ipv6() {
-            set("ipv6/conf/all/forwarding", "1")?;
-        }
+}
+
+/// Passes on what is meant for others. For interfaces that exist, lest each joins the multicast
+/// group of routers and announces it.
+pub(super) fn forward() -> io::Result<()> {
+    set("ipv4/ip_forward", "1")?;
+    if speaks_ipv6() {
+        set("ipv6/conf/all/forwarding", "1")?;
     }
     Ok(())
 }

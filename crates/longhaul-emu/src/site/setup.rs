@@ -32,13 +32,16 @@ pub(super) fn furnish(spec: &SiteSpec) -> Result<Furnished, EmuError> {
     // Best effort, as for /proc: containers may forbid it, and few tools look there.
     let no_programs = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", no_programs, None);
-    network::prepare(spec.forwards()).map_err(step("allow forwarding"))?;
+    network::prepare();
     let tuns: Vec<Tun> = spec
         .interfaces
         .iter()
         .map(|interface| Tun::create(&interface.name).map_err(tun_error))
         .collect::<Result<_, _>>()?;
     network::configure(spec).map_err(step("configure the network"))?;
+    if spec.forwards() {
+        network::forward().map_err(step("allow forwarding"))?;
+    }
     names::install(&spec.hosts).map_err(step("install /etc/hosts"))?;
     network::open_ping();
     let windows_set = windows::install(spec.windows).is_ok();

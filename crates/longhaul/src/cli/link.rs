@@ -21,6 +21,11 @@ impl LinkArgs {
     pub(crate) fn plan(&self) -> Result<LinkPlan, LinkPlanError> {
         self.options.plan(&read_trace)
     }
+
+    /// The options that were given.
+    pub(crate) fn options(&self) -> &LinkOptions {
+        &self.options
+    }
 }
 
 /// Reads a file that a link option names.

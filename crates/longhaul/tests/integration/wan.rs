@@ -27,16 +27,16 @@ fn wan_run(options: &[&str], command: &[&str]) -> Output {
         .expect("the program was built with these tests")
 }
 
-fn stdout(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[track_caller]
-fn assert_code(output: &Output, code: i32) {
+pub(crate) fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
 }
 
@@ -96,7 +96,7 @@ fn first_line(from: impl Read) -> String {
 }
 
 /// The threads that live in any of the namespaces, or have descriptors that hold them.
-fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
+pub(crate) fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
     let is_inside = |task: &PathBuf| {
         fs::read_link(task.join("ns/net"))
             .is_ok_and(|name| namespaces.contains(&*name.to_string_lossy()))
@@ -260,9 +260,6 @@ fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
         assert_code(&output, 2);
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
-    let up = Command::new(program()).args(["wan", "up", "FILE"]).output().unwrap();
-    assert_code(&up, 2);
-    assert!(stderr(&up).contains("'wan up' is not built yet"));
 }
 
 #[test]

@@ -91,6 +91,20 @@ pub enum LinkPlanError {
 }
 
 impl LinkPlanError {
+    /// The option at fault, where it is a single one, as the user knows it.
+    pub fn option(&self) -> Option<&str> {
+        match self {
+            LinkPlanError::Delay { .. } | LinkPlanError::Rate { .. } => None,
+            LinkPlanError::Mtu { .. } => Some("mtu"),
+            LinkPlanError::Value { option, .. } | LinkPlanError::Unknown { option } => Some(option),
+            LinkPlanError::Contradiction { other, .. } => Some(other),
+            LinkPlanError::Needs { option, .. }
+            | LinkPlanError::Fixed { option }
+            | LinkPlanError::Trace { option, .. }
+            | LinkPlanError::NotLoaded { option, .. } => Some(option),
+        }
+    }
+
     pub(super) fn value(option: &str, value: impl fmt::Display, accepted: &'static str) -> Self {
         LinkPlanError::Value { option: option.to_owned(), value: value.to_string(), accepted }
     }
