@@ -158,6 +158,14 @@ impl Case {
     }
 }
 
+/// Checks of times, made again if one fails: that the machine did something else for a moment says
+/// nothing of the emulator, that it does so twice says that this machine is not fit for it.
+pub(super) fn twice(mut make: impl FnMut() -> Vec<Check>) -> Vec<Check> {
+    let first = make();
+    let failed = first.iter().any(|check| check.verdict == CheckVerdict::Fail);
+    if failed { make() } else { first }
+}
+
 /// What a check says once its reason is known.
 pub(super) trait Judged {
     /// Failed if there is a reason.
