@@ -36,6 +36,8 @@ pub(crate) struct Lane {
     entered: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
+    /// When the packet that was read last entered.
+    entered_at: LinkTime,
     /// What the next departure will likely take.
     departure_cost: Duration,
     /// In nanoseconds.
@@ -64,6 +66,7 @@ impl Lane {
             entered: Traffic::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
+            entered_at: LinkTime::default(),
             departure_cost: Duration::ZERO,
             // Two digits are plenty for a tail; 10 s is later than anything worth telling apart.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2)
@@ -77,14 +80,22 @@ impl Lane {
         (!self.closed).then(|| self.source.as_fd())
     }
 
-    /// When the next piece is due.
+    /// When the next write is due. A packet is with its receiver somewhere in the course of its
+    /// write, which takes 5 us or, where the processor had gone idle, 50; so the middle of the
+    /// write is made the departure.
     pub(super) fn next_due(&self) -> Option<LinkTime> {
-        self.schedule.next()
+        self.schedule.next().map(|at| at.before(self.departure_cost / 2))
     }
 
     /// Reads one packet, if one waits, and decides what becomes of it. Returns the time that its
     /// departure will likely take.
-    pub(super) fn admit(&mut self, clock: impl Fn() -> LinkTime) -> Option<Duration> {
+    ///
+    /// It is taken to have entered `waited` ago.
+    pub(super) fn admit(
+        &mut self,
+        clock: impl Fn() -> LinkTime,
+        waited: Duration,
+    ) -> Option<Duration> {
         if self.closed {
             return None;
         }
@@ -96,11 +107,11 @@ impl Lane {
                 return None;
             }
         };
-        let now = clock();
+        self.entered_at = clock().before(waited).max(self.entered_at);
         let shape = packet::shape(self.store.landed(length));
         self.entered += traffic(&shape);
         self.pieces.clear();
-        self.model.offer(now, &shape, &mut self.pieces);
+        self.model.offer(self.entered_at, &shape, &mut self.pieces);
         self.enter(length, shape);
         Some(self.departure_cost * self.pieces.len() as u32)
     }
@@ -126,9 +137,9 @@ impl Lane {
 
     /// Writes one piece, if one is due.
     pub(super) fn release(&mut self, clock: impl Fn() -> LinkTime) -> bool {
-        let now = clock();
-        let Some(Departure { parcel, piece }) = self.schedule.take_due(now) else { return false };
-        self.lateness.saturating_record(now.since(piece.at).as_nanos() as u64);
+        let begun = clock();
+        let due = self.schedule.take_due(begun + self.departure_cost / 2);
+        let Some(Departure { parcel, piece }) = due else { return false };
         let (frame, shape) = self.store.packet(parcel);
         let whole = piece.segments == (0..shape.segments());
         let written = if whole && piece.treatment.is_none() {
@@ -142,7 +153,9 @@ impl Lane {
             Err(_) => self.dropped.refused += part(&shape, &piece),
         }
         self.store.leave(parcel);
-        self.learn_cost(clock().since(now));
+        let took = clock().since(begun);
+        self.lateness.saturating_record((begun + took / 2).since(piece.at).as_nanos() as u64);
+        self.learn_cost(took);
         true
     }
 

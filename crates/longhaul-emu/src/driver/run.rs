@@ -2,7 +2,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::result::{DirectionReport, ProcessorShare};
 use longhaul_core::units::Bytes;
@@ -99,6 +99,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
     let mut open_at = LinkTime::default();
     let mut turn = 0;
     let mut sleeper = Sleeper::default();
+    // For how long the packet that ended a sleep had waited for the thread to wake up.
+    let mut waited = Duration::ZERO;
     loop {
         for request in inbox.take() {
             match request {
@@ -130,7 +132,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         // keep the other direction's acknowledgements waiting.
         for _ in 0..lanes.len() {
             turn = (turn + 1) % lanes.len();
-            if let Some(cost) = lanes[turn].admit(clock) {
+            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited)) {
                 open_at = clock() + cost;
                 busy = true;
                 break;
@@ -139,7 +141,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         if !busy {
             let due = lanes.iter().filter_map(Lane::next_due).min();
             let bell = std::iter::once(inbox.bell());
-            sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(bell), clock);
+            waited = sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(bell), clock);
         }
     }
 }

@@ -63,7 +63,7 @@ fn frames_cross_unchanged_after_their_delay_and_are_counted() {
     far.send(&frame).unwrap();
     assert_eq!(receive(&near), frame);
 
-    let snapshot = driver.stop().unwrap();
+    let snapshot = driver.snapshot().unwrap();
     for lane in &snapshot.lanes {
         assert_eq!((lane.entered, lane.delivered), (passed, passed));
         assert!(lane.is_conserved());
@@ -87,7 +87,7 @@ fn a_running_lane_takes_a_new_model() {
     let other = Sample { payload: 200, ..Sample::TCP }.frame();
     near.send(&other).unwrap();
     assert_eq!(receive(&far), other, "the first keeps its time");
-    let lanes = driver.stop().unwrap().lanes;
+    let lanes = driver.snapshot().unwrap().lanes;
     assert_eq!((lanes[0].delivered.packets, lanes[0].queued.packets), (1, 1));
 }
 

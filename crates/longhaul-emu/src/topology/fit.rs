@@ -108,10 +108,10 @@ mod tests {
     fn a_promise_that_memory_cannot_hold_is_refused() {
         // 1 GB in a round trip: half of it on the way there, and a whole one in the queue.
         let rate = Some(10_000_000_000);
-        assert_eq!(refusal(rate, Bytes::gib(4), Bytes::gib(1)), None);
-        let memory = refusal(rate, Bytes::gib(2), Bytes::gib(1)).unwrap();
+        assert_eq!(refusal(rate, Bytes::gib(8), Bytes::gib(1)), None);
+        let memory = refusal(rate, Bytes::gib(4), Bytes::gib(1)).unwrap();
         assert!(memory.contains("of this machine's memory"), "{memory}");
-        let tcp = refusal(rate, Bytes::gib(4), Bytes::mib(900)).unwrap();
+        let tcp = refusal(rate, Bytes::gib(8), Bytes::mib(900)).unwrap();
         assert!(tcp.contains("from near to far keeps"), "{tcp}");
         assert!(tcp.contains("sudo sysctl -w net.ipv4.tcp_mem='"), "{tcp}");
     }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::TopologyReport;
@@ -57,6 +58,18 @@ impl Up {
 
     fn exec(&self, site: &str, command: &[&str]) -> Output {
         self.wan("exec", &[&[site, "--"], command].concat())
+    }
+
+    /// Starts a shell at a site that says something when it is ready, and waits for that.
+    fn start(&self, site: &str, script: &str) -> Child {
+        let mut child = Command::new(PROGRAM)
+            .args(["wan", "exec", "--name", &self.name, site, "--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let read = child.stdout.take().unwrap().read(&mut [0; 16]).unwrap();
+        assert!(read > 0, "the command began");
+        child
     }
 
     fn status(&self) -> TopologyReport {
@@ -198,7 +211,6 @@ fn a_command_has_its_callers_directory_environment_and_streams() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    use std::io::Write;
     child.stdin.take().unwrap().write_all(b"from the caller").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_code(&output, 7);
@@ -236,17 +248,8 @@ fn exit_codes_tell_whose_failure_it_was() {
 #[test]
 fn a_signal_reaches_the_command() {
     let up = Up::row("signal");
-    let script = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut child = Command::new(PROGRAM)
-        .args(["wan", "exec", "--name", &up.name, "left", "--", "sh", "-c", script])
-        .stdout(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .unwrap();
-    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    let trap = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = up.start("left", trap);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
@@ -277,10 +280,7 @@ fn nonsense_is_refused_with_its_place_before_anything_is_made() {
 fn nothing_is_left_when_the_holder_is_killed_and_the_name_can_be_used_again() {
     let up = Up::row("killed");
     let namespaces = up.namespaces();
-    let mut inside = Command::new(PROGRAM)
-        .args(["wan", "exec", "--name", &up.name, "left", "--", "sleep", "1000"])
-        .spawn()
-        .unwrap();
+    let mut inside = up.start("left", "echo ready; sleep 1000");
     kill_process(up.holder(), Signal::KILL).unwrap();
     assert_eq!(inside.wait().unwrap().code(), Some(128 + 9), "the command went with its site");
     assert_deserted(&namespaces);
@@ -319,7 +319,6 @@ fn a_site_that_was_killed_is_named_and_the_others_go_on() {
 
 #[test]
 fn strangers_on_the_socket_hurt_themselves_alone() {
-    use std::io::Write;
     use std::os::unix::net::UnixStream;
     let up = Up::row("noise");
     let socket = format!("/run/longhaul/{}.sock", up.name);

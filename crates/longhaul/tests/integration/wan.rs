@@ -251,10 +251,10 @@ fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
     assert_code(&report, 125);
     assert!(stderr(&report).contains("cannot create the link's report"));
     for (options, says) in [
-        (["--rtt", "90parsecs"], "unknown unit 'parsecs'"),
+        (["--rtt", "90parsecs"], "--rtt cannot be '90parsecs'"),
         (["--rate", "0"], "a rate of 0.00 b/s is below"),
-        (["--loss", "1e-4"], "--loss is not built yet"),
-        (["--down-jitter", "1ms"], "--down-jitter is not built yet"),
+        (["--loss", "1.5"], "--loss cannot be '1.5'"),
+        (["--down-loss", "2"], "--down-loss cannot be '2'"),
     ] {
         let output = wan_run(&options, &["touch", "/nonexistent"]);
         assert_code(&output, 2);
