@@ -4,6 +4,7 @@
 //! a process says its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes
 //! them all.
 
+mod certificate;
 mod copy;
 mod flow;
 mod impairments;
@@ -13,6 +14,7 @@ mod side;
 mod topology;
 mod warning;
 
+pub use certificate::{Certificate, Check, CheckVerdict, Unit};
 pub use copy::{
     COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
 };
