@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{End, SideResult, SideSample, TcpSample, Warning, WarningKind};
-use crate::plan::{Direction, FlowPlan};
+use super::{
+    End, LatencyResult, SideResult, SideSample, TcpSample, UdpResult, Warning, WarningKind,
+};
+use crate::plan::{CpuList, Direction, FlowPlan, Link, Protocol};
 use crate::units::{Bytes, Rate};
 
 /// The schema of [`FlowResult`].
@@ -39,6 +41,9 @@ pub struct FlowResult {
     pub version: String,
     /// The server, as the user named it.
     pub target: String,
+    /// The server that was its client, in a test between two servers.
+    #[serde(default)]
+    pub third_party: Option<String>,
     /// What was run.
     pub plan: FlowPlan,
     /// How it ended.
@@ -49,8 +54,26 @@ pub struct FlowResult {
     pub streams: Vec<StreamResult>,
     /// The intervals, in order of time.
     pub intervals: Vec<FlowSample>,
+    /// The half from the server to the client, in a test of both directions; what stands beside
+    /// it is then the other half.
+    #[serde(default)]
+    pub reverse: Option<Box<FlowHalf>>,
+    /// Round-trip times of small requests beside the test, where they were asked for.
+    #[serde(default)]
+    pub latency: Option<LatencyResult>,
     /// What makes the result less than it seems.
     pub warnings: Vec<Warning>,
+}
+
+/// One direction of a test of both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowHalf {
+    /// The figures over its streams.
+    pub summary: FlowSummary,
+    /// Its streams, in order of their number.
+    pub streams: Vec<StreamResult>,
+    /// Its intervals, in order of time.
+    pub intervals: Vec<FlowSample>,
 }
 
 /// The figures over all streams, without the omitted time.
@@ -65,6 +88,31 @@ pub struct FlowSummary {
     /// Both ends counted the same bytes on every stream, omitted time included; `None` for a test
     /// that was cut.
     pub totals_agree: Option<bool>,
+    /// The datagrams, in a test over UDP.
+    #[serde(default)]
+    pub udp: Option<UdpResult>,
+    /// The links that the streams were spread over, in the order of the plan.
+    #[serde(default)]
+    pub links: Vec<LinkSummary>,
+}
+
+/// One of the links that a test was spread over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkSummary {
+    /// Its number, from 0.
+    pub link: u32,
+    /// The client's address; `None` where the routing table chose it.
+    pub client: Option<String>,
+    /// The server's address; `None` where it is that of the control channel.
+    pub server: Option<String>,
+    /// How many streams used it.
+    pub streams: u32,
+    /// Bytes at the receiver after the omitted time.
+    pub bytes: Bytes,
+    /// Goodput of its streams together, at the receiver.
+    pub throughput_bps: Rate,
+    /// Segments its senders retransmitted.
+    pub retransmits: u64,
 }
 
 /// One end over all streams.
@@ -116,6 +164,27 @@ pub struct StreamResult {
     pub send_buffer_bytes: Bytes,
     /// The receiver's receive buffer when the test began.
     pub receive_buffer_bytes: Bytes,
+    /// The datagrams, in a test over UDP.
+    #[serde(default)]
+    pub udp: Option<UdpResult>,
+    /// The link that it used, in a test over several.
+    #[serde(default)]
+    pub link: Option<u32>,
+    /// The sender's address and port.
+    #[serde(default)]
+    pub sender_address: Option<String>,
+    /// The receiver's address and port.
+    #[serde(default)]
+    pub receiver_address: Option<String>,
+    /// The CPUs that the sender's thread was bound to.
+    #[serde(default)]
+    pub sender_cpus: Option<CpuList>,
+    /// The CPUs that the receiver's thread was bound to.
+    #[serde(default)]
+    pub receiver_cpus: Option<CpuList>,
+    /// Whether it was multipath to its end, in a test over MPTCP.
+    #[serde(default)]
+    pub multipath: Option<bool>,
     /// Why the stream broke off; `None` when it ran to its end.
     pub failure: Option<String>,
 }
@@ -127,6 +196,9 @@ pub struct FlowSample {
     pub index: u32,
     /// The interval lies in the omitted time.
     pub omitted: bool,
+    /// It is of the half from the server to the client, in a test of both directions.
+    #[serde(default)]
+    pub reverse: bool,
     /// From when, on the receiver's clock, which starts with the first byte.
     pub start_seconds: f64,
     /// Until when.
@@ -144,6 +216,9 @@ pub struct FlowSample {
     pub sender_cpu_percent: Option<f64>,
     /// The receiver's CPU time, in percent of one core.
     pub receiver_cpu_percent: f64,
+    /// The datagrams, in a test over UDP.
+    #[serde(default)]
+    pub udp: Option<UdpResult>,
     /// The streams, in order of their number.
     pub streams: Vec<StreamSample>,
 }
@@ -159,6 +234,9 @@ pub struct StreamSample {
     pub throughput_bps: Rate,
     /// The sender's connection.
     pub sender: Option<TcpSample>,
+    /// The datagrams, in a test over UDP.
+    #[serde(default)]
+    pub udp: Option<UdpResult>,
 }
 
 fn rate(bytes: Bytes, seconds: f64) -> Rate {
@@ -178,7 +256,7 @@ impl FlowSample {
     /// Puts the two ends' accounts of one interval together.
     pub fn join(receiver: &SideSample, sender: Option<&SideSample>) -> Self {
         let seconds = receiver.end_seconds - receiver.start_seconds;
-        let tcp_of = |stream: usize| sender.and_then(|s| s.streams.get(stream)?.tcp.clone());
+        let sent = |stream: usize| sender.and_then(|s| s.streams.get(stream));
         let streams: Vec<_> = receiver
             .streams
             .iter()
@@ -187,7 +265,10 @@ impl FlowSample {
                 stream: number as u32,
                 bytes: stream.bytes,
                 throughput_bps: rate(stream.bytes, seconds),
-                sender: tcp_of(number),
+                sender: sent(number).and_then(|s| s.tcp.clone()),
+                udp: stream
+                    .udp
+                    .map(|to| UdpResult::join(sent(number).and_then(|s| s.udp.as_ref()), &to)),
             })
             .collect();
         let tcp: Vec<_> = streams.iter().filter_map(|s| s.sender.as_ref()).collect();
@@ -195,6 +276,7 @@ impl FlowSample {
         FlowSample {
             index: receiver.index,
             omitted: receiver.omitted,
+            reverse: receiver.reverse,
             start_seconds: receiver.start_seconds,
             end_seconds: receiver.end_seconds,
             bytes,
@@ -204,6 +286,7 @@ impl FlowSample {
             sender_cpu_percent: sender
                 .map(|s| percent(s.cpu_seconds, s.end_seconds - s.start_seconds)),
             receiver_cpu_percent: percent(receiver.cpu_seconds, seconds),
+            udp: UdpResult::sum(streams.iter().filter_map(|s| s.udp)),
             streams,
         }
     }
@@ -224,16 +307,15 @@ impl SideSummary {
     }
 }
 
-impl FlowResult {
-    /// Puts the two ends' accounts of a whole test together.
-    pub fn fold(
-        target: String,
-        plan: FlowPlan,
-        end: FlowEnd,
+impl FlowHalf {
+    /// Puts the two ends' accounts of one direction together. Returns what is wrong with it, too.
+    fn fold(
+        plan: &FlowPlan,
+        end: &FlowEnd,
         intervals: Vec<FlowSample>,
         sender: &SideResult,
         receiver: &SideResult,
-    ) -> Self {
+    ) -> (Self, Vec<Warning>) {
         let streams: Vec<_> = sender
             .streams
             .iter()
@@ -253,6 +335,13 @@ impl FlowResult {
                 mss: from.mss,
                 send_buffer_bytes: from.buffer_bytes,
                 receive_buffer_bytes: to.buffer_bytes,
+                udp: to.udp.map(|to| UdpResult::join(from.udp.as_ref(), &to)),
+                link: plan.link_of(number as u32).map(|(link, _)| link as u32),
+                sender_address: from.address.clone(),
+                receiver_address: to.address.clone(),
+                sender_cpus: from.cpus.clone(),
+                receiver_cpus: to.cpus.clone(),
+                multipath: from.multipath,
                 failure: from.failure.clone().or_else(|| to.failure.clone()),
             })
             .collect();
@@ -261,31 +350,94 @@ impl FlowResult {
             ours.eq(receiver.streams.iter().map(|s| s.total_bytes))
         };
         let totals_agree = match end {
+            // Datagrams may be lost: their counts say which were.
+            _ if plan.protocol == Protocol::Udp => None,
             FlowEnd::Cut { .. } => None,
             FlowEnd::Completed | FlowEnd::Interrupted => Some(agree()),
         };
         let (sender, receiver) = (SideSummary::fold(sender), SideSummary::fold(receiver));
-        let throughput_bps = rate(receiver.bytes, receiver.seconds);
-        let summary = FlowSummary { throughput_bps, sender, receiver, totals_agree };
-        let warnings = warnings(&plan, &end, &summary, &streams);
+        let summary = FlowSummary {
+            throughput_bps: rate(receiver.bytes, receiver.seconds),
+            totals_agree,
+            udp: UdpResult::sum(streams.iter().filter_map(|s| s.udp)),
+            links: links(plan, &streams, receiver.seconds),
+            sender,
+            receiver,
+        };
+        let warnings = warnings(plan, end, &summary, &streams);
+        let warnings = warnings.into_iter().map(Warning::from).collect();
+        (FlowHalf { summary, streams, intervals }, warnings)
+    }
+}
+
+fn links(plan: &FlowPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSummary> {
+    let link = |(number, link): (usize, &Link)| {
+        let of: Vec<_> = streams.iter().filter(|s| s.link == Some(number as u32)).collect();
+        let bytes = Bytes::new(of.iter().map(|s| s.bytes.get()).sum());
+        LinkSummary {
+            link: number as u32,
+            client: link.client.as_ref().map(ToString::to_string),
+            server: link.server.as_ref().map(ToString::to_string),
+            streams: of.len() as u32,
+            bytes,
+            throughput_bps: rate(bytes, seconds),
+            retransmits: of.iter().map(|s| s.retransmits).sum(),
+        }
+    };
+    plan.links.iter().enumerate().map(link).collect()
+}
+
+impl FlowResult {
+    /// Puts the two ends' accounts of a whole test together; of the half from the client to the
+    /// server, in a test of both directions.
+    pub fn fold(
+        target: String,
+        plan: FlowPlan,
+        end: FlowEnd,
+        intervals: Vec<FlowSample>,
+        sender: &SideResult,
+        receiver: &SideResult,
+    ) -> Self {
+        let (half, warnings) = FlowHalf::fold(&plan, &end, intervals, sender, receiver);
         FlowResult {
             schema: FLOW_SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             target,
+            third_party: None,
             plan,
             end,
-            summary,
-            streams,
-            intervals,
-            warnings: warnings.into_iter().map(Warning::from).collect(),
+            summary: half.summary,
+            streams: half.streams,
+            intervals: half.intervals,
+            reverse: None,
+            latency: None,
+            warnings,
         }
+    }
+
+    /// Adds the half from the server to the client.
+    #[must_use]
+    pub fn with_reverse(
+        mut self,
+        intervals: Vec<FlowSample>,
+        sender: &SideResult,
+        receiver: &SideResult,
+    ) -> Self {
+        let (half, warnings) = FlowHalf::fold(&self.plan, &self.end, intervals, sender, receiver);
+        self.reverse = Some(Box::new(half));
+        for warning in warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        self
     }
 
     /// The client's end and the server's, in this order: which of the two is the sender depends
     /// on the direction.
     pub fn client_and_server(&self) -> (&SideSummary, &SideSummary) {
         match self.plan.direction {
-            Direction::Forward => (&self.summary.sender, &self.summary.receiver),
+            Direction::Forward | Direction::Both => (&self.summary.sender, &self.summary.receiver),
             Direction::Reverse => (&self.summary.receiver, &self.summary.sender),
         }
     }
@@ -331,6 +483,21 @@ fn warnings(
     {
         found.push(WarningKind::PacingMissed { requested_bps, throughput_bps });
     }
+    if plan.skip_receive_copy {
+        found.push(WarningKind::ReceiveNotCopied);
+    }
+    if let Some(udp) = &summary.udp {
+        for (end, datagrams) in
+            [(End::Sender, udp.sender_dropped), (End::Receiver, udp.receiver_dropped)]
+        {
+            if datagrams > 0 {
+                found.push(WarningKind::HostDropped { end, datagrams });
+            }
+        }
+    }
+    if streams.iter().any(|s| s.multipath == Some(false)) {
+        found.push(WarningKind::NotMultipath);
+    }
     if !plan.omit.is_zero() && summary.receiver.seconds <= 0.0 {
         found.push(WarningKind::AllOmitted);
     }
@@ -356,10 +523,14 @@ mod tests {
             congestion: "bbr".to_owned(),
             mss: 8948,
             buffer_bytes: Bytes::mib(4),
+            udp: None,
+            address: None,
+            cpus: None,
+            multipath: None,
             failure: None,
         };
         let streams = totals.iter().map(stream).collect();
-        SideResult { seconds: 2.0, cpu_seconds: 2.0, cut: None, streams }
+        SideResult { seconds: 2.0, cpu_seconds: 2.0, cut: None, reverse: false, streams }
     }
 
     fn fold(plan: FlowPlan, end: FlowEnd, sent: &[u64], received: &[u64]) -> FlowResult {
@@ -444,9 +615,10 @@ mod tests {
             start_seconds: 4.0,
             end_seconds: 5.0,
             cpu_seconds: 0.25,
+            reverse: false,
             streams: vec![
-                SideStreamSample { bytes: Bytes::new(bytes), tcp: tcp.cloned() },
-                SideStreamSample { bytes: Bytes::new(bytes), tcp: tcp.cloned() },
+                SideStreamSample { bytes: Bytes::new(bytes), tcp: tcp.cloned(), udp: None },
+                SideStreamSample { bytes: Bytes::new(bytes), tcp: tcp.cloned(), udp: None },
             ],
         };
         let (sender, receiver) = (sample(5000, Some(&tcp)), sample(4000, None));

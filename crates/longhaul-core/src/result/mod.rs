@@ -6,19 +6,23 @@
 
 mod copy;
 mod flow;
+mod latency;
 mod link;
 mod run;
 mod side;
+mod udp;
 mod warning;
 
 pub use copy::{
     COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
 };
 pub use flow::{
-    FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
-    StreamSample,
+    FLOW_SCHEMA, FlowEnd, FlowHalf, FlowResult, FlowSample, FlowSummary, LinkSummary, SideSummary,
+    StreamResult, StreamSample,
 };
+pub use latency::{LatencyQuantiles, LatencyResult};
 pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::UdpCounts;
+use crate::plan::CpuList;
 use crate::units::{Bytes, Rate};
 
 /// A sending connection in one interval, by the kernel's account (`TCP_INFO`). Retransmissions
@@ -45,6 +47,9 @@ pub struct SideSample {
     pub end_seconds: f64,
     /// CPU time used for the test.
     pub cpu_seconds: f64,
+    /// It is of the half from the server to the client, in a test of both directions.
+    #[serde(default)]
+    pub reverse: bool,
     /// The streams, in order of their number.
     pub streams: Vec<SideStreamSample>,
 }
@@ -56,6 +61,9 @@ pub struct SideStreamSample {
     pub bytes: Bytes,
     /// The sender's connection; the receiver has nothing to say here.
     pub tcp: Option<TcpSample>,
+    /// The datagrams of the interval, in a test over UDP.
+    #[serde(default)]
+    pub udp: Option<UdpCounts>,
 }
 
 /// A whole test at one end.
@@ -67,6 +75,9 @@ pub struct SideResult {
     pub cpu_seconds: f64,
     /// Why this end broke off; `None` when its streams ran to their end.
     pub cut: Option<String>,
+    /// It is of the half from the server to the client, in a test of both directions.
+    #[serde(default)]
+    pub reverse: bool,
     /// The streams, in order of their number.
     pub streams: Vec<SideStream>,
 }
@@ -95,6 +106,19 @@ pub struct SideStream {
     /// The socket buffer of this end: the send buffer of a sender, the receive buffer of a
     /// receiver, as it was when the test began.
     pub buffer_bytes: Bytes,
+    /// The datagrams after the omitted time, in a test over UDP.
+    #[serde(default)]
+    pub udp: Option<UdpCounts>,
+    /// This end's address and port.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// The CPUs that the stream's thread was bound to; `None` when it was free.
+    #[serde(default)]
+    pub cpus: Option<CpuList>,
+    /// Whether the stream is still multipath, in a test over MPTCP: it falls back to plain TCP
+    /// where the peer or the path does not have it.
+    #[serde(default)]
+    pub multipath: Option<bool>,
     /// Why the stream broke off; `None` when it ran to its end.
     pub failure: Option<String>,
 }

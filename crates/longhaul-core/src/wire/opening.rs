@@ -13,6 +13,8 @@ pub enum Service {
     Test,
     /// A copy of files.
     Copy,
+    /// A test between this server and another one.
+    ThirdParty,
 }
 
 /// The client's first message.

@@ -18,7 +18,7 @@ use super::ticks::end_of_time;
 /// What the client is in a test of this direction.
 pub(super) fn client_role(direction: Direction) -> End {
     match direction {
-        Direction::Forward => End::Sender,
+        Direction::Forward | Direction::Both => End::Sender,
         Direction::Reverse => End::Receiver,
     }
 }
@@ -26,7 +26,7 @@ pub(super) fn client_role(direction: Direction) -> End {
 /// What the server is in a test of this direction.
 pub(super) fn server_role(direction: Direction) -> End {
     match direction {
-        Direction::Forward => End::Receiver,
+        Direction::Forward | Direction::Both => End::Receiver,
         Direction::Reverse => End::Sender,
     }
 }

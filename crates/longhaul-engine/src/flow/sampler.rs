@@ -196,6 +196,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                     End::Sender => g.send_buffer_bytes,
                     End::Receiver => g.receive_buffer_bytes,
                 })),
+                udp: None,
+                address: slot.stream.local_addr().ok().map(|address| address.to_string()),
+                cpus: None,
+                multipath: None,
                 failure: failure(number, slot),
             }
         };
@@ -204,6 +208,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             seconds: self.slots.iter().map(seconds).fold(0.0, f64::max),
             cpu_seconds: now.cpu().saturating_sub(base.cpu()).as_secs_f64(),
             cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
+            reverse: false,
             streams,
         }
     }

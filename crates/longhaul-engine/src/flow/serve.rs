@@ -95,7 +95,7 @@ fn obey(receiver: &mut ControlReceiver, stop: &AtomicBool, abort: &AtomicBool) {
         match receiver.receive() {
             Ok(FlowOrder::Stop) => stop.store(true, Ordering::Release),
             Ok(FlowOrder::Finished) => return,
-            Ok(FlowOrder::Plan(_) | FlowOrder::Start) | Err(_) => {
+            Ok(FlowOrder::Plan(_) | FlowOrder::Listening { .. } | FlowOrder::Start) | Err(_) => {
                 abort.store(true, Ordering::Release);
                 return;
             }

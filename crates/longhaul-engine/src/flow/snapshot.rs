@@ -63,6 +63,7 @@ impl Snapshot {
             .map(|(from, to)| SideStreamSample {
                 bytes: Bytes::new(to.bytes - from.bytes),
                 tcp: sending.then(|| tcp_sample(&from.tcp, &to.tcp)),
+                udp: None,
             })
             .collect();
         SideSample {
@@ -71,6 +72,7 @@ impl Snapshot {
             start_seconds: self.at.saturating_duration_since(epoch).as_secs_f64(),
             end_seconds: later.at.saturating_duration_since(epoch).as_secs_f64(),
             cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
+            reverse: false,
             streams,
         }
     }

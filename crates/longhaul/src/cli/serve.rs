@@ -86,6 +86,7 @@ impl Services for Offer {
     fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)> {
         let reason = match (service, &self.files) {
             (Service::Test, _) => return None,
+            (Service::ThirdParty, _) => "it does not test against other servers".to_owned(),
             (Service::Copy, None) => {
                 "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }

@@ -151,6 +151,7 @@ impl Args {
             congestion: self.congestion.clone(),
             mss: self.mss,
             rate_bps: self.rate,
+            ..defaults
         };
         plan.validate().map_err(|error| Coded::new(exit::USAGE, error))?;
         Ok(plan)
@@ -208,6 +209,7 @@ mod tests {
             congestion: Some("bbr".to_owned()),
             mss: Some(1400),
             rate_bps: Some(Rate::from_bps(10_000_000_000)),
+            ..FlowPlan::new()
         };
         assert_eq!(plan, expected);
     }

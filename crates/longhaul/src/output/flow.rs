@@ -21,8 +21,9 @@ impl FlowText {
             Amount::Bytes(bytes) => bytes.to_string(),
         };
         let mut head = match plan.direction {
-            Direction::Forward => format!("TCP to {target}"),
-            Direction::Reverse => format!("TCP from {target}"),
+            Direction::Forward => format!("{} to {target}", plan.protocol),
+            Direction::Reverse => format!("{} from {target}", plan.protocol),
+            Direction::Both => format!("{} to and from {target}", plan.protocol),
         };
         let _ = write!(head, ", {}, {amount}", streams(plan.streams));
         if !plan.omit.is_zero() {
@@ -58,7 +59,7 @@ impl FlowText {
         let sender = sample.sender_cpu_percent.map_or_else(dash, |cpu| format!("{cpu:.0} %"));
         let receiver = format!("{:.0} %", sample.receiver_cpu_percent);
         let (here, there) = match self.direction {
-            Direction::Forward => (sender, receiver),
+            Direction::Forward | Direction::Both => (sender, receiver),
             Direction::Reverse => (receiver, sender),
         };
         let span = format!("{:.1}-{:.1}", sample.start_seconds, sample.end_seconds);
@@ -78,7 +79,7 @@ impl FlowText {
     pub(crate) fn block(&self, result: &FlowResult) -> String {
         let summary = &result.summary;
         let (sender_at, receiver_at, preposition) = match self.direction {
-            Direction::Forward => ("here", "there", "to"),
+            Direction::Forward | Direction::Both => ("here", "there", "to"),
             Direction::Reverse => ("there", "here", "from"),
         };
         let mut text = format!("{}\n", "-".repeat(69));
@@ -177,9 +178,19 @@ mod tests {
             congestion: "bbr".to_owned(),
             mss: 8948,
             buffer_bytes: Bytes::mib(4),
+            udp: None,
+            address: None,
+            cpus: None,
+            multipath: None,
             failure: None,
         };
-        SideResult { seconds: 10.0, cpu_seconds, cut: None, streams: vec![stream; 4] }
+        SideResult {
+            seconds: 10.0,
+            cpu_seconds,
+            cut: None,
+            reverse: false,
+            streams: vec![stream; 4],
+        }
     }
 
     fn result(direction: Direction, end: FlowEnd) -> FlowResult {
@@ -241,7 +252,8 @@ mod tests {
             start_seconds: 11.0,
             end_seconds: 12.0,
             cpu_seconds: 0.54,
-            streams: vec![SideStreamSample { bytes: Bytes::new(1_177_000_000), tcp }],
+            reverse: false,
+            streams: vec![SideStreamSample { bytes: Bytes::new(1_177_000_000), tcp, udp: None }],
         };
         let joined = FlowSample::join(&sample(None), Some(&sample(Some(tcp))));
         let head = text.head();
