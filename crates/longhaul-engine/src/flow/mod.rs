@@ -21,6 +21,7 @@ mod client;
 mod end;
 mod limits;
 mod mover;
+mod observe;
 mod options;
 mod sampler;
 mod serve;

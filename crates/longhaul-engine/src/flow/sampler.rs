@@ -14,11 +14,10 @@ use longhaul_sys::tcp::Granted;
 
 use super::end::{Bounds, Signals};
 use super::mover::Slot;
+use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, StreamSnapshot, millis};
 use super::ticks::{Idle, Ticks, end_of_time};
 
-/// How long the sampler sleeps at most before it looks at its signals again.
-const LOOK: Duration = Duration::from_millis(20);
 /// How often a sender looks whether the last of its data has been acknowledged.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -34,6 +33,7 @@ pub(super) struct Sampler<'a, F> {
     base: Option<Snapshot>,
     /// Sum and number of the round-trip times sampled, by stream.
     rtts: Vec<(f64, u32)>,
+    observer: Observer,
     on_sample: F,
 }
 
@@ -48,7 +48,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     ) -> Self {
         let begun = Snapshot::take(slots);
         let rtts = vec![(0.0, 0); slots.len()];
-        Sampler { role, slots, plan, bounds, signals, begun, base: None, rtts, on_sample }
+        let observer = Observer::new(role, slots);
+        let base = None;
+        Sampler { role, slots, plan, bounds, signals, begun, base, rtts, observer, on_sample }
     }
 
     /// Shuts every connection, which wakes the threads that wait in them.
@@ -102,6 +104,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 return Some(reason);
             }
             let now = Instant::now();
+            self.observer.look(self.slots, Some(now.saturating_duration_since(epoch)));
             let due = ticks.due.map(|due| epoch + due);
             let closed = closing.load(Ordering::Relaxed);
             let stopped = sending && self.signals.stop.load(Ordering::Acquire);
@@ -119,6 +122,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 thread::park_timeout(wait);
             }
         }
+        let ended = self.slots.iter().filter_map(Slot::ended).map(|ended| ended.at).max();
+        let since = ended.unwrap_or_else(Instant::now).saturating_duration_since(epoch);
+        self.observer.record(self.slots, Some(since));
         self.sample(&last, epoch, &ticks);
         if self.any_failed() {
             self.shut(Shutdown::Both);
@@ -135,7 +141,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 *sum = (sum.0 + millis(stream.tcp.rtt), sum.1 + 1);
             }
         }
-        (self.on_sample)(last.until(&now, epoch, ticks.index, ticks.omitting, sending));
+        let observed = self.observer.interval(self.slots, last, &now);
+        (self.on_sample)(last.until(&now, epoch, ticks.index, ticks.omitting, sending, observed));
         now
     }
 
@@ -166,8 +173,13 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     }
 
     /// What this end saw, when all its threads have ended.
-    pub(super) fn result(&self, granted: &[Option<Granted>], cut: Option<String>) -> SideResult {
+    pub(super) fn result(
+        &mut self,
+        granted: &[Option<Granted>],
+        cut: Option<String>,
+    ) -> SideResult {
         let now = Snapshot::take(self.slots);
+        let (curve, limits) = self.observer.finish();
         // Within the omitted time nothing counts: the base is the end.
         let base = self.base.as_ref().unwrap_or(&now);
         let seconds = |slot: &Slot| {
@@ -210,6 +222,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
             reverse: false,
             streams,
+            curve,
+            limits: Some(limits),
         }
     }
 }

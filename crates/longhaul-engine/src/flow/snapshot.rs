@@ -4,15 +4,19 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::result::{SideSample, SideStreamSample, TcpSample};
 use longhaul_core::units::{Bytes, Rate};
+use longhaul_sys::cpu::ThreadClock;
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::mover::Slot;
+use super::observe::Observed;
 
 /// One end at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) streams: Vec<StreamSnapshot>,
+    /// CPU time of the thread that takes snapshots.
+    own_cpu: Duration,
 }
 
 /// One stream at one moment.
@@ -34,7 +38,8 @@ impl Snapshot {
                 tcp: tcp_info(&slot.stream).unwrap_or_default(),
             })
             .collect();
-        Snapshot { at: Instant::now(), streams }
+        let own_cpu = ThreadClock::current().elapsed().unwrap_or_default();
+        Snapshot { at: Instant::now(), streams, own_cpu }
     }
 
     /// A number that grows whenever anything moves: a byte of a stream, or an acknowledgement
@@ -43,8 +48,9 @@ impl Snapshot {
         self.streams.iter().map(|s| s.bytes.wrapping_add(s.tcp.acked_bytes)).sum()
     }
 
+    /// CPU time of the threads that move bytes and of the one that watches them.
     pub(super) fn cpu(&self) -> Duration {
-        self.streams.iter().map(|s| s.cpu).sum()
+        self.streams.iter().map(|s| s.cpu).sum::<Duration>() + self.own_cpu
     }
 
     /// The interval from `self` to `later`, on a clock that starts at `epoch`.
@@ -55,15 +61,24 @@ impl Snapshot {
         index: u32,
         omitted: bool,
         sending: bool,
+        observed: Observed,
     ) -> SideSample {
+        let tcp = |number: usize, from: &TcpInfo, to: &TcpInfo| {
+            let mut sample = tcp_sample(from, to);
+            observed.complete(number, &mut sample);
+            sample
+        };
         let streams = self
             .streams
             .iter()
             .zip(&later.streams)
-            .map(|(from, to)| SideStreamSample {
+            .zip(&observed.threads)
+            .enumerate()
+            .map(|(number, ((from, to), thread))| SideStreamSample {
                 bytes: Bytes::new(to.bytes - from.bytes),
-                tcp: sending.then(|| tcp_sample(&from.tcp, &to.tcp)),
+                tcp: sending.then(|| tcp(number, &from.tcp, &to.tcp)),
                 udp: None,
+                thread: Some(thread.clone()),
             })
             .collect();
         SideSample {
@@ -74,6 +89,7 @@ impl Snapshot {
             cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
             reverse: false,
             streams,
+            host: Some(observed.host),
         }
     }
 }
@@ -98,5 +114,8 @@ fn tcp_sample(from: &TcpInfo, to: &TcpInfo) -> TcpSample {
             to.receive_window_limited.saturating_sub(from.receive_window_limited),
         ),
         sndbuf_limited_ms: millis(to.send_buffer_limited.saturating_sub(from.send_buffer_limited)),
+        segments: to.data_segments_sent.saturating_sub(from.data_segments_sent),
+        marked_segments: to.marked_segments.saturating_sub(from.marked_segments),
+        ..TcpSample::default()
     }
 }
