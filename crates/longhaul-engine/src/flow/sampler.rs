@@ -18,6 +18,11 @@ use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, StreamSnapshot, millis};
 use super::ticks::{Idle, Ticks, end_of_time};
 
+/// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
+/// timers are late and catch up.
+const RATE_SLACK: f64 = 1.1;
+/// And how much earlier its bytes may come.
+const RATE_BURST: Duration = Duration::from_secs(1);
 /// How often a sender looks whether the last of its data has been acknowledged.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -168,6 +173,14 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         }
         if since.elapsed() > self.bounds.time {
             return Some(format!("it was not over after {:.1?}", self.bounds.time));
+        }
+        if let Some(limit) = self.bounds.rate.filter(|_| self.role == End::Receiver) {
+            // A path may hold bytes back and let them go at once, so the limit is one on the mean.
+            let allowed = since.elapsed().mul_f64(RATE_SLACK) + RATE_BURST;
+            let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
+            if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
+                return Some(format!("it went faster than the {limit} that this server allows"));
+            }
         }
         idle.check(|| Snapshot::take(self.slots).progress())
     }

@@ -10,7 +10,7 @@ use longhaul_core::plan::FlowPlan;
 use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind};
 
 use super::end::{self, Bounds, Signals, server_role};
-use super::limits::{FlowLimits, STEP_LIMIT};
+use super::limits::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
 use super::options::accepted_options;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ServedSession};
@@ -24,10 +24,11 @@ use crate::session::{ControlReceiver, ServedSession};
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, .. } = session;
     let peer = sender.peer().to_owned();
-    receiver.set_timeout(Some(STEP_LIMIT))?;
+    receiver.set_timeout(Some(PLAN_LIMIT))?;
     let FlowOrder::Plan(plan) = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
     };
+    receiver.set_timeout(Some(STEP_LIMIT))?;
     if let Some((kind, reason)) = refusal(&plan, limits) {
         sender.send(&FlowEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::{Host, Listener, Services};
+use super::{ClientLimits, Host, Listener, Services};
 use crate::error::{EngineError, Result};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
@@ -55,6 +55,10 @@ struct TestServer {
 
 impl TestServer {
     fn start(identity: Identity, config: &ConfigDir) -> Self {
+        Self::start_with(identity, config, ClientLimits::default())
+    }
+
+    fn start_with(identity: Identity, config: &ConfigDir, clients: ClientLimits) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = listener.address().port();
         let authorised = AuthorisedKeys::load(config, identity.public()).unwrap();
@@ -63,7 +67,7 @@ impl TestServer {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (echo, stop) = (echo.clone(), stop.clone());
-            move || listener.run(host, echo, false, &stop)
+            move || listener.run(host, echo, clients, false, &stop)
         });
         TestServer { port, echo, stop, thread: Some(thread) }
     }

@@ -10,6 +10,7 @@
 mod address;
 mod channel;
 mod client;
+mod deadline;
 mod identity;
 mod secret;
 mod server;
@@ -18,7 +19,7 @@ mod trust;
 
 pub use address::{DEFAULT_PORT, HostPort};
 pub use channel::{ControlReceiver, ControlSender, control};
-pub use client::{ConnectOptions, DataDialer, HostPolicy, Session, connect, greet};
+pub use client::{ConnectOptions, DataDialer, HostPolicy, Session, connect, connect_queued, greet};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;

@@ -12,7 +12,9 @@ use crate::result::TcpSample;
 pub struct Shares {
     /// Data to send, but no room in the receiver's window (`TCP_CHRONO_RWND_LIMITED`).
     pub receiver_window_percent: f64,
-    /// All data of a full send buffer was in flight (`TCP_CHRONO_SNDBUF_LIMITED`).
+    /// All data of a full send buffer was in flight: the kernel's clock for it
+    /// (`TCP_CHRONO_SNDBUF_LIMITED`), which runs only while acknowledgements let it be noticed,
+    /// and looks.
     pub send_buffer_percent: f64,
     /// Data to send, but the congestion window was full.
     pub congestion_window_percent: f64,
@@ -51,6 +53,8 @@ impl Shares {
             let receiver = tcp.rwnd_limited_ms.clamp(0.0, busy);
             let buffer = tcp.sndbuf_limited_ms.clamp(0.0, busy - receiver);
             let rest = busy - receiver - buffer;
+            let full = tcp.sndbuf_full_ms.clamp(0.0, rest);
+            let (buffer, rest) = (buffer + full, rest - full);
             let window = tcp.cwnd_limited_ms.clamp(0.0, rest);
             let paced = tcp.paced_ms.clamp(0.0, rest - window);
             sums.receiver_window_percent += receiver;

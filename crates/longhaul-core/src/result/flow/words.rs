@@ -199,8 +199,8 @@ fn link(facts: &FlowFacts, share: f64) -> String {
         sentence += &format!(", steady within {spread:.0} %");
     }
     sentence += &format!(
-        " ({} held the sender back for {share:.0} % of the time, with {} of queue on a round trip \
-         of {}",
+        " ({} was held back for {share:.0} % of the time, with {} of queue on a round \
+         trip of {}",
         facts.congestion,
         millis(facts.queue_ms()),
         millis(facts.rtt_min_ms)

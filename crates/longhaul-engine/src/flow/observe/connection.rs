@@ -18,6 +18,8 @@ const SUPER_PACKET_BYTES: u64 = 64 << 10;
 enum Held {
     /// One of the two that the kernel's own clocks count.
     Clocked,
+    /// The send buffer is full with what is in flight.
+    Buffer,
     /// The congestion window is full.
     Window,
     /// Data to send, and room in every window.
@@ -26,13 +28,19 @@ enum Held {
     Empty,
 }
 
-fn held(info: &TcpInfo) -> Held {
+fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
     let mss = u64::from(info.send_mss);
     let in_flight = info.in_flight_segments();
     if (u64::from(in_flight) + 1) * mss > info.peer_window_bytes {
         Held::Clocked
     // The kernel waits until a third of the window is free before it cuts another super-packet
     // (tcp_tso_should_defer and sysctl_tcp_tso_win_divisor, net/ipv4/tcp_output.c).
+    // A writer that found the buffer full is not woken before a third of it is free
+    // (sk_stream_is_writeable, net/sock.h).
+    } else if info.notsent_bytes < SUPER_PACKET_BYTES
+        && 8 * memory.queued_bytes >= 5 * memory.send_buffer_bytes
+    {
+        Held::Buffer
     } else if 3 * u64::from(in_flight) >= 2 * u64::from(info.congestion_window_segments) {
         Held::Window
     } else if info.notsent_bytes < SUPER_PACKET_BYTES {
@@ -45,6 +53,7 @@ fn held(info: &TcpInfo) -> Held {
 /// What the looks at one stream have shown in an interval.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
+    buffer: u32,
     window: u32,
     paced: u32,
     empty: u32,
@@ -60,19 +69,20 @@ pub(super) struct Tally {
 impl Tally {
     /// Looks at a stream.
     pub(super) fn probe(&mut self, role: End, slot: &Slot) {
+        let Ok(memory) = socket_memory(&slot.stream) else { return };
         if role == End::Sender
             && let Ok(info) = tcp_info(&slot.stream)
         {
             self.rtt_ms += millis(info.rtt);
             self.rtts += 1;
-            match held(&info) {
+            match held(&info, &memory) {
                 Held::Clocked => {}
+                Held::Buffer => self.buffer += 1,
                 Held::Window => self.window += 1,
                 Held::Paced => self.paced += 1,
                 Held::Empty => self.empty += 1,
             }
         }
-        let Ok(memory) = socket_memory(&slot.stream) else { return };
         let (filled, buffer) = match role {
             End::Sender => (memory.queued_bytes, memory.send_buffer_bytes),
             End::Receiver => (memory.received_bytes, memory.receive_buffer_bytes),
@@ -131,8 +141,9 @@ impl Tally {
     /// Divides the time that the kernel's clocks leave open as the looks fell.
     pub(super) fn complete(&self, sample: &mut TcpSample) {
         let open = (sample.busy_ms - sample.rwnd_limited_ms - sample.sndbuf_limited_ms).max(0.0);
-        let looks = self.window + self.paced + self.empty;
+        let looks = self.buffer + self.window + self.paced + self.empty;
         let part = |looks_of: u32| open * f64::from(looks_of) / f64::from(looks.max(1));
+        sample.sndbuf_full_ms = part(self.buffer);
         sample.cwnd_limited_ms = part(self.window);
         sample.paced_ms = part(self.paced);
         sample.rtt_mean_ms = match self.rtts {
@@ -159,11 +170,19 @@ mod tests {
 
     #[test]
     fn a_moment_has_one_holder() {
-        assert_eq!(held(&info(1000, 1000, 1 << 20)), Held::Clocked);
-        assert_eq!(held(&info(90, 100, 1 << 20)), Held::Window);
-        assert_eq!(held(&info(70, 100, 0)), Held::Window);
-        assert_eq!(held(&info(50, 100, 1 << 20)), Held::Paced);
-        assert_eq!(held(&info(50, 100, 1000)), Held::Empty);
+        let roomy = SocketMemory {
+            queued_bytes: 1000,
+            send_buffer_bytes: 100_000,
+            ..SocketMemory::default()
+        };
+        assert_eq!(held(&info(1000, 1000, 1 << 20), &roomy), Held::Clocked);
+        assert_eq!(held(&info(90, 100, 1 << 20), &roomy), Held::Window);
+        assert_eq!(held(&info(70, 100, 0), &roomy), Held::Window);
+        assert_eq!(held(&info(50, 100, 1 << 20), &roomy), Held::Paced);
+        assert_eq!(held(&info(50, 100, 1000), &roomy), Held::Empty);
+        let full = SocketMemory { queued_bytes: 67_000, ..roomy };
+        assert_eq!(held(&info(50, 100, 1000), &full), Held::Buffer);
+        assert_eq!(held(&info(50, 100, 1 << 20), &full), Held::Paced);
     }
 
     #[test]
