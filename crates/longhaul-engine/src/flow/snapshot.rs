@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::{SideSample, SideStreamSample, TcpSample};
+use longhaul_core::result::{SideSample, SideStreamSample, TcpSample, UdpCounts};
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_sys::tcp::{TcpInfo, tcp_info};
+use longhaul_sys::tcp::TcpInfo;
 
 use super::mover::Slot;
 
@@ -20,7 +20,12 @@ pub(super) struct Snapshot {
 pub(super) struct StreamSnapshot {
     pub(super) bytes: u64,
     pub(super) cpu: Duration,
+    /// All zero for UDP.
     pub(super) tcp: TcpInfo,
+    /// `None` for TCP.
+    pub(super) udp: Option<UdpCounts>,
+    /// Datagrams that the receiver told to have; `None` for TCP and at a receiver of UDP.
+    acknowledged: Option<u64>,
 }
 
 impl Snapshot {
@@ -30,17 +35,22 @@ impl Snapshot {
             .map(|slot| StreamSnapshot {
                 bytes: slot.bytes(),
                 cpu: slot.cpu(),
-                // A connection that is reset keeps its structure until it is closed.
-                tcp: tcp_info(&slot.stream).unwrap_or_default(),
+                tcp: slot.carrier.tcp_info().unwrap_or_default(),
+                udp: slot.carrier.udp_counts(),
+                acknowledged: slot.carrier.acknowledged(),
             })
             .collect();
         Snapshot { at: Instant::now(), streams }
     }
 
     /// A number that grows whenever anything moves: a byte of a stream, or an acknowledgement
-    /// of what is draining.
-    pub(super) fn progress(&self) -> u64 {
-        self.streams.iter().map(|s| s.bytes.wrapping_add(s.tcp.acked_bytes)).sum()
+    /// of what is draining. What a sender of UDP sends does not prove that anyone receives it.
+    pub(super) fn progress(&self, sending: bool) -> u64 {
+        let of = |s: &StreamSnapshot| match s.acknowledged {
+            Some(acknowledged) if sending => acknowledged,
+            _ => s.bytes.wrapping_add(s.tcp.acked_bytes),
+        };
+        self.streams.iter().map(of).sum()
     }
 
     pub(super) fn cpu(&self) -> Duration {
@@ -55,6 +65,7 @@ impl Snapshot {
         index: u32,
         omitted: bool,
         sending: bool,
+        reverse: bool,
     ) -> SideSample {
         let streams = self
             .streams
@@ -62,8 +73,8 @@ impl Snapshot {
             .zip(&later.streams)
             .map(|(from, to)| SideStreamSample {
                 bytes: Bytes::new(to.bytes - from.bytes),
-                tcp: sending.then(|| tcp_sample(&from.tcp, &to.tcp)),
-                udp: None,
+                tcp: (sending && to.udp.is_none()).then(|| tcp_sample(&from.tcp, &to.tcp)),
+                udp: to.udp.map(|to| to.since(&from.udp.unwrap_or_default())),
             })
             .collect();
         SideSample {
@@ -72,7 +83,7 @@ impl Snapshot {
             start_seconds: self.at.saturating_duration_since(epoch).as_secs_f64(),
             end_seconds: later.at.saturating_duration_since(epoch).as_secs_f64(),
             cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
-            reverse: false,
+            reverse,
             streams,
         }
     }

@@ -5,7 +5,9 @@
 //! `connect(2)`, a `TcpStream` and an accepted connection alike.
 
 mod info;
+mod multipath;
 mod options;
 
 pub use info::{TcpInfo, tcp_info};
+pub use multipath::is_multipath;
 pub use options::{Granted, OptionError, SocketOptions, granted, set_max_pacing_rate};
