@@ -1,4 +1,4 @@
-//! CPU time used, by thread.
+//! CPUs: where a thread may run, and the CPU time that it used.
 //!
 //! Threads rather than the process: a server that answers several clients at once can tell what
 //! each of them costs. Time in the kernel on a thread's behalf counts (system time, and the
@@ -6,6 +6,8 @@
 
 use std::io;
 use std::time::Duration;
+
+use rustix::thread::CpuSet;
 
 /// A thread whose CPU time can be read from any thread while it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,27 @@ impl ThreadClock {
         }
         Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
+}
+
+/// Lets the calling thread run on these CPUs alone.
+///
+/// # Errors
+/// `InvalidInput` when none of them is online and allowed to the process.
+pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
+        set.set(cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
+}
+
+/// The CPUs that the calling thread may run on, in order; below 1024.
+///
+/// # Errors
+/// The kernel has more CPUs than the call takes.
+pub fn allowed() -> io::Result<Vec<u32>> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
 }
 
 /// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
@@ -90,5 +113,18 @@ mod tests {
             assert!(Instant::now() < deadline, "the clock of an ended thread still runs");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_bound_thread_stays_where_it_is_put() {
+        std::thread::spawn(|| {
+            let all = allowed().unwrap();
+            let last = *all.last().unwrap();
+            bind_thread(&[last]).unwrap();
+            assert_eq!(allowed().unwrap(), [last]);
+            assert!(bind_thread(&[8191]).is_err());
+        })
+        .join()
+        .unwrap();
     }
 }

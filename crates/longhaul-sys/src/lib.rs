@@ -13,4 +13,6 @@ pub mod poll;
 pub mod realtime;
 pub mod tcp;
 pub mod terminal;
+pub mod topology;
 pub mod tun;
+pub mod udp;

@@ -22,6 +22,22 @@ pub struct UdpCounts {
     pub jitter_ms: f64,
 }
 
+impl UdpCounts {
+    /// What was counted since `earlier`. The jitter is an average by itself and stays.
+    #[must_use]
+    pub fn since(&self, earlier: &UdpCounts) -> Self {
+        UdpCounts {
+            datagrams: self.datagrams.saturating_sub(earlier.datagrams),
+            expected: self.expected.saturating_sub(earlier.expected),
+            late: self.late.saturating_sub(earlier.late),
+            duplicated: self.duplicated.saturating_sub(earlier.duplicated),
+            reordered: self.reordered.saturating_sub(earlier.reordered),
+            host_dropped: self.host_dropped.saturating_sub(earlier.host_dropped),
+            jitter_ms: self.jitter_ms,
+        }
+    }
+}
+
 /// The datagrams of one stream, or of all together, by both ends' accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct UdpResult {

@@ -17,8 +17,8 @@ use super::{Progress, SourcePlan, SourceRoot, Tree, pull, push, serve};
 use crate::error::{EngineError, Result};
 use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    Session, connect,
+    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    ServedSession, Session, connect,
 };
 
 struct Files {
@@ -87,6 +87,7 @@ impl World {
             identity: &self.identity,
             config: &self.config,
             policy: HostPolicy::RequireKnown,
+            family: Family::Any,
         };
         connect(&HostPort::new("127.0.0.1", self.port), Service::Copy, &options).unwrap()
     }

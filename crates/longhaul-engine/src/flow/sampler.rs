@@ -15,7 +15,7 @@ use longhaul_sys::tcp::Granted;
 use super::end::{Bounds, Signals};
 use super::mover::Slot;
 use super::observe::{LOOK, Observer};
-use super::snapshot::{Snapshot, StreamSnapshot, millis};
+use super::snapshot::{Snapshot, millis};
 use super::ticks::{Idle, Ticks, end_of_time};
 
 /// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
@@ -29,6 +29,8 @@ const DRAIN_LOOK: Duration = Duration::from_millis(1);
 /// Watches the movers of one end.
 pub(super) struct Sampler<'a, F> {
     role: End,
+    /// It is the half from the server to the client, in a test of both directions.
+    reverse: bool,
     slots: &'a [Slot],
     plan: &'a FlowPlan,
     bounds: Bounds,
@@ -44,7 +46,7 @@ pub(super) struct Sampler<'a, F> {
 
 impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     pub(super) fn new(
-        role: End,
+        (role, reverse): (End, bool),
         slots: &'a [Slot],
         plan: &'a FlowPlan,
         bounds: Bounds,
@@ -54,15 +56,25 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         let begun = Snapshot::take(slots);
         let rtts = vec![(0.0, 0); slots.len()];
         let observer = Observer::new(role, slots);
-        let base = None;
-        Sampler { role, slots, plan, bounds, signals, begun, base, rtts, observer, on_sample }
+        Sampler {
+            role,
+            reverse,
+            slots,
+            plan,
+            bounds,
+            signals,
+            begun,
+            base: None,
+            rtts,
+            observer,
+            on_sample,
+        }
     }
 
     /// Shuts every connection, which wakes the threads that wait in them.
     pub(super) fn shut(&self, how: Shutdown) {
         for slot in self.slots {
-            // A connection that is closed already needs no closing.
-            let _ = slot.stream.shutdown(how);
+            slot.carrier.shut(how);
         }
     }
 
@@ -147,7 +159,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             }
         }
         let observed = self.observer.interval(self.slots, last, &now);
-        (self.on_sample)(last.until(&now, epoch, ticks.index, ticks.omitting, sending, observed));
+        let mut sample = last.until(&now, epoch, sending, observed);
+        (sample.index, sample.omitted) = (ticks.index, ticks.omitting);
+        sample.reverse = self.reverse;
+        (self.on_sample)(sample);
         now
     }
 
@@ -155,9 +170,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     /// last bytes count too.
     fn drain(&mut self, epoch: Instant, idle: &mut Idle) -> Option<String> {
         loop {
-            let now = Snapshot::take(self.slots);
-            let left = |s: &StreamSnapshot| s.tcp.notsent_bytes > 0 || s.tcp.unacked_segments > 0;
-            if !now.streams.iter().any(left) {
+            if self.slots.iter().all(|slot| slot.carrier.drained()) {
                 return None;
             }
             if let Some(reason) = self.must_cut(epoch, idle) {
@@ -182,7 +195,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 return Some(format!("it went faster than the {limit} that this server allows"));
             }
         }
-        idle.check(|| Snapshot::take(self.slots).progress())
+        let now = Instant::now();
+        self.slots.iter().for_each(|slot| slot.carrier.attend(self.role, now));
+        idle.check(|| Snapshot::take(self.slots).progress(self.role == End::Sender))
     }
 
     /// What this end saw, when all its threads have ended.
@@ -221,10 +236,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                     End::Sender => g.send_buffer_bytes,
                     End::Receiver => g.receive_buffer_bytes,
                 })),
-                udp: None,
-                address: slot.stream.local_addr().ok().map(|address| address.to_string()),
-                cpus: None,
-                multipath: None,
+                udp: to.udp.map(|to| to.since(&from.udp.unwrap_or_default())),
+                address: slot.carrier.local_address().map(|address| address.to_string()),
+                cpus: slot.cpus.clone(),
+                multipath: slot.carrier.multipath(self.plan.protocol),
                 failure: failure(number, slot),
             }
         };
@@ -233,7 +248,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             seconds: self.slots.iter().map(seconds).fold(0.0, f64::max),
             cpu_seconds: now.cpu().saturating_sub(base.cpu()).as_secs_f64(),
             cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
-            reverse: false,
+            reverse: self.reverse,
             streams,
             curve,
             limits: Some(limits),

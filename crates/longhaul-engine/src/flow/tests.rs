@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use longhaul_core::plan::{Amount, Direction, FlowPlan};
+use longhaul_core::plan::{Amount, Direction, FlowPlan, Protocol};
 use longhaul_core::result::{FlowEnd, FlowResult, WarningKind};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind, Service};
@@ -16,9 +16,12 @@ use super::{FlowLimits, run, serve};
 use crate::error::{EngineError, Result};
 use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    Session, connect,
+    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    ServedSession, Session, connect,
 };
+
+mod udp;
+mod ways;
 
 struct Flow {
     limits: FlowLimits,
@@ -77,6 +80,7 @@ impl Server {
             identity: &identity,
             config: &self.config,
             policy: HostPolicy::RefuseChanged,
+            family: Family::Any,
         };
         connect(&HostPort::new("127.0.0.1", self.port), Service::Test, &options).unwrap()
     }

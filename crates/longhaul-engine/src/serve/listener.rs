@@ -15,7 +15,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::admission::{Admission, ClientLimits};
 use crate::error::{EngineError, Result};
-use crate::session::{AuthorisedKeys, Identity, ServedSession, SessionRegistry, serve_tls};
+use crate::session::{
+    AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor, serve_tls,
+};
 
 /// Most connections at once, of both kinds together; later ones are closed at once.
 const CONNECTION_LIMIT: usize = 1024;
@@ -26,6 +28,8 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// How long a connection may take to send its first byte.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
 const LISTEN_BACKLOG: i32 = 256;
+/// How many free TCP ports are tried for one that is free for UDP too.
+const FREE_PORT_TRIES: u32 = 16;
 /// How long sessions may take to end once the server is told to.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_CHECK: Duration = Duration::from_millis(10);
@@ -34,6 +38,8 @@ const LEAVE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
+    /// Lets UDP flows in, on the same port.
+    door: UdpDoor,
     address: SocketAddr,
 }
 
@@ -62,27 +68,29 @@ pub trait Services: Send + Sync {
 }
 
 impl Listener {
-    /// Listens on `address`; port 0 takes any free port. An IPv6 wildcard takes IPv4 as well.
+    /// Listens on `address`, for TCP (and MPTCP, where the kernel has it) and UDP; port 0 takes
+    /// any that is free for both. An IPv6 wildcard takes IPv4 as well.
     ///
     /// # Errors
     /// The address is taken, not ours, or not permitted.
     pub fn bind(address: SocketAddr) -> Result<Self> {
         let failed = |source| EngineError::Listen { address: address.to_string(), source };
-        let bind = || {
-            let socket =
-                Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-            if address.is_ipv6() {
-                socket.set_only_v6(false)?;
+        let mut tries = if address.port() == 0 { FREE_PORT_TRIES } else { 1 };
+        loop {
+            let socket = listen(address, Protocol::MPTCP)
+                .or_else(|_| listen(address, Protocol::TCP))
+                .map_err(failed)?;
+            let address = socket.local_addr().map_err(failed)?;
+            tries -= 1;
+            match UdpDoor::bind(address) {
+                Ok(door) => return Ok(Listener { socket, door, address }),
+                // The port that was free for TCP is not for UDP.
+                Err(_) if tries > 0 => {}
+                Err(source) => {
+                    return Err(EngineError::Listen { address: format!("UDP {address}"), source });
+                }
             }
-            socket.set_reuse_address(true)?;
-            socket.bind(&address.into())?;
-            socket.listen(LISTEN_BACKLOG)?;
-            let socket = TcpListener::from(socket);
-            socket.set_nonblocking(true)?;
-            let address = socket.local_addr()?;
-            io::Result::Ok(Listener { socket, address })
-        };
-        bind().map_err(failed)
+        }
     }
 
     /// The address listened on, with its real port.
@@ -90,10 +98,11 @@ impl Listener {
         self.address
     }
 
-    /// Admits the data connections of `registry` alone until `stop` is set: for the far end of
-    /// an ssh session, whose control channel is elsewhere.
+    /// Admits the data connections of `registry` alone until `stop` is set: where the control
+    /// channel is elsewhere, over ssh or opened by this end.
     pub fn run_data(self, registry: &SessionRegistry, stop: &AtomicBool) {
         self.accept_until(
+            registry,
             || stop.load(Ordering::Relaxed),
             |socket| {
                 let registry = registry.clone();
@@ -121,7 +130,7 @@ impl Listener {
         let stopped = || {
             stop.load(Ordering::Relaxed) || one_off && sessions_ended.load(Ordering::Relaxed) > 0
         };
-        self.accept_until(stopped, |socket| {
+        self.accept_until(&registry, stopped, |socket| {
             let slot = Slot::take(&connections);
             if connections.load(Ordering::Relaxed) > CONNECTION_LIMIT {
                 return;
@@ -145,23 +154,48 @@ impl Listener {
         }
     }
 
-    fn accept_until(self, stopped: impl Fn() -> bool, mut take: impl FnMut(TcpStream)) {
-        while !stopped() {
-            match self.socket.accept() {
-                Ok((socket, _)) => {
-                    if socket.set_nonblocking(false).is_ok() {
-                        take(socket);
+    fn accept_until(
+        self,
+        registry: &SessionRegistry,
+        stopped: impl Fn() -> bool,
+        mut take: impl FnMut(TcpStream),
+    ) {
+        let Listener { socket, door, .. } = self;
+        let closed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| door.run(registry, || closed.load(Ordering::Relaxed)));
+            while !stopped() {
+                match socket.accept() {
+                    Ok((socket, _)) => {
+                        if socket.set_nonblocking(false).is_ok() {
+                            take(socket);
+                        }
                     }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        longhaul_sys::poll::readable(&socket, STOP_CHECK);
+                    }
+                    // A connection that was reset while it waited, or no file descriptors left:
+                    // the next may do better, and a pause keeps the loop from spinning.
+                    Err(_) => thread::sleep(STOP_CHECK),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    longhaul_sys::poll::readable(&self.socket, STOP_CHECK);
-                }
-                // A connection that was reset while it waited, or no file descriptors left: the
-                // next may do better, and a pause keeps the loop from spinning.
-                Err(_) => thread::sleep(STOP_CHECK),
             }
-        }
+            closed.store(true, Ordering::Relaxed);
+        });
     }
+}
+
+/// A TCP socket that listens without blocking.
+fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(LISTEN_BACKLOG)?;
+    let socket = TcpListener::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Runs `work` on a thread of its own. A host that has none left drops the connection, which the

@@ -12,8 +12,8 @@ use longhaul_core::wire::{RefusalKind, Service};
 use super::{ClientLimits, Host, Listener, Services};
 use crate::error::{EngineError, Result};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    Session, connect,
+    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    ServedSession, Session, connect,
 };
 
 /// Echoes one message and one data connection; files are for authorised clients alone.
@@ -76,8 +76,12 @@ impl TestServer {
     fn with_session(config: &ConfigDir, service: Service) -> (Self, Session) {
         let identity = Identity::load_or_create(config).unwrap();
         let server = TestServer::start(Identity::load_or_create(config).unwrap(), config);
-        let options =
-            ConnectOptions { identity: &identity, config, policy: HostPolicy::RequireKnown };
+        let options = ConnectOptions {
+            identity: &identity,
+            config,
+            policy: HostPolicy::RequireKnown,
+            family: Family::Any,
+        };
         let session = connect(&server.address(), service, &options).unwrap();
         (server, session)
     }
@@ -134,7 +138,8 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
     let identity = Identity::load_or_create(&config).unwrap();
     let server = TestServer::start(Identity::load_or_create(&far_config).unwrap(), &far_config);
     let open = |service, policy| {
-        let options = ConnectOptions { identity: &identity, config: &config, policy };
+        let options =
+            ConnectOptions { identity: &identity, config: &config, policy, family: Family::Any };
         connect(&server.address(), service, &options).map(|_| ())
     };
     // Unknown server: not for files, until it was accepted once.
@@ -160,8 +165,12 @@ fn a_server_with_another_key_is_refused_even_for_a_test() {
     let impostor = Identity::generate().public();
     std::fs::write(config.file("known_hosts"), format!("{} {impostor}\n", server.address()))
         .unwrap();
-    let options =
-        ConnectOptions { identity: &identity, config: &config, policy: HostPolicy::RefuseChanged };
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RefuseChanged,
+        family: Family::Any,
+    };
     let changed = connect(&server.address(), Service::Test, &options).map(|_| ());
     assert!(matches!(changed, Err(EngineError::KeyChanged { .. })), "{changed:?}");
 }
@@ -171,8 +180,12 @@ fn nothing_listening_is_said_so() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::generate();
-    let options =
-        ConnectOptions { identity: &identity, config: &config, policy: HostPolicy::RequireKnown };
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RequireKnown,
+        family: Family::Any,
+    };
     let port = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap().address().port();
     let refused = connect(&HostPort::new("127.0.0.1", port), Service::Test, &options).map(|_| ());
     assert!(matches!(refused, Err(EngineError::Connect { .. })), "{refused:?}");

@@ -1,12 +1,13 @@
 use std::collections::HashMap;
-use std::io::Read;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_core::wire::{
-    AnyHello, DataHello, HELLO_BYTES, PROTOCOL_VERSION, RefusalKind, Service, SessionId, Welcome,
+    AnyHello, DataHello, GreetingKind, HELLO_BYTES, PROTOCOL_VERSION, RefusalKind, Service,
+    SessionId, Welcome,
 };
 use rustls::{Connection, ServerConnection};
 use socket2::SockRef;
@@ -17,12 +18,15 @@ use super::deadline::Until;
 use super::identity::{Identity, PublicKey};
 use super::secret::SessionSecret;
 use super::tls;
+use super::udp::{self, FlowAnswers};
 use crate::error::{EngineError, Result};
 
 /// What is sent to a client and not acknowledged for this long ends its session.
 const VANISHED: Duration = Duration::from_secs(30);
 /// Most data connections that may wait to be taken by their session.
 const WAITING_STREAMS: usize = 256;
+/// How often flows already accepted are looked at while others are awaited.
+const ANSWER_LOOK: Duration = Duration::from_millis(20);
 
 /// The sessions that wait for data connections, shared by all threads of a server.
 #[derive(Clone, Default)]
@@ -31,15 +35,29 @@ pub struct SessionRegistry(Arc<Mutex<HashMap<SessionId, Waiting>>>);
 struct Waiting {
     secret: SessionSecret,
     streams: Sender<(u32, TcpStream)>,
+    flows: Sender<(u32, UdpSocket)>,
+    /// A connection that proves itself is answered by our proof.
+    mutual: bool,
 }
 
 impl SessionRegistry {
     /// Lets the session of `secret` take data connections until the acceptor is dropped.
     pub fn register(&self, secret: SessionSecret) -> DataAcceptor {
+        self.add(secret, false)
+    }
+
+    /// As [`register`](Self::register), for connections that expect to be answered: the server of
+    /// the control channel opens them, and must know whom it sends to.
+    pub(crate) fn register_mutual(&self, secret: SessionSecret) -> DataAcceptor {
+        self.add(secret, true)
+    }
+
+    fn add(&self, secret: SessionSecret, mutual: bool) -> DataAcceptor {
         let id = secret.session_id();
         let (streams, arrivals) = bounded(WAITING_STREAMS);
-        self.lock().insert(id, Waiting { secret: secret.clone(), streams });
-        DataAcceptor { registry: self.clone(), id, secret, arrivals }
+        let (flows, flow_arrivals) = bounded(WAITING_STREAMS);
+        self.lock().insert(id, Waiting { secret: secret.clone(), streams, flows, mutual });
+        DataAcceptor { registry: self.clone(), id, secret, arrivals, flow_arrivals }
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
@@ -52,9 +70,31 @@ impl SessionRegistry {
         let Ok((hello, mac)) = DataHello::decode(&bytes) else { return };
         let sessions = self.lock();
         let Some(waiting) = sessions.get(&hello.session) else { return };
-        if waiting.secret.verify_hello(&hello, &mac) && set_timeouts(&socket, None).is_ok() {
+        if !waiting.secret.verify_hello(&hello, &mac) {
+            return;
+        }
+        if waiting.mutual {
+            let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
+            // A fresh connection takes 64 bytes without waiting.
+            if (&socket).write_all(&answer).is_err() {
+                return;
+            }
+        }
+        if set_timeouts(&socket, None).is_ok() {
             let _ = waiting.streams.try_send((hello.stream, socket));
         }
+    }
+
+    /// Passes a UDP flow, which has proved itself, to its session.
+    pub(super) fn admit_flow(&self, session: SessionId, stream: u32, flow: UdpSocket) {
+        if let Some(waiting) = self.lock().get(&session) {
+            let _ = waiting.flows.try_send((stream, flow));
+        }
+    }
+
+    /// The secret of a session that waits for data connections.
+    pub(super) fn secret(&self, session: SessionId) -> Option<SessionSecret> {
+        self.lock().get(&session).map(|waiting| waiting.secret.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Waiting>> {
@@ -68,6 +108,7 @@ pub struct DataAcceptor {
     id: SessionId,
     secret: SessionSecret,
     arrivals: Receiver<(u32, TcpStream)>,
+    flow_arrivals: Receiver<(u32, UdpSocket)>,
 }
 
 impl DataAcceptor {
@@ -87,26 +128,85 @@ impl DataAcceptor {
     /// They did not come within `timeout`, or a number came twice or is out of range.
     pub fn accept_all(&self, count: u32, timeout: Duration) -> Result<Vec<TcpStream>> {
         let deadline = Instant::now() + timeout;
-        let mut sockets: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
+        let mut sockets = Numbered::new(count);
         for _ in 0..count {
-            let (stream, socket) =
-                self.accept(deadline.saturating_duration_since(Instant::now()))?;
-            match sockets.get_mut(stream as usize) {
-                Some(place @ None) => *place = Some(socket),
-                _ => {
-                    return Err(EngineError::Protocol {
-                        peer: "the client".to_owned(),
-                        what: "a data connection has a wrong number",
-                    });
+            sockets.put(self.accept(deadline.saturating_duration_since(Instant::now()))?)?;
+        }
+        Ok(sockets.in_order())
+    }
+
+    /// The next UDP flow and its number.
+    ///
+    /// # Errors
+    /// None came within `timeout`.
+    pub(super) fn accept_flow(&self, timeout: Duration) -> Result<(u32, UdpSocket)> {
+        self.flow_arrivals
+            .recv_timeout(timeout)
+            .map_err(|_| EngineError::DataMissing { peer: "the client".to_owned() })
+    }
+
+    /// All `count` UDP flows of the session, in the order of their numbers, and what answers on
+    /// them until data may come.
+    ///
+    /// # Errors
+    /// As [`accept_all`](Self::accept_all).
+    pub(crate) fn accept_all_flows(
+        &self,
+        count: u32,
+        timeout: Duration,
+    ) -> Result<(Vec<UdpSocket>, FlowAnswers)> {
+        let deadline = Instant::now() + timeout;
+        let mut flows = Numbered::new(count);
+        let mut found = 0;
+        while found < count {
+            match self.accept_flow(ANSWER_LOOK) {
+                Ok(flow) => {
+                    flows.put(flow)?;
+                    found += 1;
                 }
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => udp::answer_again(flows.so_far(), &self.secret),
             }
         }
-        Ok(sockets.into_iter().flatten().collect())
+        let flows = flows.in_order();
+        let answers = FlowAnswers::start(&flows, &self.secret)
+            .map_err(|source| EngineError::System { operation: "start a thread", source })?;
+        Ok((flows, answers))
     }
 
     /// The session's secret.
     pub fn secret(&self) -> &SessionSecret {
         &self.secret
+    }
+}
+
+/// Connections that arrive in any order.
+struct Numbered<T>(Vec<Option<T>>);
+
+impl<T> Numbered<T> {
+    fn new(count: u32) -> Self {
+        Numbered((0..count).map(|_| None).collect())
+    }
+
+    fn put(&mut self, (stream, socket): (u32, T)) -> Result<()> {
+        match self.0.get_mut(stream as usize) {
+            Some(place @ None) => {
+                *place = Some(socket);
+                Ok(())
+            }
+            _ => Err(EngineError::Protocol {
+                peer: "the client".to_owned(),
+                what: "a data connection has a wrong number",
+            }),
+        }
+    }
+
+    fn so_far(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten()
+    }
+
+    fn in_order(self) -> Vec<T> {
+        self.0.into_iter().flatten().collect()
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use longhaul_core::result::{End, TcpSample, ThreadSample};
 use longhaul_core::units::Bytes;
 use longhaul_sys::host::{Scheduling, scheduling};
-use longhaul_sys::tcp::{SocketMemory, TcpInfo, socket_memory, tcp_info};
+use longhaul_sys::tcp::{SocketMemory, TcpInfo};
 
 use super::host::Cores;
 use crate::flow::mover::Slot;
@@ -69,9 +69,9 @@ pub(super) struct Tally {
 impl Tally {
     /// Looks at a stream.
     pub(super) fn probe(&mut self, role: End, slot: &Slot) {
-        let Ok(memory) = socket_memory(&slot.stream) else { return };
+        let Some(memory) = slot.carrier.memory() else { return };
         if role == End::Sender
-            && let Ok(info) = tcp_info(&slot.stream)
+            && let Some(info) = slot.carrier.tcp_info()
         {
             self.rtt_ms += millis(info.rtt);
             self.rtts += 1;
