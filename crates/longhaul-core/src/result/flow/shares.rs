@@ -41,22 +41,30 @@ pub enum Holder {
     Application,
 }
 
+/// No interval is longer than ten years, whatever a peer says.
+const LONGEST_MS: f64 = 10.0 * 365.0 * 86_400_000.0;
+
+/// `value` in 0 to `most`; 0 for what is no number.
+fn within(value: f64, most: f64) -> f64 {
+    value.max(0.0).min(most)
+}
+
 impl Shares {
     /// The shares of `streams` over `seconds` each; `None` for no time.
     pub fn of<'a>(streams: impl IntoIterator<Item = (&'a TcpSample, f64)>) -> Option<Self> {
         let mut sums = Shares::default();
         let mut total = 0.0;
         for (tcp, seconds) in streams {
-            let whole = seconds * 1e3;
+            let whole = within(seconds * 1e3, LONGEST_MS);
             // The clocks tick in jiffies and the interval does not.
-            let busy = tcp.busy_ms.clamp(0.0, whole);
-            let receiver = tcp.rwnd_limited_ms.clamp(0.0, busy);
-            let buffer = tcp.sndbuf_limited_ms.clamp(0.0, busy - receiver);
+            let busy = within(tcp.busy_ms, whole);
+            let receiver = within(tcp.rwnd_limited_ms, busy);
+            let buffer = within(tcp.sndbuf_limited_ms, busy - receiver);
             let rest = busy - receiver - buffer;
-            let full = tcp.sndbuf_full_ms.clamp(0.0, rest);
+            let full = within(tcp.sndbuf_full_ms, rest);
             let (buffer, rest) = (buffer + full, rest - full);
-            let window = tcp.cwnd_limited_ms.clamp(0.0, rest);
-            let paced = tcp.paced_ms.clamp(0.0, rest - window);
+            let window = within(tcp.cwnd_limited_ms, rest);
+            let paced = within(tcp.paced_ms, rest - window);
             sums.receiver_window_percent += receiver;
             sums.send_buffer_percent += buffer;
             sums.congestion_window_percent += window;
