@@ -24,6 +24,11 @@ impl ThreadClock {
         ThreadClock { clock: (!thread << 3) | 6 }
     }
 
+    /// The thread's number.
+    pub fn thread(self) -> i32 {
+        !(self.clock >> 3)
+    }
+
     /// User and system time of the thread since it began.
     ///
     /// # Errors
@@ -80,6 +85,7 @@ mod tests {
     #[test]
     fn work_counts_and_sleep_does_not() {
         let clock = ThreadClock::current();
+        assert_eq!(clock.thread(), rustix::thread::gettid().as_raw_nonzero().get());
         let before = clock.elapsed().unwrap();
         let begun = Instant::now();
         while clock.elapsed().unwrap() - before < Duration::from_millis(20) {}

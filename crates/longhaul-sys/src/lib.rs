@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod host;
 pub mod interface;
 pub mod memory;
 pub mod namespace;

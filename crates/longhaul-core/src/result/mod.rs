@@ -17,12 +17,16 @@ pub use copy::{
     COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
 };
 pub use flow::{
-    FLOW_SCHEMA, FlowEnd, FlowHalf, FlowResult, FlowSample, FlowSummary, LinkSummary, SideSummary,
+    Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
+    FlowSummary, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
     StreamResult, StreamSample,
 };
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
-pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use side::{
+    HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
+    ThreadSample,
+};
 pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

@@ -22,6 +22,7 @@ mod end;
 mod latency;
 mod limits;
 mod mover;
+mod observe;
 mod options;
 mod placement;
 mod sampler;

@@ -14,11 +14,10 @@ use longhaul_sys::tcp::Granted;
 
 use super::end::{Bounds, Signals};
 use super::mover::Slot;
+use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, millis};
 use super::ticks::{Idle, Ticks, end_of_time};
 
-/// How long the sampler sleeps at most before it looks at its signals again.
-const LOOK: Duration = Duration::from_millis(20);
 /// How often a sender looks whether the last of its data has been acknowledged.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -36,6 +35,7 @@ pub(super) struct Sampler<'a, F> {
     base: Option<Snapshot>,
     /// Sum and number of the round-trip times sampled, by stream.
     rtts: Vec<(f64, u32)>,
+    observer: Observer,
     on_sample: F,
 }
 
@@ -50,7 +50,21 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     ) -> Self {
         let begun = Snapshot::take(slots);
         let rtts = vec![(0.0, 0); slots.len()];
-        Sampler { role, reverse, slots, plan, bounds, signals, begun, base: None, rtts, on_sample }
+        let observer = Observer::new(role, slots);
+        let base = None;
+        Sampler {
+            role,
+            reverse,
+            slots,
+            plan,
+            bounds,
+            signals,
+            begun,
+            base,
+            rtts,
+            observer,
+            on_sample,
+        }
     }
 
     /// Shuts every connection, which wakes the threads that wait in them.
@@ -103,6 +117,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 return Some(reason);
             }
             let now = Instant::now();
+            self.observer.look(self.slots, Some(now.saturating_duration_since(epoch)));
             let due = ticks.due.map(|due| epoch + due);
             let closed = closing.load(Ordering::Relaxed);
             let stopped = sending && self.signals.stop.load(Ordering::Acquire);
@@ -120,6 +135,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 thread::park_timeout(wait);
             }
         }
+        let ended = self.slots.iter().filter_map(Slot::ended).map(|ended| ended.at).max();
+        let since = ended.unwrap_or_else(Instant::now).saturating_duration_since(epoch);
+        self.observer.record(self.slots, Some(since));
         self.sample(&last, epoch, &ticks);
         if self.any_failed() {
             self.shut(Shutdown::Both);
@@ -136,13 +154,14 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 *sum = (sum.0 + millis(stream.tcp.rtt), sum.1 + 1);
             }
         }
+        let observed = self.observer.interval(self.slots, last, &now);
         (self.on_sample)(last.until(
             &now,
             epoch,
             ticks.index,
             ticks.omitting,
-            sending,
-            self.reverse,
+            (sending, self.reverse),
+            observed,
         ));
         now
     }
@@ -174,8 +193,13 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     }
 
     /// What this end saw, when all its threads have ended.
-    pub(super) fn result(&self, granted: &[Option<Granted>], cut: Option<String>) -> SideResult {
+    pub(super) fn result(
+        &mut self,
+        granted: &[Option<Granted>],
+        cut: Option<String>,
+    ) -> SideResult {
         let now = Snapshot::take(self.slots);
+        let (curve, limits) = self.observer.finish();
         // Within the omitted time nothing counts: the base is the end.
         let base = self.base.as_ref().unwrap_or(&now);
         let seconds = |slot: &Slot| {
@@ -218,6 +242,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
             reverse: self.reverse,
             streams,
+            curve,
+            limits: Some(limits),
         }
     }
 }

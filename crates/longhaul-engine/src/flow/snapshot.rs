@@ -4,15 +4,19 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::result::{SideSample, SideStreamSample, TcpSample, UdpCounts};
 use longhaul_core::units::{Bytes, Rate};
+use longhaul_sys::cpu::ThreadClock;
 use longhaul_sys::tcp::TcpInfo;
 
 use super::mover::Slot;
+use super::observe::Observed;
 
 /// One end at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) streams: Vec<StreamSnapshot>,
+    /// CPU time of the thread that takes snapshots.
+    own_cpu: Duration,
 }
 
 /// One stream at one moment.
@@ -40,7 +44,8 @@ impl Snapshot {
                 acknowledged: slot.carrier.acknowledged(),
             })
             .collect();
-        Snapshot { at: Instant::now(), streams }
+        let own_cpu = ThreadClock::current().elapsed().unwrap_or_default();
+        Snapshot { at: Instant::now(), streams, own_cpu }
     }
 
     /// A number that grows whenever anything moves: a byte of a stream, or an acknowledgement
@@ -53,8 +58,9 @@ impl Snapshot {
         self.streams.iter().map(of).sum()
     }
 
+    /// CPU time of the threads that move bytes and of the one that watches them.
     pub(super) fn cpu(&self) -> Duration {
-        self.streams.iter().map(|s| s.cpu).sum()
+        self.streams.iter().map(|s| s.cpu).sum::<Duration>() + self.own_cpu
     }
 
     /// The interval from `self` to `later`, on a clock that starts at `epoch`.
@@ -64,17 +70,25 @@ impl Snapshot {
         epoch: Instant,
         index: u32,
         omitted: bool,
-        sending: bool,
-        reverse: bool,
+        (sending, reverse): (bool, bool),
+        observed: Observed,
     ) -> SideSample {
+        let tcp = |number: usize, from: &TcpInfo, to: &TcpInfo| {
+            let mut sample = tcp_sample(from, to);
+            observed.complete(number, &mut sample);
+            sample
+        };
         let streams = self
             .streams
             .iter()
             .zip(&later.streams)
-            .map(|(from, to)| SideStreamSample {
+            .zip(&observed.threads)
+            .enumerate()
+            .map(|(number, ((from, to), thread))| SideStreamSample {
                 bytes: Bytes::new(to.bytes - from.bytes),
-                tcp: (sending && to.udp.is_none()).then(|| tcp_sample(&from.tcp, &to.tcp)),
+                tcp: (sending && to.udp.is_none()).then(|| tcp(number, &from.tcp, &to.tcp)),
                 udp: to.udp.map(|to| to.since(&from.udp.unwrap_or_default())),
+                thread: Some(thread.clone()),
             })
             .collect();
         SideSample {
@@ -85,6 +99,7 @@ impl Snapshot {
             cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
             reverse,
             streams,
+            host: Some(observed.host),
         }
     }
 }
@@ -109,5 +124,8 @@ fn tcp_sample(from: &TcpInfo, to: &TcpInfo) -> TcpSample {
             to.receive_window_limited.saturating_sub(from.receive_window_limited),
         ),
         sndbuf_limited_ms: millis(to.send_buffer_limited.saturating_sub(from.send_buffer_limited)),
+        segments: to.data_segments_sent.saturating_sub(from.data_segments_sent),
+        marked_segments: to.marked_segments.saturating_sub(from.marked_segments),
+        ..TcpSample::default()
     }
 }

@@ -347,8 +347,7 @@ fn a_server_that_floods_the_client_with_samples_is_refused() {
                     start_seconds: 0.0,
                     end_seconds: 0.0,
                     cpu_seconds: 0.0,
-                    reverse: false,
-                    streams: vec![],
+                    ..longhaul_core::result::SideSample::default()
                 }))?;
             }
         }

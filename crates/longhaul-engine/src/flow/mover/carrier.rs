@@ -1,5 +1,6 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use longhaul_core::plan::Protocol;
@@ -15,6 +16,15 @@ pub(in crate::flow) enum Carrier {
     Tcp(TcpStream),
     /// A flow of datagrams.
     Udp(UdpFlow),
+}
+
+impl AsFd for Carrier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Carrier::Tcp(stream) => stream.as_fd(),
+            Carrier::Udp(flow) => flow.socket().as_fd(),
+        }
+    }
 }
 
 impl Carrier {

@@ -71,6 +71,11 @@ impl Slot {
             .unwrap_or(Duration::ZERO)
     }
 
+    /// The clock of the stream's thread; `None` before it runs.
+    pub(in crate::flow) fn clock(&self) -> Option<ThreadClock> {
+        self.clock.get().copied()
+    }
+
     /// How the thread ended; `None` while it runs.
     pub(in crate::flow) fn ended(&self) -> Option<&Ended> {
         self.ended.get()

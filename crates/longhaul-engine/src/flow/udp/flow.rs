@@ -137,6 +137,10 @@ impl UdpFlow {
         self.shut.load(Ordering::Acquire)
     }
 
+    pub(in crate::flow) fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
     pub(in crate::flow) fn local_address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()
     }
