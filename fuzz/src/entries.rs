@@ -5,9 +5,7 @@
 //! what is read must be written back to the same.
 
 use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, parse_addresses};
-use longhaul_core::result::{
-    FlowEnd, FlowResult, FlowSample, SideResult, SideSample,
-};
+use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkMessage, SourceMessage};
 use longhaul_core::wire::{
@@ -191,7 +189,8 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
         .into(),
         "flow_order" => {
             let plan = frame(&format!(r#"{{"plan":{plan}}}"#));
-            let rest = [r#"{"listening":{"port":5210}}"#, r#""start""#, r#""stop""#, r#""finished""#];
+            let rest =
+                [r#"{"listening":{"port":5210}}"#, r#""start""#, r#""stop""#, r#""finished""#];
             [plan].into_iter().chain(rest.map(frame)).collect()
         }
         "flow_event" => {

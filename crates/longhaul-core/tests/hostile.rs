@@ -96,7 +96,8 @@ fn mutated(entry: &str) -> impl Strategy<Value = Vec<u8>> {
 /// Every entry on `cases` inputs that `inputs` makes for it.
 fn hammer<S: Strategy<Value = Vec<u8>>>(cases: u32, inputs: impl Fn(&str) -> S) {
     for (name, entry) in entries::ENTRIES {
-        let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
+        let config =
+            ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
         let mut runner = proptest::test_runner::TestRunner::new(config);
         let outcome = runner.run(&inputs(name), |bytes| {
             entry(&bytes);

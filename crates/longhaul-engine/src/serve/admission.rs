@@ -132,7 +132,7 @@ impl Admission {
         if state.queue.len() >= limits.waiting.max(limits.at_once.saturating_sub(state.running)) {
             return Err(match limits.waiting {
                 0 => format!("it serves {} at once, and they are there", clients(limits.at_once)),
-                waiting => format!("{} wait for it already; try later", clients(waiting)),
+                waiting => format!("its queue of {} is full; try later", clients(waiting)),
             });
         }
         *state.addresses.entry(address).or_default() += 1;

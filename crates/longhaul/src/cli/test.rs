@@ -396,7 +396,7 @@ mod tests {
             rate_bps: Some(Rate::from_bps(4_000_000_000)),
             streams: 4,
             write_bytes: Bytes::new(8972),
-            burst_bytes: Some(Bytes::kib(64)),
+            burst_bytes: Some(Bytes::new(65536)),
             dscp: Some(46),
             latency: true,
             placement: Placement::On {
@@ -413,8 +413,8 @@ mod tests {
             skip_receive_copy: true,
             nodelay: true,
             dscp: Some(34),
-            write_bytes: Bytes::kib(64),
-            amount: Amount::Bytes(Bytes::kib(192)),
+            write_bytes: Bytes::new(65536),
+            amount: Amount::Bytes(Bytes::new(3 * 65536)),
             placement: Placement::Free,
             ..FlowPlan::new()
         };

@@ -150,8 +150,7 @@ fn window(facts: &FlowFacts, end: End, share: f64, host: &str) -> (String, Optio
     let limits = &side.limits;
     let near = |limit: Bytes| side.buffer_bytes.get() as f64 >= 0.9 * limit.get() as f64;
     let advice = if facts.window_asked {
-        let clipped =
-            limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
+        let clipped = limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
         match clipped {
             true => format!(
                 "raise net.core.{most} on {host} from {} to {}, or leave -w out",
