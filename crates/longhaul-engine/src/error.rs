@@ -146,6 +146,12 @@ pub enum EngineError {
     /// A socket option that was asked for does not work on this host.
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),
+    /// A thread was to run on a CPU that cannot be used.
+    #[error("there is no CPU {cpu} that this process may use; see 'taskset -p $$' and -A")]
+    NoCpu {
+        /// Its number.
+        cpu: u32,
+    },
     /// The other side had to give up.
     #[error("{peer} could not go on: {reason}")]
     Failed {

@@ -75,6 +75,7 @@ impl From<EngineError> for Coded {
             | EngineError::NoConfigDir
             | EngineError::Spawn { .. }
             | EngineError::SocketOption(_)
+            | EngineError::NoCpu { .. }
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };

@@ -7,6 +7,6 @@ mod proportion;
 mod special;
 mod summary;
 pub use fit::{chi_square_p, kolmogorov_bound, kolmogorov_distance, normal_p, pearson_p};
-pub use interval::{median_interval};
-pub use proportion::{proportion_interval};
+pub use interval::median_interval;
+pub use proportion::proportion_interval;
 pub use summary::{median, quantile};

@@ -1,4 +1,4 @@
-use longhaul_core::wire::{DataHello, HELLO_BYTES, MAC_BYTES, SessionId};
+use longhaul_core::wire::{DataHello, Greeting, GreetingKind, HELLO_BYTES, MAC_BYTES, SessionId};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{hkdf, hmac};
 
@@ -47,6 +47,31 @@ impl SessionSecret {
     /// Whether `mac` proves that `hello` comes from the other end of this session.
     pub fn verify_hello(&self, hello: &DataHello, mac: &[u8; MAC_BYTES]) -> bool {
         hmac::verify(&self.hello_key(), &hello.signed_bytes(), mac).is_ok()
+    }
+
+    /// A message that opens UDP flow `stream`, or answers one that does.
+    pub(super) fn greeting(
+        &self,
+        kind: GreetingKind,
+        stream: u32,
+        cookie: [u8; 7],
+    ) -> [u8; HELLO_BYTES] {
+        let greeting = Greeting { kind, session: self.session_id(), stream, cookie };
+        let tag = hmac::sign(&self.hello_key(), &greeting.signed_bytes());
+        let mut mac = [0; MAC_BYTES];
+        mac.copy_from_slice(tag.as_ref());
+        greeting.encode(&mac)
+    }
+
+    /// Whether `mac` proves that `greeting` comes from the other end of this session.
+    pub(super) fn verify_greeting(&self, greeting: &Greeting, mac: &[u8; MAC_BYTES]) -> bool {
+        greeting.session == self.session_id()
+            && hmac::verify(&self.hello_key(), &greeting.signed_bytes(), mac).is_ok()
+    }
+
+    /// What names UDP flow `stream` in each of its datagrams.
+    pub fn datagram_tag(&self, stream: u32) -> u64 {
+        u64::from_be_bytes(self.expand(&[b"datagram tag", &stream.to_be_bytes()]))
     }
 
     fn hello_key(&self) -> hmac::Key {

@@ -11,7 +11,7 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{BLOCK_LIMIT, Service};
 use longhaul_engine::copy::{Progress, SourcePlan, SourceRoot, Tree, pull, push};
 use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, Session, connect,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
 };
 
 use crate::exit::{self, Coded};
@@ -226,7 +226,8 @@ impl Args {
             true => HostPolicy::AcceptNew,
             false => HostPolicy::RequireKnown,
         };
-        let options = ConnectOptions { identity: &identity, config: &config, policy };
+        let options =
+            ConnectOptions { identity: &identity, config: &config, policy, family: Family::Any };
         Ok(connect(&target, Service::Copy, &options)?)
     }
 }
