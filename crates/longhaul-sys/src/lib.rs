@@ -13,3 +13,4 @@ pub mod realtime;
 pub mod tcp;
 pub mod terminal;
 pub mod tun;
+pub mod users;

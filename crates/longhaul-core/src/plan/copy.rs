@@ -3,6 +3,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::TreeOptions;
 use crate::units::{Bytes, Rate};
 
 /// One end of a copy, as the user writes it.
@@ -136,6 +137,9 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Pacing rate for all streams together (`--bwlimit`).
     pub rate_bps: Option<Rate>,
+    /// Links, owners, filters, deletion, digests.
+    #[serde(default)]
+    pub tree: TreeOptions,
 }
 
 impl Default for CopyOptions {
@@ -148,6 +152,7 @@ impl Default for CopyOptions {
             preserve: false,
             recursive: false,
             rate_bps: None,
+            tree: TreeOptions::default(),
         }
     }
 }

@@ -5,11 +5,13 @@
 
 mod copy;
 mod error;
+pub mod filter;
 mod flow;
 mod link;
 mod matrix;
 mod matrix_fault;
 mod seconds;
+mod tree;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
@@ -17,3 +19,4 @@ pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
 pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
 pub use matrix_fault::{MatrixFault, Step};
+pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

@@ -22,6 +22,9 @@ pub struct CopyResult {
     pub failures: Vec<CopyFailure>,
     /// What was passed over: devices, sockets, links that lead nowhere.
     pub skipped: Vec<CopyFailure>,
+    /// What could not be kept of files that are in place: owners, attributes.
+    #[serde(default)]
+    pub not_kept: Vec<NotKept>,
 }
 
 /// The whole copy.
@@ -94,5 +97,50 @@ pub struct CopyFailure {
     /// Its path.
     pub path: String,
     /// One sentence.
+    pub reason: String,
+}
+
+/// Metadata that the sink may fail to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// The user a file belongs to.
+    Owner,
+    /// Its group.
+    Group,
+    /// Permission bits, among them set-user-id and set-group-id.
+    Mode,
+    /// Modification time.
+    Times,
+    /// Extended attributes.
+    Xattrs,
+    /// Access control lists.
+    Acls,
+}
+
+impl Kept {
+    /// The word for it in a sentence.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kept::Owner => "owner",
+            Kept::Group => "group",
+            Kept::Mode => "mode",
+            Kept::Times => "times",
+            Kept::Xattrs => "extended attributes",
+            Kept::Acls => "access control lists",
+        }
+    }
+}
+
+/// Metadata that was to be kept and could not be: counted, with one example.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotKept {
+    /// What of them.
+    pub what: Kept,
+    /// How many files and directories.
+    pub count: u64,
+    /// The first of them.
+    pub example: String,
+    /// Why, for the first of them.
     pub reason: String,
 }

@@ -13,9 +13,10 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
-use crate::result::{StageTimes, TransferEnd};
+use crate::result::{NotKept, StageTimes, TransferEnd};
 use crate::units::Bytes;
 
 /// Most entries in one [`SinkMessage::Progress`], for the same reason.
@@ -71,36 +72,6 @@ pub enum CopyReply {
         /// One sentence.
         reason: String,
     },
-}
-
-/// A file or directory, announced before its blocks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Counts from 0 in the order of announcement.
-    pub id: u64,
-    /// Relative to the target; begins with the top-level name.
-    pub path: WirePath,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Permission bits.
-    pub mode: u32,
-    /// Modification time, seconds since 1970.
-    pub mtime_seconds: i64,
-    /// Its nanoseconds.
-    pub mtime_ns: u32,
-}
-
-/// What an [`Entry`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EntryKind {
-    /// A regular file of this size; its blocks follow, none if it is empty.
-    File {
-        /// The size when it was announced.
-        size_bytes: Bytes,
-    },
-    /// A directory; announced before what is in it.
-    Directory,
 }
 
 /// From the source to the sink.
@@ -200,4 +171,7 @@ pub struct SinkReport {
     pub end: TransferEnd,
     /// Where its threads spent their time.
     pub stages: StageTimes,
+    /// What could not be kept of files that are in place.
+    #[serde(default)]
+    pub not_kept: Vec<NotKept>,
 }

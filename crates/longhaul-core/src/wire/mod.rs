@@ -6,6 +6,7 @@
 
 mod block;
 pub mod copy;
+mod entry;
 mod flow;
 mod frame;
 mod hello;
