@@ -13,7 +13,9 @@ mod hello;
 mod opening;
 mod path;
 
-pub use block::{BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader};
+pub use block::{
+    BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader, PACK_ENTRY_BYTES, PACK_FILES_LIMIT, PackEntry,
+};
 pub use flow::{FlowEvent, FlowOrder};
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};

@@ -153,12 +153,13 @@ impl Tree {
     /// pipe's writer.
     pub(super) fn open_file(&self, path: &Path, direct: bool) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let fd = match self.open(path, flags | OFlags::DIRECT, Mode::empty()) {
-            Ok(fd) if direct => fd,
-            // tmpfs and some network file systems have no direct I/O.
-            _ => self.open(path, flags, Mode::empty())?,
-        };
-        Ok(File::from(fd))
+        if direct
+            // Some network and memory file systems have no direct I/O.
+            && let Ok(fd) = self.open(path, flags | OFlags::DIRECT, Mode::empty())
+        {
+            return Ok(File::from(fd));
+        }
+        Ok(File::from(self.open(path, flags, Mode::empty())?))
     }
 
     /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.

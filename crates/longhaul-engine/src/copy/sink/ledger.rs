@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::store::{Attributes, PartialFile};
+use super::partial::PartialFile;
+use super::store::Attributes;
 
 /// Entries that may be under way at once. The source announces little ahead of its blocks, so
 /// only a hostile one comes near.
@@ -123,7 +124,7 @@ impl Ledger {
             None => state.settled += 1,
         }
         self.announced.notify_all();
-        self.settled.notify_all();
+        self.settled(&state);
         true
     }
 
@@ -151,7 +152,7 @@ impl Ledger {
             state.files += 1;
             state.bytes += file.size;
             state.done.push(file.id);
-            self.settled.notify_all();
+            self.settled(&state);
         }
     }
 
@@ -166,8 +167,16 @@ impl Ledger {
 
     /// Settles a file that has failed.
     pub(super) fn failure_told(&self) {
-        self.lock().settled += 1;
-        self.settled.notify_all();
+        let mut state = self.lock();
+        state.settled += 1;
+        self.settled(&state);
+    }
+
+    /// Wakes who waits for the end, if this is it.
+    fn settled(&self, state: &State) {
+        if state.total == Some(state.settled) {
+            self.settled.notify_all();
+        }
     }
 
     pub(super) fn add_written(&self, bytes: u64) {

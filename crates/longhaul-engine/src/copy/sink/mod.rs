@@ -5,10 +5,15 @@
 //! it is synced. Whatever ends the copy early, temporary files are removed on the way out.
 
 mod finish;
+mod follow;
 mod ledger;
+mod partial;
 mod placement;
+mod receive;
+mod report;
 mod run;
 mod store;
+mod write;
 
 pub use placement::{Destination, PlaceError};
 pub(super) use run::run;

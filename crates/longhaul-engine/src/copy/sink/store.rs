@@ -1,19 +1,20 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps, fallocate, fchmod,
-    fstat, futimens, mkdirat, openat, renameat, statat, unlinkat,
+    fstat, fstatfs, futimens, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+
+use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
 use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
@@ -21,13 +22,20 @@ use crate::lock::lock;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
+/// File systems whose syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs, where
+/// nothing is (linux/magic.h). On others, FUSE above all, it may never reach the server behind.
+const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// The place that entries are written to.
 pub(super) struct Store {
     destination: Destination,
     preserve: bool,
     umask: u32,
-    dirs: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+    dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
+    /// Directories that this copy has made: no name in them can be in the way.
+    made: Mutex<HashSet<PathBuf>>,
+    /// By device, what syncs the file system at once.
+    syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     /// Makes temporary names of two copies into one directory differ.
     token: u32,
 }
@@ -40,21 +48,26 @@ pub(super) struct Attributes {
     pub(super) mtime_ns: u32,
 }
 
-/// A file under its temporary name. Dropped before [`rename`](Self::rename), it is removed.
-pub(super) struct PartialFile {
-    file: File,
-    parent: Arc<OwnedFd>,
-    temporary: OsString,
-    name: OsString,
-    size: u64,
-    /// Writes must be aligned; the last one runs over the end, which is cut off later.
-    direct: bool,
-    renamed: bool,
+/// A directory that files are created in.
+pub(super) struct OpenDir {
+    pub(super) fd: OwnedFd,
+    fresh: bool,
+    /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
+    /// `None` where one sync for all files does not hold.
+    pub(super) sync: Option<Arc<File>>,
 }
 
 impl Store {
     pub(super) fn new(destination: Destination, preserve: bool, token: u32) -> Self {
-        Store { destination, preserve, umask: umask(), dirs: Mutex::default(), token }
+        Store {
+            destination,
+            preserve,
+            umask: umask(),
+            token,
+            dirs: Mutex::default(),
+            made: Mutex::default(),
+            syncs: Mutex::default(),
+        }
     }
 
     /// Whether what is written stays: not so where bytes are dropped.
@@ -87,9 +100,13 @@ impl Store {
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<()> {
         let Some((tree, parent, name)) = self.locate(path)? else { return Ok(()) };
         // Writable for us until all is in it; the final mode comes at the end.
-        match mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
+        match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) => {
+                lock(&self.made).insert(path.to_owned());
+                Ok(())
+            }
             Err(Errno::EXIST) => tree.open_dir(path).map(|_| ()),
-            done => Ok(done?),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -108,6 +125,17 @@ impl Store {
         Ok(rustix::fs::fsync(dir)?)
     }
 
+    /// Makes everything on the file systems written to durable, if one call for each can.
+    pub(super) fn sync_all(&self) -> io::Result<bool> {
+        for sync in lock(&self.syncs).values() {
+            match sync {
+                Some(sync) => rustix::fs::syncfs(sync)?,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped.
     pub(super) fn create(
         &self,
@@ -115,35 +143,22 @@ impl Store {
         path: &Path,
         size: u64,
     ) -> io::Result<Option<PartialFile>> {
-        let Some((_, parent, name)) = self.locate(path)? else { return Ok(None) };
-        if statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        {
-            return Err(Errno::ISDIR.into());
-        }
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = |extra| openat(&parent, &temporary, flags | extra, Mode::from_raw_mode(0o600));
+        let create = |extra| create_new(&dir.fd, &temporary, extra, Mode::from_raw_mode(0o600));
         let direct = size >= DIRECT_FROM_BYTES;
         let (fd, direct) = match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Ok(fd) => (fd, direct),
             // The file system has no direct I/O. Some make the file before they say so.
             Err(Errno::INVAL) if direct => {
-                let _ = unlinkat(&parent, &temporary, AtFlags::empty());
+                let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
                 (create(OFlags::empty())?, false)
             }
             Err(error) => return Err(error.into()),
         };
-        let partial = PartialFile {
-            file: File::from(fd),
-            parent,
-            temporary,
-            name: name.to_owned(),
-            size,
-            direct,
-            renamed: false,
-        };
+        let temporary = Temporary::new(dir, temporary, name.to_owned());
+        let partial = PartialFile { file: File::from(fd), temporary, size, direct };
         if size > 0 {
             // A disk that is too small says so before anything is sent in vain.
             match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
@@ -154,15 +169,41 @@ impl Store {
         Ok(Some(partial))
     }
 
+    /// Stores a whole small file under its temporary name and closes it; `None` where bytes are
+    /// dropped. It is durable once its directory's file system is synced; where that cannot be
+    /// relied on, it is synced here if `durable`.
+    pub(super) fn create_whole(
+        &self,
+        id: u64,
+        path: &Path,
+        bytes: &[u8],
+        attributes: &Attributes,
+        durable: bool,
+    ) -> io::Result<Option<Temporary>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let existing = existing_mode(&dir, name)?;
+        let temporary = self.temporary_name(name, id);
+        let plain = !self.preserve && existing.is_none();
+        let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
+        let fd = create_new(&dir.fd, &temporary, OFlags::empty(), Mode::from_raw_mode(mode))?;
+        let mut file = File::from(fd);
+        let temporary = Temporary::new(dir, temporary, name.to_owned());
+        file.write_all(bytes)?;
+        if !plain {
+            self.set_attributes(&file, attributes, existing)?;
+        }
+        if durable && temporary.dir.sync.is_none() {
+            file.sync_all()?;
+        }
+        Ok(Some(temporary))
+    }
+
     /// Gives a complete file its length, mode and times.
     pub(super) fn dress(&self, partial: &PartialFile, attributes: &Attributes) -> io::Result<()> {
         if partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64) {
             partial.file.set_len(partial.size)?;
         }
-        let existing = statat(&partial.parent, &partial.name, AtFlags::SYMLINK_NOFOLLOW)
-            .ok()
-            .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
-            .map(|stat| stat.st_mode & 0o777);
+        let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
         self.set_attributes(&partial.file, attributes, existing)
     }
 
@@ -198,15 +239,17 @@ impl Store {
     }
 
     /// The open directory above `path`, and the last part of `path`.
-    fn locate<'a>(&self, path: &'a Path) -> io::Result<Option<(&Tree, Arc<OwnedFd>, &'a OsStr)>> {
+    fn locate<'a>(&self, path: &'a Path) -> io::Result<Option<(&Tree, Arc<OpenDir>, &'a OsStr)>> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(None) };
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let above = path.parent().unwrap_or(Path::new(""));
         if let Some(dir) = lock(&self.dirs).get(above) {
             return Ok(Some((tree, dir.clone(), name)));
         }
-        let dir =
-            Arc::new(tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?);
+        let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
+        let fresh = lock(&self.made).contains(above);
+        let sync = self.sync_handle(&fd)?;
+        let dir = Arc::new(OpenDir { fd, fresh, sync });
         let mut dirs = lock(&self.dirs);
         if dirs.len() >= OPEN_DIRS {
             dirs.clear();
@@ -214,56 +257,39 @@ impl Store {
         dirs.insert(above.to_owned(), dir.clone());
         Ok(Some((tree, dir, name)))
     }
-}
 
-impl PartialFile {
-    /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
-    /// room up to the next multiple of [`DIRECT_ALIGN`], which a direct write fills with zeros.
-    pub(super) fn write(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
-        if !self.direct {
-            return self.file.write_all_at(&buffer[..length], offset);
+    /// What syncs the file system of `dir`, one for all its directories.
+    fn sync_handle(&self, dir: &OwnedFd) -> io::Result<Option<Arc<File>>> {
+        let device = fstat(dir)?.st_dev;
+        let mut syncs = lock(&self.syncs);
+        if let Some(sync) = syncs.get(&device) {
+            return Ok(sync.clone());
         }
-        let padded = length.next_multiple_of(DIRECT_ALIGN);
-        buffer[length..padded].fill(0);
-        match self.file.write_all_at(&buffer[..padded], offset) {
-            // A file system that takes O_DIRECT at open and refuses it here.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                let flags = rustix::fs::fcntl_getfl(&self.file)?;
-                rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
-                self.file.write_all_at(&buffer[..length], offset)
-            }
-            done => done,
-        }
-    }
-
-    /// Makes the bytes durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
-    }
-
-    /// Makes everything on the file's file system durable: one call for many small files.
-    pub(super) fn sync_file_system(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(&self.file)?)
-    }
-
-    /// The file system that the file is on.
-    pub(super) fn device(&self) -> io::Result<u64> {
-        Ok(fstat(&self.file)?.st_dev)
-    }
-
-    /// Gives the file its final name.
-    pub(super) fn rename(mut self) -> io::Result<()> {
-        renameat(&self.parent, &self.temporary, &self.parent, &self.name)?;
-        self.renamed = true;
-        Ok(())
+        let holds = fstatfs(dir).is_ok_and(|fs| SYNCFS_HOLDS.contains(&(fs.f_type as u64)));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A directory that may be written and not read is synced file by file.
+        let sync = openat(dir, ".", flags, Mode::empty()).ok().filter(|_| holds);
+        let sync = sync.map(|fd| Arc::new(File::from(fd)));
+        syncs.insert(device, sync.clone());
+        Ok(sync)
     }
 }
 
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        if !self.renamed {
-            let _ = unlinkat(&self.parent, &self.temporary, AtFlags::empty());
-        }
+fn create_new(dir: &OwnedFd, name: &OsStr, extra: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(dir, name, flags | extra, mode)
+}
+
+/// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
+fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
+    if dir.fresh {
+        return Ok(None);
+    }
+    let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(None) };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        FileType::RegularFile => Ok(Some(stat.st_mode & 0o777)),
+        _ => Ok(None),
     }
 }
 

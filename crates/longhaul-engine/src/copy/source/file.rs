@@ -112,8 +112,32 @@ impl SourceFile {
         }
         if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
             unchanged(&file, metadata)?;
+            // It may be long until the sink has it; descriptors are few.
+            *open.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         Ok(())
+    }
+
+    /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
+    pub(super) fn is_small(&self, block_bytes: u64) -> bool {
+        self.size < DIRECT_FROM_BYTES.min(block_bytes) && matches!(self.origin, Origin::Tree { .. })
+    }
+
+    /// Reads a small file whole into the front of `buffer`.
+    pub(super) fn read_whole(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let Origin::Tree { tree, metadata, .. } = &self.origin else { return Ok(()) };
+        if self.size == 0 {
+            return Ok(());
+        }
+        let file = tree.open_file(&self.path, false).map_err(ReadError::Open)?;
+        unchanged(&file, metadata)?;
+        file.read_exact_at(&mut buffer[..self.size as usize], 0).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => ReadError::Shrunk,
+                _ => ReadError::Read(error),
+            }
+        })?;
+        unchanged(&file, metadata)
     }
 
     /// Lets a block be read once more.

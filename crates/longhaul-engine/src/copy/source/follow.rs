@@ -1,0 +1,90 @@
+//! What passes on the control channel while blocks move.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use longhaul_core::wire::copy::{SinkMessage, SinkReport, SourceMessage};
+
+use super::run::{Job, Shared};
+use crate::copy::link::{TICK, keep};
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+use crate::session::ControlReceiver;
+
+/// How often the source shows that it lives.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Hears the sink out until it has finished.
+pub(super) fn follow_sink(
+    shared: &Shared<'_>,
+    receiver: &mut ControlReceiver,
+    jobs: &Sender<Job>,
+) -> Result<SinkReport> {
+    loop {
+        match receiver.receive()? {
+            SinkMessage::Progress { written_bytes, done } => {
+                shared.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
+                let done =
+                    done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
+                shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
+            }
+            SinkMessage::Resend { id, offset } => {
+                let job = shared.outstanding.get(id).and_then(|file| {
+                    if file.is_small(shared.block_bytes) {
+                        return (offset == 0).then(|| Job::Pack(vec![file]));
+                    }
+                    let exists = offset < file.size && offset.is_multiple_of(shared.block_bytes);
+                    exists.then(|| {
+                        file.reread();
+                        Job::Block { file, offset }
+                    })
+                });
+                let Some(job) = job else {
+                    return Err(EngineError::Protocol {
+                        peer: receiver.peer().to_owned(),
+                        what: "it asks for a block that does not exist",
+                    });
+                };
+                let _ = jobs.send(job);
+            }
+            SinkMessage::Failed { id, path, reason } => {
+                if let Some(file) = id.and_then(|id| shared.outstanding.remove(id)) {
+                    file.fail();
+                }
+                keep(&mut lock(&shared.failures), path.to_string(), reason);
+            }
+            SinkMessage::Abort { reason } => {
+                let peer = receiver.peer().to_owned();
+                return Err(EngineError::Failed { peer, reason });
+            }
+            SinkMessage::Finished(report) => {
+                shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);
+                shared.progress.files.store(report.files, Ordering::Relaxed);
+                return Ok(report);
+            }
+        }
+    }
+}
+
+/// Shows the sink that this end lives, and ends the copy when it is told to.
+pub(super) fn tick(shared: &Shared<'_>, over: &AtomicBool, stop: &AtomicBool) {
+    let mut shown = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            shared.cancel.fail_saying(EngineError::Interrupted, || {
+                let _ = shared.control.send(&SourceMessage::Abort);
+            });
+            return;
+        }
+        if shown.elapsed() >= ALIVE_INTERVAL {
+            shown = Instant::now();
+            let told = shared.control.send(&SourceMessage::Alive);
+            if !over.load(Ordering::Relaxed) {
+                shared.cancel.check(told);
+            }
+        }
+        thread::park_timeout(TICK);
+    }
+}
