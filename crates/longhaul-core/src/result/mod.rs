@@ -7,6 +7,7 @@
 mod copy;
 mod flow;
 mod link;
+mod manifest;
 mod run;
 mod side;
 mod warning;
@@ -20,6 +21,7 @@ pub use flow::{
     StreamSample,
 };
 pub use link::{DirectionReport, DropCounts, Lateness, LinkReport, LinkWarning, Traffic};
+pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use warning::{End, Warning, WarningKind};

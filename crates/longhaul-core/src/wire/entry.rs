@@ -32,6 +32,22 @@ pub struct Entry {
     pub xattrs: Vec<Xattr>,
 }
 
+impl Entry {
+    /// An entry of this name, kind and mode, and nothing else; the number is still to be given.
+    pub fn new(path: WirePath, kind: EntryKind, mode: u32) -> Self {
+        Entry {
+            id: 0,
+            path,
+            kind,
+            mode,
+            mtime_seconds: 0,
+            mtime_ns: 0,
+            owner: None,
+            xattrs: Vec::new(),
+        }
+    }
+}
+
 /// What an [`Entry`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 
 /// Files of this size and more are read and written past the page cache: below it the cost of
@@ -32,6 +33,10 @@ pub(super) struct Metadata {
     pub(super) mode: u32,
     pub(super) mtime_seconds: i64,
     pub(super) mtime_ns: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Names that the file has.
+    pub(super) names: u64,
     /// Device and inode, which tell one file from another.
     pub(super) identity: (u64, u64),
 }
@@ -40,15 +45,28 @@ pub(super) struct Metadata {
 pub(super) enum FileKind {
     File,
     Directory,
-    Other,
+    Symlink,
+    Fifo,
+    Socket,
+    CharDevice(DeviceNumber),
+    BlockDevice(DeviceNumber),
 }
 
 impl Metadata {
     pub(super) fn of(stat: &Stat) -> Self {
+        let device = || DeviceNumber {
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+        };
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => FileKind::File,
             FileType::Directory => FileKind::Directory,
-            _ => FileKind::Other,
+            FileType::Symlink => FileKind::Symlink,
+            FileType::Fifo => FileKind::Fifo,
+            FileType::Socket => FileKind::Socket,
+            FileType::CharacterDevice => FileKind::CharDevice(device()),
+            FileType::BlockDevice => FileKind::BlockDevice(device()),
+            // Linux has no others.
+            FileType::RegularFile | FileType::Unknown => FileKind::File,
         };
         Metadata {
             kind,
@@ -56,6 +74,9 @@ impl Metadata {
             mode: stat.st_mode & 0o7777,
             mtime_seconds: stat.st_mtime,
             mtime_ns: stat.st_mtime_nsec as u32,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            names: stat.st_nlink,
             identity: (stat.st_dev, stat.st_ino),
         }
     }
@@ -98,6 +119,17 @@ impl Tree {
         Ok(fd)
     }
 
+    /// Opens the directory `path` for reading if no part of it is a link.
+    pub(super) fn open_real_dir(&self, path: &Path) -> io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match &self.beneath {
+            Some(dir) => Ok(openat2(&**dir, path, flags, Mode::empty(), resolve)?),
+            None => Ok(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?),
+        }
+    }
+
     /// Opens a directory as a place to create things in.
     pub(super) fn open_dir(&self, path: &Path) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
@@ -105,8 +137,16 @@ impl Tree {
 
     /// Metadata of `path`, links followed as far as the tree allows.
     pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let fd = self.open(path, OFlags::PATH, Mode::empty())?;
-        Ok(Metadata::of(&fstat(fd)?))
+        Ok(self.look(path, true)?.1)
+    }
+
+    /// A handle on `path`, or on the link that it is unless links are to be followed, and its
+    /// metadata.
+    pub(super) fn look(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
+        let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let fd = self.open(path, OFlags::PATH | nofollow, Mode::empty())?;
+        let metadata = Metadata::of(&fstat(&fd)?);
+        Ok((fd, metadata))
     }
 
     /// Opens a regular file for reading, `O_DIRECT` if asked for and possible. Never waits for a
@@ -124,18 +164,22 @@ impl Tree {
 
     /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let fd = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(fd.as_fd())? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(PathBuf::from(OsStr::from_bytes(name)));
-            }
-        }
-        names.sort();
-        Ok(names)
+        list(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
     }
+}
+
+/// The names in an open directory, sorted.
+pub(super) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir.as_fd())? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(PathBuf::from(OsStr::from_bytes(name)));
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -169,6 +213,6 @@ mod tests {
         let path = dir.path().join("pipe");
         rustix::fs::mkfifoat(CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
         let metadata = Tree::anywhere().metadata(&path).unwrap();
-        assert_eq!(metadata.kind, FileKind::Other);
+        assert_eq!(metadata.kind, FileKind::Fifo);
     }
 }

@@ -93,18 +93,23 @@ pub struct Filters {
 
 impl Filters {
     /// Makes the rules ready.
+    pub fn new(rules: &[FilterRule]) -> Self {
+        let ready = |rule: &FilterRule| (rule.include, Pattern::new(rule.pattern.as_bytes()));
+        Filters { rules: rules.iter().map(ready).collect() }
+    }
+
+    /// Whether the rules are ones that [`FilterList`] would take: a peer may send others.
     ///
     /// # Errors
-    /// There are too many or too long ones, as a peer might send.
-    pub fn new(rules: &[FilterRule]) -> Result<Self, FilterError> {
+    /// There are too many, or too long ones.
+    pub fn check(rules: &[FilterRule]) -> Result<(), FilterError> {
         if rules.len() > RULES_LIMIT {
             return Err(FilterError::TooMany);
         }
-        if rules.iter().any(|rule| rule.pattern.as_bytes().len() > PATTERN_LIMIT_BYTES) {
-            return Err(FilterError::Pattern);
+        match rules.iter().any(|rule| rule.pattern.as_bytes().len() > PATTERN_LIMIT_BYTES) {
+            true => Err(FilterError::Pattern),
+            false => Ok(()),
         }
-        let ready = |rule: &FilterRule| (rule.include, Pattern::new(rule.pattern.as_bytes()));
-        Ok(Filters { rules: rules.iter().map(ready).collect() })
     }
 
     /// Whether `path`, relative to the target, is left out by itself; whether a directory above
@@ -124,7 +129,7 @@ mod tests {
         let mut list = FilterList::default();
         list.add(b"*.c", true).unwrap();
         list.add_lines(b"# comment\n\n; too\n+ keep.me\n- *\n", false).unwrap();
-        let filters = Filters::new(&list.into_rules()).unwrap();
+        let filters = Filters::new(&list.into_rules());
         assert!(!filters.leaves_out(b"a/x.c", false));
         assert!(!filters.leaves_out(b"keep.me", false));
         assert!(filters.leaves_out(b"x.o", false));
@@ -146,6 +151,6 @@ mod tests {
         assert_eq!(list.add(b"- ", true), Err(FilterError::Empty));
         assert_eq!(list.add(&[b'x'; 5000], true), Err(FilterError::Pattern));
         let rule = FilterRule { include: true, pattern: WirePath::new("x").unwrap() };
-        assert_eq!(Filters::new(&vec![rule; RULES_LIMIT + 1]).err(), Some(FilterError::TooMany));
+        assert_eq!(Filters::check(&vec![rule; RULES_LIMIT + 1]), Err(FilterError::TooMany));
     }
 }
