@@ -14,6 +14,9 @@ pub struct CopyResult {
     pub summary: CopySummary,
     /// What limited it, in one sentence.
     pub verdict: String,
+    /// What was done to suit the path.
+    #[serde(default)]
+    pub path: PathReport,
     /// The end that read.
     pub source: EndReport,
     /// The end that wrote.
@@ -30,10 +33,13 @@ pub struct CopyResult {
 /// The whole copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopySummary {
-    /// `bytes` over `seconds`.
+    /// `bytes` without `resumed_bytes`, over `seconds`.
     pub throughput_bps: Rate,
     /// Bytes of files that are in place at the sink.
     pub bytes: Bytes,
+    /// Those of them that were there from an earlier attempt; the rate leaves them out.
+    #[serde(default)]
+    pub resumed_bytes: Bytes,
     /// Files that are in place at the sink.
     pub files: u64,
     /// From the open session to the sink's word that everything is in place.
@@ -44,8 +50,11 @@ pub struct CopySummary {
     pub encrypted: bool,
     /// Every file was synced before it got its name.
     pub durable: bool,
-    /// TCP connections used.
+    /// TCP connections used, at the end.
     pub streams: u32,
+    /// Times that the connection was lost and made again.
+    #[serde(default)]
+    pub reconnects: u32,
     /// Blocks that did not pass their check and were sent again.
     pub resent_blocks: u64,
     /// TCP segments sent again.
@@ -54,8 +63,19 @@ pub struct CopySummary {
     pub rtt_ms: Option<f64>,
 }
 
+/// How the source suited the copy to the path.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PathReport {
+    /// Data connections at the end.
+    pub streams: u32,
+    /// Their congestion control at the end.
+    pub congestion: Option<String>,
+    /// What was changed while it ran, and why, in order.
+    pub steps: Vec<String>,
+}
+
 /// One end of a copy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndReport {
     /// CPU and memory.
     #[serde(flatten)]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
-use crate::result::{NotKept, StageTimes, TransferEnd};
+use crate::result::{NotKept, PathReport, StageTimes, TransferEnd};
 use crate::units::{Bytes, Rate};
 
 /// Most entries in one [`SinkMessage::Progress`], for the same reason.
@@ -167,8 +167,11 @@ pub enum SourceMessage {
 pub enum SinkMessage {
     /// How far it is; sent several times a second, also as a sign of life.
     Progress {
-        /// Bytes written to files.
+        /// Bytes written to files, now and by earlier attempts.
         written_bytes: Bytes,
+        /// Those of earlier attempts.
+        #[serde(default)]
+        resumed_bytes: Bytes,
         /// Entries that are in place since the last message; the source may forget them.
         done: Vec<u64>,
     },
@@ -229,6 +232,9 @@ pub struct SourceReport {
     pub stages: StageTimes,
     /// TCP segments sent again.
     pub retransmits: u64,
+    /// What was done to suit the path.
+    #[serde(default)]
+    pub path: PathReport,
 }
 
 /// What the sink has done.

@@ -27,6 +27,11 @@ impl StageClock {
         done
     }
 
+    /// The time that its threads have worked, all together.
+    pub(super) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))
+    }
+
     /// The share of `elapsed` that its threads worked, 0 to 1; `None` if it had none.
     pub(super) fn share(&self, elapsed: Duration) -> Option<f64> {
         let threads = self.threads.load(Ordering::Relaxed);

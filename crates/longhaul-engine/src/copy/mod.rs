@@ -12,20 +12,25 @@
 //! the client's entry, [`serve`] the server's. What this does not do: open sessions, start ssh,
 //! draw progress.
 
+mod blocks;
 mod cancel;
 mod client;
 mod clock;
+mod journal;
 mod link;
+mod metadata;
 mod pool;
 mod progress;
+mod retry;
 mod server;
 mod sink;
 mod source;
 mod stream;
+mod streams;
 mod tree;
 mod verdict;
 
-pub use client::{pull, push};
+pub use client::{Lifeline, pull, push};
 pub use progress::Progress;
 pub use server::serve;
 pub use sink::{Destination, PlaceError};

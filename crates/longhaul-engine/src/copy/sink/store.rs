@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps, fallocate, fchmod,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fallocate, fchmod,
     fstat, fstatfs, futimens, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
+use crate::copy::journal::FileId;
 use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
 use crate::lock::lock;
 
@@ -38,6 +39,8 @@ pub(super) struct Store {
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     /// Makes temporary names of two copies into one directory differ.
     token: u32,
+    /// The token is this copy's alone, for ever: what has a name with it may be replaced.
+    own_token: bool,
 }
 
 /// What is known of an entry besides its bytes.
@@ -58,12 +61,18 @@ pub(super) struct OpenDir {
 }
 
 impl Store {
-    pub(super) fn new(destination: Destination, preserve: bool, token: u32) -> Self {
+    pub(super) fn new(
+        destination: Destination,
+        preserve: bool,
+        token: u32,
+        own_token: bool,
+    ) -> Self {
         Store {
             destination,
             preserve,
             umask: umask(),
             token,
+            own_token,
             dirs: Mutex::default(),
             made: Mutex::default(),
             syncs: Mutex::default(),
@@ -136,17 +145,19 @@ impl Store {
         Ok(true)
     }
 
-    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped.
+    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped. A sparse one gets
+    /// no room in advance, and no bytes where they are all zero.
     pub(super) fn create(
         &self,
         id: u64,
         path: &Path,
         size: u64,
+        sparse: bool,
     ) -> io::Result<Option<PartialFile>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
-        let create = |extra| create_new(&dir.fd, &temporary, extra, Mode::from_raw_mode(0o600));
+        let create = |extra| self.create_new(&dir.fd, &temporary, extra, 0o600);
         let direct = size >= DIRECT_FROM_BYTES;
         let (fd, direct) = match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Ok(fd) => (fd, direct),
@@ -158,8 +169,8 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let temporary = Temporary::new(dir, temporary, name.to_owned());
-        let partial = PartialFile { file: File::from(fd), temporary, size, direct };
-        if size > 0 {
+        let partial = PartialFile { file: File::from(fd), temporary, size, sparse, direct };
+        if size > 0 && !sparse {
             // A disk that is too small says so before anything is sent in vain.
             match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -179,13 +190,13 @@ impl Store {
         bytes: &[u8],
         attributes: &Attributes,
         durable: bool,
-    ) -> io::Result<Option<Temporary>> {
+    ) -> io::Result<Option<(Temporary, FileId)>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let existing = existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
         let plain = !self.preserve && existing.is_none();
         let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
-        let fd = create_new(&dir.fd, &temporary, OFlags::empty(), Mode::from_raw_mode(mode))?;
+        let fd = self.create_new(&dir.fd, &temporary, OFlags::empty(), mode)?;
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
@@ -195,16 +206,70 @@ impl Store {
         if durable && temporary.dir.sync.is_none() {
             file.sync_all()?;
         }
-        Ok(Some(temporary))
+        let id = file_id(&fstat(&file)?);
+        Ok(Some((temporary, id)))
     }
 
     /// Gives a complete file its length, mode and times.
     pub(super) fn dress(&self, partial: &PartialFile, attributes: &Attributes) -> io::Result<()> {
-        if partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64) {
+        let overran = partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64);
+        if overran || partial.sparse {
             partial.file.set_len(partial.size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
         self.set_attributes(&partial.file, attributes, existing)
+    }
+
+    /// Goes on with what an earlier attempt has left under the name `temporary`, if it is still
+    /// that file.
+    pub(super) fn reopen(
+        &self,
+        path: &Path,
+        size: u64,
+        sparse: bool,
+        temporary: &OsStr,
+        id: &FileId,
+    ) -> io::Result<Option<PartialFile>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |extra| openat(&dir.fd, temporary, flags | extra, Mode::empty());
+        let direct = size >= DIRECT_FROM_BYTES;
+        let (fd, direct) = match open(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
+            Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
+            fd => (fd?, direct),
+        };
+        let now = file_id(&fstat(&fd)?);
+        if (now.device, now.inode) != (id.device, id.inode) {
+            return Ok(None);
+        }
+        let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
+        Ok(Some(PartialFile { file: File::from(fd), temporary, size, sparse, direct }))
+    }
+
+    /// What is in place at `path`.
+    pub(super) fn placed(&self, path: &Path) -> io::Result<Option<FileId>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
+    }
+
+    fn create_new(
+        &self,
+        dir: &OwnedFd,
+        name: &OsStr,
+        extra: OFlags,
+        mode: u32,
+    ) -> Result<OwnedFd, Errno> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || openat(dir, name, flags | extra, Mode::from_raw_mode(mode));
+        match create() {
+            // Left by an attempt that was killed.
+            Err(Errno::EXIST) if self.own_token => {
+                unlinkat(dir, name, AtFlags::empty())?;
+                create()
+            }
+            created => created,
+        }
     }
 
     /// The source's mode and times when they are preserved; else the mode that a file replaced,
@@ -275,9 +340,15 @@ impl Store {
     }
 }
 
-fn create_new(dir: &OwnedFd, name: &OsStr, extra: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(dir, name, flags | extra, mode)
+/// What tells the file of `stat` from others and from itself at another time.
+pub(super) fn file_id(stat: &Stat) -> FileId {
+    FileId {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: stat.st_size as u64,
+        mtime_seconds: stat.st_mtime,
+        mtime_ns: stat.st_mtime_nsec,
+    }
 }
 
 /// The mode of the file that `name` will replace, if there is one. A directory is not replaced.

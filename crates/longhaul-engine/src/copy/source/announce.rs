@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::PACK_FILES_LIMIT;
 use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
@@ -19,23 +19,37 @@ use crate::lock::lock;
 /// Passes what the walk finds to the sink and to the readers.
 struct Announcer<'a> {
     shared: &'a Shared<'a>,
-    jobs: Sender<Job>,
+    announced: Sender<Vec<Arc<SourceFile>>>,
 }
 
 /// Walks everything of `plan`.
 pub(super) fn announce(
     shared: &Shared<'_>,
-    jobs: Sender<Job>,
+    announced: Sender<Vec<Arc<SourceFile>>>,
     plan: &SourcePlan,
     options: &CopyOptions,
 ) {
-    let mut announcer = Announcer { shared, jobs };
-    let walk = Walk::new(&plan.tree, options.recursive, shared.block_bytes, &mut announcer);
-    let outcome = walk.run(&plan.roots).and_then(|entries| {
+    let mut announcer = Announcer { shared, announced };
+    let outcome = Walk::new(&plan.tree, options, &mut announcer).run(&plan.roots);
+    let outcome = outcome.and_then(|entries| {
         shared.progress.listed.store(true, Ordering::Relaxed);
         shared.control.send(&SourceMessage::End { entries })
     });
     shared.cancel.check(outcome);
+}
+
+/// Queues what was announced for the readers; with a sink that is to be asked, once it has said
+/// what it wants. The walk goes on meanwhile.
+pub(super) fn queue_announced(
+    shared: &Shared<'_>,
+    announced: &Receiver<Vec<Arc<SourceFile>>>,
+    jobs: &Sender<Job>,
+) {
+    for files in announced {
+        let files = if shared.asks { shared.wanted.decide(files) } else { Some(files) };
+        // The readers leave only when the copy is over.
+        let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
+    }
 }
 
 impl WalkSink for Announcer<'_> {
@@ -51,7 +65,7 @@ impl WalkSink for Announcer<'_> {
             return Err(EngineError::Interrupted);
         }
         self.shared.control.send(&SourceMessage::Entries(entries))?;
-        self.shared.queue(files, &self.jobs)
+        self.announced.send(files).map_err(|_| EngineError::Interrupted)
     }
 
     fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
@@ -81,7 +95,8 @@ impl Shared<'_> {
                 packed_bytes += file.size;
                 pack.push(file);
             } else {
-                for offset in (0..file.size).step_by(self.block_bytes as usize) {
+                for block in file.blocks_to_read() {
+                    let offset = block * self.block_bytes;
                     send(Job::Block { file: file.clone(), offset })?;
                 }
             }

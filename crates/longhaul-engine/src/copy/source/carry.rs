@@ -62,7 +62,7 @@ fn read_pack(
 /// Sends blocks until there are no more, and returns what the kernel knows of the connection.
 pub(super) fn send_blocks(
     shared: &Shared<'_>,
-    stream: usize,
+    stream: u32,
     mut sender: BlockSender,
     blocks: &Receiver<Filled>,
 ) -> Option<TcpInfo> {

@@ -8,6 +8,7 @@ use crossbeam_channel::Sender;
 use longhaul_core::wire::copy::{SinkMessage, SinkReport, SourceMessage};
 
 use super::run::{Job, Shared};
+use super::steer::Pilot;
 use crate::copy::link::{TICK, keep};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -24,8 +25,10 @@ pub(super) fn follow_sink(
 ) -> Result<SinkReport> {
     loop {
         match receiver.receive()? {
-            SinkMessage::Progress { written_bytes, done } => {
-                shared.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
+            SinkMessage::Progress { written_bytes, resumed_bytes, done } => {
+                let progress = shared.progress;
+                progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
+                progress.resumed_bytes.store(resumed_bytes.get(), Ordering::Relaxed);
                 let done =
                     done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
                 shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
@@ -55,9 +58,17 @@ pub(super) fn follow_sink(
                 }
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
             }
-            SinkMessage::Abort { reason } => {
+            SinkMessage::Wanted { before, held } => {
+                if !shared.wanted.say(before, held) {
+                    let peer = receiver.peer().to_owned();
+                    let what = "it takes back what it said of a file";
+                    return Err(EngineError::Protocol { peer, what });
+                }
+            }
+            SinkMessage::Limit { rate_bps } => shared.progress.set_limit(rate_bps),
+            SinkMessage::Abort { reason, again } => {
                 let peer = receiver.peer().to_owned();
-                return Err(EngineError::Failed { peer, reason });
+                return Err(EngineError::Failed { peer, reason, again });
             }
             SinkMessage::Finished(report) => {
                 shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);
@@ -68,13 +79,18 @@ pub(super) fn follow_sink(
     }
 }
 
-/// Shows the sink that this end lives, and ends the copy when it is told to.
-pub(super) fn tick(shared: &Shared<'_>, over: &AtomicBool, stop: &AtomicBool) {
+/// Shows the sink that this end lives, steers, and ends the copy when it is told to.
+pub(super) fn tick(
+    shared: &Shared<'_>,
+    mut pilot: Pilot<'_>,
+    over: &AtomicBool,
+    stop: &AtomicBool,
+) {
     let mut shown = Instant::now();
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
             shared.cancel.fail_saying(EngineError::Interrupted, || {
-                let _ = shared.control.send(&SourceMessage::Abort);
+                let _ = shared.control.send(&SourceMessage::Abort { again: false });
             });
             return;
         }
@@ -85,6 +101,7 @@ pub(super) fn tick(shared: &Shared<'_>, over: &AtomicBool, stop: &AtomicBool) {
                 shared.cancel.check(told);
             }
         }
+        pilot.tick();
         thread::park_timeout(TICK);
     }
 }
