@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate};
+use crate::wire::WirePath;
 
 /// The schema of [`CopyResult`] in JSON.
 pub const COPY_SCHEMA: &str = "longhaul.cp/1";
@@ -25,6 +26,12 @@ pub struct CopyResult {
     /// What could not be kept of files that are in place: owners, attributes.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
+    /// What was deleted; after a dry run, everything that would be done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
+    /// The files' digests, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<DigestOf>,
 }
 
 /// The whole copy.
@@ -52,6 +59,18 @@ pub struct CopySummary {
     pub retransmits: Option<u64>,
     /// Smoothed round-trip time, milliseconds, the least over the streams at the end.
     pub rtt_ms: Option<f64>,
+    /// Nothing was changed; `actions` has what would be.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Files that stayed as they were, being as new.
+    #[serde(default)]
+    pub unchanged_files: u64,
+    /// Files and directories deleted.
+    #[serde(default)]
+    pub deleted: u64,
+    /// Where the manifest is, at the sink.
+    #[serde(default)]
+    pub manifest: Option<String>,
 }
 
 /// One end of a copy.
@@ -143,4 +162,51 @@ pub struct NotKept {
     pub example: String,
     /// Why, for the first of them.
     pub reason: String,
+}
+
+/// Something done at the sink besides writing what was announced, or, in a dry run, anything
+/// that would be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// What.
+    pub what: ActionKind,
+    /// With which path at the sink; a directory's ends with a slash.
+    pub path: WirePath,
+    /// The bytes that a file would bring.
+    #[serde(default)]
+    pub bytes: Bytes,
+}
+
+/// What is done with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionKind {
+    /// It is not there yet.
+    Create,
+    /// What is there is replaced.
+    Replace,
+    /// What is there is deleted.
+    Delete,
+}
+
+impl ActionKind {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ActionKind::Create => "create",
+            ActionKind::Replace => "replace",
+            ActionKind::Delete => "delete",
+        }
+    }
+}
+
+/// A file's digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestOf {
+    /// Its path at the sink, relative to the target's directory.
+    pub path: WirePath,
+    /// Its size.
+    pub bytes: Bytes,
+    /// BLAKE3, 64 hexadecimal digits, as `b3sum` prints it.
+    pub blake3: String,
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
-use crate::result::{NotKept, StageTimes, TransferEnd};
+use crate::result::{Action, DigestOf, NotKept, StageTimes, TransferEnd};
 use crate::units::Bytes;
 
 /// Most entries in one [`SinkMessage::Progress`], for the same reason.
@@ -120,6 +120,18 @@ pub enum SinkMessage {
         /// Entries that are in place since the last message; the source may forget them.
         done: Vec<u64>,
     },
+    /// What the sink makes of files that it was asked about; the source reads none before, if
+    /// [`asks_first`](crate::plan::TreeOptions::asks_first).
+    Decided {
+        /// These are to be sent.
+        wanted: Vec<u64>,
+        /// These are not: they stay as they are, or nothing is to be changed.
+        unwanted: Vec<u64>,
+    },
+    /// What is done besides, or would be.
+    Actions(Vec<Action>),
+    /// Digests of files that are in place.
+    Digests(Vec<DigestOf>),
     /// A block did not pass its check and is wanted again.
     Resend {
         /// Its file's entry.
@@ -174,4 +186,13 @@ pub struct SinkReport {
     /// What could not be kept of files that are in place.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
+    /// Files that stayed as they were, being as new.
+    #[serde(default)]
+    pub unchanged_files: u64,
+    /// Files and directories deleted.
+    #[serde(default)]
+    pub deleted: u64,
+    /// The manifest's path, if one was written.
+    #[serde(default)]
+    pub manifest: Option<WirePath>,
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+    Action, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport, NotKept,
+    StageTimes, TransferEnd,
 };
 use longhaul_core::units::Rate;
 use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
@@ -51,8 +52,14 @@ pub fn push(
     summary.retransmits = Some(outcome.source.retransmits);
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
-    let left_out = (outcome.failures, outcome.skipped);
-    Ok(result(summary, source, sink, same_host, left_out))
+    let told = Told {
+        failures: outcome.failures,
+        skipped: outcome.skipped,
+        not_kept: outcome.sink.not_kept,
+        actions: outcome.actions,
+        digests: outcome.digests,
+    };
+    Ok(result(summary, source, sink, same_host, told))
 }
 
 /// Fetches `paths` from the other end of `session` to `target` here.
@@ -73,13 +80,14 @@ pub fn pull(
         [_] => Top::One,
         _ => Top::Several,
     };
-    let destination = Destination::place(&Tree::anywhere(), target, top).map_err(|error| {
-        EngineError::Refused {
-            peer: "the target".to_owned(),
-            kind: RefusalKind::Files,
-            reason: error.to_string(),
-        }
-    })?;
+    let destination =
+        Destination::place(&Tree::anywhere(), target, top, options).map_err(|error| {
+            EngineError::Refused {
+                peer: "the target".to_owned(),
+                kind: RefusalKind::Files,
+                reason: error.to_string(),
+            }
+        })?;
     let paths = paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
     let request = CopyRequest::Send { paths, options: options.clone() };
     let link = open(session, &request, options)?;
@@ -95,8 +103,23 @@ pub fn pull(
         None => EndReport { end: TransferEnd::default(), stages: StageTimes::default() },
     };
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
-    let left_out = (outcome.failures, outcome.skipped);
-    Ok(result(summary, source, sink, same_host, left_out))
+    let told = Told {
+        failures: outcome.failures,
+        skipped: outcome.skipped,
+        not_kept: outcome.report.not_kept,
+        actions: outcome.actions,
+        digests: outcome.digests,
+    };
+    Ok(result(summary, source, sink, same_host, told))
+}
+
+/// What is told of single files.
+struct Told {
+    failures: Vec<CopyFailure>,
+    skipped: Vec<CopyFailure>,
+    not_kept: Vec<NotKept>,
+    actions: Vec<Action>,
+    digests: Vec<DigestOf>,
 }
 
 fn result(
@@ -104,10 +127,23 @@ fn result(
     source: EndReport,
     sink: EndReport,
     same_host: Option<f64>,
-    (failures, skipped): (Vec<CopyFailure>, Vec<CopyFailure>),
+    told: Told,
 ) -> CopyResult {
     let verdict = verdict(&source, &sink, same_host);
-    CopyResult { schema: COPY_SCHEMA.to_owned(), summary, verdict, source, sink, failures, skipped }
+    let Told { failures, skipped, not_kept, actions, digests } = told;
+    let schema = COPY_SCHEMA.to_owned();
+    CopyResult {
+        schema,
+        summary,
+        verdict,
+        source,
+        sink,
+        failures,
+        skipped,
+        not_kept,
+        actions,
+        digests,
+    }
 }
 
 /// Makes the request and opens the data connections, all in one round trip: the server knows the
@@ -168,6 +204,10 @@ fn summarise(
         resent_blocks: sink.resent_blocks,
         retransmits: None,
         rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
+        dry_run: options.tree.dry_run,
+        unchanged_files: sink.unchanged_files,
+        deleted: sink.deleted,
+        manifest: sink.manifest.as_ref().map(ToString::to_string),
     }
 }
 

@@ -15,9 +15,12 @@
 mod cancel;
 mod client;
 mod clock;
+mod digest;
 mod link;
+mod metadata;
 mod pool;
 mod progress;
+mod rights;
 mod server;
 mod sink;
 mod source;
@@ -27,6 +30,7 @@ mod verdict;
 
 pub use client::{pull, push};
 pub use progress::Progress;
+pub use rights::Rights;
 pub use server::serve;
 pub use sink::{Destination, PlaceError};
 pub use source::{SourcePlan, SourceRoot};

@@ -63,7 +63,7 @@ fn plan(request: CopyRequest, tree: &Tree) -> std::result::Result<Task, (Refusal
     match request {
         CopyRequest::Receive { target, top, options } => {
             check(&options)?;
-            let destination = Destination::place(tree, &path(&target), top)
+            let destination = Destination::place(tree, &path(&target), top, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
             Ok(Task::Receive(destination, options))
         }

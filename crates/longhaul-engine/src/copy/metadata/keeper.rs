@@ -10,9 +10,8 @@ use longhaul_core::result::{Kept, NotKept};
 use longhaul_core::wire::copy::{Entry, Owner, Xattr};
 use longhaul_sys::users;
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod, chown,
-    chownat, fchmod, fchown, fremovexattr, fsetxattr, fstat, futimens, openat, setxattr,
-    utimensat,
+    AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod, chown, chownat,
+    fchmod, fchown, fremovexattr, fsetxattr, fstat, futimens, openat, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -20,7 +19,7 @@ use super::{ACL_ACCESS, by_descriptor, is_acl, is_carried};
 use crate::lock::lock;
 
 /// What is known of an entry besides its bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct Attributes {
     pub(in crate::copy) mode: u32,
     pub(in crate::copy) mtime_seconds: i64,
@@ -39,7 +38,8 @@ impl Attributes {
     /// Those of `entry`.
     pub(in crate::copy) fn of(entry: &mut Entry) -> Self {
         let (owner, xattrs) = (entry.owner.take(), std::mem::take(&mut entry.xattrs));
-        let more = (owner.is_some() || !xattrs.is_empty()).then(|| Arc::new(More { owner, xattrs }));
+        let more =
+            (owner.is_some() || !xattrs.is_empty()).then(|| Arc::new(More { owner, xattrs }));
         Attributes {
             mode: entry.mode,
             mtime_seconds: entry.mtime_seconds,
@@ -57,10 +57,8 @@ impl Attributes {
     }
 
     fn times(&self) -> Timestamps {
-        let time = Timespec {
-            tv_sec: self.mtime_seconds,
-            tv_nsec: self.mtime_ns.min(999_999_999).into(),
-        };
+        let time =
+            Timespec { tv_sec: self.mtime_seconds, tv_nsec: self.mtime_ns.min(999_999_999).into() };
         Timestamps { last_access: time, last_modification: time }
     }
 }

@@ -50,10 +50,12 @@ impl<'a> Finisher<'a> {
             match &form {
                 Form::Dropped => tell(&file, Ok(())),
                 Form::Closed(_) => dressed.push((file, form)),
-                Form::Open(partial) => match self.store.dress(partial, &file.attributes) {
-                    Ok(()) => dressed.push((file, form)),
-                    Err(error) => tell(&file, Err(error)),
-                },
+                Form::Open(partial) => {
+                    match self.store.dress(partial, &file.path, &file.attributes) {
+                        Ok(()) => dressed.push((file, form)),
+                        Err(error) => tell(&file, Err(error)),
+                    }
+                }
             }
         }
         let mut syncs = Syncs::new(dressed.len());
@@ -65,6 +67,13 @@ impl<'a> Finisher<'a> {
                 self.touched().insert(above);
             }
             tell(&file, named);
+        }
+    }
+
+    /// Notes that the name `path` is new.
+    pub(super) fn made_name(&self, path: &Path) {
+        if self.durable {
+            self.touched().insert(path.parent().unwrap_or(Path::new("")).to_owned());
         }
     }
 

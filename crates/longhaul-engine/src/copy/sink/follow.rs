@@ -1,13 +1,11 @@
 //! What passes on the control channel from the source.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
+use longhaul_core::wire::copy::SourceMessage;
 
-use super::ledger::SinkFile;
+use super::entry::take_entries;
 use super::run::{Shared, broken};
-use super::store::Attributes;
 use crate::copy::link::keep;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -24,9 +22,7 @@ pub(super) fn follow_source(
         match control.receive()? {
             SourceMessage::Entries(entries) => {
                 announced += entries.len() as u64;
-                for entry in entries {
-                    take_entry(shared, entry, &peer)?;
-                }
+                take_entries(shared, entries, &peer)?;
             }
             SourceMessage::Failed { id, path, reason } => {
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
@@ -49,33 +45,4 @@ pub(super) fn follow_source(
             SourceMessage::Abort => return Err(EngineError::Interrupted),
         }
     }
-}
-
-fn take_entry(shared: &Shared<'_>, entry: Entry, peer: &str) -> Result<()> {
-    if !entry.path.is_plain_relative() {
-        return Err(broken(peer, "it names a path that leads elsewhere"));
-    }
-    let Entry { id, path, kind, mode, mtime_seconds, mtime_ns } = entry;
-    let path = shared.store.path(path.as_bytes());
-    let attributes = Attributes { mode, mtime_seconds, mtime_ns };
-    let EntryKind::File { size_bytes } = kind else {
-        match shared.store.make_dir(&path) {
-            Ok(()) => {
-                shared.finisher.made_dir(&path);
-                lock(&shared.dirs).push((path, attributes));
-            }
-            Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
-        }
-        return numbered(shared.ledger.announce(id, None), peer);
-    };
-    let size = size_bytes.get();
-    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-    shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
-    let block_bytes = shared.options.block_bytes.get();
-    let file = Arc::new(SinkFile::new(id, path, size, attributes, block_bytes));
-    numbered(shared.ledger.announce(id, Some(file)), peer)
-}
-
-fn numbered(good: bool, peer: &str) -> Result<()> {
-    if good { Ok(()) } else { Err(broken(peer, "its entries are numbered wrongly")) }
 }

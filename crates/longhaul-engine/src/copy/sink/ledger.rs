@@ -1,11 +1,12 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::partial::PartialFile;
-use super::store::Attributes;
+use crate::copy::digest::FileDigest;
+use crate::copy::metadata::Attributes;
 
 /// Entries that may be under way at once. The source announces little ahead of its blocks, so
 /// only a hostile one comes near.
@@ -17,6 +18,8 @@ pub(super) struct SinkFile {
     pub(super) path: PathBuf,
     pub(super) size: u64,
     pub(super) attributes: Attributes,
+    /// If it is wanted.
+    pub(super) digest: Option<FileDigest>,
     state: Mutex<FileState>,
 }
 
@@ -49,7 +52,7 @@ impl SinkFile {
     ) -> Self {
         let blocks = size.div_ceil(block_bytes);
         let state = FileState { partial: Stage::Waiting, written: Vec::new(), missing: blocks };
-        SinkFile { id, path, size, attributes, state: Mutex::new(state) }
+        SinkFile { id, path, size, attributes, digest: None, state: Mutex::new(state) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, FileState> {
@@ -94,6 +97,7 @@ struct State {
     files: u64,
     bytes: u64,
     done: Vec<u64>,
+    failed: HashSet<u64>,
     closed: bool,
 }
 
@@ -160,9 +164,25 @@ impl Ledger {
     /// [`failure_told`](Self::failure_told), once the source knows: the copy must not be complete
     /// before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
-        let file = self.lock().open.remove(&id)?;
+        let file = {
+            let mut state = self.lock();
+            if id < state.next {
+                state.failed.insert(id);
+            }
+            state.open.remove(&id)?
+        };
         file.lock().partial = Stage::Gone;
         Some(file)
+    }
+
+    /// Notes that an entry that is no file has failed.
+    pub(super) fn note_failed(&self, id: u64) {
+        self.lock().failed.insert(id);
+    }
+
+    /// Whether an entry has failed.
+    pub(super) fn has_failed(&self, id: u64) -> bool {
+        self.lock().failed.contains(&id)
     }
 
     /// Settles a file that has failed.
@@ -227,8 +247,7 @@ mod tests {
     use super::*;
 
     fn file(id: u64, size: u64) -> Arc<SinkFile> {
-        let attributes = Attributes { mode: 0, mtime_seconds: 0, mtime_ns: 0 };
-        Arc::new(SinkFile::new(id, "f".into(), size, attributes, 10))
+        Arc::new(SinkFile::new(id, "f".into(), size, Attributes::default(), 10))
     }
 
     #[test]

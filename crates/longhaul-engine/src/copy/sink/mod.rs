@@ -4,9 +4,13 @@
 //! its place, and gets its final name only when every block is in it and, unless asked otherwise,
 //! it is synced. Whatever ends the copy early, temporary files are removed on the way out.
 
+mod digests;
+mod entry;
+mod extras;
 mod finish;
 mod follow;
 mod ledger;
+mod nodes;
 mod partial;
 mod placement;
 mod receive;

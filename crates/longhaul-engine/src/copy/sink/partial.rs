@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::store::OpenDir;
@@ -14,7 +14,7 @@ use super::store::OpenDir;
 /// removed.
 pub(super) struct Temporary {
     pub(super) dir: Arc<OpenDir>,
-    temporary: OsString,
+    pub(super) temporary: OsString,
     pub(super) name: OsString,
     renamed: bool,
 }
@@ -43,7 +43,12 @@ impl Temporary {
 
     /// Gives the file its final name.
     pub(super) fn rename(mut self) -> io::Result<()> {
-        renameat(&self.dir.fd, &self.temporary, &self.dir.fd, &self.name)?;
+        let dir = &self.dir.fd;
+        if self.dir.replaces {
+            renameat(dir, &self.temporary, dir, &self.name)?;
+        } else {
+            renameat_with(dir, &self.temporary, dir, &self.name, RenameFlags::NOREPLACE)?;
+        }
         self.renamed = true;
         Ok(())
     }

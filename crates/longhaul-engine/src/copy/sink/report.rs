@@ -14,6 +14,7 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 use super::ledger::SinkFile;
 use super::run::Shared;
 use crate::copy::link::{TICK, keep};
+use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -56,7 +57,11 @@ impl Shared<'_> {
     /// Makes names durable, dresses directories, and sums up.
     fn complete(&self, files: u64, bytes: u64) -> Result<SinkReport> {
         let mut durable = self.options.durable && self.store.keeps();
+        let (mut deleted, mut manifest) = (0, None);
         self.syncing.time(|| -> Result<()> {
+            self.make_hard_links()?;
+            deleted = self.delete_extras()?;
+            manifest = self.tell_digests()?;
             // Deepest first: a directory's time changes when something is made in it.
             for (path, attributes) in lock(&self.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
@@ -82,6 +87,10 @@ impl Shared<'_> {
                 sync: self.syncing.share(elapsed),
                 ..StageTimes::default()
             },
+            not_kept: self.store.not_kept(),
+            unchanged_files: self.unchanged.load(Ordering::Relaxed),
+            deleted,
+            manifest,
         })
     }
 }
@@ -108,6 +117,14 @@ impl Shared<'_> {
         let reason = format!("cannot {operation} it: {error}");
         keep(&mut lock(&self.failures), path.to_string(), reason.clone());
         self.control.send(&SinkMessage::Failed { id, path, reason })
+    }
+
+    /// Says why nothing is deleted in the target.
+    pub(super) fn tell_not_deleted(&self, path: &Path, reason: &str) -> Result<()> {
+        let path = wire_path(path);
+        let reason = reason.to_owned();
+        keep(&mut lock(&self.failures), path.to_string(), reason.clone());
+        self.control.send(&SinkMessage::Failed { id: None, path, reason })
     }
 
     /// Gives the copy up and tells the source, which may be gone, why.

@@ -6,21 +6,25 @@ use std::time::Instant;
 
 use crossbeam_channel::bounded;
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::CopyFailure;
+use longhaul_core::result::{Action, CopyFailure, DigestOf};
 use longhaul_core::wire::copy::{SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
+use super::digests::Digests;
+use super::entry::HardLink;
+use super::extras::Extras;
 use super::finish::Finisher;
 use super::follow::follow_source;
 use super::ledger::{Ledger, SinkFile};
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::report::report_until_complete;
-use super::store::{Attributes, Store};
+use super::store::Store;
 use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::link::{Link, pool};
+use crate::copy::metadata::Attributes;
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
 use crate::copy::stream::BlockReceiver;
@@ -40,6 +44,8 @@ pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) report: SinkReport,
     pub(in crate::copy) failures: Vec<CopyFailure>,
     pub(in crate::copy) skipped: Vec<CopyFailure>,
+    pub(in crate::copy) actions: Vec<Action>,
+    pub(in crate::copy) digests: Vec<DigestOf>,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
     /// The other end's own account, if it gave one.
     pub(in crate::copy) source: Option<SourceReport>,
@@ -76,6 +82,12 @@ pub(super) struct Shared<'a> {
     pub(super) progress: &'a Progress,
     pub(super) resent: AtomicU64,
     pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    pub(super) links: Mutex<Vec<HardLink>>,
+    pub(super) extras: Extras,
+    pub(super) digests: Digests,
+    pub(super) unchanged: AtomicU64,
+    pub(super) actions: Mutex<Vec<Action>>,
+    pub(super) told_digests: Mutex<Vec<DigestOf>>,
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
     pub(super) receiving: StageClock,
@@ -109,7 +121,8 @@ pub(in crate::copy) fn run(
     });
     let mut token = [0; 4];
     token.copy_from_slice(&link.secret.session_id().0[..4]);
-    let store = Store::new(destination, options.preserve, u32::from_be_bytes(token));
+    let extras = Extras::new(options, &destination);
+    let store = Store::new(destination, options, u32::from_be_bytes(token));
     let shared = Shared {
         control: link.sender,
         cancel: cancel.clone(),
@@ -121,6 +134,12 @@ pub(in crate::copy) fn run(
         progress,
         resent: AtomicU64::new(0),
         dirs: Mutex::default(),
+        links: Mutex::default(),
+        extras,
+        digests: Digests::new(options),
+        unchanged: AtomicU64::new(0),
+        actions: Mutex::default(),
+        told_digests: Mutex::default(),
         failures: Mutex::default(),
         skipped: Mutex::default(),
         receiving: StageClock::default(),
@@ -180,6 +199,8 @@ pub(in crate::copy) fn run(
             report,
             failures: std::mem::take(&mut *lock(&shared.failures)),
             skipped: std::mem::take(&mut *lock(&shared.skipped)),
+            actions: std::mem::take(&mut *lock(&shared.actions)),
+            digests: std::mem::take(&mut *lock(&shared.told_digests)),
             tcp,
             source: lock(&shared.source).take(),
             completed,

@@ -7,16 +7,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::NotKept;
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps, fallocate, fchmod,
-    fstat, fstatfs, futimens, mkdirat, openat, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, fstatfs, mkdirat, openat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
+use crate::copy::metadata::{Attributes, Keeper};
 use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
 use crate::lock::lock;
 
@@ -28,9 +31,8 @@ const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0
 
 /// The place that entries are written to.
 pub(super) struct Store {
-    destination: Destination,
-    preserve: bool,
-    umask: u32,
+    pub(super) destination: Destination,
+    pub(super) keeper: Keeper,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: no name in them can be in the way.
     made: Mutex<HashSet<PathBuf>>,
@@ -40,29 +42,22 @@ pub(super) struct Store {
     token: u32,
 }
 
-/// What is known of an entry besides its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes {
-    pub(super) mode: u32,
-    pub(super) mtime_seconds: i64,
-    pub(super) mtime_ns: u32,
-}
-
 /// A directory that files are created in.
 pub(super) struct OpenDir {
     pub(super) fd: OwnedFd,
     fresh: bool,
+    /// Whether what is there may be replaced.
+    pub(super) replaces: bool,
     /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
     /// `None` where one sync for all files does not hold.
     pub(super) sync: Option<Arc<File>>,
 }
 
 impl Store {
-    pub(super) fn new(destination: Destination, preserve: bool, token: u32) -> Self {
+    pub(super) fn new(destination: Destination, options: &CopyOptions, token: u32) -> Self {
         Store {
             destination,
-            preserve,
-            umask: umask(),
+            keeper: Keeper::new(options),
             token,
             dirs: Mutex::default(),
             made: Mutex::default(),
@@ -92,20 +87,26 @@ impl Store {
     pub(super) fn display(&self, path: &Path) -> PathBuf {
         match &self.destination {
             Destination::Directory { path: base, .. } => base.join(path),
+            Destination::Planned(base) => base.join(path),
             Destination::Null => "/dev/null".into(),
         }
     }
 
-    /// Makes a directory, or takes the one that is there.
-    pub(super) fn make_dir(&self, path: &Path) -> io::Result<()> {
-        let Some((tree, parent, name)) = self.locate(path)? else { return Ok(()) };
+    /// What could not be kept so far.
+    pub(super) fn not_kept(&self) -> Vec<NotKept> {
+        self.keeper.not_kept()
+    }
+
+    /// Makes a directory, or takes the one that is there; whether its attributes are to be set.
+    pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
+        let Some((tree, parent, name)) = self.locate(path)? else { return Ok(false) };
         // Writable for us until all is in it; the final mode comes at the end.
         match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
                 lock(&self.made).insert(path.to_owned());
-                Ok(())
+                Ok(true)
             }
-            Err(Errno::EXIST) => tree.open_dir(path).map(|_| ()),
+            Err(Errno::EXIST) => tree.open_dir(path).map(|_| tree.rights().may_replace()),
             Err(error) => Err(error.into()),
         }
     }
@@ -114,7 +115,8 @@ impl Store {
     pub(super) fn finish_dir(&self, path: &Path, attributes: &Attributes) -> io::Result<()> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(()) };
         let dir = tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        self.set_attributes(&File::from(dir), attributes, None)
+        self.keeper.dress(dir, attributes, None, &self.display(path));
+        Ok(())
     }
 
     /// Makes the names in the directory `path` durable.
@@ -183,14 +185,14 @@ impl Store {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let existing = existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
-        let plain = !self.preserve && existing.is_none();
+        let plain = self.keeper.is_plain() && existing.is_none();
         let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
         let fd = create_new(&dir.fd, &temporary, OFlags::empty(), Mode::from_raw_mode(mode))?;
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
         if !plain {
-            self.set_attributes(&file, attributes, existing)?;
+            self.keeper.dress(&file, attributes, existing, &self.display(path));
         }
         if durable && temporary.dir.sync.is_none() {
             file.sync_all()?;
@@ -198,40 +200,22 @@ impl Store {
         Ok(Some(temporary))
     }
 
-    /// Gives a complete file its length, mode and times.
-    pub(super) fn dress(&self, partial: &PartialFile, attributes: &Attributes) -> io::Result<()> {
+    /// Gives a complete file at `path` its length and attributes.
+    pub(super) fn dress(
+        &self,
+        partial: &PartialFile,
+        path: &Path,
+        attributes: &Attributes,
+    ) -> io::Result<()> {
         if partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64) {
             partial.file.set_len(partial.size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
-        self.set_attributes(&partial.file, attributes, existing)
-    }
-
-    /// The source's mode and times when they are preserved; else the mode that a file replaced,
-    /// or what the umask leaves of the source's.
-    fn set_attributes(
-        &self,
-        file: &File,
-        attributes: &Attributes,
-        existing: Option<u32>,
-    ) -> io::Result<()> {
-        let mode = if self.preserve {
-            attributes.mode & 0o777
-        } else {
-            existing.unwrap_or(attributes.mode & 0o777 & !self.umask)
-        };
-        fchmod(file, Mode::from_raw_mode(mode))?;
-        if self.preserve {
-            let time = Timespec {
-                tv_sec: attributes.mtime_seconds,
-                tv_nsec: attributes.mtime_ns.min(999_999_999).into(),
-            };
-            futimens(file, &Timestamps { last_access: time, last_modification: time })?;
-        }
+        self.keeper.dress(&partial.file, attributes, existing, &self.display(path));
         Ok(())
     }
 
-    fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
+    pub(super) fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
         // NAME_MAX is 255; the end of a long name goes, since the number makes it unique.
         let kept = &name.as_bytes()[..name.len().min(200)];
         let suffix = format!(".longhaul-{:08x}-{id}.part", self.token);
@@ -239,7 +223,10 @@ impl Store {
     }
 
     /// The open directory above `path`, and the last part of `path`.
-    fn locate<'a>(&self, path: &'a Path) -> io::Result<Option<(&Tree, Arc<OpenDir>, &'a OsStr)>> {
+    pub(super) fn locate<'a>(
+        &self,
+        path: &'a Path,
+    ) -> io::Result<Option<(&Tree, Arc<OpenDir>, &'a OsStr)>> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(None) };
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let above = path.parent().unwrap_or(Path::new(""));
@@ -249,7 +236,8 @@ impl Store {
         let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
         let fresh = lock(&self.made).contains(above);
         let sync = self.sync_handle(&fd)?;
-        let dir = Arc::new(OpenDir { fd, fresh, sync });
+        let replaces = tree.rights().may_replace();
+        let dir = Arc::new(OpenDir { fd, fresh, sync, replaces });
         let mut dirs = lock(&self.dirs);
         if dirs.len() >= OPEN_DIRS {
             dirs.clear();
@@ -281,7 +269,7 @@ fn create_new(dir: &OwnedFd, name: &OsStr, extra: OFlags, mode: Mode) -> Result<
 }
 
 /// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
-fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
+pub(super) fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
     if dir.fresh {
         return Ok(None);
     }
@@ -291,15 +279,4 @@ fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
         FileType::RegularFile => Ok(Some(stat.st_mode & 0o777)),
         _ => Ok(None),
     }
-}
-
-/// The process's umask, without changing it for a moment as umask(2) would.
-fn umask() -> u32 {
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-            u32::from_str_radix(line.trim(), 8).ok()
-        })
-        .unwrap_or(0o022)
 }

@@ -55,6 +55,9 @@ fn write_block(
                 }
             }
         };
+        if let Some(digest) = &file.digest {
+            digest.add(offset, &buffer[..length], Some(file.size));
+        }
         match partial {
             Some(partial) => partial.write(offset, length, buffer).map(|()| true),
             None => Ok(true),
@@ -98,6 +101,9 @@ fn write_pack(
             continue;
         }
         let bytes = &buffer[start..start + file.size as usize];
+        if let Some(digest) = &file.digest {
+            digest.add(0, bytes, Some(file.size));
+        }
         let durable = shared.options.durable;
         match shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable) {
             Ok(temporary) => {
@@ -130,7 +136,13 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<Whole>>) {
         }
         shared.syncing.time(|| {
             shared.finisher.finish(wave, |file, outcome| match outcome {
-                Ok(()) => shared.ledger.done(file),
+                Ok(()) => {
+                    if let Err(error) = shared.note_digest(file) {
+                        let told = shared.tell_failed(None, &file.path, "read", &error);
+                        shared.cancel.check(told);
+                    }
+                    shared.ledger.done(file);
+                }
                 Err(error) => shared.fail(file, "finish", &error),
             });
         });

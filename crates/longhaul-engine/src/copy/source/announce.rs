@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::PACK_FILES_LIMIT;
 use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 
 use super::file::SourceFile;
-use super::run::{Job, Shared, SourcePlan, wire_path};
+use super::run::{Job, Shared, SourcePlan};
 use super::walk::{Walk, WalkSink};
 use crate::copy::link::keep;
+use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -30,7 +31,7 @@ pub(super) fn announce(
     options: &CopyOptions,
 ) {
     let mut announcer = Announcer { shared, jobs };
-    let walk = Walk::new(&plan.tree, options.recursive, shared.block_bytes, &mut announcer);
+    let walk = Walk::new(&plan.tree, options, &mut announcer);
     let outcome = walk.run(&plan.roots).and_then(|entries| {
         shared.progress.listed.store(true, Ordering::Relaxed);
         shared.control.send(&SourceMessage::End { entries })
@@ -51,7 +52,7 @@ impl WalkSink for Announcer<'_> {
             return Err(EngineError::Interrupted);
         }
         self.shared.control.send(&SourceMessage::Entries(entries))?;
-        self.shared.queue(files, &self.jobs)
+        if self.shared.asks_first { Ok(()) } else { self.shared.queue(files, &self.jobs) }
     }
 
     fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
@@ -62,6 +63,17 @@ impl WalkSink for Announcer<'_> {
         keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
+    }
+}
+
+/// Queues the files that the sink wants, where it was asked first. Apart from who hears the sink
+/// out, who must never wait for the readers.
+pub(super) fn queue_wanted(shared: &Shared<'_>, jobs: &Sender<Job>, wanted: &Receiver<Vec<u64>>) {
+    for ids in wanted {
+        let files = ids.into_iter().filter_map(|id| shared.outstanding.get(id)).collect();
+        if shared.queue(files, jobs).is_err() {
+            return;
+        }
     }
 }
 

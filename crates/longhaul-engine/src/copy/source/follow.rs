@@ -21,6 +21,7 @@ pub(super) fn follow_sink(
     shared: &Shared<'_>,
     receiver: &mut ControlReceiver,
     jobs: &Sender<Job>,
+    wanted: &Sender<Vec<u64>>,
 ) -> Result<SinkReport> {
     loop {
         match receiver.receive()? {
@@ -30,6 +31,16 @@ pub(super) fn follow_sink(
                     done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
                 shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
             }
+            SinkMessage::Decided { wanted: ids, unwanted } => {
+                for file in unwanted.iter().filter_map(|id| shared.outstanding.remove(*id)) {
+                    shared.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
+                    shared.progress.total_files.fetch_sub(1, Ordering::Relaxed);
+                }
+                // Few: the sink decides on what is outstanding alone, once.
+                let _ = wanted.send(ids);
+            }
+            SinkMessage::Actions(actions) => keep_some(&mut lock(&shared.actions), actions),
+            SinkMessage::Digests(digests) => keep_some(&mut lock(&shared.digests), digests),
             SinkMessage::Resend { id, offset } => {
                 let job = shared.outstanding.get(id).and_then(|file| {
                     if file.is_small(shared.block_bytes) {
@@ -66,6 +77,14 @@ pub(super) fn follow_sink(
             }
         }
     }
+}
+
+/// Most actions or digests that are kept of a sink that may have no end of them.
+const TOLD_LIMIT: usize = 1 << 22;
+
+fn keep_some<T>(list: &mut Vec<T>, more: Vec<T>) {
+    let room = TOLD_LIMIT.saturating_sub(list.len());
+    list.extend(more.into_iter().take(room));
 }
 
 /// Shows the sink that this end lives, and ends the copy when it is told to.

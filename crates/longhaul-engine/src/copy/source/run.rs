@@ -1,19 +1,18 @@
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{CopyFailure, StageTimes};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes};
 use longhaul_core::units::Bytes;
+use longhaul_core::wire::copy::Top;
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
-use longhaul_core::wire::{WirePath, copy::Top};
 use longhaul_sys::tcp::TcpInfo;
 
-use super::announce::announce;
+use super::announce::{announce, queue_wanted};
 use super::carry::{read_blocks, send_blocks};
 use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
@@ -24,7 +23,7 @@ use crate::copy::link::{Link, keep, pool, socket_options};
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
 use crate::copy::stream::BlockSender;
-use crate::copy::tree::Tree;
+use crate::copy::tree::{Tree, wire_path};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -69,6 +68,8 @@ pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) source: SourceReport,
     pub(in crate::copy) failures: Vec<CopyFailure>,
     pub(in crate::copy) skipped: Vec<CopyFailure>,
+    pub(in crate::copy) actions: Vec<Action>,
+    pub(in crate::copy) digests: Vec<DigestOf>,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
 }
 
@@ -100,9 +101,13 @@ pub(super) struct Shared<'a> {
     pub(super) pool: Pool,
     pub(super) progress: &'a Progress,
     pub(super) block_bytes: u64,
+    /// Files are read once the sink wants them.
+    pub(super) asks_first: bool,
     pub(super) outstanding: Arc<Outstanding>,
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
+    pub(super) actions: Mutex<Vec<Action>>,
+    pub(super) digests: Mutex<Vec<DigestOf>>,
     pub(super) reading: StageClock,
     pub(super) sending: StageClock,
     pub(super) cpu: CpuMeter,
@@ -134,9 +139,12 @@ pub(in crate::copy) fn run(
         pool,
         progress,
         block_bytes: options.block_bytes.get(),
+        asks_first: options.tree.asks_first(),
         outstanding,
         failures: Mutex::default(),
         skipped: Mutex::default(),
+        actions: Mutex::default(),
+        digests: Mutex::default(),
         reading: StageClock::default(),
         sending: StageClock::default(),
         cpu: CpuMeter::default(),
@@ -157,8 +165,10 @@ pub(in crate::copy) fn run(
     let (report, tcp): (_, Vec<TcpInfo>) = thread::scope(|scope| {
         let (jobs, job_queue) = bounded(JOB_QUEUE);
         let (filled, filled_queue) = bounded::<Filled>(senders.len());
-        let walked = jobs.clone();
+        let (walked, decided) = (jobs.clone(), jobs.clone());
+        let (wanted, wanted_queue) = unbounded();
         scope.spawn(move || shared.cpu.run(|| announce(shared, walked, plan, options)));
+        scope.spawn(move || queue_wanted(shared, &decided, &wanted_queue));
         for _ in 0..READERS {
             let (jobs, filled) = (job_queue.clone(), filled.clone());
             scope.spawn(move || shared.cpu.run(|| read_blocks(shared, &jobs, &filled)));
@@ -175,7 +185,7 @@ pub(in crate::copy) fn run(
         drop((job_queue, filled, filled_queue));
         let ticker = scope.spawn(|| tick(shared, &over, stop));
 
-        let report = shared.cpu.run(|| follow_sink(shared, &mut receiver, &jobs));
+        let report = shared.cpu.run(|| follow_sink(shared, &mut receiver, &jobs, &wanted));
         let report = report.inspect_err(|_| shared.pool.close());
         let report = match report {
             Ok(report) => Some(report),
@@ -184,7 +194,7 @@ pub(in crate::copy) fn run(
                 None
             }
         };
-        drop(jobs);
+        drop((jobs, wanted));
         let tcp = sending.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
         over.store(true, Ordering::Relaxed);
         ticker.thread().unpark();
@@ -205,7 +215,9 @@ pub(in crate::copy) fn run(
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
             let _ = shared.control.send(&SourceMessage::Report(source.clone()));
-            Ok(SourceOutcome { sink, source, failures, skipped, tcp })
+            let actions = std::mem::take(&mut *lock(&shared.actions));
+            let digests = std::mem::take(&mut *lock(&shared.digests));
+            Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
         }
         None => Err(cancel.take_reason()),
     }
@@ -218,12 +230,4 @@ impl Shared<'_> {
         let path = wire_path(path);
         self.control.send(&SourceMessage::Failed { id, path, reason: reason.to_owned() })
     }
-}
-
-/// `path` as it travels.
-pub(super) fn wire_path(path: &Path) -> WirePath {
-    // A path that the operating system took holds no NUL; one from a peer was checked.
-    WirePath::new(path.as_os_str().as_bytes())
-        .or_else(|| WirePath::new("?"))
-        .expect("a question mark is a path")
 }
