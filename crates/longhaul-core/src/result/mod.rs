@@ -13,8 +13,8 @@ mod side;
 mod warning;
 
 pub use copy::{
-    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, Kept, NotKept, PathReport,
-    StageTimes, TransferEnd,
+    Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport,
+    Kept, Limit, NotKept, PathReport, StageTimes, TransferEnd,
 };
 pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,

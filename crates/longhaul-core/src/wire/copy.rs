@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
-use crate::result::{NotKept, PathReport, StageTimes, TransferEnd};
+use crate::result::{Action, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
 use crate::units::{Bytes, Rate};
 
 /// Most entries in one [`SinkMessage::Progress`], for the same reason.
@@ -148,7 +148,10 @@ pub enum SourceMessage {
     /// What the source used; sent once the sink has finished.
     Report(SourceReport),
     /// Still here.
-    Alive,
+    Alive {
+        /// How busy its stages were since the last time.
+        stages: StageTimes,
+    },
     /// The client, being the sink, is to open data connections until there are so many.
     Streams {
         /// Connections in all.
@@ -172,6 +175,9 @@ pub enum SinkMessage {
         /// Those of earlier attempts.
         #[serde(default)]
         resumed_bytes: Bytes,
+        /// How busy its stages were since the last time.
+        #[serde(default)]
+        stages: StageTimes,
         /// Entries that are in place since the last message; the source may forget them.
         done: Vec<u64>,
     },
@@ -187,6 +193,10 @@ pub enum SinkMessage {
         /// The limit.
         rate_bps: Option<Rate>,
     },
+    /// What is done besides, or would be.
+    Actions(Vec<Action>),
+    /// Digests of files that are in place.
+    Digests(Vec<DigestOf>),
     /// A block did not pass its check and is wanted again.
     Resend {
         /// Its file's entry.
@@ -219,7 +229,8 @@ pub enum SinkMessage {
 pub struct Held {
     /// The file's entry.
     pub id: u64,
-    /// The blocks it has, as first and count; `None` if it wants nothing of the file.
+    /// The blocks it has, as first and count; `None` if the file is no part of the copy: it stays
+    /// as it is, or nothing is to be changed.
     pub blocks: Option<Vec<(u64, u64)>>,
 }
 
@@ -258,4 +269,13 @@ pub struct SinkReport {
     /// What could not be kept of files that are in place.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
+    /// Files that stayed as they were, being as new.
+    #[serde(default)]
+    pub unchanged_files: u64,
+    /// Files and directories deleted.
+    #[serde(default)]
+    pub deleted: u64,
+    /// The manifest's path, if one was written.
+    #[serde(default)]
+    pub manifest: Option<WirePath>,
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, NotKept, PathReport,
+    Action, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport, NotKept,
+    PathReport,
 };
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{CopyKey, CopyReply, CopyRequest, SinkReport, Top};
@@ -61,9 +62,15 @@ pub fn push(
     let path = outcome.source.path;
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
-    let not_kept = outcome.sink.not_kept;
-    let left_out = (outcome.failures, outcome.skipped, not_kept);
-    Ok(result(summary, source, sink, path, whole.same_host, left_out))
+    let told = Told {
+        failures: outcome.failures,
+        skipped: outcome.skipped,
+        not_kept: outcome.sink.not_kept,
+        actions: outcome.actions,
+        digests: outcome.digests,
+    };
+    let limits = (whole.same_host, progress.limit());
+    Ok(result(summary, source, sink, path, limits, told))
 }
 
 /// Fetches `paths` from the other end of `line` to `target` here.
@@ -94,7 +101,7 @@ pub fn pull(
         let names = paths.iter().map(|path| path.display().to_string());
         let from: Vec<_> = std::iter::once(session.peer().to_owned()).chain(names).collect();
         let key = copy_key("pull", &from, target);
-        let destination = Destination::place(&Tree::anywhere(), target, top)
+        let destination = Destination::place(&Tree::anywhere(), target, top, options)
             .map_err(|error| refused(error.to_string()))?;
         let sink = Sink::open(destination, &key, options, stop)
             .map_err(|busy| refused(busy.to_string()))?;
@@ -115,8 +122,24 @@ pub fn pull(
         None => Default::default(),
     };
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
-    let left_out = (outcome.failures, outcome.skipped, outcome.report.not_kept);
-    Ok(result(summary, source, sink, path, whole.same_host, left_out))
+    let told = Told {
+        failures: outcome.failures,
+        skipped: outcome.skipped,
+        not_kept: outcome.report.not_kept,
+        actions: outcome.actions,
+        digests: outcome.digests,
+    };
+    let limits = (whole.same_host, progress.limit());
+    Ok(result(summary, source, sink, path, limits, told))
+}
+
+/// What is told of single files.
+struct Told {
+    failures: Vec<CopyFailure>,
+    skipped: Vec<CopyFailure>,
+    not_kept: Vec<NotKept>,
+    actions: Vec<Action>,
+    digests: Vec<DigestOf>,
 }
 
 /// The whole of a copy, over however many sessions.
@@ -173,6 +196,10 @@ impl Whole {
             resent_blocks: sink.resent_blocks,
             retransmits: None,
             rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
+            dry_run: options.tree.dry_run,
+            unchanged_files: sink.unchanged_files,
+            deleted: sink.deleted,
+            manifest: sink.manifest.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -197,12 +224,26 @@ fn result(
     source: EndReport,
     sink: EndReport,
     path: PathReport,
-    same_host: Option<f64>,
-    (failures, skipped, not_kept): (Vec<CopyFailure>, Vec<CopyFailure>, Vec<NotKept>),
+    (same_host, rate_limit): (Option<f64>, Option<Rate>),
+    told: Told,
 ) -> CopyResult {
-    let verdict = verdict(&source, &sink, same_host);
+    let (limit, verdict) = verdict(&summary, &source, &sink, &path, same_host, rate_limit);
+    let Told { failures, skipped, not_kept, actions, digests } = told;
     let schema = COPY_SCHEMA.to_owned();
-    CopyResult { schema, summary, verdict, path, source, sink, failures, skipped, not_kept }
+    CopyResult {
+        schema,
+        summary,
+        verdict,
+        limit,
+        path,
+        source,
+        sink,
+        failures,
+        skipped,
+        not_kept,
+        actions,
+        digests,
+    }
 }
 
 /// Makes the request and opens the data connections, all in one round trip: the server knows the

@@ -137,7 +137,11 @@ mod tests {
                     digest.add(number * block, bytes, known);
                 }
                 assert_eq!(digest.missing(size as u64).0, [0; 0]);
-                assert_eq!(digest.finish(size as u64), Some(blake3::hash(&bytes)), "{block} {size}");
+                assert_eq!(
+                    digest.finish(size as u64),
+                    Some(blake3::hash(&bytes)),
+                    "{block} {size}"
+                );
             }
         }
     }

@@ -16,12 +16,14 @@ mod blocks;
 mod cancel;
 mod client;
 mod clock;
+mod digest;
 mod journal;
 mod link;
 mod metadata;
 mod pool;
 mod progress;
 mod retry;
+mod rights;
 mod server;
 mod sink;
 mod source;
@@ -32,6 +34,7 @@ mod verdict;
 
 pub use client::{Lifeline, pull, push};
 pub use progress::Progress;
+pub use rights::Rights;
 pub use server::serve;
 pub use sink::{Destination, PlaceError};
 pub use source::{SourcePlan, SourceRoot};
@@ -39,3 +42,5 @@ pub use tree::Tree;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_faults;

@@ -2,8 +2,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use longhaul_core::result::{Limit, StageTimes};
 use longhaul_core::units::{Bytes, Rate};
 
+use super::verdict::slowest_stage;
 use crate::lock::lock;
 
 /// How far a copy is, for whoever draws the bar; updated by the engine, read at any time.
@@ -18,7 +20,8 @@ pub struct Progress {
     pub(super) listed: AtomicBool,
     /// The rate limit in bit/s; 0 is none.
     limit_bps: AtomicU64,
-    busiest: Mutex<Option<String>>,
+    /// How busy both ends are at present: the source's stages, then the sink's.
+    stages: Mutex<(StageTimes, StageTimes)>,
     began: Mutex<Option<Instant>>,
 }
 
@@ -36,16 +39,21 @@ impl Progress {
         }
         self.listed.store(false, Ordering::Relaxed);
         *lock(&self.began) = Some(Instant::now());
-        self.set_busiest(None);
+        *lock(&self.stages) = Default::default();
     }
 
-    /// What holds the copy up at present, in a word or two.
-    pub fn busiest(&self) -> Option<String> {
-        lock(&self.busiest).clone()
+    /// The stage that holds the copy up at present; `None` where none stands out.
+    pub fn busiest(&self) -> Option<Limit> {
+        let (source, sink) = *lock(&self.stages);
+        slowest_stage(&source, &sink)
     }
 
-    pub(super) fn set_busiest(&self, what: Option<String>) {
-        *lock(&self.busiest) = what;
+    pub(super) fn source_is(&self, stages: StageTimes) {
+        lock(&self.stages).0 = stages;
+    }
+
+    pub(super) fn sink_is(&self, stages: StageTimes) {
+        lock(&self.stages).1 = stages;
     }
 
     /// The mean rate of this session.

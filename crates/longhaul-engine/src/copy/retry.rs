@@ -58,7 +58,6 @@ pub(super) fn persist<T>(
         if !told || matches!(error, EngineError::Control { .. } | EngineError::Data { .. }) {
             (line.lost)(&error);
         }
-        progress.set_busiest(Some("no connection".to_owned()));
         pause(stop);
         session = (line.connect)();
     }

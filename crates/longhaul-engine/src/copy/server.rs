@@ -72,7 +72,7 @@ fn plan(
     match request {
         CopyRequest::Receive { key, target, top, options } => {
             check(&options)?;
-            let destination = Destination::place(tree, &path(&target), top)
+            let destination = Destination::place(tree, &path(&target), top, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
             let sink = Sink::open(destination, &key, &options, stop)
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;

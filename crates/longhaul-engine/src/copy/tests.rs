@@ -39,18 +39,18 @@ impl Services for Files {
 }
 
 /// A near directory, a far directory, and a server for the far one.
-struct World {
+pub(super) struct World {
     dir: tempfile::TempDir,
     config: ConfigDir,
     identity: Identity,
-    port: u16,
+    pub(super) port: u16,
     files: Arc<Files>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // On the real disk, where direct I/O is possible, unlike /tmp on some hosts.
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         for name in ["near", "far", "config"] {
@@ -74,11 +74,11 @@ impl World {
         World { dir, config, identity, port, files, stop, thread: Some(thread) }
     }
 
-    fn near(&self, path: &str) -> PathBuf {
+    pub(super) fn near(&self, path: &str) -> PathBuf {
         self.dir.path().join("near").join(path)
     }
 
-    fn far(&self, path: &str) -> PathBuf {
+    pub(super) fn far(&self, path: &str) -> PathBuf {
         self.dir.path().join("far").join(path)
     }
 
@@ -88,7 +88,7 @@ impl World {
         copy(Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost: &|_| () })
     }
 
-    fn session(&self) -> Session {
+    pub(super) fn session(&self) -> Session {
         let options = ConnectOptions {
             identity: &self.identity,
             config: &self.config,
@@ -97,7 +97,12 @@ impl World {
         connect(&HostPort::new("127.0.0.1", self.port), Service::Copy, &options).unwrap()
     }
 
-    fn push(&self, sources: &[&str], target: &str, options: &CopyOptions) -> Result<CopyResult> {
+    pub(super) fn push(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+    ) -> Result<CopyResult> {
         let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
         let stop = AtomicBool::new(false);
@@ -106,11 +111,26 @@ impl World {
         })
     }
 
-    fn pull(&self, sources: &[&str], target: &str, options: &CopyOptions) -> Result<CopyResult> {
+    pub(super) fn pull(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+    ) -> Result<CopyResult> {
+        self.pull_until(sources, target, options, &AtomicBool::new(false))
+    }
+
+    pub(super) fn pull_until(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+        stop: &AtomicBool,
+    ) -> Result<CopyResult> {
         let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
-        let stop = AtomicBool::new(false);
-        let target = self.near(target);
-        self.over_line(|line| pull(line, &sources, &target, options, &Progress::default(), &stop))
+        // As the command is given it: the slash of "t/." is no part of a target's name.
+        let target = self.near(target.trim_end_matches("/."));
+        self.over_line(|line| pull(line, &sources, &target, options, &Progress::default(), stop))
     }
 }
 
@@ -122,7 +142,7 @@ impl Drop for World {
     }
 }
 
-fn bytes(count: usize) -> Vec<u8> {
+pub(super) fn bytes(count: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..count)
         .map(|_| {
@@ -132,11 +152,11 @@ fn bytes(count: usize) -> Vec<u8> {
         .collect()
 }
 
-fn options() -> CopyOptions {
+pub(super) fn options() -> CopyOptions {
     CopyOptions { recursive: true, ..CopyOptions::default() }
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(super) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -12,9 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use twox_hash::XxHash3_128;
+
+use super::rights::Rights;
 
 /// Files of this size and more are read and written past the page cache: below it the cost of
 /// opening and aligning is not earned back.
@@ -24,6 +27,7 @@ pub(super) const DIRECT_FROM_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Tree {
     beneath: Option<Arc<OwnedFd>>,
+    rights: Rights,
 }
 
 /// What the walk needs to know of a file.
@@ -112,7 +116,7 @@ impl Metadata {
 impl Tree {
     /// All that this user may reach; relative paths begin at the working directory.
     pub fn anywhere() -> Self {
-        Tree { beneath: None }
+        Tree { beneath: None, rights: Rights::Full }
     }
 
     /// What is beneath `root`.
@@ -127,7 +131,17 @@ impl Tree {
 
     /// What is beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
-        Tree { beneath: Some(Arc::new(dir)) }
+        Tree { beneath: Some(Arc::new(dir)), rights: Rights::Full }
+    }
+
+    /// The same files, with `rights` alone.
+    pub fn with_rights(self, rights: Rights) -> Self {
+        Tree { rights, ..self }
+    }
+
+    /// What may be done here.
+    pub fn rights(&self) -> Rights {
+        self.rights
     }
 
     /// Opens `path` with `flags`.
@@ -207,6 +221,14 @@ pub(super) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// `path` as it travels.
+pub(super) fn wire_path(path: &Path) -> WirePath {
+    // A path that the operating system took holds no NUL; one from a peer was checked.
+    WirePath::new(path.as_os_str().as_bytes())
+        .or_else(|| WirePath::new("?"))
+        .expect("a question mark is a path")
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{ACL_ACCESS, by_descriptor, is_acl, is_carried};
 use crate::lock::lock;
 
 /// What is known of an entry besides its bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct Attributes {
     pub(in crate::copy) mode: u32,
     pub(in crate::copy) mtime_seconds: i64,

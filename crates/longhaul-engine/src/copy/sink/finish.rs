@@ -75,8 +75,15 @@ impl<'a> Finisher<'a> {
     }
 
     fn dress(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
-        self.store.dress(partial, &file.attributes)?;
+        self.store.dress(partial, &file.path, &file.attributes)?;
         partial.id()
+    }
+
+    /// Notes that the name `path` is new.
+    pub(super) fn made_name(&self, path: &Path) {
+        if self.durable {
+            self.touched().insert(path.parent().unwrap_or(Path::new("")).to_owned());
+        }
     }
 
     /// Notes that the directory at `path` is new.
@@ -125,8 +132,11 @@ impl Syncs {
         };
         match (&temporary.dir.sync, form) {
             (Some(handle), _) if self.together => {
-                let sync =
-                    || rustix::fs::syncfs(handle).map_err(|error| io::Error::from(error).kind());
+                let sync = || {
+                    let synced = temporary.dir.faults.tick();
+                    let synced = synced.and_then(|()| Ok(rustix::fs::syncfs(handle)?));
+                    synced.map_err(|error| error.kind())
+                };
                 let done = *self.done.entry(Arc::as_ptr(handle) as usize).or_insert_with(sync);
                 Ok(done?)
             }

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,9 @@ use std::time::Duration;
 use longhaul_core::wire::copy::Entry;
 
 use super::partial::PartialFile;
-use super::store::Attributes;
 use crate::copy::blocks::BlockSet;
+use crate::copy::digest::FileDigest;
+use crate::copy::metadata::Attributes;
 
 /// Entries that may be under way at once. The source announces little ahead of its blocks, so
 /// only a hostile one comes near.
@@ -25,6 +26,8 @@ pub(super) struct SinkFile {
     pub(super) sparse: bool,
     /// Bytes that an earlier attempt had left.
     pub(super) resumed: u64,
+    /// If it is wanted.
+    pub(super) digest: Option<FileDigest>,
     state: Mutex<FileState>,
 }
 
@@ -68,6 +71,7 @@ impl SinkFile {
             stamp: entry.stamp,
             sparse: entry.holes.is_some(),
             resumed: 0,
+            digest: None,
             state: Mutex::new(state),
         }
     }
@@ -86,11 +90,6 @@ impl FileState {
     /// Whether every block is written.
     pub(super) fn is_whole(&self) -> bool {
         self.written.count() == self.blocks
-    }
-
-    /// How many blocks the file has.
-    pub(super) fn blocks(&self) -> u64 {
-        self.blocks
     }
 }
 
@@ -117,6 +116,7 @@ struct State {
     bytes: u64,
     resumed: u64,
     done: Vec<u64>,
+    failed: HashSet<u64>,
     closed: bool,
 }
 
@@ -186,9 +186,25 @@ impl Ledger {
     /// [`failure_told`](Self::failure_told), once the source knows: the copy must not be complete
     /// before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
-        let file = self.lock().open.remove(&id)?;
+        let file = {
+            let mut state = self.lock();
+            if id < state.next {
+                state.failed.insert(id);
+            }
+            state.open.remove(&id)?
+        };
         file.lock().partial = Stage::Gone;
         Some(file)
+    }
+
+    /// Notes that an entry that is no file has failed.
+    pub(super) fn note_failed(&self, id: u64) {
+        self.lock().failed.insert(id);
+    }
+
+    /// Whether an entry has failed.
+    pub(super) fn has_failed(&self, id: u64) -> bool {
+        self.lock().failed.contains(&id)
     }
 
     /// Settles a file that has failed.
@@ -268,11 +284,10 @@ mod tests {
     use super::*;
 
     fn file(id: u64, size: u64) -> Arc<SinkFile> {
-        let attributes = Attributes { mode: 0, mtime_seconds: 0, mtime_ns: 0 };
         let kind = EntryKind::File { size_bytes: Bytes::new(size) };
         let mut entry = Entry::new(WirePath::new("f").unwrap(), kind, 0);
         entry.id = id;
-        Arc::new(SinkFile::new(&entry, "f".into(), size, attributes, 10))
+        Arc::new(SinkFile::new(&entry, "f".into(), size, Attributes::default(), 10))
     }
 
     #[test]

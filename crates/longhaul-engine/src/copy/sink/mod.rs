@@ -5,9 +5,14 @@
 //! it is synced. Whatever ends the copy early, temporary files are removed on the way out, but for
 //! those that the journal tells the next attempt to go on with.
 
+mod digests;
+mod entry;
+mod extras;
+mod fault;
 mod finish;
 mod follow;
 mod ledger;
+mod nodes;
 mod partial;
 mod placement;
 mod receive;
@@ -19,3 +24,6 @@ mod write;
 
 pub use placement::{Destination, PlaceError};
 pub(super) use run::Sink;
+
+#[cfg(test)]
+pub(super) use fault::set::fail_at;

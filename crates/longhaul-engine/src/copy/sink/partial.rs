@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::store::{OpenDir, file_id};
@@ -41,6 +41,7 @@ impl Temporary {
 
     /// Makes what is under the name durable.
     pub(super) fn sync(&self) -> io::Result<()> {
+        self.dir.faults.tick()?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.dir.fd, &self.temporary, flags, Mode::empty())?;
         Ok(rustix::fs::fsync(file)?)
@@ -48,7 +49,13 @@ impl Temporary {
 
     /// Gives the file its final name.
     pub(super) fn rename(&self) -> io::Result<()> {
-        renameat(&self.dir.fd, &self.temporary, &self.dir.fd, &self.name)?;
+        self.dir.faults.tick()?;
+        let dir = &self.dir.fd;
+        if self.dir.replaces {
+            renameat(dir, &self.temporary, dir, &self.name)?;
+        } else {
+            renameat_with(dir, &self.temporary, dir, &self.name, RenameFlags::NOREPLACE)?;
+        }
         self.released.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -71,6 +78,7 @@ impl PartialFile {
     /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
     /// room up to the next multiple of [`DIRECT_ALIGN`], which a direct write fills with zeros.
     pub(super) fn write(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
         if self.sparse {
             return self.write_sparse(offset, length, buffer);
         }
@@ -120,11 +128,13 @@ impl PartialFile {
 
     /// Makes everything about the file durable.
     pub(super) fn sync(&self) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
         self.file.sync_all()
     }
 
     /// Makes the bytes durable.
     pub(super) fn sync_data(&self) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
         self.file.sync_data()
     }
 }

@@ -56,6 +56,7 @@ pub(super) fn receive_blocks(
     received: &Sender<Received>,
 ) -> Option<TcpInfo> {
     shared.receiving.join();
+    shared.verifying.join();
     let ended = loop {
         if let Err(ended) = receive_block(shared, &mut receiver, received) {
             break ended;
@@ -87,6 +88,7 @@ fn receive_block(
     let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
     let intact =
         shared.receiving.time(|| receiver.payload(&mut buffer, length)).map_err(Ended::Broken)?;
+    shared.verifying.add(receiver.take_verifying());
     if !intact {
         return ask_again(shared, &coming);
     }

@@ -13,17 +13,21 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
 use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
+use crate::copy::clock::Gauge;
 use crate::copy::link::{TICK, keep};
+use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
 /// How often it is written down what an attempt after this one need not do again.
-const CHECKPOINT: Duration = Duration::from_secs(2);
+const CHECKPOINT: Duration = Duration::from_secs(1);
 
 /// Tells the source how far the sink is, until all is in place, and then so.
 pub(super) fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
     let mut noted = Instant::now();
     let mut limited = shared.progress.limit();
+    let clocks = [&shared.receiving, &shared.verifying, &shared.writing, &shared.syncing];
+    let mut gauge = Gauge::new(clocks);
     loop {
         let mut standing = shared.ledger.wait(TICK, DONE_BATCH);
         if shared.cancel.is_set() {
@@ -41,7 +45,11 @@ pub(super) fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
         shared.progress.resumed_bytes.store(resumed, Ordering::Relaxed);
         shared.progress.moved_bytes.store(written, Ordering::Relaxed);
         shared.progress.files.store(standing.files, Ordering::Relaxed);
+        let [receive, verify, write, sync] = gauge.look();
+        let stages = StageTimes { receive, verify, write, sync, ..StageTimes::default() };
+        shared.progress.sink_is(stages);
         let message = SinkMessage::Progress {
+            stages,
             written_bytes: Bytes::new(written),
             resumed_bytes: Bytes::new(resumed),
             done: std::mem::take(&mut standing.done),
@@ -75,7 +83,11 @@ impl Shared<'_> {
     /// Makes names durable, dresses directories, and sums up.
     fn complete(&self, standing: &Standing) -> Result<SinkReport> {
         let mut durable = self.options.durable && self.store.keeps();
+        let (mut deleted, mut manifest) = (0, None);
         self.syncing.time(|| -> Result<()> {
+            self.make_hard_links()?;
+            deleted = self.delete_extras()?;
+            manifest = self.tell_digests()?;
             // Deepest first: a directory's time changes when something is made in it.
             for (path, attributes) in lock(&self.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
@@ -98,11 +110,15 @@ impl Shared<'_> {
             end: self.cpu.report(elapsed),
             stages: StageTimes {
                 receive: self.receiving.share(elapsed),
+                verify: self.verifying.share(elapsed),
                 write: self.writing.share(elapsed),
                 sync: self.syncing.share(elapsed),
                 ..StageTimes::default()
             },
-            not_kept: Vec::new(),
+            not_kept: self.store.not_kept(),
+            unchanged_files: self.unchanged.load(Ordering::Relaxed),
+            deleted,
+            manifest,
         })
     }
 }
@@ -137,6 +153,14 @@ impl Shared<'_> {
         let reason = format!("cannot {operation} it: {error}");
         keep(&mut lock(&self.failures), path.to_string(), reason.clone());
         self.control.send(&SinkMessage::Failed { id, path, reason })
+    }
+
+    /// Says why nothing is deleted in the target.
+    pub(super) fn tell_not_deleted(&self, path: &Path, reason: &str) -> Result<()> {
+        let path = wire_path(path);
+        let reason = reason.to_owned();
+        keep(&mut lock(&self.failures), path.to_string(), reason.clone());
+        self.control.send(&SinkMessage::Failed { id: None, path, reason })
     }
 
     /// Gives the copy up and tells the source, which may be gone, why.

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::CopyFailure;
+use longhaul_core::result::{Action, CopyFailure, DigestOf};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
+use super::digests::Digests;
+use super::entry::HardLink;
+use super::extras::Extras;
 use super::finish::Finisher;
 use super::follow::follow_source;
 use super::ledger::{Ledger, SinkFile};
@@ -19,12 +22,13 @@ use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
 use super::report::report_until_complete;
-use super::store::{Attributes, Store};
+use super::store::Store;
 use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::journal::{Journal, OpenError};
 use crate::copy::link::{Link, SILENCE_LIMIT, pool};
+use crate::copy::metadata::Attributes;
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
@@ -59,6 +63,8 @@ pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) report: SinkReport,
     pub(in crate::copy) failures: Vec<CopyFailure>,
     pub(in crate::copy) skipped: Vec<CopyFailure>,
+    pub(in crate::copy) actions: Vec<Action>,
+    pub(in crate::copy) digests: Vec<DigestOf>,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
     /// The other end's own account, if it gave one.
     pub(in crate::copy) source: Option<SourceReport>,
@@ -100,9 +106,16 @@ pub(super) struct Shared<'a> {
     pub(super) wanted: AtomicU32,
     pub(super) resent: AtomicU64,
     pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    pub(super) links: Mutex<Vec<HardLink>>,
+    pub(super) extras: Extras,
+    pub(super) digests: Digests,
+    pub(super) unchanged: AtomicU64,
+    pub(super) actions: Mutex<Vec<Action>>,
+    pub(super) told_digests: Mutex<Vec<DigestOf>>,
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
     pub(super) receiving: StageClock,
+    pub(super) verifying: StageClock,
     pub(super) writing: StageClock,
     pub(super) syncing: StageClock,
     pub(super) cpu: CpuMeter,
@@ -125,6 +138,8 @@ impl Sink {
         let again = |base: &OwnedFd| base.try_clone().ok();
         let journal = match base.as_ref().and_then(again) {
             None => None,
+            // What changes nothing leaves no journal.
+            Some(_) if options.tree.dry_run => None,
             Some(dir) => {
                 let patience = JOURNAL_PATIENCE;
                 match Journal::open(dir, key, block_bytes, options.durable, patience, stop) {
@@ -144,7 +159,7 @@ impl Sink {
         };
         let recorder = Recorder::new(journal, base, options.durable);
         let asks = recorder.has_past() || options.tree.asks_first();
-        let store = Store::new(destination, options.preserve, token, own_token);
+        let store = Store::new(destination, options, token, own_token);
         Ok(Sink { store, recorder, asks })
     }
 
@@ -189,9 +204,16 @@ impl Sink {
             wanted: AtomicU32::new(0),
             resent: AtomicU64::new(0),
             dirs: Mutex::default(),
+            links: Mutex::default(),
+            extras: Extras::new(options, &self.store.destination),
+            digests: Digests::new(options),
+            unchanged: AtomicU64::new(0),
+            actions: Mutex::default(),
+            told_digests: Mutex::default(),
             failures: Mutex::default(),
             skipped: Mutex::default(),
             receiving: StageClock::default(),
+            verifying: StageClock::default(),
             writing: StageClock::default(),
             syncing: StageClock::default(),
             cpu: CpuMeter::default(),
@@ -213,6 +235,8 @@ impl Sink {
                 report,
                 failures: std::mem::take(&mut *lock(&shared.failures)),
                 skipped: std::mem::take(&mut *lock(&shared.skipped)),
+                actions: std::mem::take(&mut *lock(&shared.actions)),
+                digests: std::mem::take(&mut *lock(&shared.told_digests)),
                 tcp,
                 source: lock(&shared.source).take(),
                 completed,

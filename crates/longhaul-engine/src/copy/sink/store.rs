@@ -7,17 +7,21 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::NotKept;
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fallocate, fchmod,
-    fstat, fstatfs, futimens, mkdirat, openat, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, fstat, fstatfs, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::fault::Countdown;
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
 use crate::copy::journal::FileId;
+use crate::copy::metadata::{Attributes, Keeper};
 use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
 use crate::lock::lock;
 
@@ -29,9 +33,8 @@ const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0
 
 /// The place that entries are written to.
 pub(super) struct Store {
-    destination: Destination,
-    preserve: bool,
-    umask: u32,
+    pub(super) destination: Destination,
+    pub(super) keeper: Keeper,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: no name in them can be in the way.
     made: Mutex<HashSet<PathBuf>>,
@@ -43,18 +46,13 @@ pub(super) struct Store {
     own_token: bool,
 }
 
-/// What is known of an entry besides its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes {
-    pub(super) mode: u32,
-    pub(super) mtime_seconds: i64,
-    pub(super) mtime_ns: u32,
-}
-
 /// A directory that files are created in.
 pub(super) struct OpenDir {
     pub(super) fd: OwnedFd,
     fresh: bool,
+    /// Whether what is there may be replaced.
+    pub(super) replaces: bool,
+    pub(super) faults: Countdown,
     /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
     /// `None` where one sync for all files does not hold.
     pub(super) sync: Option<Arc<File>>,
@@ -63,14 +61,13 @@ pub(super) struct OpenDir {
 impl Store {
     pub(super) fn new(
         destination: Destination,
-        preserve: bool,
+        options: &CopyOptions,
         token: u32,
         own_token: bool,
     ) -> Self {
         Store {
             destination,
-            preserve,
-            umask: umask(),
+            keeper: Keeper::new(options),
             token,
             own_token,
             dirs: Mutex::default(),
@@ -101,20 +98,26 @@ impl Store {
     pub(super) fn display(&self, path: &Path) -> PathBuf {
         match &self.destination {
             Destination::Directory { path: base, .. } => base.join(path),
+            Destination::Planned(base) => base.join(path),
             Destination::Null => "/dev/null".into(),
         }
     }
 
-    /// Makes a directory, or takes the one that is there.
-    pub(super) fn make_dir(&self, path: &Path) -> io::Result<()> {
-        let Some((tree, parent, name)) = self.locate(path)? else { return Ok(()) };
+    /// What could not be kept so far.
+    pub(super) fn not_kept(&self) -> Vec<NotKept> {
+        self.keeper.not_kept()
+    }
+
+    /// Makes a directory, or takes the one that is there; whether its attributes are to be set.
+    pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
+        let Some((tree, parent, name)) = self.locate(path)? else { return Ok(false) };
         // Writable for us until all is in it; the final mode comes at the end.
         match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
                 lock(&self.made).insert(path.to_owned());
-                Ok(())
+                Ok(true)
             }
-            Err(Errno::EXIST) => tree.open_dir(path).map(|_| ()),
+            Err(Errno::EXIST) => tree.open_dir(path).map(|_| tree.rights().may_replace()),
             Err(error) => Err(error.into()),
         }
     }
@@ -123,7 +126,8 @@ impl Store {
     pub(super) fn finish_dir(&self, path: &Path, attributes: &Attributes) -> io::Result<()> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(()) };
         let dir = tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        self.set_attributes(&File::from(dir), attributes, None)
+        self.keeper.dress(dir, attributes, None, &self.display(path));
+        Ok(())
     }
 
     /// Makes the names in the directory `path` durable.
@@ -156,6 +160,7 @@ impl Store {
     ) -> io::Result<Option<PartialFile>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         existing_mode(&dir, name)?;
+        dir.faults.tick()?;
         let temporary = self.temporary_name(name, id);
         let create = |extra| self.create_new(&dir.fd, &temporary, extra, 0o600);
         let direct = size >= DIRECT_FROM_BYTES;
@@ -194,30 +199,21 @@ impl Store {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let existing = existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
-        let plain = !self.preserve && existing.is_none();
+        dir.faults.tick()?;
+        let plain = self.keeper.is_plain() && existing.is_none();
         let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
         let fd = self.create_new(&dir.fd, &temporary, OFlags::empty(), mode)?;
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
         if !plain {
-            self.set_attributes(&file, attributes, existing)?;
+            self.keeper.dress(&file, attributes, existing, &self.display(path));
         }
         if durable && temporary.dir.sync.is_none() {
             file.sync_all()?;
         }
         let id = file_id(&fstat(&file)?);
         Ok(Some((temporary, id)))
-    }
-
-    /// Gives a complete file its length, mode and times.
-    pub(super) fn dress(&self, partial: &PartialFile, attributes: &Attributes) -> io::Result<()> {
-        let overran = partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64);
-        if overran || partial.sparse {
-            partial.file.set_len(partial.size)?;
-        }
-        let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
-        self.set_attributes(&partial.file, attributes, existing)
     }
 
     /// Goes on with what an earlier attempt has left under the name `temporary`, if it is still
@@ -252,7 +248,8 @@ impl Store {
         Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
     }
 
-    fn create_new(
+    /// Makes a file under a temporary name.
+    pub(super) fn create_new(
         &self,
         dir: &OwnedFd,
         name: &OsStr,
@@ -272,31 +269,23 @@ impl Store {
         }
     }
 
-    /// The source's mode and times when they are preserved; else the mode that a file replaced,
-    /// or what the umask leaves of the source's.
-    fn set_attributes(
+    /// Gives a complete file at `path` its length and attributes.
+    pub(super) fn dress(
         &self,
-        file: &File,
+        partial: &PartialFile,
+        path: &Path,
         attributes: &Attributes,
-        existing: Option<u32>,
     ) -> io::Result<()> {
-        let mode = if self.preserve {
-            attributes.mode & 0o777
-        } else {
-            existing.unwrap_or(attributes.mode & 0o777 & !self.umask)
-        };
-        fchmod(file, Mode::from_raw_mode(mode))?;
-        if self.preserve {
-            let time = Timespec {
-                tv_sec: attributes.mtime_seconds,
-                tv_nsec: attributes.mtime_ns.min(999_999_999).into(),
-            };
-            futimens(file, &Timestamps { last_access: time, last_modification: time })?;
+        let overran = partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64);
+        if overran || partial.sparse {
+            partial.file.set_len(partial.size)?;
         }
+        let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
+        self.keeper.dress(&partial.file, attributes, existing, &self.display(path));
         Ok(())
     }
 
-    fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
+    pub(super) fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
         // NAME_MAX is 255; the end of a long name goes, since the number makes it unique.
         let kept = &name.as_bytes()[..name.len().min(200)];
         let suffix = format!(".longhaul-{:08x}-{id}.part", self.token);
@@ -304,7 +293,10 @@ impl Store {
     }
 
     /// The open directory above `path`, and the last part of `path`.
-    fn locate<'a>(&self, path: &'a Path) -> io::Result<Option<(&Tree, Arc<OpenDir>, &'a OsStr)>> {
+    pub(super) fn locate<'a>(
+        &self,
+        path: &'a Path,
+    ) -> io::Result<Option<(&Tree, Arc<OpenDir>, &'a OsStr)>> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(None) };
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let above = path.parent().unwrap_or(Path::new(""));
@@ -314,7 +306,9 @@ impl Store {
         let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
         let fresh = lock(&self.made).contains(above);
         let sync = self.sync_handle(&fd)?;
-        let dir = Arc::new(OpenDir { fd, fresh, sync });
+        let replaces = tree.rights().may_replace();
+        let faults = Countdown::of(&self.display(Path::new("")));
+        let dir = Arc::new(OpenDir { fd, fresh, replaces, faults, sync });
         let mut dirs = lock(&self.dirs);
         if dirs.len() >= OPEN_DIRS {
             dirs.clear();
@@ -352,7 +346,7 @@ pub(super) fn file_id(stat: &Stat) -> FileId {
 }
 
 /// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
-fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
+pub(super) fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
     if dir.fresh {
         return Ok(None);
     }
@@ -362,15 +356,4 @@ fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
         FileType::RegularFile => Ok(Some(stat.st_mode & 0o777)),
         _ => Ok(None),
     }
-}
-
-/// The process's umask, without changing it for a moment as umask(2) would.
-fn umask() -> u32 {
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-            u32::from_str_radix(line.trim(), 8).ok()
-        })
-        .unwrap_or(0o022)
 }

@@ -58,6 +58,9 @@ fn write_block(
                 }
             }
         };
+        if let Some(digest) = &file.digest {
+            digest.add(offset, &buffer[..length], Some(file.size));
+        }
         match partial {
             Some(partial) => partial.write(offset, length, buffer).map(|()| true),
             None => Ok(true),
@@ -102,6 +105,9 @@ fn write_pack(
             state.partial = Stage::Gone;
         }
         let bytes = &buffer[start..start + file.size as usize];
+        if let Some(digest) = &file.digest {
+            digest.add(0, bytes, Some(file.size));
+        }
         let durable = shared.options.durable;
         match shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable) {
             Ok(temporary) => {
@@ -138,10 +144,21 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<Whole>>) {
                     if let Some(id) = placed {
                         shared.recorder.placed(file, id);
                     }
-                    shared.ledger.done(file);
+                    shared.settle(file);
                 }
                 Err(error) => shared.fail(file, "finish", &error),
             });
         });
+    }
+}
+
+impl Shared<'_> {
+    /// Settles a file that is in place.
+    pub(super) fn settle(&self, file: &SinkFile) {
+        if let Err(error) = self.note_digest(file) {
+            let told = self.tell_failed(None, &file.path, "read", &error);
+            self.cancel.check(told);
+        }
+        self.ledger.done(file);
     }
 }

@@ -10,9 +10,10 @@ use longhaul_core::wire::PACK_FILES_LIMIT;
 use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 
 use super::file::SourceFile;
-use super::run::{Job, Shared, SourcePlan, wire_path};
+use super::run::{Job, Shared, SourcePlan};
 use super::walk::{Walk, WalkSink};
 use crate::copy::link::keep;
+use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 

@@ -67,6 +67,7 @@ pub(super) fn send_blocks(
     blocks: &Receiver<Filled>,
 ) -> Option<TcpInfo> {
     shared.sending.join();
+    shared.sealing.join();
     for Filled { what, length, mut buffer } in blocks {
         let payload = &mut buffer[..length];
         let sent = shared.sending.time(|| match &what {
@@ -80,6 +81,7 @@ pub(super) fn send_blocks(
                 sender.send_pack(&table, payload)
             }
         });
+        shared.sealing.add(sender.take_sealing());
         if let Err(error) = sent {
             data_failed(&shared.cancel, stream, error);
             return None;

@@ -95,7 +95,7 @@ impl Wanted {
                 // Spans beyond its end are nothing that could be left out.
                 let held = BlockSet::from_spans(&spans, file.blocks()).unwrap_or_default();
                 file.leave_out(&held);
-                true
+                held.count() < file.blocks() || file.size == 0
             }
         });
         Some(wanted.collect())

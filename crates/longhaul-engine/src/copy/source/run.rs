@@ -1,5 +1,4 @@
 use std::net::TcpStream;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,10 +7,10 @@ use std::time::Instant;
 
 use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{CopyFailure, StageTimes};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes};
 use longhaul_core::units::Bytes;
+use longhaul_core::wire::copy::Top;
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
-use longhaul_core::wire::{WirePath, copy::Top};
 use longhaul_sys::tcp::TcpInfo;
 
 use super::announce::{announce, queue_announced};
@@ -26,7 +25,7 @@ use crate::copy::link::{Link, keep, pool, socket_options};
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
-use crate::copy::tree::Tree;
+use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
 use crate::lock::lock;
 use crate::session::ControlReceiver;
@@ -74,6 +73,8 @@ pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) source: SourceReport,
     pub(in crate::copy) failures: Vec<CopyFailure>,
     pub(in crate::copy) skipped: Vec<CopyFailure>,
+    pub(in crate::copy) actions: Vec<Action>,
+    pub(in crate::copy) digests: Vec<DigestOf>,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
 }
 
@@ -114,8 +115,11 @@ pub(super) struct Shared<'a> {
     pub(super) helm: Helm,
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
+    pub(super) actions: Mutex<Vec<Action>>,
+    pub(super) digests: Mutex<Vec<DigestOf>>,
     pub(super) reading: StageClock,
     pub(super) sending: StageClock,
+    pub(super) sealing: StageClock,
     pub(super) cpu: CpuMeter,
 }
 
@@ -157,8 +161,11 @@ pub(in crate::copy) fn run(
         helm: Helm::default(),
         failures: Mutex::default(),
         skipped: Mutex::default(),
+        actions: Mutex::default(),
+        digests: Mutex::default(),
         reading: StageClock::default(),
         sending: StageClock::default(),
+        sealing: StageClock::default(),
         cpu: CpuMeter::default(),
     };
     let mut receiver = link.receiver;
@@ -168,18 +175,22 @@ pub(in crate::copy) fn run(
     let stages = StageTimes {
         read: shared.reading.share(elapsed),
         send: shared.sending.share(elapsed),
+        seal: shared.sealing.share(elapsed),
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
     let end = shared.cpu.report(elapsed);
-    let source = SourceReport { end, stages, retransmits, path: shared.helm.report() };
+    let path = shared.helm.report(&tcp);
+    let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
     let skipped = std::mem::take(&mut *lock(&shared.skipped));
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
             let _ = shared.control.send(&SourceMessage::Report(source.clone()));
-            Ok(SourceOutcome { sink, source, failures, skipped, tcp })
+            let actions = std::mem::take(&mut *lock(&shared.actions));
+            let digests = std::mem::take(&mut *lock(&shared.digests));
+            Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
         }
         None => Err(cancel.take_reason()),
     }
@@ -255,12 +266,4 @@ impl Shared<'_> {
         let path = wire_path(path);
         self.control.send(&SourceMessage::Failed { id, path, reason: reason.to_owned() })
     }
-}
-
-/// `path` as it travels.
-pub(super) fn wire_path(path: &Path) -> WirePath {
-    // A path that the operating system took holds no NUL; one from a peer was checked.
-    WirePath::new(path.as_os_str().as_bytes())
-        .or_else(|| WirePath::new("?"))
-        .expect("a question mark is a path")
 }

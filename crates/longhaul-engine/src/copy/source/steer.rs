@@ -64,14 +64,26 @@ impl Helm {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// What was done.
-    pub(super) fn report(&self) -> PathReport {
-        let mut report = lock(&self.report).clone();
-        let sockets = lock(&self.sockets);
-        report.streams = sockets.len() as u32;
-        report.congestion =
-            sockets.first().and_then(|socket| tcp::granted(socket).ok()).map(|is| is.congestion);
-        report
+    /// What was done, and what `tcp` says of the connections at their end.
+    pub(super) fn report(&self, tcp: &[TcpInfo]) -> PathReport {
+        let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
+        let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
+        let busy = sum(|info| info.busy.as_secs_f64());
+        PathReport {
+            streams: lock(&self.sockets).len() as u32,
+            congestion: self.congestion(),
+            loss: share(
+                |info| info.retransmitted_bytes as f64,
+                sum(|info| info.acked_bytes as f64),
+            ),
+            receive_window_limited: share(|info| info.receive_window_limited.as_secs_f64(), busy),
+            send_buffer_limited: share(|info| info.send_buffer_limited.as_secs_f64(), busy),
+            ..lock(&self.report).clone()
+        }
+    }
+
+    fn congestion(&self) -> Option<String> {
+        Some(tcp::granted(lock(&self.sockets).first()?).ok()?.congestion)
     }
 
     fn note(&self, step: String) {
@@ -198,7 +210,7 @@ impl<'a> Pilot<'a> {
         let helm = &self.shared.helm;
         if self.congestion_free && held_up && loss >= LOSSY {
             self.congestion_free = false;
-            let used = helm.report().congestion.unwrap_or_default();
+            let used = helm.congestion().unwrap_or_default();
             if !used.starts_with("bbr") && helm.use_congestion("bbr") {
                 helm.note(format!(
                     "congestion control from {used} to bbr: {:.4} % was lost",
