@@ -120,13 +120,12 @@ pub enum SinkMessage {
         /// Entries that are in place since the last message; the source may forget them.
         done: Vec<u64>,
     },
-    /// What the sink makes of files that it was asked about; the source reads none before, if
-    /// [`asks_first`](crate::plan::TreeOptions::asks_first).
-    Decided {
-        /// These are to be sent.
-        wanted: Vec<u64>,
-        /// These are not: they stay as they are, or nothing is to be changed.
-        unwanted: Vec<u64>,
+    /// Which of the entries announced so far are wanted; only if the source was told to ask.
+    Wanted {
+        /// All entries with smaller numbers are decided.
+        before: u64,
+        /// Those that are not wanted, or not all of them.
+        held: Vec<Held>,
     },
     /// What is done besides, or would be.
     Actions(Vec<Action>),
@@ -155,6 +154,15 @@ pub enum SinkMessage {
     },
     /// Every announced entry is in place or has failed.
     Finished(SinkReport),
+}
+
+/// What the sink has of a file already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The file's entry.
+    pub id: u64,
+    /// The blocks it has, as first and count; `None` if it wants nothing of the file.
+    pub blocks: Option<Vec<(u64, u64)>>,
 }
 
 /// What the source used.

@@ -38,3 +38,5 @@ pub use tree::Tree;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_tree;

@@ -39,7 +39,7 @@ impl Services for Files {
 }
 
 /// A near directory, a far directory, and a server for the far one.
-struct World {
+pub(super) struct World {
     dir: tempfile::TempDir,
     config: ConfigDir,
     identity: Identity,
@@ -50,7 +50,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // On the real disk, where direct I/O is possible, unlike /tmp on some hosts.
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         for name in ["near", "far", "config"] {
@@ -74,11 +74,11 @@ impl World {
         World { dir, config, identity, port, files, stop, thread: Some(thread) }
     }
 
-    fn near(&self, path: &str) -> PathBuf {
+    pub(super) fn near(&self, path: &str) -> PathBuf {
         self.dir.path().join("near").join(path)
     }
 
-    fn far(&self, path: &str) -> PathBuf {
+    pub(super) fn far(&self, path: &str) -> PathBuf {
         self.dir.path().join("far").join(path)
     }
 
@@ -91,14 +91,24 @@ impl World {
         connect(&HostPort::new("127.0.0.1", self.port), Service::Copy, &options).unwrap()
     }
 
-    fn push(&self, sources: &[&str], target: &str, options: &CopyOptions) -> Result<CopyResult> {
+    pub(super) fn push(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+    ) -> Result<CopyResult> {
         let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
         let stop = AtomicBool::new(false);
         push(self.session(), &plan, Path::new(target), options, &Progress::default(), &stop)
     }
 
-    fn pull(&self, sources: &[&str], target: &str, options: &CopyOptions) -> Result<CopyResult> {
+    pub(super) fn pull(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+    ) -> Result<CopyResult> {
         let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
         let stop = AtomicBool::new(false);
         let target = self.near(target);
@@ -114,7 +124,7 @@ impl Drop for World {
     }
 }
 
-fn bytes(count: usize) -> Vec<u8> {
+pub(super) fn bytes(count: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..count)
         .map(|_| {
@@ -124,11 +134,11 @@ fn bytes(count: usize) -> Vec<u8> {
         .collect()
 }
 
-fn options() -> CopyOptions {
+pub(super) fn options() -> CopyOptions {
     CopyOptions { recursive: true, ..CopyOptions::default() }
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(super) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

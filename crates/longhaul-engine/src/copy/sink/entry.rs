@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{Entry, EntryKind, SinkMessage};
+use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage};
 
 use super::ledger::SinkFile;
 use super::run::{Shared, broken};
@@ -27,25 +27,25 @@ pub(super) struct HardLink {
 /// The answers to a batch of entries, if the source waits for them.
 #[derive(Default)]
 struct Decided {
-    wanted: Vec<u64>,
-    unwanted: Vec<u64>,
+    held: Vec<Held>,
     actions: Vec<Action>,
 }
 
 /// Takes a batch of entries and answers it.
 pub(super) fn take_entries(shared: &Shared<'_>, entries: Vec<Entry>, peer: &str) -> Result<()> {
     let mut decided = Decided::default();
+    let before = entries.last().map_or(0, |entry| entry.id.saturating_add(1));
     for entry in entries {
         take_entry(shared, entry, peer, &mut decided)?;
     }
-    let Decided { wanted, unwanted, actions } = decided;
+    let Decided { held, actions } = decided;
     if !actions.is_empty() {
         shared.tell_actions(actions)?;
     }
-    if wanted.is_empty() && unwanted.is_empty() {
-        return Ok(());
+    match shared.options.tree.asks_first() {
+        true => shared.control.send(&SinkMessage::Wanted { before, held }),
+        false => Ok(()),
     }
-    shared.control.send(&SinkMessage::Decided { wanted, unwanted })
 }
 
 fn take_entry(
@@ -75,13 +75,11 @@ fn take_entry(
             }
             None | Some(_) => {}
         }
-        let wanted = is_file && !options.dry_run && action.is_some();
-        match (is_file, wanted) {
-            (true, true) => decided.wanted.push(id),
-            (true, false) => decided.unwanted.push(id),
-            (false, _) => {}
+        let unwanted = options.dry_run || action.is_none();
+        if is_file && unwanted {
+            decided.held.push(Held { id, blocks: None });
         }
-        if options.dry_run || is_file && !wanted {
+        if options.dry_run || is_file && unwanted {
             return numbered(shared.ledger.announce(id, None), peer);
         }
     }

@@ -51,6 +51,9 @@ impl WalkSink for Announcer<'_> {
         if !self.shared.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
         }
+        if let Some(last) = entries.last() {
+            self.shared.announced.store(last.id + 1, Ordering::Relaxed);
+        }
         self.shared.control.send(&SourceMessage::Entries(entries))?;
         if self.shared.asks_first { Ok(()) } else { self.shared.queue(files, &self.jobs) }
     }
@@ -68,9 +71,12 @@ impl WalkSink for Announcer<'_> {
 
 /// Queues the files that the sink wants, where it was asked first. Apart from who hears the sink
 /// out, who must never wait for the readers.
-pub(super) fn queue_wanted(shared: &Shared<'_>, jobs: &Sender<Job>, wanted: &Receiver<Vec<u64>>) {
-    for ids in wanted {
-        let files = ids.into_iter().filter_map(|id| shared.outstanding.get(id)).collect();
+pub(super) fn queue_wanted(shared: &Shared<'_>, jobs: &Sender<Job>, wanted: &Receiver<u64>) {
+    let mut next = 0;
+    for before in wanted {
+        let before = before.min(shared.announced.load(Ordering::Relaxed));
+        let files = (next..before).filter_map(|id| shared.outstanding.get(id)).collect();
+        next = next.max(before);
         if shared.queue(files, jobs).is_err() {
             return;
         }

@@ -21,7 +21,7 @@ pub(super) fn follow_sink(
     shared: &Shared<'_>,
     receiver: &mut ControlReceiver,
     jobs: &Sender<Job>,
-    wanted: &Sender<Vec<u64>>,
+    wanted: &Sender<u64>,
 ) -> Result<SinkReport> {
     loop {
         match receiver.receive()? {
@@ -31,13 +31,13 @@ pub(super) fn follow_sink(
                     done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
                 shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
             }
-            SinkMessage::Decided { wanted: ids, unwanted } => {
-                for file in unwanted.iter().filter_map(|id| shared.outstanding.remove(*id)) {
+            SinkMessage::Wanted { before, held } => {
+                let unwanted = held.iter().filter(|held| held.blocks.is_none());
+                for file in unwanted.filter_map(|held| shared.outstanding.remove(held.id)) {
                     shared.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
                     shared.progress.total_files.fetch_sub(1, Ordering::Relaxed);
                 }
-                // Few: the sink decides on what is outstanding alone, once.
-                let _ = wanted.send(ids);
+                let _ = wanted.send(before);
             }
             SinkMessage::Actions(actions) => keep_some(&mut lock(&shared.actions), actions),
             SinkMessage::Digests(digests) => keep_some(&mut lock(&shared.digests), digests),

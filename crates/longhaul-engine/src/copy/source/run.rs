@@ -1,5 +1,5 @@
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -103,6 +103,8 @@ pub(super) struct Shared<'a> {
     pub(super) block_bytes: u64,
     /// Files are read once the sink wants them.
     pub(super) asks_first: bool,
+    /// Entries announced so far.
+    pub(super) announced: AtomicU64,
     pub(super) outstanding: Arc<Outstanding>,
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
@@ -140,6 +142,7 @@ pub(in crate::copy) fn run(
         progress,
         block_bytes: options.block_bytes.get(),
         asks_first: options.tree.asks_first(),
+        announced: AtomicU64::new(0),
         outstanding,
         failures: Mutex::default(),
         skipped: Mutex::default(),
