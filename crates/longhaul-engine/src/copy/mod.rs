@@ -44,3 +44,5 @@ pub use tree::Tree;
 mod tests;
 #[cfg(test)]
 mod tests_faults;
+#[cfg(test)]
+mod tests_tree;

@@ -55,7 +55,7 @@ pub(super) fn take_entries(
         shared.control.send(&SinkMessage::Wanted { before, held })
     };
     for entry in entries {
-        before = entry.id + 1;
+        before = entry.id.saturating_add(1);
         let known = decided.held.len();
         take_entry(shared, entry, whole, peer, &mut decided)?;
         let new = decided.held[known..].iter().filter_map(|held| held.blocks.as_ref());
@@ -99,11 +99,11 @@ fn take_entry(
             }
             None | Some(_) => {}
         }
-        let unwanted = is_file && (options.dry_run || action.is_none());
-        if unwanted {
+        let unwanted = options.dry_run || action.is_none();
+        if is_file && unwanted {
             decided.held.push(Held { id, blocks: None });
         }
-        if options.dry_run || unwanted {
+        if options.dry_run || is_file && unwanted {
             return numbered(shared.ledger.announce(id, None), peer);
         }
     }

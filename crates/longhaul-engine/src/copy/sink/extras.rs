@@ -180,7 +180,6 @@ impl Shared<'_> {
                     self.tell_failed(None, path, "delete", &error)?;
                     continue;
                 }
-                self.finisher.made_name(path);
                 deleted += 1;
                 actions.push(Action {
                     what: ActionKind::Delete,
@@ -189,6 +188,12 @@ impl Shared<'_> {
                 });
             }
             self.tell_actions(actions)?;
+        }
+        for Extra { path, .. } in &extras {
+            // Names that were in a directory that is gone too need no sync of their own.
+            if tree.open_real_dir(path.parent().unwrap_or(Path::new(""))).is_ok() {
+                self.finisher.made_name(path);
+            }
         }
         Ok(deleted)
     }
