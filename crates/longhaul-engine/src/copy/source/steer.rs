@@ -69,8 +69,10 @@ impl Helm {
         let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
         let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
         let busy = sum(|info| info.busy.as_secs_f64());
+        let streams = lock(&self.sockets).len() as u32;
+        let steered = lock(&self.report).clone();
         PathReport {
-            streams: lock(&self.sockets).len() as u32,
+            streams,
             congestion: self.congestion(),
             loss: share(
                 |info| info.retransmitted_bytes as f64,
@@ -78,12 +80,13 @@ impl Helm {
             ),
             receive_window_limited: share(|info| info.receive_window_limited.as_secs_f64(), busy),
             send_buffer_limited: share(|info| info.send_buffer_limited.as_secs_f64(), busy),
-            ..lock(&self.report).clone()
+            ..steered
         }
     }
 
     fn congestion(&self) -> Option<String> {
-        Some(tcp::granted(lock(&self.sockets).first()?).ok()?.congestion)
+        let sockets = lock(&self.sockets);
+        Some(tcp::granted(sockets.first()?).ok()?.congestion)
     }
 
     fn note(&self, step: String) {
