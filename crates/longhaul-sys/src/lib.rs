@@ -18,3 +18,4 @@ pub mod terminal;
 pub mod topology;
 pub mod tun;
 pub mod udp;
+pub mod users;

@@ -5,12 +5,14 @@
 
 mod copy;
 mod error;
+pub mod filter;
 mod flow;
 pub mod link;
 mod matrix;
 mod matrix_fault;
 mod seconds;
 mod topology;
+mod tree;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
@@ -24,3 +26,4 @@ pub use matrix::{
 };
 pub use matrix_fault::{MatrixFault, Step};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
+pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

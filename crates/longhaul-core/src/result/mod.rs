@@ -10,6 +10,7 @@ mod flow;
 mod impairments;
 mod latency;
 mod link;
+mod manifest;
 mod run;
 mod side;
 mod topology;
@@ -18,7 +19,8 @@ mod warning;
 
 pub use certificate::{Certificate, Check, CheckVerdict, Unit};
 pub use copy::{
-    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+    Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
+    EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
 };
 pub use flow::{
     Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
@@ -31,6 +33,7 @@ pub use link::{
     DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
     Traffic,
 };
+pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
