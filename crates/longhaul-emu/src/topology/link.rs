@@ -54,9 +54,9 @@ impl Link {
     /// Lets packets that enter from now on be treated by `plan`.
     pub(super) fn set(&mut self, plan: &LinkPlan) {
         for (lane, side) in Side::BOTH.into_iter().enumerate() {
+            let changed = plan.clone();
             let budget = memory_budget(plan, side);
-            let plan = plan.clone();
-            self.driver.set(lane, budget, move |model, now| model.set(now, &plan));
+            self.driver.set(lane, budget, move |model, now| model.set(now, &changed));
         }
         self.plan = plan.clone();
     }
