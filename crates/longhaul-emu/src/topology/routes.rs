@@ -63,12 +63,9 @@ impl Routes {
             })
             .collect();
         let sites = plan.sites.len();
-        let mut next = vec![vec![None; sites]; sites];
-        for to in 0..sites {
-            for (from, hop) in hops_towards(to, sites, &edges).into_iter().enumerate() {
-                next[from][to] = hop;
-            }
-        }
+        let towards: Vec<Vec<Option<Hop>>> =
+            (0..sites).map(|to| hops_towards(to, sites, &edges)).collect();
+        let next = (0..sites).map(|from| towards.iter().map(|hops| hops[from]).collect()).collect();
         Routes { edges, next }
     }
 
