@@ -7,8 +7,8 @@
 #        KERNEL_DEB=linux-image-6.1.0-56-amd64_....deb   (apt-get download linux-image-...)
 #
 # The guest's clock counts instructions (-icount): it stands still while the host does something
-# else, so that netem's timers are judged by themselves and not by the host's load. Prints one line
-# of JSON for each setting: {"emulator": ..., "setting": ..., "report": ...}.
+# else, so that netem's timers are judged by themselves and not by the host's load. It takes some
+# ten minutes. Prints a table; the reports themselves, a line of JSON each, go to RAW if that is set.
 set -euo pipefail
 
 longhaul=${1:-target/release/longhaul}
@@ -19,7 +19,8 @@ trap 'rm -rf "$work"' EXIT
 
 # setting | netem's words | longhaul's options | datagrams | interval in seconds
 # Jitter reorders by default in netem and keeps order in longhaul, so datagrams stand further apart
-# than the jitter wherever the distribution of delays is compared.
+# than the jitter wherever the distribution of delays is compared. What netem calls "reorder 25%" lets
+# a quarter of the packets pass at once and holds the rest back by the delay.
 settings() {
     grep -E "${ONLY:-.}" <<'END'
 delay 10 ms|delay 10ms|--delay 10ms|2000|0.001
@@ -28,9 +29,9 @@ delay 10 ms, jitter 2 ms normal|delay 10ms 2ms distribution normal|--delay 10ms 
 delay 10 ms, jitter 2 ms pareto|delay 10ms 2ms distribution pareto|--delay 10ms --jitter 2ms:pareto|2000|0.020
 loss 1e-2|loss random 1%|--loss 1e-2|200000|0.0001
 bursts of mean 5, loss 1e-2|loss gemodel 0.202% 20%|--loss 1e-2 --loss-burst 5|200000|0.0001
-reorder 25 %|delay 10ms reorder 25%|--delay 10ms --reorder 0.25:10ms|20000|0.0005
+reorder 25 %|delay 10ms reorder 25%|--reorder 0.75:10ms|20000|0.0005
 duplicate 1e-2|duplicate 1%|--duplicate 1e-2|200000|0.0001
-super-packets of 64, loss 1e-2|loss random 1%|--loss 1e-2|640000|0.0064*64
+super-packets of 64, loss 1e-2|loss random 1%|--loss 1e-2|640000|0.0016*64
 END
 }
 
@@ -105,11 +106,11 @@ make_guest() {
 }
 
 run_guest() {
-    timeout 900 qemu-system-x86_64 -accel tcg -icount shift=0,sleep=off -cpu max -m 1024 \
+    timeout 1800 qemu-system-x86_64 -accel tcg -icount shift=0,sleep=off -cpu max -m 1024 \
         -display none -monitor none -serial stdio -no-reboot \
         -kernel "$work"/kernel/boot/vmlinuz-* -initrd "$work/initramfs" \
         -append 'console=ttyS0 panic=-1 quiet tsc=reliable mitigations=off' </dev/null |
-        tr -d '\r' | tee "${GUEST_LOG:-/dev/null}" | sed -n 's/^RESULT //p'
+        stdbuf -o0 tr -d '\r' | sed -un 's/^RESULT //p'
 }
 
 run_here() {
@@ -125,9 +126,23 @@ run_here() {
     done < <(settings)
 }
 
+table() {
+    echo "| setting | emulator | sent | lost | doubled | out of order | extents | mean run of losses | delay mean, ms | 1 % | median | 99 % | largest |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+    jq -r -s 'def ms: . * 1000 | round / 1000;
+        sort_by(.setting)[] | .report as $r | $r.delay as $d | ($d.quantiles_ms | length - 1) as $last
+        | ($r.loss_runs | to_entries) as $runs | ($r.extents | to_entries) as $extents
+        | ($runs | map(.value) | add) as $count
+        | [.setting, .emulator, $r.sent.datagrams, $r.lost, $r.duplicates, $r.reordered,
+           (if $extents == [] then "" else ($extents | map(.key | tonumber) | "\(min) to \(max)") end),
+           (if $count then ($runs | map((.key | tonumber) * .value) | add) / $count | . * 100 | round / 100 else "" end),
+           ($d.mean_ms | ms),
+           ([0.01, 0.5, 0.99, 1][] | $d.quantiles_ms[. * $last | floor] | ms)]
+        | "| " + (map(tostring) | join(" | ")) + " |"' "$1"
+}
+
 make_guest
-run_guest
-if [ -z "${GUEST_ONLY:-}" ]; then
-    mkfifo "$work/sent"
-    run_here
-fi
+mkfifo "$work/sent"
+{ run_guest; run_here; } >"$work/results"
+cp "$work/results" "${RAW:-/dev/null}"
+table "$work/results"

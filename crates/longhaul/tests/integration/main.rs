@@ -1,6 +1,7 @@
 //! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
 //! without that they fail and show why.
 
+mod capture;
 mod clients;
 mod cp;
 mod cp_failures;
@@ -11,3 +12,4 @@ mod ssh;
 mod test;
 mod topology;
 mod wan;
+mod wan_impairments;
