@@ -2,6 +2,8 @@
 //! or blown up, to everything that reads them. `fuzz/` looks longer and by coverage; this runs
 //! always.
 
+// Its items are public for the fuzz targets.
+#[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/entries.rs"]
 mod entries;
 
