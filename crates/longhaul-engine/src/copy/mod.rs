@@ -13,6 +13,7 @@
 //! draw progress.
 
 mod cancel;
+mod check;
 mod client;
 mod clock;
 mod digest;
@@ -28,6 +29,7 @@ mod stream;
 mod tree;
 mod verdict;
 
+pub use check::check;
 pub use client::{pull, push};
 pub use progress::Progress;
 pub use rights::Rights;
