@@ -153,6 +153,8 @@ pub enum EngineError {
         peer: String,
         /// The sentence it gave.
         reason: String,
+        /// It was for a lost connection, and may go on over another.
+        again: bool,
     },
     /// A thread or system resource is missing.
     #[error("cannot {operation}")]
@@ -171,6 +173,24 @@ pub enum EngineError {
 pub type Result<T> = std::result::Result<T, EngineError>;
 
 impl EngineError {
+    /// Whether it came from a connection that was lost or spoilt, so that the same may succeed
+    /// over another.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            EngineError::Resolve { .. }
+            | EngineError::Connect { .. }
+            | EngineError::DataConnect { .. }
+            | EngineError::DataMissing { .. }
+            | EngineError::Handshake { .. }
+            | EngineError::Data { .. } => true,
+            EngineError::Control { source, .. } => {
+                matches!(source, FrameError::Closed | FrameError::Io(_))
+            }
+            EngineError::Failed { again, .. } => *again,
+            _ => false,
+        }
+    }
+
     /// For `map_err` on an operation with a file.
     pub fn file(
         operation: &'static str,

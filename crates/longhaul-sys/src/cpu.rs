@@ -37,6 +37,59 @@ impl ThreadClock {
     }
 }
 
+/// How the processors of the whole host have spent their time since it was started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostTimes {
+    idle: u64,
+    all: u64,
+}
+
+impl HostTimes {
+    /// The sums until now, from the first line of `/proc/stat` (proc_stat(5)).
+    ///
+    /// # Errors
+    /// The file cannot be read or holds something else.
+    pub fn now() -> io::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().unwrap_or_default();
+        // user nice system idle iowait irq softirq steal; guests are in user already.
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+        let [_, _, _, idle, waiting, ..] = ticks[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        Ok(HostTimes { idle: idle + waiting, all: ticks.iter().sum() })
+    }
+
+    /// The share of the time since `earlier` that the processors were not idle, 0 to 1.
+    pub fn busy_since(&self, earlier: &HostTimes) -> f64 {
+        let all = self.all.saturating_sub(earlier.all);
+        let idle = self.idle.saturating_sub(earlier.idle);
+        if all == 0 { 0.0 } else { 1.0 - (idle as f64 / all as f64).min(1.0) }
+    }
+}
+
+/// Lets the calling thread, and those it starts from now on, use what other programs leave of
+/// the processors and disks: niceness 10, and the idle class of I/O (ioprio_set(2)), which only
+/// some I/O schedulers observe.
+///
+/// # Errors
+/// The kernel refuses one of them.
+pub fn yield_to_others() -> io::Result<()> {
+    const NICENESS: i32 = 10;
+    // linux/ioprio.h: IOPRIO_WHO_PROCESS is 1, IOPRIO_CLASS_IDLE is 3, shifted by 13.
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_IDLE: libc::c_int = 3 << 13;
+    // SAFETY: both calls take plain numbers; 0 is the calling thread.
+    let codes = unsafe {
+        [
+            libc::c_long::from(libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS)),
+            libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE),
+        ]
+    };
+    if codes == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
 pub fn peak_memory_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -53,6 +106,24 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn the_host_is_busy_when_all_its_processors_are() {
+        let before = HostTimes::now().unwrap();
+        assert_eq!(before.busy_since(&before), 0.0);
+        let cores = std::thread::available_parallelism().unwrap().get();
+        std::thread::scope(|scope| {
+            for _ in 0..cores {
+                scope.spawn(|| {
+                    let start = Instant::now();
+                    while start.elapsed() < Duration::from_millis(300) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        });
+        assert!(HostTimes::now().unwrap().busy_since(&before) > 0.5);
+    }
 
     #[test]
     fn work_counts_and_sleep_does_not() {

@@ -9,5 +9,6 @@ mod interrupt;
 mod lab_path;
 mod output;
 mod remote;
+mod throttle;
 
 pub use cli::run;

@@ -15,6 +15,12 @@ pub struct CopyResult {
     pub summary: CopySummary,
     /// What limited it, in one sentence.
     pub verdict: String,
+    /// The same in a word; `None` where nothing stands out.
+    #[serde(default)]
+    pub limit: Option<Limit>,
+    /// What was done to suit the path.
+    #[serde(default)]
+    pub path: PathReport,
     /// The end that read.
     pub source: EndReport,
     /// The end that wrote.
@@ -37,10 +43,13 @@ pub struct CopyResult {
 /// The whole copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopySummary {
-    /// `bytes` over `seconds`.
+    /// `bytes` without `resumed_bytes`, over `seconds`.
     pub throughput_bps: Rate,
     /// Bytes of files that are in place at the sink.
     pub bytes: Bytes,
+    /// Those of them that were there from an earlier attempt; the rate leaves them out.
+    #[serde(default)]
+    pub resumed_bytes: Bytes,
     /// Files that are in place at the sink.
     pub files: u64,
     /// From the open session to the sink's word that everything is in place.
@@ -51,8 +60,11 @@ pub struct CopySummary {
     pub encrypted: bool,
     /// Every file was synced before it got its name.
     pub durable: bool,
-    /// TCP connections used.
+    /// TCP connections used, at the end.
     pub streams: u32,
+    /// Times that the connection was lost and made again.
+    #[serde(default)]
+    pub reconnects: u32,
     /// Blocks that did not pass their check and were sent again.
     pub resent_blocks: u64,
     /// TCP segments sent again.
@@ -73,8 +85,72 @@ pub struct CopySummary {
     pub manifest: Option<String>,
 }
 
+/// What holds a copy back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Reading the source's files.
+    SourceDisk,
+    /// The processors of the source's host.
+    SourceCpu,
+    /// Sealing or hashing blocks at the source.
+    Sealing,
+    /// The source's socket buffers (`net.ipv4.tcp_wmem`).
+    SendWindow,
+    /// The path's rate, or what others leave of it.
+    Path,
+    /// Lost segments.
+    Loss,
+    /// The sink's socket buffers (`net.ipv4.tcp_rmem`).
+    ReceiveWindow,
+    /// The processors of the sink's host.
+    SinkCpu,
+    /// Writing or syncing the sink's files.
+    SinkDisk,
+    /// The processors of the one host that both ends are on.
+    Cpu,
+    /// The limit that was asked for (`--bwlimit`).
+    Rate,
+}
+
+impl Limit {
+    /// Two words for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Limit::SourceDisk => "source disk",
+            Limit::SourceCpu => "source CPU",
+            Limit::Sealing => "sealing",
+            Limit::SendWindow => "send window",
+            Limit::Path => "path",
+            Limit::Loss => "loss",
+            Limit::ReceiveWindow => "receive window",
+            Limit::SinkCpu => "sink CPU",
+            Limit::SinkDisk => "sink disk",
+            Limit::Cpu => "CPU",
+            Limit::Rate => "--bwlimit",
+        }
+    }
+}
+
+/// How the source suited the copy to the path, and what TCP said of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PathReport {
+    /// Data connections at the end.
+    pub streams: u32,
+    /// Their congestion control at the end.
+    pub congestion: Option<String>,
+    /// What was changed while it ran, and why, in order.
+    pub steps: Vec<String>,
+    /// Bytes sent again for each byte delivered.
+    pub loss: f64,
+    /// The share of the time with data to send in which the peer's window held it back.
+    pub receive_window_limited: f64,
+    /// The same of the send buffer.
+    pub send_buffer_limited: f64,
+}
+
 /// One end of a copy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndReport {
     /// CPU and memory.
     #[serde(flatten)]
@@ -92,18 +168,27 @@ pub struct TransferEnd {
     pub cpu_seconds: f64,
     /// The largest resident set of the process so far.
     pub peak_memory_bytes: Bytes,
+    /// The share of the host's processor time in use meanwhile, by whomever, 0 to 1.
+    #[serde(default)]
+    pub host_busy: Option<f64>,
 }
 
 /// How busy the stages of one end were: 1 means that all threads of the stage worked all the
-/// time. A stage that an end does not have is `None`.
+/// time; what is missing to 1 they waited for other stages. A stage that an end does not have is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StageTimes {
     /// Reading files.
     pub read: Option<f64>,
     /// Sending: hashing or sealing, and waiting for the socket to take it.
     pub send: Option<f64>,
+    /// The part of `send` that is hashing or sealing.
+    #[serde(default)]
+    pub seal: Option<f64>,
     /// Receiving: waiting for the socket, opening or hashing.
     pub receive: Option<f64>,
+    /// The part of `receive` that is opening or hashing.
+    #[serde(default)]
+    pub verify: Option<f64>,
     /// Writing files.
     pub write: Option<f64>,
     /// Syncing and renaming.

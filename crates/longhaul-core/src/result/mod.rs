@@ -16,7 +16,7 @@ mod warning;
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport,
-    Kept, NotKept, StageTimes, TransferEnd,
+    Kept, Limit, NotKept, PathReport, StageTimes, TransferEnd,
 };
 pub use flow::{
     FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,

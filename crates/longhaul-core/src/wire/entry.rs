@@ -24,6 +24,12 @@ pub struct Entry {
     pub mtime_seconds: i64,
     /// Its nanoseconds.
     pub mtime_ns: u32,
+    /// A number that changes with the source's file: of its identity, size and times.
+    #[serde(default)]
+    pub stamp: u64,
+    /// Blocks that are holes, as first and count; the file is sparse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holes: Option<Vec<(u64, u64)>>,
     /// Owner and group, if they are to be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
@@ -42,6 +48,8 @@ impl Entry {
             mode,
             mtime_seconds: 0,
             mtime_ns: 0,
+            stamp: 0,
+            holes: None,
             owner: None,
             xattrs: Vec::new(),
         }
@@ -155,6 +163,8 @@ mod tests {
             mode: 0o600,
             mtime_seconds: -5,
             mtime_ns: 9,
+            stamp: u64::MAX,
+            holes: Some(vec![(3, 4)]),
             owner: Some(Owner { uid: 0, gid: 7, user: Some("root".into()), group: None }),
             xattrs: vec![Xattr { name: WirePath::new("user.x").unwrap(), value: vec![0, 255, 10] }],
         };

@@ -12,25 +12,29 @@
 //! the client's entry, [`serve`] the server's. What this does not do: open sessions, start ssh,
 //! draw progress.
 
+mod blocks;
 mod cancel;
 mod check;
 mod client;
 mod clock;
 mod digest;
+mod journal;
 mod link;
 mod metadata;
 mod pool;
 mod progress;
+mod retry;
 mod rights;
 mod server;
 mod sink;
 mod source;
 mod stream;
+mod streams;
 mod tree;
 mod verdict;
 
 pub use check::check;
-pub use client::{pull, push};
+pub use client::{Lifeline, pull, push};
 pub use progress::Progress;
 pub use rights::Rights;
 pub use server::serve;
@@ -40,5 +44,7 @@ pub use tree::Tree;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_faults;
 #[cfg(test)]
 mod tests_tree;

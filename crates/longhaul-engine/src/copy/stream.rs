@@ -15,6 +15,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::Protection;
 use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, PackEntry};
@@ -85,11 +86,13 @@ pub(super) struct BlockSender {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
+    /// What sealing and hashing took.
+    sealing: Duration,
 }
 
 impl BlockSender {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
-        BlockSender { socket, sealer: Sealer::new(key), protection }
+        BlockSender { socket, sealer: Sealer::new(key), protection, sealing: Duration::ZERO }
     }
 
     /// Sends a block; sealing changes `payload`.
@@ -115,6 +118,7 @@ impl BlockSender {
     fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
+            let start = Instant::now();
             let tag = match self.protection {
                 Protection::Sealed => Some(self.sealer.seal(segment)),
                 Protection::Hashed => {
@@ -123,6 +127,7 @@ impl BlockSender {
                 }
                 Protection::Bare => None,
             };
+            self.sealing += start.elapsed();
             let after = tag.as_ref().map_or(&[][..], |tag| tag);
             write_all_vectored(&mut self.socket, [before, segment, after])?;
             before = &[];
@@ -136,6 +141,11 @@ impl BlockSender {
             write_all_vectored(&mut self.socket, [&hash, &tag, &[]])?;
         }
         Ok(())
+    }
+
+    /// What sealing and hashing took since the last time that it was asked.
+    pub(super) fn take_sealing(&mut self) -> Duration {
+        std::mem::take(&mut self.sealing)
     }
 
     /// Says that no more blocks come.
@@ -170,6 +180,8 @@ pub(super) struct BlockReceiver {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
+    /// What opening and hashing took.
+    verifying: Duration,
 }
 
 /// Spare room that a buffer given to [`BlockReceiver::payload`] needs after the payload.
@@ -177,7 +189,7 @@ pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
 
 impl BlockReceiver {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
-        BlockReceiver { socket, sealer: Sealer::new(key), protection }
+        BlockReceiver { socket, sealer: Sealer::new(key), protection, verifying: Duration::ZERO }
     }
 
     /// The next header. `InvalidData` when it fails its check: the connection cannot be trusted
@@ -229,11 +241,16 @@ impl BlockReceiver {
                     // The tag lands where the next segment will begin, and is overwritten by it.
                     let segment = &mut buffer[start..end + TAG_BYTES];
                     self.socket.read_exact(segment)?;
+                    let start = Instant::now();
                     intact &= self.sealer.open(segment);
+                    self.verifying += start.elapsed();
                 }
                 Protection::Hashed => {
-                    self.socket.read_exact(&mut buffer[start..end])?;
-                    hasher.write(&buffer[start..end]);
+                    let segment = &mut buffer[start..end];
+                    self.socket.read_exact(segment)?;
+                    let start = Instant::now();
+                    hasher.write(segment);
+                    self.verifying += start.elapsed();
                 }
                 Protection::Bare => self.socket.read_exact(&mut buffer[start..end])?,
             }
@@ -245,6 +262,11 @@ impl BlockReceiver {
             intact = self.sealer.verify(hash, tag) && hash == hasher.finish_128().to_be_bytes();
         }
         Ok(intact)
+    }
+
+    /// What opening and hashing took since the last time that it was asked.
+    pub(super) fn take_verifying(&mut self) -> Duration {
+        std::mem::take(&mut self.verifying)
     }
 
     pub(super) fn socket(&self) -> &TcpStream {

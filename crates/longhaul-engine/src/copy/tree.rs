@@ -15,6 +15,7 @@ use std::sync::Arc;
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use twox_hash::XxHash3_128;
 
 use super::rights::Rights;
 
@@ -41,6 +42,10 @@ pub(super) struct Metadata {
     pub(super) gid: u32,
     /// Names that the file has.
     pub(super) names: u64,
+    /// Change time, which no program can set: seconds and nanoseconds.
+    pub(super) ctime: (i64, u64),
+    /// What it occupies, in units of 512 bytes.
+    pub(super) sectors: u64,
     /// Device and inode, which tell one file from another.
     pub(super) identity: (u64, u64),
 }
@@ -81,8 +86,30 @@ impl Metadata {
             uid: stat.st_uid,
             gid: stat.st_gid,
             names: stat.st_nlink,
+            ctime: (stat.st_ctime, stat.st_ctime_nsec),
+            sectors: stat.st_blocks as u64,
             identity: (stat.st_dev, stat.st_ino),
         }
+    }
+
+    /// A number that changes with the file: of its identity, size and times.
+    pub(super) fn stamp(&self) -> u64 {
+        let fields = [
+            self.identity.0,
+            self.identity.1,
+            self.size,
+            self.mtime_seconds as u64,
+            self.mtime_ns.into(),
+            self.ctime.0 as u64,
+            self.ctime.1,
+        ];
+        let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_be_bytes()).collect();
+        XxHash3_128::oneshot(&bytes) as u64
+    }
+
+    /// Whether it occupies less than it is long.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.sectors.saturating_mul(512) < self.size
     }
 }
 

@@ -115,7 +115,7 @@ fn expect(receiver: &mut ControlReceiver, expected: &FlowEvent) -> Result<()> {
     match receiver.receive()? {
         event if event == *expected => Ok(()),
         FlowEvent::Refused { kind, reason } => Err(EngineError::Refused { peer, kind, reason }),
-        FlowEvent::Failed { reason } => Err(EngineError::Failed { peer, reason }),
+        FlowEvent::Failed { reason } => Err(EngineError::Failed { peer, reason, again: false }),
         _ => Err(EngineError::Protocol { peer, what: "it answered out of turn" }),
     }
 }
@@ -145,7 +145,9 @@ fn listen(receiver: &mut ControlReceiver, interval: Duration, notes: &mpsc::Send
                 continue;
             }
             Ok(FlowEvent::Done(result)) => Ok(result),
-            Ok(FlowEvent::Failed { reason }) => Err(EngineError::Failed { peer, reason }),
+            Ok(FlowEvent::Failed { reason }) => {
+                Err(EngineError::Failed { peer, reason, again: false })
+            }
             Ok(_) => Err(EngineError::Protocol { peer, what: "it spoke out of turn" }),
             Err(error) => Err(error),
         };

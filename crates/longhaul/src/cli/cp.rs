@@ -7,15 +7,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
     CopyOptions, CopyPlan, DeleteOptions, Location, OwnerMode, Protection, TreeOptions,
 };
 use longhaul_core::result::{CopyResult, NotKept};
-use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, Service, WirePath};
-use longhaul_engine::copy::{Progress, SourcePlan, SourceRoot, Tree, pull, push};
+use longhaul_engine::copy::{Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push};
 use longhaul_engine::session::{
     ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, Session, connect,
 };
@@ -26,6 +27,7 @@ use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, copy_text};
 use crate::remote::{LocalFar, SshFar, SshOptions};
+use crate::throttle::Throttle;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which runs longhaul \
@@ -81,13 +83,20 @@ pub(super) struct Args {
     /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it
     #[arg(long, value_name = "MANIFEST")]
     check: Option<PathBuf>,
-    /// TCP connections that carry the data
-    #[arg(short = 'P', long = "streams", value_name = "N", default_value_t = CopyOptions::default().streams,
+    /// TCP connections that carry the data [default: as many as bring something, from 2 to 16]
+    #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
-    streams: u32,
-    /// Send no faster than this, over all connections together
+    streams: Option<u32>,
+    /// Send no faster than this, over all connections together; while the copy runs, signal USR1
+    /// halves the rate and USR2 doubles it
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
+    /// Yield processors and disks to other programs and the path to other traffic, at both ends
+    #[arg(long)]
+    nice: bool,
+    /// When the connection is lost, try this long to go on without moving a byte
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    give_up: Duration,
     /// Do not encrypt the data; it is still authenticated and verified
     #[arg(long)]
     cleartext: bool,
@@ -139,6 +148,7 @@ impl Args {
         }
         let plan = self.plan()?;
         let progress = Arc::new(Progress::default());
+        let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
         let bar = CopyBar::start(progress.clone(), self.json);
         let copied = self.copy(&plan, &progress, interrupt.flag());
         bar.finish();
@@ -216,6 +226,7 @@ impl Args {
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
                 rate_bps: self.bwlimit,
+                nice: self.nice,
                 tree: self.tree()?,
             },
             zero_bytes: self.size,
@@ -270,29 +281,56 @@ impl Args {
     ) -> Result<CopyResult, Coded> {
         let route = Route::of(plan)?;
         let options = &plan.options;
-        let run = |session| match &route.way {
-            Way::Push(source, target) => push(session, source, target, options, progress, stop),
-            Way::Pull(paths, target) => pull(session, paths, target, options, progress, stop),
+        let run = |connect: &mut dyn FnMut() -> longhaul_engine::Result<Session>| {
+            let lost = |error: &longhaul_engine::EngineError| {
+                eprintln!("longhaul: {}; trying to go on", chain(error))
+            };
+            let line = Lifeline { connect, give_up: self.give_up, lost: &lost };
+            match &route.way {
+                Way::Push(source, target) => push(line, source, target, options, progress, stop),
+                Way::Pull(paths, target) => pull(line, paths, target, options, progress, stop),
+            }
         };
         let ssh = || SshOptions { rsh: self.rsh.clone(), far_longhaul: self.far_longhaul.clone() };
         Ok(match &route.far {
             Far::Here => {
-                let (far, session) = LocalFar::start(stop)?;
-                let result = run(session);
-                far.finish();
+                let mut far = None;
+                let result = run(&mut || {
+                    let (started, session) = LocalFar::start(stop)?;
+                    far = Some(started);
+                    Ok(session)
+                });
+                if let Some(far) = far {
+                    far.finish();
+                }
                 result?
             }
-            Far::Server(address) => run(self.connect(address)?)?,
+            Far::Server(address) => {
+                let connect = self.connector(address)?;
+                run(&mut || connect())?
+            }
             Far::Ssh(destination) => {
-                let (far, session) = SshFar::start(destination, &ssh())?;
-                let result = run(session)?;
-                far.finish();
+                let (options, mut far) = (ssh(), None);
+                let result = run(&mut || {
+                    // The one before, whose connection is lost, ends first.
+                    far = None;
+                    let (started, session) = SshFar::start(destination, &options)?;
+                    far = Some(started);
+                    Ok(session)
+                })?;
+                if let Some(far) = far {
+                    far.finish();
+                }
                 result
             }
         })
     }
 
-    fn connect(&self, address: &str) -> Result<Session, Coded> {
+    /// What opens a session with the server at `address`, each time it is called.
+    fn connector(
+        &self,
+        address: &str,
+    ) -> Result<impl Fn() -> longhaul_engine::Result<Session>, Coded> {
         let target: HostPort = address.parse()?;
         let config = ConfigDir::of_user()?;
         let identity = Identity::load_or_create(&config)?;
@@ -300,9 +338,17 @@ impl Args {
             true => HostPolicy::AcceptNew,
             false => HostPolicy::RequireKnown,
         };
-        let options = ConnectOptions { identity: &identity, config: &config, policy };
-        Ok(connect(&target, Service::Copy, &options)?)
+        Ok(move || {
+            let options = ConnectOptions { identity: &identity, config: &config, policy };
+            connect(&target, Service::Copy, &options)
+        })
     }
+}
+
+/// `error` and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Which end is where.

@@ -83,7 +83,12 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
         total => format!("  {}/{total} files", progress.files()),
     };
     let more = if progress.listed() { "" } else { "+" };
-    format!("{moved} of {total}{more}{files}  {rate}{left}")
+    let limit = match (progress.limit(), progress.busiest()) {
+        (Some(limit), _) => format!("  (limit {limit})"),
+        (None, Some(stage)) => format!("  (limit: {})", stage.as_str()),
+        (None, None) => String::new(),
+    };
+    format!("{moved} of {total}{more}{files}  {rate}{left}{limit}")
 }
 
 /// The result in a few lines; the last is the answer. Before them what was done besides, or in a
@@ -133,6 +138,13 @@ fn summary_text(result: &CopyResult) -> String {
     if let Some(retransmits) = summary.retransmits {
         facts.push(format!("{retransmits} {}", plural(retransmits, "retransmit")));
     }
+    facts.extend(result.path.congestion.clone());
+    if summary.reconnects > 0 {
+        facts.push(format!("connected again {} times", summary.reconnects));
+    }
+    if summary.resumed_bytes.get() > 0 {
+        facts.push(format!("{} were there already", summary.resumed_bytes));
+    }
     if summary.resent_blocks > 0 {
         facts.push(format!("{} corrupted blocks sent again", summary.resent_blocks));
     }
@@ -153,8 +165,9 @@ fn summary_text(result: &CopyResult) -> String {
             let _ = write!(more, ", {count} {what}");
         }
     }
+    let steps: String = result.path.steps.iter().map(|step| format!("{step}\n")).collect();
     format!(
-        "{}\n{}\n{} in {} {}{more} in {:.2} s: {}",
+        "{steps}{}\n{}\n{} in {} {}{more} in {:.2} s: {}",
         facts.join(", "),
         result.verdict,
         summary.bytes,

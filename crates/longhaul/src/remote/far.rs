@@ -73,7 +73,7 @@ impl Drop for DataPort {
 /// Serves one copy on a control channel that needs no proof of who the client is.
 pub(super) fn serve_far(
     reader: impl Read + AsFd + Send + 'static,
-    writer: impl Write + Send + 'static,
+    writer: impl Write + AsFd + Send + 'static,
     data: &DataPort,
     secret: SessionSecret,
     stop: Arc<AtomicBool>,

@@ -12,7 +12,7 @@ use longhaul_core::result::{DigestOf, Manifest, ManifestFile, hex};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::SinkMessage;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
 
 use super::ledger::SinkFile;
 use super::placement::Destination;
@@ -172,10 +172,8 @@ impl Shared<'_> {
         let dir = tree.open_dir(above.unwrap_or(Path::new(".")))?;
         let name = path.file_name().unwrap_or_default();
         let temporary = self.store.temporary_name(name, 0);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // What the umask leaves; the manifest says no more than the files' names.
-        let file = openat(&dir, &temporary, flags, Mode::from_raw_mode(0o666))?;
+        let file = self.store.create_new(&dir, &temporary, OFlags::empty(), 0o666)?;
         let mut file = File::from(file);
         let written = file
             .write_all(text)

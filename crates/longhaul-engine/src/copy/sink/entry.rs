@@ -4,12 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crossbeam_channel::Sender;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage};
 
-use super::ledger::SinkFile;
+use super::finish::{Form, Whole};
+use super::ledger::{SinkFile, Stage};
+use super::recorder::Left;
 use super::run::{Shared, broken};
+use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
 use crate::error::Result;
@@ -24,33 +28,53 @@ pub(super) struct HardLink {
     pub(super) first_path: PathBuf,
 }
 
-/// The answers to a batch of entries, if the source waits for them.
+/// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
+const HELD_SPANS: usize = 16 << 10;
+
+/// The answers to a batch of entries.
 #[derive(Default)]
 struct Decided {
     held: Vec<Held>,
     actions: Vec<Action>,
 }
 
-/// Takes a batch of entries and answers it.
-pub(super) fn take_entries(shared: &Shared<'_>, entries: Vec<Entry>, peer: &str) -> Result<()> {
+/// Takes a batch of entries, and tells a source that asks which of it is wanted.
+pub(super) fn take_entries(
+    shared: &Shared<'_>,
+    entries: Vec<Entry>,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<()> {
     let mut decided = Decided::default();
-    let before = entries.last().map_or(0, |entry| entry.id.saturating_add(1));
+    let (mut before, mut spans) = (0, 0);
+    let wanted = |before, held: &mut Vec<Held>| {
+        if !shared.asks {
+            return Ok(());
+        }
+        let held = std::mem::take(held);
+        shared.control.send(&SinkMessage::Wanted { before, held })
+    };
     for entry in entries {
-        take_entry(shared, entry, peer, &mut decided)?;
+        before = entry.id.saturating_add(1);
+        let known = decided.held.len();
+        take_entry(shared, entry, whole, peer, &mut decided)?;
+        let new = decided.held[known..].iter().filter_map(|held| held.blocks.as_ref());
+        spans += new.map(Vec::len).sum::<usize>();
+        if spans > HELD_SPANS {
+            wanted(before, &mut decided.held)?;
+            spans = 0;
+        }
     }
-    let Decided { held, actions } = decided;
-    if !actions.is_empty() {
-        shared.tell_actions(actions)?;
+    if !decided.actions.is_empty() {
+        shared.tell_actions(decided.actions)?;
     }
-    match shared.options.tree.asks_first() {
-        true => shared.control.send(&SinkMessage::Wanted { before, held }),
-        false => Ok(()),
-    }
+    wanted(before, &mut decided.held)
 }
 
 fn take_entry(
     shared: &Shared<'_>,
     mut entry: Entry,
+    whole: &Sender<Vec<Whole>>,
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
@@ -58,16 +82,16 @@ fn take_entry(
         return Err(broken(peer, "it names a path that leads elsewhere"));
     }
     let attributes = Attributes::of(&mut entry);
-    let Entry { id, path: named, kind, .. } = entry;
-    let path = shared.store.path(named.as_bytes());
-    shared.extras.note(&named, kind == EntryKind::Directory);
+    let id = entry.id;
+    let path = shared.store.path(entry.path.as_bytes());
+    shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
     let options = &shared.options.tree;
     if options.asks_first() {
-        let is_file = matches!(kind, EntryKind::File { .. });
-        let action = shared.store.compare(&path, &kind, &attributes, options.update);
+        let is_file = matches!(entry.kind, EntryKind::File { .. });
+        let action = shared.store.compare(&path, &entry.kind, &attributes, options.update);
         match action {
             Some(what) if options.dry_run => {
-                decided.actions.push(action_of(shared, &path, &kind, what));
+                decided.actions.push(action_of(shared, &path, &entry.kind, what));
             }
             None if is_file => {
                 shared.unchanged.fetch_add(1, Ordering::Relaxed);
@@ -83,15 +107,11 @@ fn take_entry(
             return numbered(shared.ledger.announce(id, None), peer);
         }
     }
-    match kind {
+    match entry.kind {
         EntryKind::File { size_bytes } => {
             let size = size_bytes.get();
-            shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-            shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
-            let block_bytes = shared.options.block_bytes.get();
-            let mut file = SinkFile::new(id, path, size, attributes, block_bytes);
-            file.digest = shared.digests.wanted().then(|| FileDigest::new(block_bytes));
-            return numbered(shared.ledger.announce(id, Some(Arc::new(file))), peer);
+            decided.held.extend(take_file(shared, &entry, path, size, attributes, whole, peer)?);
+            return Ok(());
         }
         EntryKind::Directory => match shared.store.make_dir(&path) {
             Ok(dress) => {
@@ -132,6 +152,96 @@ fn action_of(
     };
     let path = shared.store.shown(path, *kind == EntryKind::Directory);
     Action { what, path, bytes }
+}
+
+/// Takes a file, and returns what there is of it already.
+fn take_file(
+    shared: &Shared<'_>,
+    entry: &Entry,
+    path: PathBuf,
+    size: u64,
+    attributes: Attributes,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<Option<Held>> {
+    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
+    let block_bytes = shared.options.block_bytes.get();
+    let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
+    file.digest = shared.digests.wanted().then(|| FileDigest::new(block_bytes));
+    let (id, blocks) = (entry.id, size.div_ceil(block_bytes));
+    let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
+        .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
+    let left = match shared.asks {
+        true => shared.recorder.left(shared.store, &file, blocks),
+        false => Left::Nothing,
+    };
+    let held = |spans| Some(Held { id, blocks: Some(spans) });
+    match left {
+        Left::Placed => {
+            file.resumed = size;
+            let file = Arc::new(file);
+            numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
+            shared.ledger.add_resumed(size);
+            shared.settle(&file);
+            Ok(held(if blocks > 0 { vec![(0, blocks)] } else { Vec::new() }))
+        }
+        Left::Partial(partial, mut there) => {
+            file.resumed = (there.count() * block_bytes).min(size);
+            for (first, count) in holes.spans() {
+                there.insert(first, first + count);
+            }
+            let (spans, partial) = (there.spans(), Arc::new(partial));
+            {
+                let mut state = file.lock();
+                state.written = there;
+                state.partial = Stage::Open(Some(partial.clone()));
+            }
+            let file = Arc::new(file);
+            shared.ledger.add_resumed(file.resumed);
+            shared.recorder.begun(&file, &partial, true);
+            announce(shared, file, whole, peer)?;
+            Ok(held(spans))
+        }
+        Left::Nothing => {
+            file.lock().written = holes;
+            announce(shared, Arc::new(file), whole, peer)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Announces a file, and passes it on at once if no block of it is to come.
+fn announce(
+    shared: &Shared<'_>,
+    file: Arc<SinkFile>,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<()> {
+    numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+    let form = {
+        let mut state = file.lock();
+        // A file of no blocks comes in a pack.
+        if file.size == 0 || !state.is_whole() {
+            return Ok(());
+        }
+        match std::mem::replace(&mut state.partial, Stage::Gone) {
+            Stage::Open(partial) => Ok(partial),
+            _ => shared
+                .store
+                .create(file.id, &file.path, file.size, file.sparse)
+                .map(|partial| partial.map(Arc::new)),
+        }
+    };
+    match form {
+        Ok(partial) => {
+            let form = partial.map_or(Form::Dropped, Form::Open);
+            // The finisher leaves only when the copy is over.
+            let _ = whole.send(vec![Whole { file, form }]);
+        }
+        Err(error) => shared.fail(&file, "create", &error),
+    }
+    Ok(())
 }
 
 fn numbered(good: bool, peer: &str) -> Result<()> {

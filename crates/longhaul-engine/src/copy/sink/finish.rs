@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::ledger::SinkFile;
 use super::partial::{PartialFile, Temporary};
 use super::store::Store;
+use crate::copy::journal::FileId;
 
 /// Files that are synced together at the most; bounds how long the first of them waits.
 pub(super) const SYNC_BATCH: usize = 4096;
@@ -26,7 +27,7 @@ pub(super) enum Form {
     /// Not at all: bytes are dropped.
     Dropped,
     /// Small: written, dressed and closed.
-    Closed(Temporary),
+    Closed(Temporary, FileId),
     /// Still open.
     Open(Arc<PartialFile>),
 }
@@ -43,31 +44,39 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, touched: Mutex::default() }
     }
 
-    /// Puts a wave of files in place and tells of each file how it went.
-    pub(super) fn finish(&self, wave: Vec<Whole>, mut tell: impl FnMut(&SinkFile, io::Result<()>)) {
+    /// Puts a wave of files in place and tells of each file how it went, and what is there now
+    /// unless bytes are dropped.
+    pub(super) fn finish(
+        &self,
+        wave: Vec<Whole>,
+        mut tell: impl FnMut(&SinkFile, io::Result<Option<FileId>>),
+    ) {
         let mut dressed = Vec::with_capacity(wave.len());
         for Whole { file, form } in wave {
             match &form {
-                Form::Dropped => tell(&file, Ok(())),
-                Form::Closed(_) => dressed.push((file, form)),
-                Form::Open(partial) => {
-                    match self.store.dress(partial, &file.path, &file.attributes) {
-                        Ok(()) => dressed.push((file, form)),
-                        Err(error) => tell(&file, Err(error)),
-                    }
-                }
+                Form::Dropped => tell(&file, Ok(None)),
+                Form::Closed(_, id) => dressed.push((file, *id, form)),
+                Form::Open(partial) => match self.dress(partial, &file) {
+                    Ok(id) => dressed.push((file, id, form)),
+                    Err(error) => tell(&file, Err(error)),
+                },
             }
         }
         let mut syncs = Syncs::new(dressed.len());
-        for (file, form) in dressed {
+        for (file, id, form) in dressed {
             let synced = if self.durable { syncs.sync(&form) } else { Ok(()) };
             let named = synced.and_then(|()| form.rename());
             if named.is_ok() && self.durable {
                 let above = file.path.parent().unwrap_or(Path::new("")).to_owned();
                 self.touched().insert(above);
             }
-            tell(&file, named);
+            tell(&file, named.map(|()| Some(id)));
         }
+    }
+
+    fn dress(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
+        self.store.dress(partial, &file.path, &file.attributes)?;
+        partial.id()
     }
 
     /// Notes that the name `path` is new.
@@ -118,13 +127,16 @@ impl Syncs {
     fn sync(&mut self, form: &Form) -> io::Result<()> {
         let temporary = match form {
             Form::Dropped => return Ok(()),
-            Form::Closed(temporary) => temporary,
+            Form::Closed(temporary, _) => temporary,
             Form::Open(partial) => &partial.temporary,
         };
         match (&temporary.dir.sync, form) {
             (Some(handle), _) if self.together => {
-                let sync =
-                    || rustix::fs::syncfs(handle).map_err(|error| io::Error::from(error).kind());
+                let sync = || {
+                    let synced = temporary.dir.faults.tick();
+                    let synced = synced.and_then(|()| Ok(rustix::fs::syncfs(handle)?));
+                    synced.map_err(|error| error.kind())
+                };
                 let done = *self.done.entry(Arc::as_ptr(handle) as usize).or_insert_with(sync);
                 Ok(done?)
             }
@@ -137,16 +149,11 @@ impl Syncs {
 }
 
 impl Form {
-    fn rename(self) -> io::Result<()> {
+    fn rename(&self) -> io::Result<()> {
         match self {
             Form::Dropped => Ok(()),
-            Form::Closed(temporary) => temporary.rename(),
-            Form::Open(partial) => {
-                // Every writer has let go of a file before it is whole.
-                let partial = Arc::try_unwrap(partial)
-                    .map_err(|_| io::Error::other("the file is still being written"))?;
-                partial.temporary.rename()
-            }
+            Form::Closed(temporary, _) => temporary.rename(),
+            Form::Open(partial) => partial.temporary.rename(),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use crossbeam_channel::Sender;
 use longhaul_core::wire::copy::SourceMessage;
 
 use super::entry::take_entries;
+use super::finish::Whole;
 use super::run::{Shared, broken};
 use crate::copy::link::keep;
 use crate::error::{EngineError, Result};
@@ -15,6 +17,7 @@ use crate::session::ControlReceiver;
 pub(super) fn follow_source(
     shared: &Shared<'_>,
     control: &mut ControlReceiver,
+    whole: &Sender<Vec<Whole>>,
 ) -> Result<std::convert::Infallible> {
     let peer = control.peer().to_owned();
     let mut announced = 0;
@@ -22,11 +25,12 @@ pub(super) fn follow_source(
         match control.receive()? {
             SourceMessage::Entries(entries) => {
                 announced += entries.len() as u64;
-                take_entries(shared, entries, &peer)?;
+                take_entries(shared, entries, whole, &peer)?;
             }
             SourceMessage::Failed { id, path, reason } => {
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
-                if id.is_some_and(|id| shared.ledger.failed(id).is_some()) {
+                if let Some(file) = id.and_then(|id| shared.ledger.failed(id)) {
+                    shared.recorder.dropped(&file);
                     shared.ledger.failure_told();
                 }
             }
@@ -40,9 +44,14 @@ pub(super) fn follow_source(
             SourceMessage::End { .. } => {
                 return Err(broken(&peer, "it announced another number of entries"));
             }
+            SourceMessage::Streams { wanted } => shared.streams_wanted(wanted),
             SourceMessage::Report(report) => *lock(&shared.source) = Some(report),
-            SourceMessage::Alive => {}
-            SourceMessage::Abort => return Err(EngineError::Interrupted),
+            SourceMessage::Alive { stages } => shared.progress.source_is(stages),
+            SourceMessage::Abort { again: false } => return Err(EngineError::Interrupted),
+            SourceMessage::Abort { again: true } => {
+                let reason = "it lost a connection".to_owned();
+                return Err(EngineError::Failed { peer, reason, again: true });
+            }
         }
     }
 }

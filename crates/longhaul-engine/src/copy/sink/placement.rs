@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,12 @@ pub enum PlaceError {
 }
 
 impl Destination {
+    /// The directory that entries go into.
+    pub(super) fn base(&self) -> Option<OwnedFd> {
+        let Destination::Directory { tree, .. } = self else { return None };
+        tree.open_dir(Path::new(".")).ok()
+    }
+
     /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
     /// name in the directory above it.
     ///

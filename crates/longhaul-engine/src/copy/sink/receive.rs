@@ -15,9 +15,11 @@ use crate::copy::link::data_failed;
 use crate::copy::stream::BlockReceiver;
 use crate::error::EngineError;
 
-/// Blocks that may fail their check before the copy is given up: a path that corrupts more than
-/// this is broken, and a peer that sends them on purpose gets no further.
+/// Blocks that may fail their check before the copy is given up, besides one in
+/// [`RESEND_SHARE`]: a path that corrupts more than this is broken, and a peer that sends them on
+/// purpose gets no further.
 const RESEND_LIMIT: u64 = 256;
+const RESEND_SHARE: u64 = 16;
 
 /// What a header announces, with the files it is about.
 enum Coming {
@@ -49,11 +51,12 @@ enum Ended {
 /// Receives and verifies the blocks of one connection, and returns what the kernel knows of it.
 pub(super) fn receive_blocks(
     shared: &Shared<'_>,
-    stream: usize,
+    stream: u32,
     mut receiver: BlockReceiver,
     received: &Sender<Received>,
 ) -> Option<TcpInfo> {
     shared.receiving.join();
+    shared.verifying.join();
     let ended = loop {
         if let Err(ended) = receive_block(shared, &mut receiver, received) {
             break ended;
@@ -66,7 +69,7 @@ pub(super) fn receive_blocks(
             return tcp_info(receiver.socket()).ok();
         }
         Ended::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
-            shared.give_up(EngineError::Data { stream: stream as u32, source });
+            shared.give_up(EngineError::Data { stream, source });
         }
         Ended::Broken(source) => data_failed(&shared.cancel, stream, source),
         Ended::Over => {}
@@ -85,6 +88,7 @@ fn receive_block(
     let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
     let intact =
         shared.receiving.time(|| receiver.payload(&mut buffer, length)).map_err(Ended::Broken)?;
+    shared.verifying.add(receiver.take_verifying());
     if !intact {
         return ask_again(shared, &coming);
     }
@@ -135,7 +139,8 @@ fn coming(shared: &Shared<'_>, receiver: &mut BlockReceiver) -> Result<Option<Co
 }
 
 fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
-    if shared.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT {
+    let good = shared.ledger.written_bytes() / shared.options.block_bytes.get();
+    if shared.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
         return Err(Ended::Hostile("too many blocks arrive corrupted"));
     }
     let ask = |id, offset| {

@@ -1,13 +1,15 @@
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{Action, CopyFailure, DigestOf};
-use longhaul_core::wire::copy::{SinkReport, SourceReport};
+use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
 use super::digests::Digests;
@@ -18,19 +20,21 @@ use super::follow::follow_source;
 use super::ledger::{Ledger, SinkFile};
 use super::placement::Destination;
 use super::receive::receive_blocks;
+use super::recorder::Recorder;
 use super::report::report_until_complete;
 use super::store::Store;
 use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::link::{Link, pool};
+use crate::copy::journal::{Journal, OpenError};
+use crate::copy::link::{Link, SILENCE_LIMIT, pool};
 use crate::copy::metadata::Attributes;
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
-use crate::copy::stream::BlockReceiver;
+use crate::copy::streams::Streams;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::session::ControlSender;
+use crate::session::{ControlSender, random_keying_material};
 
 /// Writers, each with one write in flight: as many as the source has readers.
 const WRITERS: usize = 4;
@@ -38,6 +42,21 @@ const WRITERS: usize = 4;
 const WRITE_QUEUE: usize = 64;
 /// Waves of whole files that wait to be synced; beyond, writers wait too.
 const FINISH_QUEUE: usize = 256;
+/// How long an earlier attempt may take to let go of the journal: its end of a broken connection
+/// notices by the silence.
+const JOURNAL_PATIENCE: Duration = SILENCE_LIMIT.saturating_add(Duration::from_secs(10));
+
+/// A place that is ready to receive a copy.
+pub(in crate::copy) struct Sink {
+    store: Store,
+    recorder: Recorder,
+    asks: bool,
+}
+
+/// Another copy of the same things to the same place does not end.
+#[derive(Debug, thiserror::Error)]
+#[error("the same copy is under way already; wait for it or end it")]
+pub(in crate::copy) struct Busy;
 
 /// What the sink knows at the end.
 pub(in crate::copy) struct SinkOutcome {
@@ -77,9 +96,14 @@ pub(super) struct Shared<'a> {
     pub(super) pool: Pool,
     pub(super) ledger: Arc<Ledger>,
     pub(super) store: &'a Store,
+    pub(super) recorder: &'a Recorder,
+    /// Whether the source waits to hear what is wanted.
+    pub(super) asks: bool,
     pub(super) finisher: Finisher<'a>,
     pub(super) options: &'a CopyOptions,
     pub(super) progress: &'a Progress,
+    /// Data connections that the source wants in all.
+    pub(super) wanted: AtomicU32,
     pub(super) resent: AtomicU64,
     pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
     pub(super) links: Mutex<Vec<HardLink>>,
@@ -91,6 +115,7 @@ pub(super) struct Shared<'a> {
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
     pub(super) receiving: StageClock,
+    pub(super) verifying: StageClock,
     pub(super) writing: StageClock,
     pub(super) syncing: StageClock,
     pub(super) cpu: CpuMeter,
@@ -100,112 +125,183 @@ pub(super) struct Shared<'a> {
     pub(super) source: Mutex<Option<SourceReport>>,
 }
 
-/// Receives everything that the source announces into `destination`.
-pub(in crate::copy) fn run(
-    link: Link,
-    destination: Destination,
-    options: &CopyOptions,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> Result<SinkOutcome> {
-    let cancel = Arc::new(Cancel::default());
-    link.arm(&cancel)?;
-    let pool = pool(options);
-    let ledger = Arc::new(Ledger::default());
-    cancel.on_cancel({
-        let (pool, ledger) = (pool.clone(), ledger.clone());
-        move || {
-            pool.close();
-            ledger.close();
-        }
-    });
-    let mut token = [0; 4];
-    token.copy_from_slice(&link.secret.session_id().0[..4]);
-    let extras = Extras::new(options, &destination);
-    let store = Store::new(destination, options, u32::from_be_bytes(token));
-    let shared = Shared {
-        control: link.sender,
-        cancel: cancel.clone(),
-        pool,
-        ledger,
-        store: &store,
-        finisher: Finisher::new(&store, options.durable),
-        options,
-        progress,
-        resent: AtomicU64::new(0),
-        dirs: Mutex::default(),
-        links: Mutex::default(),
-        extras,
-        digests: Digests::new(options),
-        unchanged: AtomicU64::new(0),
-        actions: Mutex::default(),
-        told_digests: Mutex::default(),
-        failures: Mutex::default(),
-        skipped: Mutex::default(),
-        receiving: StageClock::default(),
-        writing: StageClock::default(),
-        syncing: StageClock::default(),
-        cpu: CpuMeter::default(),
-        start: Instant::now(),
-        finished: AtomicBool::new(false),
-        report: Mutex::default(),
-        source: Mutex::default(),
-    };
-    let shared = &shared;
-    let mut control = link.receiver;
-    let receivers: Vec<_> = link
-        .sockets
-        .into_iter()
-        .enumerate()
-        .map(|(stream, socket)| {
-            let key = link.secret.stream_key(stream as u32);
-            BlockReceiver::new(socket, &key, options.protection)
-        })
-        .collect();
+impl Sink {
+    /// Makes `destination` ready for the copy `key`, and finds what an earlier attempt has left.
+    pub(in crate::copy) fn open(
+        destination: Destination,
+        key: &CopyKey,
+        options: &CopyOptions,
+        stop: &AtomicBool,
+    ) -> std::result::Result<Self, Busy> {
+        let base = destination.base();
+        let block_bytes = options.block_bytes.get();
+        let again = |base: &OwnedFd| base.try_clone().ok();
+        let journal = match base.as_ref().and_then(again) {
+            None => None,
+            // What changes nothing leaves no journal.
+            Some(_) if options.tree.dry_run => None,
+            Some(dir) => {
+                let patience = JOURNAL_PATIENCE;
+                match Journal::open(dir, key, block_bytes, options.durable, patience, stop) {
+                    Ok(opened) => Some(opened),
+                    Err(OpenError::Unavailable) => None,
+                    Err(OpenError::Busy) => return Err(Busy),
+                }
+            }
+        };
+        let own_token = journal.is_some();
+        let token = match own_token {
+            true => u32::from_str_radix(&key.as_str()[..8], 16).unwrap_or_default(),
+            false => {
+                let [a, b, c, d, ..] = random_keying_material();
+                u32::from_be_bytes([a, b, c, d])
+            }
+        };
+        let recorder = Recorder::new(journal, base, options.durable);
+        let asks = recorder.has_past() || options.tree.asks_first();
+        let store = Store::new(destination, options, token, own_token);
+        Ok(Sink { store, recorder, asks })
+    }
 
-    let tcp = thread::scope(|scope| {
-        let (received, to_write) = bounded(WRITE_QUEUE);
-        let (whole, to_finish) = bounded(FINISH_QUEUE);
-        let receiving: Vec<_> = receivers
-            .into_iter()
-            .enumerate()
-            .map(|(stream, receiver)| {
-                let received = received.clone();
+    /// Whether the source is to wait for [`SinkMessage::Wanted`].
+    ///
+    /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
+    pub(in crate::copy) fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// Receives everything that the source announces.
+    pub(in crate::copy) fn run(
+        self,
+        link: Link,
+        options: &CopyOptions,
+        progress: &Progress,
+        stop: &AtomicBool,
+    ) -> Result<SinkOutcome> {
+        let cancel = Arc::new(Cancel::default());
+        link.arm(&cancel)?;
+        let pool = pool(options);
+        let ledger = Arc::new(Ledger::default());
+        cancel.on_cancel({
+            let (pool, ledger) = (pool.clone(), ledger.clone());
+            move || {
+                pool.close();
+                ledger.close();
+            }
+        });
+        progress.begin();
+        let shared = Shared {
+            control: link.sender,
+            cancel: cancel.clone(),
+            pool,
+            ledger,
+            store: &self.store,
+            recorder: &self.recorder,
+            asks: self.asks,
+            finisher: Finisher::new(&self.store, options.durable),
+            options,
+            progress,
+            wanted: AtomicU32::new(0),
+            resent: AtomicU64::new(0),
+            dirs: Mutex::default(),
+            links: Mutex::default(),
+            extras: Extras::new(options, &self.store.destination),
+            digests: Digests::new(options),
+            unchanged: AtomicU64::new(0),
+            actions: Mutex::default(),
+            told_digests: Mutex::default(),
+            failures: Mutex::default(),
+            skipped: Mutex::default(),
+            receiving: StageClock::default(),
+            verifying: StageClock::default(),
+            writing: StageClock::default(),
+            syncing: StageClock::default(),
+            cpu: CpuMeter::default(),
+            start: Instant::now(),
+            finished: AtomicBool::new(false),
+            report: Mutex::default(),
+            source: Mutex::default(),
+        };
+        let mut control = link.receiver;
+        let tcp = shared.carry(link.streams, stop, &mut control);
+        let report = lock(&shared.report).take();
+        if report.is_none() {
+            // Whatever has come is not to come again.
+            shared.checkpoint();
+        }
+        self.recorder.end(report.is_some());
+        match report {
+            Some((report, completed)) => Ok(SinkOutcome {
+                report,
+                failures: std::mem::take(&mut *lock(&shared.failures)),
+                skipped: std::mem::take(&mut *lock(&shared.skipped)),
+                actions: std::mem::take(&mut *lock(&shared.actions)),
+                digests: std::mem::take(&mut *lock(&shared.told_digests)),
+                tcp,
+                source: lock(&shared.source).take(),
+                completed,
+            }),
+            None => Err(cancel.take_reason()),
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Runs all stages to the end, and returns what the kernel knows of the connections.
+    fn carry(
+        &self,
+        streams: Streams,
+        stop: &AtomicBool,
+        control: &mut crate::session::ControlReceiver,
+    ) -> Vec<TcpInfo> {
+        let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
+        let (tcp_all, streams) = (&tcp, &streams);
+        thread::scope(|scope| {
+            let (received, to_write) = bounded(WRITE_QUEUE);
+            let (whole, to_finish) = bounded(FINISH_QUEUE);
+            let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
+                let receiver = streams.receiver(stream, socket, self.options.protection);
                 scope.spawn(move || {
-                    shared.cpu.run(|| receive_blocks(shared, stream, receiver, &received))
-                })
-            })
-            .collect();
-        for _ in 0..WRITERS {
-            let (blocks, whole) = (to_write.clone(), whole.clone());
-            scope.spawn(move || shared.cpu.run(|| write_blocks(shared, &blocks, &whole)));
-        }
-        scope.spawn(move || shared.cpu.run(|| finish_files(shared, &to_finish)));
-        scope.spawn(move || shared.cpu.run(|| report_until_complete(shared, stop)));
-        drop((received, to_write, whole));
+                    let info = self.cpu.run(|| receive_blocks(self, stream, receiver, &received));
+                    lock(tcp_all).extend(info);
+                });
+            };
+            let first = streams.first();
+            let had = first.len() as u32;
+            for (stream, socket) in first {
+                receive(stream, socket, received.clone());
+            }
+            let more = received.clone();
+            scope.spawn(move || {
+                let over = || self.cancel.is_set() || self.finished.load(Ordering::Relaxed);
+                let wanted = || self.wanted.load(Ordering::Relaxed);
+                streams.more(had, &self.cancel, over, wanted, |stream, socket| {
+                    receive(stream, socket, more.clone());
+                });
+            });
+            for _ in 0..WRITERS {
+                let (blocks, whole) = (to_write.clone(), whole.clone());
+                scope.spawn(move || self.cpu.run(|| write_blocks(self, &blocks, &whole)));
+            }
+            scope.spawn(move || self.cpu.run(|| finish_files(self, &to_finish)));
+            scope.spawn(move || self.cpu.run(|| report_until_complete(self, stop)));
+            drop((received, to_write));
 
-        let followed = shared.cpu.run(|| follow_source(shared, &mut control));
-        match followed {
-            // The source closes its side once it has read that all is in place.
-            Err(_) if shared.finished.load(Ordering::Relaxed) => cancel.release(),
-            Err(reason) => shared.give_up(reason),
-            Ok(never) => match never {},
-        }
-        receiving.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-    });
+            let followed = self.cpu.run(|| follow_source(self, control, &whole));
+            drop(whole);
+            match followed {
+                // The source closes its side once it has read that all is in place.
+                Err(_) if self.finished.load(Ordering::Relaxed) => self.cancel.release(),
+                Err(reason) => self.give_up(reason),
+                Ok(never) => match never {},
+            }
+        });
+        tcp.into_inner().unwrap_or_default()
+    }
 
-    match lock(&shared.report).take() {
-        Some((report, completed)) => Ok(SinkOutcome {
-            report,
-            failures: std::mem::take(&mut *lock(&shared.failures)),
-            skipped: std::mem::take(&mut *lock(&shared.skipped)),
-            actions: std::mem::take(&mut *lock(&shared.actions)),
-            digests: std::mem::take(&mut *lock(&shared.told_digests)),
-            tcp,
-            source: lock(&shared.source).take(),
-            completed,
-        }),
-        None => Err(cancel.take_reason()),
+    /// The source asks for so many connections in all.
+    pub(super) fn streams_wanted(&self, wanted: u32) {
+        self.wanted.store(wanted, Ordering::Relaxed);
     }
 }
 

@@ -11,14 +11,16 @@ use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::NotKept;
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, fstatfs, mkdirat, openat,
-    statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, fstat, fstatfs, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::fault::Countdown;
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
+use crate::copy::journal::FileId;
 use crate::copy::metadata::{Attributes, Keeper};
 use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
 use crate::lock::lock;
@@ -40,6 +42,8 @@ pub(super) struct Store {
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     /// Makes temporary names of two copies into one directory differ.
     token: u32,
+    /// The token is this copy's alone, for ever: what has a name with it may be replaced.
+    own_token: bool,
 }
 
 /// A directory that files are created in.
@@ -48,17 +52,24 @@ pub(super) struct OpenDir {
     fresh: bool,
     /// Whether what is there may be replaced.
     pub(super) replaces: bool,
+    pub(super) faults: Countdown,
     /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
     /// `None` where one sync for all files does not hold.
     pub(super) sync: Option<Arc<File>>,
 }
 
 impl Store {
-    pub(super) fn new(destination: Destination, options: &CopyOptions, token: u32) -> Self {
+    pub(super) fn new(
+        destination: Destination,
+        options: &CopyOptions,
+        token: u32,
+        own_token: bool,
+    ) -> Self {
         Store {
             destination,
             keeper: Keeper::new(options),
             token,
+            own_token,
             dirs: Mutex::default(),
             made: Mutex::default(),
             syncs: Mutex::default(),
@@ -138,17 +149,20 @@ impl Store {
         Ok(true)
     }
 
-    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped.
+    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped. A sparse one gets
+    /// no room in advance, and no bytes where they are all zero.
     pub(super) fn create(
         &self,
         id: u64,
         path: &Path,
         size: u64,
+        sparse: bool,
     ) -> io::Result<Option<PartialFile>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         existing_mode(&dir, name)?;
+        dir.faults.tick()?;
         let temporary = self.temporary_name(name, id);
-        let create = |extra| create_new(&dir.fd, &temporary, extra, Mode::from_raw_mode(0o600));
+        let create = |extra| self.create_new(&dir.fd, &temporary, extra, 0o600);
         let direct = size >= DIRECT_FROM_BYTES;
         let (fd, direct) = match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Ok(fd) => (fd, direct),
@@ -160,8 +174,8 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let temporary = Temporary::new(dir, temporary, name.to_owned());
-        let partial = PartialFile { file: File::from(fd), temporary, size, direct };
-        if size > 0 {
+        let partial = PartialFile { file: File::from(fd), temporary, size, sparse, direct };
+        if size > 0 && !sparse {
             // A disk that is too small says so before anything is sent in vain.
             match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -181,13 +195,14 @@ impl Store {
         bytes: &[u8],
         attributes: &Attributes,
         durable: bool,
-    ) -> io::Result<Option<Temporary>> {
+    ) -> io::Result<Option<(Temporary, FileId)>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let existing = existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
+        dir.faults.tick()?;
         let plain = self.keeper.is_plain() && existing.is_none();
         let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
-        let fd = create_new(&dir.fd, &temporary, OFlags::empty(), Mode::from_raw_mode(mode))?;
+        let fd = self.create_new(&dir.fd, &temporary, OFlags::empty(), mode)?;
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
@@ -197,7 +212,61 @@ impl Store {
         if durable && temporary.dir.sync.is_none() {
             file.sync_all()?;
         }
-        Ok(Some(temporary))
+        let id = file_id(&fstat(&file)?);
+        Ok(Some((temporary, id)))
+    }
+
+    /// Goes on with what an earlier attempt has left under the name `temporary`, if it is still
+    /// that file.
+    pub(super) fn reopen(
+        &self,
+        path: &Path,
+        size: u64,
+        sparse: bool,
+        temporary: &OsStr,
+        id: &FileId,
+    ) -> io::Result<Option<PartialFile>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |extra| openat(&dir.fd, temporary, flags | extra, Mode::empty());
+        let direct = size >= DIRECT_FROM_BYTES;
+        let (fd, direct) = match open(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
+            Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
+            fd => (fd?, direct),
+        };
+        let now = file_id(&fstat(&fd)?);
+        if (now.device, now.inode) != (id.device, id.inode) {
+            return Ok(None);
+        }
+        let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
+        Ok(Some(PartialFile { file: File::from(fd), temporary, size, sparse, direct }))
+    }
+
+    /// What is in place at `path`.
+    pub(super) fn placed(&self, path: &Path) -> io::Result<Option<FileId>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
+    }
+
+    /// Makes a file under a temporary name.
+    pub(super) fn create_new(
+        &self,
+        dir: &OwnedFd,
+        name: &OsStr,
+        extra: OFlags,
+        mode: u32,
+    ) -> Result<OwnedFd, Errno> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || openat(dir, name, flags | extra, Mode::from_raw_mode(mode));
+        match create() {
+            // Left by an attempt that was killed.
+            Err(Errno::EXIST) if self.own_token => {
+                unlinkat(dir, name, AtFlags::empty())?;
+                create()
+            }
+            created => created,
+        }
     }
 
     /// Gives a complete file at `path` its length and attributes.
@@ -207,7 +276,8 @@ impl Store {
         path: &Path,
         attributes: &Attributes,
     ) -> io::Result<()> {
-        if partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64) {
+        let overran = partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64);
+        if overran || partial.sparse {
             partial.file.set_len(partial.size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
@@ -237,7 +307,8 @@ impl Store {
         let fresh = lock(&self.made).contains(above);
         let sync = self.sync_handle(&fd)?;
         let replaces = tree.rights().may_replace();
-        let dir = Arc::new(OpenDir { fd, fresh, sync, replaces });
+        let faults = Countdown::of(&self.display(Path::new("")));
+        let dir = Arc::new(OpenDir { fd, fresh, replaces, faults, sync });
         let mut dirs = lock(&self.dirs);
         if dirs.len() >= OPEN_DIRS {
             dirs.clear();
@@ -263,9 +334,15 @@ impl Store {
     }
 }
 
-fn create_new(dir: &OwnedFd, name: &OsStr, extra: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(dir, name, flags | extra, mode)
+/// What tells the file of `stat` from others and from itself at another time.
+pub(super) fn file_id(stat: &Stat) -> FileId {
+    FileId {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: stat.st_size as u64,
+        mtime_seconds: stat.st_mtime,
+        mtime_ns: stat.st_mtime_nsec,
+    }
 }
 
 /// The mode of the file that `name` will replace, if there is one. A directory is not replaced.

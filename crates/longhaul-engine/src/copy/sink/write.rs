@@ -47,9 +47,12 @@ fn write_block(
                 Stage::Waiting => {
                     let made = shared
                         .store
-                        .create(file.id, &file.path, file.size)
+                        .create(file.id, &file.path, file.size, file.sparse)
                         .map_err(|error| ("create", error))?
                         .map(Arc::new);
+                    if let Some(partial) = &made {
+                        shared.recorder.begun(&file, partial, false);
+                    }
                     state.partial = Stage::Open(made.clone());
                     made
                 }
@@ -68,7 +71,6 @@ fn write_block(
         Ok(false) => None,
         Ok(true) => {
             shared.ledger.add_written(length as u64);
-            // The closure above has let go of the file, so the last one here holds it alone.
             let mut state = file.lock();
             if !state.note_written(offset / shared.options.block_bytes.get()) {
                 return None;
@@ -95,10 +97,12 @@ fn write_pack(
     let mut complete = Vec::with_capacity(pieces.len());
     for (file, start) in pieces {
         // Whoever finds it waiting has it: a file that comes twice is written once.
-        let first =
-            matches!(std::mem::replace(&mut file.lock().partial, Stage::Gone), Stage::Waiting);
-        if !first {
-            continue;
+        {
+            let mut state = file.lock();
+            if !matches!(state.partial, Stage::Waiting) {
+                continue;
+            }
+            state.partial = Stage::Gone;
         }
         let bytes = &buffer[start..start + file.size as usize];
         if let Some(digest) = &file.digest {
@@ -108,7 +112,7 @@ fn write_pack(
         match shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable) {
             Ok(temporary) => {
                 shared.ledger.add_written(file.size);
-                let form = temporary.map_or(Form::Dropped, Form::Closed);
+                let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
                 complete.push(Whole { file, form });
             }
             Err(error) => shared.fail(&file, create_or_write(&error), &error),
@@ -136,15 +140,25 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<Whole>>) {
         }
         shared.syncing.time(|| {
             shared.finisher.finish(wave, |file, outcome| match outcome {
-                Ok(()) => {
-                    if let Err(error) = shared.note_digest(file) {
-                        let told = shared.tell_failed(None, &file.path, "read", &error);
-                        shared.cancel.check(told);
+                Ok(placed) => {
+                    if let Some(id) = placed {
+                        shared.recorder.placed(file, id);
                     }
-                    shared.ledger.done(file);
+                    shared.settle(file);
                 }
                 Err(error) => shared.fail(file, "finish", &error),
             });
         });
+    }
+}
+
+impl Shared<'_> {
+    /// Settles a file that is in place.
+    pub(super) fn settle(&self, file: &SinkFile) {
+        if let Err(error) = self.note_digest(file) {
+            let told = self.tell_failed(None, &file.path, "read", &error);
+            self.cancel.check(told);
+        }
+        self.ledger.done(file);
     }
 }

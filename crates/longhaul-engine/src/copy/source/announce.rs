@@ -20,23 +20,37 @@ use crate::lock::lock;
 /// Passes what the walk finds to the sink and to the readers.
 struct Announcer<'a> {
     shared: &'a Shared<'a>,
-    jobs: Sender<Job>,
+    announced: Sender<Vec<Arc<SourceFile>>>,
 }
 
 /// Walks everything of `plan`.
 pub(super) fn announce(
     shared: &Shared<'_>,
-    jobs: Sender<Job>,
+    announced: Sender<Vec<Arc<SourceFile>>>,
     plan: &SourcePlan,
     options: &CopyOptions,
 ) {
-    let mut announcer = Announcer { shared, jobs };
-    let walk = Walk::new(&plan.tree, options, &mut announcer);
-    let outcome = walk.run(&plan.roots).and_then(|entries| {
+    let mut announcer = Announcer { shared, announced };
+    let outcome = Walk::new(&plan.tree, options, &mut announcer).run(&plan.roots);
+    let outcome = outcome.and_then(|entries| {
         shared.progress.listed.store(true, Ordering::Relaxed);
         shared.control.send(&SourceMessage::End { entries })
     });
     shared.cancel.check(outcome);
+}
+
+/// Queues what was announced for the readers; with a sink that is to be asked, once it has said
+/// what it wants. The walk goes on meanwhile.
+pub(super) fn queue_announced(
+    shared: &Shared<'_>,
+    announced: &Receiver<Vec<Arc<SourceFile>>>,
+    jobs: &Sender<Job>,
+) {
+    for files in announced {
+        let files = if shared.asks { shared.wanted.decide(files) } else { Some(files) };
+        // The readers leave only when the copy is over.
+        let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
+    }
 }
 
 impl WalkSink for Announcer<'_> {
@@ -51,11 +65,8 @@ impl WalkSink for Announcer<'_> {
         if !self.shared.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
         }
-        if let Some(last) = entries.last() {
-            self.shared.announced.store(last.id + 1, Ordering::Relaxed);
-        }
         self.shared.control.send(&SourceMessage::Entries(entries))?;
-        if self.shared.asks_first { Ok(()) } else { self.shared.queue(files, &self.jobs) }
+        self.announced.send(files).map_err(|_| EngineError::Interrupted)
     }
 
     fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
@@ -66,20 +77,6 @@ impl WalkSink for Announcer<'_> {
         keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
-    }
-}
-
-/// Queues the files that the sink wants, where it was asked first. Apart from who hears the sink
-/// out, who must never wait for the readers.
-pub(super) fn queue_wanted(shared: &Shared<'_>, jobs: &Sender<Job>, wanted: &Receiver<u64>) {
-    let mut next = 0;
-    for before in wanted {
-        let before = before.min(shared.announced.load(Ordering::Relaxed));
-        let files = (next..before).filter_map(|id| shared.outstanding.get(id)).collect();
-        next = next.max(before);
-        if shared.queue(files, jobs).is_err() {
-            return;
-        }
     }
 }
 
@@ -99,7 +96,8 @@ impl Shared<'_> {
                 packed_bytes += file.size;
                 pack.push(file);
             } else {
-                for offset in (0..file.size).step_by(self.block_bytes as usize) {
+                for block in file.blocks_to_read() {
+                    let offset = block * self.block_bytes;
                     send(Job::Block { file: file.clone(), offset })?;
                 }
             }

@@ -62,11 +62,12 @@ fn read_pack(
 /// Sends blocks until there are no more, and returns what the kernel knows of the connection.
 pub(super) fn send_blocks(
     shared: &Shared<'_>,
-    stream: usize,
+    stream: u32,
     mut sender: BlockSender,
     blocks: &Receiver<Filled>,
 ) -> Option<TcpInfo> {
     shared.sending.join();
+    shared.sealing.join();
     for Filled { what, length, mut buffer } in blocks {
         let payload = &mut buffer[..length];
         let sent = shared.sending.time(|| match &what {
@@ -80,6 +81,7 @@ pub(super) fn send_blocks(
                 sender.send_pack(&table, payload)
             }
         });
+        shared.sealing.add(sender.take_sealing());
         if let Err(error) = sent {
             data_failed(&shared.cancel, stream, error);
             return None;

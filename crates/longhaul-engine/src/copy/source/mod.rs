@@ -11,7 +11,9 @@ mod file;
 mod follow;
 mod outstanding;
 mod run;
+mod steer;
 mod walk;
 
 pub(super) use run::run;
 pub use run::{SourcePlan, SourceRoot};
+pub(super) use steer::{FIRST_STREAMS, MOST_STREAMS};

@@ -1,5 +1,6 @@
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -12,24 +13,28 @@ use longhaul_core::wire::copy::Top;
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
-use super::announce::{announce, queue_wanted};
+use super::announce::{announce, queue_announced};
 use super::carry::{read_blocks, send_blocks};
 use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
-use super::outstanding::Outstanding;
+use super::outstanding::{Outstanding, Wanted};
+use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::link::{Link, keep, pool, socket_options};
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
-use crate::copy::stream::BlockSender;
+use crate::copy::streams::Streams;
 use crate::copy::tree::{Tree, wire_path};
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::lock::lock;
+use crate::session::ControlReceiver;
 
 /// Blocks that the walk may queue ahead of the readers; bounds the source's memory in a tree of
 /// many small files.
 const JOB_QUEUE: usize = 1024;
+/// Blocks that wait for a connection that is ready.
+const FILLED_QUEUE: usize = 4;
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.
 const READERS: usize = 4;
 
@@ -101,24 +106,29 @@ pub(super) struct Shared<'a> {
     pub(super) pool: Pool,
     pub(super) progress: &'a Progress,
     pub(super) block_bytes: u64,
-    /// Files are read once the sink wants them.
-    pub(super) asks_first: bool,
-    /// Entries announced so far.
-    pub(super) announced: AtomicU64,
     pub(super) outstanding: Arc<Outstanding>,
+    /// Whether the sink is to be asked what it wants.
+    pub(super) asks: bool,
+    pub(super) wanted: Arc<Wanted>,
+    /// Whether this end opens the data connections.
+    pub(super) dials: bool,
+    pub(super) helm: Helm,
     pub(super) failures: Mutex<Vec<CopyFailure>>,
     pub(super) skipped: Mutex<Vec<CopyFailure>>,
     pub(super) actions: Mutex<Vec<Action>>,
     pub(super) digests: Mutex<Vec<DigestOf>>,
     pub(super) reading: StageClock,
     pub(super) sending: StageClock,
+    pub(super) sealing: StageClock,
     pub(super) cpu: CpuMeter,
 }
 
-/// Sends everything of `plan` and waits for the sink's word that it is in place.
+/// Sends everything of `plan` and waits for the sink's word that it is in place. A sink that
+/// `asks` says first what it wants.
 pub(in crate::copy) fn run(
     link: Link,
     plan: &SourcePlan,
+    asks: bool,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
@@ -128,90 +138,50 @@ pub(in crate::copy) fn run(
     link.arm(&cancel)?;
     let pool = pool(options);
     let outstanding = Arc::new(Outstanding::default());
+    let wanted = Arc::new(Wanted::default());
     cancel.on_cancel({
-        let (pool, outstanding) = (pool.clone(), outstanding.clone());
+        let (pool, outstanding, wanted) = (pool.clone(), outstanding.clone(), wanted.clone());
         move || {
             pool.close();
             outstanding.close();
+            wanted.close();
         }
     });
+    progress.begin();
     let shared = Shared {
         control: link.sender,
         cancel: cancel.clone(),
         pool,
         progress,
         block_bytes: options.block_bytes.get(),
-        asks_first: options.tree.asks_first(),
-        announced: AtomicU64::new(0),
         outstanding,
+        asks,
+        wanted,
+        dials: link.streams.dials(),
+        helm: Helm::default(),
         failures: Mutex::default(),
         skipped: Mutex::default(),
         actions: Mutex::default(),
         digests: Mutex::default(),
         reading: StageClock::default(),
         sending: StageClock::default(),
+        sealing: StageClock::default(),
         cpu: CpuMeter::default(),
     };
-    let mut senders = Vec::new();
-    for (stream, socket) in link.sockets.into_iter().enumerate() {
-        let failed = |source: std::io::Error| EngineError::Data { stream: stream as u32, source };
-        socket_options(options)
-            .apply(&socket)
-            .map_err(|error| failed(std::io::Error::other(error)))?;
-        let key = link.secret.stream_key(stream as u32);
-        senders.push(BlockSender::new(socket, &key, options.protection));
-    }
     let mut receiver = link.receiver;
-    let over = AtomicBool::new(false);
-    let shared = &shared;
-
-    let (report, tcp): (_, Vec<TcpInfo>) = thread::scope(|scope| {
-        let (jobs, job_queue) = bounded(JOB_QUEUE);
-        let (filled, filled_queue) = bounded::<Filled>(senders.len());
-        let (walked, decided) = (jobs.clone(), jobs.clone());
-        let (wanted, wanted_queue) = unbounded();
-        scope.spawn(move || shared.cpu.run(|| announce(shared, walked, plan, options)));
-        scope.spawn(move || queue_wanted(shared, &decided, &wanted_queue));
-        for _ in 0..READERS {
-            let (jobs, filled) = (job_queue.clone(), filled.clone());
-            scope.spawn(move || shared.cpu.run(|| read_blocks(shared, &jobs, &filled)));
-        }
-        let sending: Vec<_> = senders
-            .into_iter()
-            .enumerate()
-            .map(|(stream, sender)| {
-                let blocks = filled_queue.clone();
-                scope.spawn(move || shared.cpu.run(|| send_blocks(shared, stream, sender, &blocks)))
-            })
-            .collect();
-        // The threads hold the ends they need; a stage ends when the one before it has.
-        drop((job_queue, filled, filled_queue));
-        let ticker = scope.spawn(|| tick(shared, &over, stop));
-
-        let report = shared.cpu.run(|| follow_sink(shared, &mut receiver, &jobs, &wanted));
-        let report = report.inspect_err(|_| shared.pool.close());
-        let report = match report {
-            Ok(report) => Some(report),
-            Err(reason) => {
-                cancel.fail(reason);
-                None
-            }
-        };
-        drop((jobs, wanted));
-        let tcp = sending.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
-        over.store(true, Ordering::Relaxed);
-        ticker.thread().unpark();
-        (report, tcp)
-    });
+    let (report, tcp) = shared.carry(link.streams, plan, options, &mut receiver, stop);
 
     let elapsed = start.elapsed();
     let stages = StageTimes {
         read: shared.reading.share(elapsed),
         send: shared.sending.share(elapsed),
+        seal: shared.sealing.share(elapsed),
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let source = SourceReport { end: shared.cpu.report(elapsed), stages, retransmits };
+    let end = shared.cpu.report(elapsed);
+    let path = shared.helm.report(&tcp);
+    let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
     let skipped = std::mem::take(&mut *lock(&shared.skipped));
     match report {
@@ -223,6 +193,69 @@ pub(in crate::copy) fn run(
             Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
         }
         None => Err(cancel.take_reason()),
+    }
+}
+
+impl Shared<'_> {
+    /// Runs all stages to the end, and returns what the sink says and what the kernel knows of
+    /// the connections.
+    fn carry(
+        &self,
+        streams: Streams,
+        plan: &SourcePlan,
+        options: &CopyOptions,
+        receiver: &mut ControlReceiver,
+        stop: &AtomicBool,
+    ) -> (Option<SinkReport>, Vec<TcpInfo>) {
+        let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
+        let over = AtomicBool::new(false);
+        let (tcp_all, over_all, streams) = (&tcp, &over, &streams);
+        let report = thread::scope(|scope| {
+            let (jobs, job_queue) = bounded(JOB_QUEUE);
+            let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
+            // Bounded by the files that may be outstanding.
+            let (announced, to_queue) = unbounded();
+            scope.spawn(move || self.cpu.run(|| announce(self, announced, plan, options)));
+            let queued = jobs.clone();
+            scope.spawn(move || self.cpu.run(|| queue_announced(self, &to_queue, &queued)));
+            for _ in 0..READERS {
+                let (jobs, filled) = (job_queue.clone(), filled.clone());
+                scope.spawn(move || self.cpu.run(|| read_blocks(self, &jobs, &filled)));
+            }
+            let send = move |stream: u32, socket: TcpStream| {
+                // What is not granted costs speed at the most.
+                let _ = socket_options(options).apply(&socket);
+                self.helm.add(&socket);
+                let sender = streams.sender(stream, socket, options.protection);
+                let blocks = filled_queue.clone();
+                scope.spawn(move || {
+                    let info = self.cpu.run(|| send_blocks(self, stream, sender, &blocks));
+                    lock(tcp_all).extend(info);
+                });
+            };
+            let first = streams.first();
+            let had = first.len() as u32;
+            for (stream, socket) in first {
+                send(stream, socket);
+            }
+            // The threads hold the ends they need; a stage ends when the one before it has.
+            drop((job_queue, filled));
+            let more = scope.spawn(move || {
+                let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
+                streams.more(had, &self.cancel, over, || self.helm.wanted(), send);
+            });
+            let pilot = Pilot::new(self, options.streams, options.nice);
+            let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
+
+            let report = self.cpu.run(|| follow_sink(self, receiver, &jobs));
+            over.store(true, Ordering::Relaxed);
+            let report = report.map_err(|reason| self.cancel.fail(reason)).ok();
+            drop(jobs);
+            ticker.thread().unpark();
+            more.thread().unpark();
+            report
+        });
+        (report, tcp.into_inner().unwrap_or_default())
     }
 }
 

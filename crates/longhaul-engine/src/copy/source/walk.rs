@@ -186,6 +186,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         let mut entry = Entry::new(name, kind, metadata.mode);
         entry.mtime_seconds = metadata.mtime_seconds;
         entry.mtime_ns = metadata.mtime_ns;
+        entry.stamp = metadata.stamp();
         if !matches!(entry.kind, EntryKind::HardLink { .. }) {
             entry.owner = self.capture.owner(&metadata);
             match self.capture.xattrs(&handle, &metadata) {
@@ -204,6 +205,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             _ => None,
         };
+        entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
         self.push(entry, file)
     }
 
@@ -238,7 +240,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             _ => 0,
         };
-        self.batch_bytes += (entry.path.as_bytes().len() + target) * 3 + 300 + extra;
+        let holes = entry.holes.as_ref().map_or(0, Vec::len) * 24;
+        self.batch_bytes += (entry.path.as_bytes().len() + target) * 3 + 300 + extra + holes;
         self.entries.push(entry);
         self.files.extend(file.map(Arc::new));
         self.next_id += 1;
