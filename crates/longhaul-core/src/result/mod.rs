@@ -4,6 +4,7 @@
 //! a process says its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes
 //! them all.
 
+mod check;
 mod copy;
 mod flow;
 mod link;
@@ -12,6 +13,7 @@ mod run;
 mod side;
 mod warning;
 
+pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport,
     Kept, Limit, NotKept, PathReport, StageTimes, TransferEnd,

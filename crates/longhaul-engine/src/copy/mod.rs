@@ -14,6 +14,7 @@
 
 mod blocks;
 mod cancel;
+mod check;
 mod client;
 mod clock;
 mod digest;
@@ -32,6 +33,7 @@ mod streams;
 mod tree;
 mod verdict;
 
+pub use check::check;
 pub use client::{Lifeline, pull, push};
 pub use progress::Progress;
 pub use rights::Rights;

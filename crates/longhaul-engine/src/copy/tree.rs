@@ -205,6 +205,7 @@ impl Tree {
 
     /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         list(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
     }
 }
