@@ -1,4 +1,4 @@
-//! CPU time used, by thread.
+//! CPUs: where a thread may run, and the CPU time that it used.
 //!
 //! Threads rather than the process: a server that answers several clients at once can tell what
 //! each of them costs. Time in the kernel on a thread's behalf counts (system time, and the
@@ -6,6 +6,8 @@
 
 use std::io;
 use std::time::Duration;
+
+use rustix::thread::CpuSet;
 
 /// A thread whose CPU time can be read from any thread while it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,11 @@ impl ThreadClock {
         // A thread's CPU clock as clock_gettime(2) takes it: the complement of the id, shifted
         // over CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED (linux/posix-timers.h).
         ThreadClock { clock: (!thread << 3) | 6 }
+    }
+
+    /// The thread's number.
+    pub fn thread(self) -> i32 {
+        !(self.clock >> 3)
     }
 
     /// User and system time of the thread since it began.
@@ -90,6 +97,27 @@ pub fn yield_to_others() -> io::Result<()> {
     if codes == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets the calling thread run on these CPUs alone.
+///
+/// # Errors
+/// `InvalidInput` when none of them is online and allowed to the process.
+pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
+        set.set(cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
+}
+
+/// The CPUs that the calling thread may run on, in order; below 1024.
+///
+/// # Errors
+/// The kernel has more CPUs than the call takes.
+pub fn allowed() -> io::Result<Vec<u32>> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
+}
+
 /// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
 pub fn peak_memory_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -128,6 +156,7 @@ mod tests {
     #[test]
     fn work_counts_and_sleep_does_not() {
         let clock = ThreadClock::current();
+        assert_eq!(clock.thread(), rustix::thread::gettid().as_raw_nonzero().get());
         let before = clock.elapsed().unwrap();
         let begun = Instant::now();
         while clock.elapsed().unwrap() - before < Duration::from_millis(20) {}
@@ -155,5 +184,18 @@ mod tests {
             assert!(Instant::now() < deadline, "the clock of an ended thread still runs");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_bound_thread_stays_where_it_is_put() {
+        std::thread::spawn(|| {
+            let all = allowed().unwrap();
+            let last = *all.last().unwrap();
+            bind_thread(&[last]).unwrap();
+            assert_eq!(allowed().unwrap(), [last]);
+            assert!(bind_thread(&[8191]).is_err());
+        })
+        .join()
+        .unwrap();
     }
 }

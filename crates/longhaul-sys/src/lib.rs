@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod host;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
@@ -12,5 +13,7 @@ pub mod poll;
 pub mod realtime;
 pub mod tcp;
 pub mod terminal;
+pub mod topology;
 pub mod tun;
+pub mod udp;
 pub mod users;

@@ -15,7 +15,10 @@ mod tree;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
-pub use flow::{Amount, Direction, FlowPlan};
+pub use flow::{
+    Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,
+    parse_addresses,
+};
 pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
 pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
 pub use matrix_fault::{MatrixFault, Step};

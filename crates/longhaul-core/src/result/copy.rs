@@ -17,7 +17,7 @@ pub struct CopyResult {
     pub verdict: String,
     /// The same in a word; `None` where nothing stands out.
     #[serde(default)]
-    pub limit: Option<Limit>,
+    pub limit: Option<CopyLimit>,
     /// What was done to suit the path.
     #[serde(default)]
     pub path: PathReport,
@@ -88,7 +88,7 @@ pub struct CopySummary {
 /// What holds a copy back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub enum CopyLimit {
     /// Reading the source's files.
     SourceDisk,
     /// The processors of the source's host.
@@ -113,21 +113,21 @@ pub enum Limit {
     Rate,
 }
 
-impl Limit {
+impl CopyLimit {
     /// Two words for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Limit::SourceDisk => "source disk",
-            Limit::SourceCpu => "source CPU",
-            Limit::Sealing => "sealing",
-            Limit::SendWindow => "send window",
-            Limit::Path => "path",
-            Limit::Loss => "loss",
-            Limit::ReceiveWindow => "receive window",
-            Limit::SinkCpu => "sink CPU",
-            Limit::SinkDisk => "sink disk",
-            Limit::Cpu => "CPU",
-            Limit::Rate => "--bwlimit",
+            CopyLimit::SourceDisk => "source disk",
+            CopyLimit::SourceCpu => "source CPU",
+            CopyLimit::Sealing => "sealing",
+            CopyLimit::SendWindow => "send window",
+            CopyLimit::Path => "path",
+            CopyLimit::Loss => "loss",
+            CopyLimit::ReceiveWindow => "receive window",
+            CopyLimit::SinkCpu => "sink CPU",
+            CopyLimit::SinkDisk => "sink disk",
+            CopyLimit::Cpu => "CPU",
+            CopyLimit::Rate => "--bwlimit",
         }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use longhaul_core::result::{Limit, StageTimes};
+use longhaul_core::result::{CopyLimit, StageTimes};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::verdict::slowest_stage;
@@ -43,7 +43,7 @@ impl Progress {
     }
 
     /// The stage that holds the copy up at present; `None` where none stands out.
-    pub fn busiest(&self) -> Option<Limit> {
+    pub fn busiest(&self) -> Option<CopyLimit> {
         let (source, sink) = *lock(&self.stages);
         slowest_stage(&source, &sink)
     }

@@ -15,10 +15,10 @@ use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve};
 use crate::error::{EngineError, Result};
-use crate::serve::{Host, Listener, Services};
+use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    Session, connect,
+    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    ServedSession, Session, connect,
 };
 
 struct Files {
@@ -69,7 +69,7 @@ impl World {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (files, stop) = (files.clone(), stop.clone());
-            move || listener.run(host, files, false, &stop)
+            move || listener.run(host, files, ClientLimits::default(), false, &stop)
         });
         World { dir, config, identity, port, files, stop, thread: Some(thread) }
     }
@@ -93,6 +93,7 @@ impl World {
             identity: &self.identity,
             config: &self.config,
             policy: HostPolicy::RequireKnown,
+            family: Family::Any,
         };
         connect(&HostPort::new("127.0.0.1", self.port), Service::Copy, &options).unwrap()
     }

@@ -1,4 +1,4 @@
-use longhaul_core::result::{CopySummary, EndReport, Limit, PathReport, StageTimes};
+use longhaul_core::result::{CopyLimit, CopySummary, EndReport, PathReport, StageTimes};
 use longhaul_core::units::Rate;
 
 /// From this share of its time on, a stage counts as never idle.
@@ -20,16 +20,16 @@ const AT_THE_LIMIT: f64 = 0.9;
 /// Sending includes the wait for the socket: when it is saturated, it is what lies between the
 /// ends. Receiving says nothing by itself, since it waits for a slow source as it waits for a slow
 /// path.
-pub(super) fn slowest_stage(source: &StageTimes, sink: &StageTimes) -> Option<Limit> {
+pub(super) fn slowest_stage(source: &StageTimes, sink: &StageTimes) -> Option<CopyLimit> {
     let saturated = |share: Option<f64>| share.is_some_and(|share| share >= SATURATED);
     if saturated(sink.write) || saturated(sink.sync) {
-        Some(Limit::SinkDisk)
+        Some(CopyLimit::SinkDisk)
     } else if saturated(source.seal) {
-        Some(Limit::Sealing)
+        Some(CopyLimit::Sealing)
     } else if saturated(source.read) && !saturated(source.send) {
-        Some(Limit::SourceDisk)
+        Some(CopyLimit::SourceDisk)
     } else if saturated(source.send) {
-        Some(Limit::Path)
+        Some(CopyLimit::Path)
     } else {
         None
     }
@@ -44,7 +44,7 @@ pub(super) fn verdict(
     path: &PathReport,
     cores: Option<f64>,
     rate_limit: Option<Rate>,
-) -> (Option<Limit>, String) {
+) -> (Option<CopyLimit>, String) {
     let limit = limit(summary, source, sink, path, cores, rate_limit);
     let what = match limit {
         None => "nothing stands out".to_owned(),
@@ -73,14 +73,14 @@ fn limit(
     path: &PathReport,
     cores: Option<f64>,
     rate_limit: Option<Rate>,
-) -> Option<Limit> {
+) -> Option<CopyLimit> {
     if let Some(limit) = rate_limit
         && summary.throughput_bps.bps() as f64 >= AT_THE_LIMIT * limit.bps() as f64
     {
-        return Some(Limit::Rate);
+        return Some(CopyLimit::Rate);
     }
     let stage = slowest_stage(&source.stages, &sink.stages);
-    if matches!(stage, Some(Limit::SinkDisk | Limit::SourceDisk | Limit::Sealing)) {
+    if matches!(stage, Some(CopyLimit::SinkDisk | CopyLimit::SourceDisk | CopyLimit::Sealing)) {
         return stage;
     }
     let full = |end: &EndReport| end.end.host_busy.is_some_and(|busy| busy >= CPU_SATURATED);
@@ -88,43 +88,45 @@ fn limit(
         Some(cores) => {
             let own = (source.end.cpu_percent + sink.end.cpu_percent) / 100.0;
             if full(source) || own >= OWN_CPU_SATURATED * cores {
-                return Some(Limit::Cpu);
+                return Some(CopyLimit::Cpu);
             }
         }
-        None if full(source) => return Some(Limit::SourceCpu),
-        None if full(sink) => return Some(Limit::SinkCpu),
+        None if full(source) => return Some(CopyLimit::SourceCpu),
+        None if full(sink) => return Some(CopyLimit::SinkCpu),
         None => {}
     }
     match stage {
-        Some(Limit::Path) if path.receive_window_limited >= WINDOW_LIMITED => {
-            Some(Limit::ReceiveWindow)
+        Some(CopyLimit::Path) if path.receive_window_limited >= WINDOW_LIMITED => {
+            Some(CopyLimit::ReceiveWindow)
         }
-        Some(Limit::Path) if path.send_buffer_limited >= WINDOW_LIMITED => Some(Limit::SendWindow),
-        Some(Limit::Path) if path.loss >= LOSSY => Some(Limit::Loss),
+        Some(CopyLimit::Path) if path.send_buffer_limited >= WINDOW_LIMITED => {
+            Some(CopyLimit::SendWindow)
+        }
+        Some(CopyLimit::Path) if path.loss >= LOSSY => Some(CopyLimit::Loss),
         stage => stage,
     }
 }
 
-fn words(limit: Limit, path: &PathReport) -> String {
+fn words(limit: CopyLimit, path: &PathReport) -> String {
     let share = |share: f64| format!("{:.0} %", 100.0 * share);
     match limit {
-        Limit::SourceDisk => "the source's disk".to_owned(),
-        Limit::SourceCpu => "the processors of the source's host".to_owned(),
-        Limit::Sealing => "sealing at the source".to_owned(),
-        Limit::SendWindow => format!(
+        CopyLimit::SourceDisk => "the source's disk".to_owned(),
+        CopyLimit::SourceCpu => "the processors of the source's host".to_owned(),
+        CopyLimit::Sealing => "sealing at the source".to_owned(),
+        CopyLimit::SendWindow => format!(
             "the send window, {} of the time: see net.ipv4.tcp_wmem at the source",
             share(path.send_buffer_limited)
         ),
-        Limit::Path => "the path".to_owned(),
-        Limit::Loss => format!("loss: {:.4} % was sent again", 100.0 * path.loss),
-        Limit::ReceiveWindow => format!(
+        CopyLimit::Path => "the path".to_owned(),
+        CopyLimit::Loss => format!("loss: {:.4} % was sent again", 100.0 * path.loss),
+        CopyLimit::ReceiveWindow => format!(
             "the receive window, {} of the time: see net.ipv4.tcp_rmem at the sink",
             share(path.receive_window_limited)
         ),
-        Limit::SinkCpu => "the processors of the sink's host".to_owned(),
-        Limit::SinkDisk => "the sink's disk".to_owned(),
-        Limit::Cpu => "the processors: both ends are on this host".to_owned(),
-        Limit::Rate => "the rate that was asked for".to_owned(),
+        CopyLimit::SinkCpu => "the processors of the sink's host".to_owned(),
+        CopyLimit::SinkDisk => "the sink's disk".to_owned(),
+        CopyLimit::Cpu => "the processors: both ends are on this host".to_owned(),
+        CopyLimit::Rate => "the rate that was asked for".to_owned(),
     }
 }
 
@@ -177,10 +179,10 @@ mod tests {
     fn the_stage_that_never_waits_is_the_limit() {
         let path = PathReport::default();
         for (source, sink, expected) in [
-            (source(0.3, 0.1, 0.95), sink(0.5, 0.97), Some(Limit::SinkDisk)),
-            (source(0.99, 0.1, 0.2), sink(0.9, 0.2), Some(Limit::SourceDisk)),
-            (source(0.2, 0.9, 0.99), sink(0.9, 0.2), Some(Limit::Sealing)),
-            (source(0.1, 0.1, 0.99), sink(0.99, 0.1), Some(Limit::Path)),
+            (source(0.3, 0.1, 0.95), sink(0.5, 0.97), Some(CopyLimit::SinkDisk)),
+            (source(0.99, 0.1, 0.2), sink(0.9, 0.2), Some(CopyLimit::SourceDisk)),
+            (source(0.2, 0.9, 0.99), sink(0.9, 0.2), Some(CopyLimit::Sealing)),
+            (source(0.1, 0.1, 0.99), sink(0.99, 0.1), Some(CopyLimit::Path)),
             (source(0.2, 0.1, 0.2), sink(0.2, 0.2), None),
         ] {
             let (limit, sentence) = verdict(&summary(1), &source, &sink, &path, None, None);
@@ -194,11 +196,11 @@ mod tests {
         let held = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
         let said = |path: PathReport| verdict(&summary(1), &held.0, &held.1, &path, None, None).0;
         let lossy = PathReport { loss: 1e-4, ..PathReport::default() };
-        assert_eq!(said(lossy.clone()), Some(Limit::Loss));
+        assert_eq!(said(lossy.clone()), Some(CopyLimit::Loss));
         let window = PathReport { receive_window_limited: 0.7, ..lossy };
-        assert_eq!(said(window), Some(Limit::ReceiveWindow));
+        assert_eq!(said(window), Some(CopyLimit::ReceiveWindow));
         let buffer = PathReport { send_buffer_limited: 0.7, ..PathReport::default() };
-        assert_eq!(said(buffer), Some(Limit::SendWindow));
+        assert_eq!(said(buffer), Some(CopyLimit::SendWindow));
     }
 
     #[test]
@@ -212,11 +214,11 @@ mod tests {
         let limit = |near: &EndReport, far: &EndReport, cores, rate| {
             verdict(&summary(1), near, far, &path, cores, rate).0
         };
-        assert_eq!(limit(&busy(near.clone()), &far, None, None), Some(Limit::SourceCpu));
-        assert_eq!(limit(&near, &busy(far.clone()), None, None), Some(Limit::SinkCpu));
-        assert_eq!(limit(&busy(near.clone()), &far, Some(2.0), None), Some(Limit::Cpu));
-        assert_eq!(limit(&near, &far, Some(1.0), None), Some(Limit::Cpu), "100 % of one core");
+        assert_eq!(limit(&busy(near.clone()), &far, None, None), Some(CopyLimit::SourceCpu));
+        assert_eq!(limit(&near, &busy(far.clone()), None, None), Some(CopyLimit::SinkCpu));
+        assert_eq!(limit(&busy(near.clone()), &far, Some(2.0), None), Some(CopyLimit::Cpu));
+        assert_eq!(limit(&near, &far, Some(1.0), None), Some(CopyLimit::Cpu), "100 % of one core");
         let asked = Some(Rate::from_bps(1_050_000_000));
-        assert_eq!(limit(&near, &far, None, asked), Some(Limit::Rate));
+        assert_eq!(limit(&near, &far, None, asked), Some(CopyLimit::Rate));
     }
 }

@@ -18,7 +18,7 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, Service, WirePath};
 use longhaul_engine::copy::{Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push};
 use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, Session, connect,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
 };
 
 use self::check::check;
@@ -339,7 +339,8 @@ impl Args {
             false => HostPolicy::RequireKnown,
         };
         Ok(move || {
-            let options = ConnectOptions { identity: &identity, config: &config, policy };
+            let family = Family::Any;
+            let options = ConnectOptions { identity: &identity, config: &config, policy, family };
             connect(&target, Service::Copy, &options)
         })
     }

@@ -2,6 +2,7 @@
 //! without that they fail and show why.
 
 mod cable;
+mod clients;
 mod cp;
 mod cp_failures;
 mod cp_faults;
