@@ -88,6 +88,19 @@ pub enum EngineError {
     /// A key file cannot be used.
     #[error("{} is not a longhaul key file", .0.display())]
     BadKey(PathBuf),
+    /// What stands before a key in the authorised list is no option.
+    #[error(
+        "line {line} of {} has '{option}' before its key; known are root=DIR, read-only, \
+         write-only and no-third-party", .file.display()
+    )]
+    KeyOption {
+        /// The list.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What it has.
+        option: String,
+    },
     /// The program's own files need a home directory.
     #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
     NoConfigDir,

@@ -72,6 +72,7 @@ impl From<EngineError> for Coded {
             EngineError::File { .. } => FILES,
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
+            | EngineError::KeyOption { .. }
             | EngineError::NoConfigDir
             | EngineError::Spawn { .. }
             | EngineError::SocketOption(_)

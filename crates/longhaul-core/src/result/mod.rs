@@ -5,6 +5,7 @@
 //! them all.
 
 mod certificate;
+mod check;
 mod copy;
 mod flow;
 mod impairments;
@@ -18,6 +19,7 @@ mod udp;
 mod warning;
 
 pub use certificate::{Certificate, Check, CheckVerdict, Unit};
+pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
     EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,

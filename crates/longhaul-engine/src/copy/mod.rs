@@ -14,6 +14,7 @@
 
 mod blocks;
 mod cancel;
+mod check;
 mod client;
 mod clock;
 mod digest;
@@ -23,7 +24,6 @@ mod metadata;
 mod pool;
 mod progress;
 mod retry;
-mod rights;
 mod server;
 mod sink;
 mod source;
@@ -32,10 +32,10 @@ mod streams;
 mod tree;
 mod verdict;
 
+pub use check::check;
 pub use client::{Lifeline, pull, push};
 pub use progress::Progress;
-pub use rights::Rights;
-pub use server::serve;
+pub use server::{refuse, serve};
 pub use sink::{Destination, PlaceError};
 pub use source::{SourcePlan, SourceRoot};
 pub use tree::Tree;

@@ -6,8 +6,9 @@ use super::progress::Progress;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 
-/// Pause between two attempts to connect again.
+/// Pause before the first attempt to connect again; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often a pause looks whether the copy is to end.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
@@ -33,7 +34,9 @@ pub(super) fn persist<T>(
     let mut most = 0;
     let mut session = (line.connect)();
     let mut sessions = 0;
+    let mut last_pause = PAUSE;
     loop {
+        let lost_session = session.is_ok();
         let outcome = session.and_then(|session| {
             sessions += 1;
             attempt(session)
@@ -47,7 +50,6 @@ pub(super) fn persist<T>(
         }
         let now = Instant::now();
         let moved = progress.moved().get();
-        let told = deadline.is_some();
         if moved > most || deadline.is_none() {
             most = moved.max(most);
             deadline = Some(now + line.give_up);
@@ -55,16 +57,18 @@ pub(super) fn persist<T>(
         if deadline.is_some_and(|deadline| now >= deadline) {
             return Err(error);
         }
-        if !told || matches!(error, EngineError::Control { .. } | EngineError::Data { .. }) {
+        if lost_session {
             (line.lost)(&error);
         }
-        pause(stop);
+        let sleep = if lost_session { PAUSE } else { (2 * last_pause).min(LONGEST_PAUSE) };
+        last_pause = sleep;
+        pause(sleep, stop);
         session = (line.connect)();
     }
 }
 
-fn pause(stop: &AtomicBool) {
-    let end = Instant::now() + PAUSE;
+fn pause(time: Duration, stop: &AtomicBool) {
+    let end = Instant::now() + time;
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         thread::sleep(STOP_CHECK);
     }

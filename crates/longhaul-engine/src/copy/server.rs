@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::filter::Filters;
+use longhaul_core::plan::{CopyOptions, OwnerMode};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CopyReply, CopyRequest};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
@@ -16,7 +17,7 @@ use super::source::{self, SourcePlan, SourceRoot};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use crate::error::{EngineError, Result};
-use crate::session::ServedSession;
+use crate::session::{Rights, ServedSession};
 
 /// How long the client may take to make its request and to open its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,6 +26,18 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 enum Task {
     Receive(Box<Sink>, CopyOptions),
     Send(SourcePlan, bool, CopyOptions),
+}
+
+/// Answers the request of a client that may not copy at all.
+///
+/// # Errors
+/// The refusal, or that the client could not be told of it.
+pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
+    let ServedSession { sender, mut receiver, .. } = session;
+    receiver.set_timeout(Some(OPENING_TIMEOUT))?;
+    let _: CopyRequest = receiver.receive()?;
+    sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
 }
 
 /// Serves one copy within `tree`; the client is authorised already.
@@ -72,6 +85,7 @@ fn plan(
     match request {
         CopyRequest::Receive { key, target, top, options } => {
             check(&options)?;
+            check_write(tree.rights(), &options)?;
             let destination = Destination::place(tree, &path(&target), top, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
             let sink = Sink::open(destination, &key, &options, stop)
@@ -80,14 +94,51 @@ fn plan(
         }
         CopyRequest::Send { paths, asks, options } => {
             check(&options)?;
+            check_read(tree.rights())?;
             let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
             Ok(Task::Send(SourcePlan { tree: tree.clone(), roots }, asks, options))
         }
     }
 }
 
+fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {
+    match rights.may_read() {
+        true => Ok(()),
+        false => Err((RefusalKind::NotAuthorised, "it takes files and gives none".to_owned())),
+    }
+}
+
+fn check_write(
+    rights: Rights,
+    options: &CopyOptions,
+) -> std::result::Result<(), (RefusalKind, String)> {
+    let refuse = |reason: &str| Err((RefusalKind::NotAuthorised, reason.to_owned()));
+    let tree = &options.tree;
+    if !rights.may_create() {
+        return refuse("it gives files and takes none");
+    }
+    if rights.may_replace() {
+        return Ok(());
+    }
+    // Each of these would tell what is there, change it, or leave a trap for who empties the box.
+    if tree.asks_first() || tree.delete.is_some() {
+        return refuse("it takes new files alone; leave away --update, --delete and --dry-run");
+    }
+    if tree.owner != OwnerMode::Ignore || tree.xattrs || tree.manifest.is_some() {
+        return refuse("it keeps modes and times of files alone; leave away -a and --manifest");
+    }
+    Ok(())
+}
+
 fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKind, String)> {
     let invalid = |reason: String| Err((RefusalKind::Invalid, reason));
+    if let Err(error) = Filters::check(&options.tree.filters) {
+        return invalid(error.to_string());
+    }
+    let manifest = options.tree.manifest.as_ref();
+    if manifest.is_some_and(|name| !name.as_bytes().is_empty() && !name.is_plain_relative()) {
+        return invalid("a manifest whose name leads elsewhere".to_owned());
+    }
     let streams = first_streams(options);
     if !(1..=STREAM_LIMIT).contains(&streams) {
         return invalid(format!("{streams} streams; 1 to {STREAM_LIMIT} are served"));

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
 use longhaul_core::plan::Protection;
 use longhaul_sys::tcp::SocketOptions;
@@ -17,6 +18,10 @@ use crate::session::{DataAcceptor, DataDialer, SessionSecret};
 
 /// Most data connections of one copy.
 pub(super) const STREAM_LIMIT: u32 = 128;
+
+/// How often a server that waits for more connections looks whether the copy is over: the client
+/// waits for its end.
+const ACCEPT_CHECK: Duration = Duration::from_millis(20);
 
 /// All data connections of a copy, from either end.
 pub(super) struct Streams {
@@ -100,7 +105,7 @@ impl Streams {
         let mut used: HashSet<u32> = (0..had).collect();
         while !over() {
             let arrived = match &self.more {
-                More::Accept(acceptor) => acceptor.accept(TICK).ok(),
+                More::Accept(acceptor) => acceptor.accept(ACCEPT_CHECK).ok(),
                 More::Dial(dialer) if next < wanted().min(STREAM_LIMIT) => {
                     let prepare =
                         |socket: &_| self.prepare.apply(socket).map_err(std::io::Error::other);

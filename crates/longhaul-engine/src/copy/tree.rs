@@ -17,7 +17,7 @@ use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use twox_hash::XxHash3_128;
 
-use super::rights::Rights;
+use crate::session::Rights;
 
 /// Files of this size and more are read and written past the page cache: below it the cost of
 /// opening and aligning is not earned back.
@@ -28,6 +28,7 @@ pub(super) const DIRECT_FROM_BYTES: u64 = 1 << 20;
 pub struct Tree {
     beneath: Option<Arc<OwnedFd>>,
     rights: Rights,
+    third_party: bool,
 }
 
 /// What the walk needs to know of a file.
@@ -116,7 +117,7 @@ impl Metadata {
 impl Tree {
     /// All that this user may reach; relative paths begin at the working directory.
     pub fn anywhere() -> Self {
-        Tree { beneath: None, rights: Rights::Full }
+        Tree { beneath: None, rights: Rights::Full, third_party: true }
     }
 
     /// What is beneath `root`.
@@ -131,12 +132,22 @@ impl Tree {
 
     /// What is beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
-        Tree { beneath: Some(Arc::new(dir)), rights: Rights::Full }
+        Tree { beneath: Some(Arc::new(dir)), rights: Rights::Full, third_party: true }
     }
 
     /// The same files, with `rights` alone.
     pub fn with_rights(self, rights: Rights) -> Self {
         Tree { rights, ..self }
+    }
+
+    /// The same files, which may or may not be sent to others than the client.
+    pub fn with_third_party(self, third_party: bool) -> Self {
+        Tree { third_party, ..self }
+    }
+
+    /// Whether these files may be sent to another than the client.
+    pub(super) fn may_go_elsewhere(&self) -> bool {
+        self.third_party && self.rights.may_read()
     }
 
     /// What may be done here.
@@ -205,6 +216,7 @@ impl Tree {
 
     /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         list(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
     }
 }

@@ -1,5 +1,6 @@
 //! `longhaul cp`: arguments to a plan, a session, a copy, its output.
 
+mod check;
 mod filters;
 
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +21,7 @@ use longhaul_engine::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
 };
 
+use self::check::check;
 use self::filters::FilterArgs;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
@@ -35,11 +37,11 @@ use crate::throttle::Throttle;
                         stopped by Ctrl-C.")]
 pub(super) struct Args {
     /// What to copy; 'dir/.' means the directory's contents, /dev/zero bytes from memory
-    #[arg(value_name = "SRC", required = true)]
+    #[arg(value_name = "SRC", required_unless_present = "check")]
     sources: Vec<Location>,
     /// Where to; /dev/null verifies and drops
-    #[arg(value_name = "DST", required = true)]
-    target: Location,
+    #[arg(value_name = "DST", required_unless_present = "check")]
+    target: Option<Location>,
     /// Copy directories with all that is in them; links are followed
     #[arg(short, long)]
     recursive: bool,
@@ -78,6 +80,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
     manifest: Option<PathBuf>,
+    /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it
+    #[arg(long, value_name = "MANIFEST")]
+    check: Option<PathBuf>,
     /// TCP connections that carry the data [default: as many as bring something, from 2 to 16]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -129,8 +134,19 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        let plan = self.plan()?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
+        if let Some(manifest) = &self.check {
+            let dir = match (&self.sources[..], &self.target) {
+                ([], None) => None,
+                ([Location::Local(dir)], None) => Some(dir.as_path()),
+                _ => {
+                    let error = anyhow!("--check takes one directory of this host, or none");
+                    return Err(Coded::new(exit::USAGE, error));
+                }
+            };
+            return check(manifest, dir, self.json, interrupt.flag());
+        }
+        let plan = self.plan()?;
         let progress = Arc::new(Progress::default());
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
         let bar = CopyBar::start(progress.clone(), self.json);
@@ -174,6 +190,9 @@ impl Args {
                 "--block is {block}; it is a multiple of {page} bytes up to {BLOCK_LIMIT}"
             ));
         }
+        let Some(target) = &self.target else {
+            return usage("a copy needs a target".to_owned());
+        };
         let zeros = self.sources.contains(&Location::Zero);
         if zeros != self.size.is_some() {
             return usage(match zeros {
@@ -181,11 +200,11 @@ impl Args {
                 false => "--size goes with the source /dev/zero".to_owned(),
             });
         }
-        if self.target == Location::Zero || self.sources.contains(&Location::Null) {
+        if *target == Location::Zero || self.sources.contains(&Location::Null) {
             return usage("/dev/zero is a source and /dev/null a target".to_owned());
         }
         let local = matches!(
-            (&self.sources[..], &self.target),
+            (&self.sources[..], target),
             (sources, Location::Local(_) | Location::Null)
                 if sources.iter().all(|source| matches!(source, Location::Local(_) | Location::Zero))
         );
@@ -198,7 +217,7 @@ impl Args {
         };
         Ok(CopyPlan {
             sources: self.sources.clone(),
-            target: self.target.clone(),
+            target: target.clone(),
             options: CopyOptions {
                 streams: self.streams,
                 block_bytes: block,
@@ -223,7 +242,7 @@ impl Args {
         }
         let manifest = match &self.manifest {
             None => None,
-            Some(_) if self.target == Location::Null => {
+            Some(_) if self.target == Some(Location::Null) => {
                 return usage("/dev/null has no place for a manifest; use --digest");
             }
             Some(name) => {

@@ -10,7 +10,7 @@ use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
-    ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
+    Grant, ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
 };
 use longhaul_engine::{EngineError, Result};
 
@@ -80,7 +80,8 @@ pub(super) fn serve_far(
 ) -> Result<()> {
     let streams = data.registry.register(secret);
     let (sender, receiver) = control(reader, writer, "the near side");
-    let session = ServedSession { sender, receiver, streams, authorised: true };
+    let session =
+        ServedSession { sender, receiver, streams, authorised: true, grant: Grant::default() };
     serve_session(session, &OwnFiles { stop })
 }
 

@@ -100,6 +100,8 @@ impl Shared<'_> {
             }
             Ok(())
         })?;
+        // Before the source hears of the end, so that nothing is left when its command is over.
+        self.recorder.end(true);
         let elapsed = self.start.elapsed();
         Ok(SinkReport {
             files: standing.files,

@@ -228,8 +228,8 @@ impl Sink {
         if report.is_none() {
             // Whatever has come is not to come again.
             shared.checkpoint();
+            self.recorder.end(false);
         }
-        self.recorder.end(report.is_some());
         match report {
             Some((report, completed)) => Ok(SinkOutcome {
                 report,
@@ -272,7 +272,7 @@ impl Shared<'_> {
                 receive(stream, socket, received.clone());
             }
             let more = received.clone();
-            scope.spawn(move || {
+            let dialing = scope.spawn(move || {
                 let over = || self.cancel.is_set() || self.finished.load(Ordering::Relaxed);
                 let wanted = || self.wanted.load(Ordering::Relaxed);
                 streams.more(had, &self.cancel, over, wanted, |stream, socket| {
@@ -289,6 +289,7 @@ impl Shared<'_> {
 
             let followed = self.cpu.run(|| follow_source(self, control, &whole));
             drop(whole);
+            dialing.thread().unpark();
             match followed {
                 // The source closes its side once it has read that all is in place.
                 Err(_) if self.finished.load(Ordering::Relaxed) => self.cancel.release(),

@@ -41,22 +41,33 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
 }
 
 /// Reads small files one behind the other, and returns those that could be read and their length.
+/// All are opened before the first is read, so that the disk has several to do at once.
 fn read_pack(
     shared: &Shared<'_>,
-    mut files: Vec<Arc<SourceFile>>,
+    files: Vec<Arc<SourceFile>>,
     buffer: &mut [u8],
 ) -> (Vec<Arc<SourceFile>>, usize) {
+    let opened: Vec<_> = files
+        .into_iter()
+        .filter(|file| !file.has_failed())
+        .map(|file| (file.open_small(), file))
+        .collect();
     let mut length = 0;
-    files.retain(|file| {
-        let read = !file.has_failed()
-            && file
-                .read_whole(&mut buffer[length..])
-                .inspect_err(|error| shared.fail(file, error))
-                .is_ok();
-        length += if read { file.size as usize } else { 0 };
-        read
-    });
-    (files, length)
+    let mut read = Vec::with_capacity(opened.len());
+    for (open, file) in opened {
+        let outcome = open.and_then(|open| match open {
+            Some(open) => file.read_small(&open, &mut buffer[length..]),
+            None => Ok(()),
+        });
+        match outcome {
+            Ok(()) => {
+                length += file.size as usize;
+                read.push(file);
+            }
+            Err(error) => shared.fail(&file, &error),
+        }
+    }
+    (read, length)
 }
 
 /// Sends blocks until there are no more, and returns what the kernel knows of the connection.

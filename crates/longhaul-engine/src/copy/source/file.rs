@@ -1,12 +1,13 @@
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
 use crate::copy::blocks::BlockSet;
 use crate::copy::tree::{DIRECT_FROM_BYTES, FileKind, Metadata, Tree};
@@ -161,24 +162,35 @@ impl SourceFile {
 
     /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
     pub(super) fn is_small(&self, block_bytes: u64) -> bool {
-        self.size < DIRECT_FROM_BYTES.min(block_bytes) && matches!(self.origin, Origin::Tree { .. })
+        let fits = self.size < DIRECT_FROM_BYTES.min(block_bytes);
+        self.size == 0 || fits && matches!(self.origin, Origin::Tree { .. })
     }
 
-    /// Reads a small file whole into the front of `buffer`.
-    pub(super) fn read_whole(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let Origin::Tree { tree, metadata, .. } = &self.origin else { return Ok(()) };
+    /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read.
+    pub(super) fn open_small(&self) -> Result<Option<File>, ReadError> {
+        let Origin::Tree { tree, metadata, .. } = &self.origin else { return Ok(None) };
         if self.size == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let file = tree.open_file(&self.path, false).map_err(ReadError::Open)?;
         unchanged(&file, metadata)?;
+        // Only a hint: a file system that does not take it reads later.
+        let _ = fadvise(&file, 0, NonZeroU64::new(self.size), Advice::WillNeed);
+        Ok(Some(file))
+    }
+
+    /// Reads a small file, open as `file`, whole into the front of `buffer`.
+    pub(super) fn read_small(&self, file: &File, buffer: &mut [u8]) -> Result<(), ReadError> {
         file.read_exact_at(&mut buffer[..self.size as usize], 0).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => ReadError::Shrunk,
                 _ => ReadError::Read(error),
             }
         })?;
-        unchanged(&file, metadata)
+        match &self.origin {
+            Origin::Tree { metadata, .. } => unchanged(file, metadata),
+            Origin::Zero => Ok(()),
+        }
     }
 
     /// Lets a block be read once more.

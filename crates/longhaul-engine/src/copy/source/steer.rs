@@ -50,12 +50,20 @@ const NICE_UP: f64 = 1.05;
 pub(super) struct Helm {
     sockets: Mutex<Vec<TcpStream>>,
     wanted: AtomicU32,
+    /// The congestion control that was chosen instead of the kernel's.
+    chosen: Mutex<Option<String>>,
     report: Mutex<PathReport>,
 }
 
 impl Helm {
     /// Takes a connection under control.
     pub(super) fn add(&self, socket: &TcpStream) {
+        let congestion = lock(&self.chosen).clone();
+        if congestion.is_some() {
+            let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
+            // Granted for the others; without it this one is as the kernel has it.
+            let _ = options.apply(socket);
+        }
         lock(&self.sockets).extend(socket.try_clone());
     }
 
@@ -112,7 +120,11 @@ impl Helm {
             ..tcp::SocketOptions::default()
         };
         let sockets = lock(&self.sockets);
-        !sockets.is_empty() && sockets.iter().all(|socket| options.apply(socket).is_ok())
+        let used = !sockets.is_empty() && sockets.iter().all(|s| options.apply(s).is_ok());
+        if used {
+            *lock(&self.chosen) = options.congestion;
+        }
+        used
     }
 }
 
