@@ -16,6 +16,8 @@ pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
 pub use flow::{Amount, Direction, FlowPlan};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
-pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
+pub use matrix::{
+    Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Precision, Workload,
+};
 pub use matrix_fault::{MatrixFault, Step};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};

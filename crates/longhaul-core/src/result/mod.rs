@@ -25,7 +25,7 @@ pub use link::{
     DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
     Traffic,
 };
-pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
+pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
 pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use warning::{End, Warning, WarningKind};
