@@ -15,6 +15,15 @@ pub struct Interface {
     netlink: Netlink,
 }
 
+/// The kernel's number of interface `name`, in the calling thread's network namespace.
+///
+/// # Errors
+/// There is no such interface.
+pub fn index(name: &str) -> io::Result<u32> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    rustix::net::netdevice::name_to_index(&socket, name).map_err(io::Error::from)
+}
+
 impl Interface {
     /// A handle to interface `name` of the calling thread's network namespace; it stays with that
     /// namespace when the thread moves on.

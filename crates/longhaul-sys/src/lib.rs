@@ -6,6 +6,7 @@
 
 pub mod cpu;
 pub mod datagram;
+pub mod host;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
@@ -14,4 +15,7 @@ pub mod poll;
 pub mod realtime;
 pub mod tcp;
 pub mod terminal;
+pub mod topology;
 pub mod tun;
+pub mod udp;
+pub mod users;

@@ -72,9 +72,11 @@ impl From<EngineError> for Coded {
             EngineError::File { .. } => FILES,
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
+            | EngineError::KeyOption { .. }
             | EngineError::NoConfigDir
             | EngineError::Spawn { .. }
             | EngineError::SocketOption(_)
+            | EngineError::NoCpu { .. }
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };

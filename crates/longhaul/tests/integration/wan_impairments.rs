@@ -7,8 +7,8 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use longhaul_core::result::LinkReport;
 use crate::capture::Capture;
+use longhaul_core::result::LinkReport;
 use longhaul_emu::selftest::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -55,7 +55,8 @@ fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     // The sender's word goes to the receiver by a pipe that is no part of the link. The near end
     // stays until the receiver has said its own.
     assert!(Command::new("mkfifo").arg(&sent).status().unwrap().success());
-    let far = format!("{PROGRAM} wan probe '{receive}' <'{sent}' >'{seen}'; mv '{seen}' '{seen}.done'");
+    let far =
+        format!("{PROGRAM} wan probe '{receive}' <'{sent}' >'{seen}'; mv '{seen}' '{seen}.done'");
     let near = format!(
         "exec 9>'{sent}'; {PROGRAM} wan probe '{send}' >&9 && exec 9>&- || exit 1; \
          for i in $(seq 100); do [ -e '{seen}.done' ] && exit 0; sleep 0.1; done; exit 1"
@@ -190,8 +191,7 @@ fn jitter_keeps_the_order_unless_asked() {
 fn marks_befall_only_what_allows_them() {
     let options = ["--up-mark", "0.05", "--seed", "5"];
     for ipv6 in [false, true] {
-        let (report, link) =
-            probe(&options, SendPlan { ipv6, ecn_capable: true, ..plan(20_000) });
+        let (report, link) = probe(&options, SendPlan { ipv6, ecn_capable: true, ..plan(20_000) });
         assert_share(report.marked, 20_000, 0.05);
         assert_same(report.marked, link.up.impairments.marked_ce.segments);
         assert_eq!((report.lost, report.changed), (0, 0));
@@ -216,7 +216,11 @@ fn a_link_that_is_down_loses_everything_and_comes_back() {
     // Down from the start for half a second of the two that are sent.
     let (report, link) = probe(
         &["--up-outage", "0s+500ms"],
-        SendPlan { together: 1, interval_seconds: std::time::Duration::from_millis(2), ..plan(1000) },
+        SendPlan {
+            together: 1,
+            interval_seconds: std::time::Duration::from_millis(2),
+            ..plan(1000)
+        },
     );
     assert_same(report.lost, link.up.impairments.outage.segments);
     assert!(report.received > 0, "it came back");
