@@ -52,13 +52,14 @@ fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     let drain_seconds = std::time::Duration::from_millis(300);
     let receive = ProbePlan::Receive(ReceivePlan { bind, drain_seconds, verify: true }).to_json();
     let send = ProbePlan::Send(plan).to_json();
-    // The sender's word goes to the receiver by a pipe that is no part of the link. The near end
-    // stays until the receiver has said its own.
+    // The sender's word goes to the receiver by a pipe that is no part of the link. The receiver
+    // opens it for both ways and so at once, and listens before the near end starts, which stays
+    // until the receiver has said its own.
     assert!(Command::new("mkfifo").arg(&sent).status().unwrap().success());
     let far =
-        format!("{PROGRAM} wan probe '{receive}' <'{sent}' >'{seen}'; mv '{seen}' '{seen}.done'");
+        format!("{PROGRAM} wan probe '{receive}' 0<>'{sent}' >'{seen}'; mv '{seen}' '{seen}.done'");
     let near = format!(
-        "exec 9>'{sent}'; {PROGRAM} wan probe '{send}' >&9 && exec 9>&- || exit 1; \
+        "{PROGRAM} wan probe '{send}' >'{sent}' || exit 1; \
          for i in $(seq 100); do [ -e '{seen}.done' ] && exit 0; sleep 0.1; done; exit 1"
     );
     let options = [options, &["--json-report", &link]].concat();
