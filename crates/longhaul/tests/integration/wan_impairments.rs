@@ -377,6 +377,7 @@ fn a_captured_transfer_lacks_exactly_what_was_lost() {
         assert!((1..=lost).contains(&segments), "{segments} missing and {lost} lost");
         assert!(lost - segments <= 5 + lost / 3, "{segments} missing and {lost} lost");
         let whole = capture.gaps.iter().filter(|gap| **gap % mss == 0).count();
-        assert!(whole * 10 >= capture.gaps.len() * 9, "torn within a segment: {:?}", capture.gaps);
+        // A sender that waits for its program now and then ends a super-packet with less than MSS.
+        assert!(whole * 2 >= capture.gaps.len(), "torn within a segment: {:?}", capture.gaps);
     }
 }
