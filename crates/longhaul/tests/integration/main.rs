@@ -15,3 +15,4 @@ mod test;
 mod topology;
 mod wan;
 mod wan_impairments;
+mod wan_selftest;
