@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::copy::{self, Tree};
-use longhaul_engine::flow::{self, FlowLimits};
+use longhaul_engine::flow::{self, FlowLimits, ThirdParty};
 use longhaul_engine::serve::{Host, Listener, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, ServedSession};
 use longhaul_engine::{EngineError, Result as EngineResult};
@@ -58,7 +58,8 @@ impl Args {
         let offers = if files.is_some() { "tests and files" } else { "tests" };
         eprintln!("longhaul: serving {offers} on {}", listener.address());
         let host = Arc::new(Host { identity, authorised });
-        let services = Offer { files, stop: interrupt.flag().clone() };
+        let third_party = ThirdParty { config, limits: FlowLimits::default() };
+        let services = Offer { files, third_party, stop: interrupt.flag().clone() };
         listener.run(host, Arc::new(services), self.one_off, interrupt.flag());
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }
@@ -79,6 +80,7 @@ impl Args {
 /// Tests for anyone, under limits; files for the authorised.
 struct Offer {
     files: Option<Tree>,
+    third_party: ThirdParty,
     stop: Arc<AtomicBool>,
 }
 
@@ -86,7 +88,12 @@ impl Services for Offer {
     fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)> {
         let reason = match (service, &self.files) {
             (Service::Test, _) => return None,
-            (Service::ThirdParty, _) => "it does not test against other servers".to_owned(),
+            (Service::ThirdParty, _) if authorised => return None,
+            (Service::ThirdParty, _) => {
+                "it tests against other servers for authorised keys alone; add the line that \
+                 'longhaul key' prints here to ~/.config/longhaul/authorized_keys there"
+                    .to_owned()
+            }
             (Service::Copy, None) => {
                 "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
@@ -103,6 +110,7 @@ impl Services for Offer {
     fn run(&self, service: Service, session: ServedSession) -> EngineResult<()> {
         match (service, &self.files) {
             (Service::Copy, Some(files)) => copy::serve(session, files, &self.stop),
+            (Service::ThirdParty, _) => flow::serve_third(session, &self.third_party),
             // A copy without files was refused above.
             _ => flow::serve(session, &FlowLimits::default()),
         }

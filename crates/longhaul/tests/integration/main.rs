@@ -8,4 +8,5 @@ mod host;
 mod matrix;
 mod ssh;
 mod test;
+mod test_ways;
 mod wan;
