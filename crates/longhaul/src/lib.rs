@@ -9,5 +9,6 @@ mod interrupt;
 mod lab_path;
 mod output;
 mod remote;
+mod supervisor;
 
 pub use cli::run;

@@ -32,10 +32,19 @@ pub struct TcpSample {
     pub rwnd_limited_ms: f64,
     /// The part of it in which the send buffer held the sender back.
     pub sndbuf_limited_ms: f64,
-    /// The part of it in which the congestion window was full.
+    /// The part of it in which the receiver's window held the sender back beyond what the kernel
+    /// counts as such, by looks at the connection.
+    #[serde(default)]
+    pub rwnd_full_ms: f64,
+    /// The part of it in which a full send buffer held the sender back beyond what the kernel
+    /// counts as such, by looks at the connection.
+    #[serde(default)]
+    pub sndbuf_full_ms: f64,
+    /// The part of it in which the congestion window was full, by looks at the connection.
     #[serde(default)]
     pub cwnd_limited_ms: f64,
-    /// The part of it in which neither a window nor a lack of data held the sender back.
+    /// The part of it in which neither a window nor a lack of data held the sender back, by looks
+    /// at the connection.
     #[serde(default)]
     pub paced_ms: f64,
     /// Mean of the smoothed round-trip time over the interval.

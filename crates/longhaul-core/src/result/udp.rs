@@ -67,7 +67,7 @@ impl UdpResult {
     /// Puts the two ends' accounts together. Without the sender's, its drops pass as lost.
     pub fn join(sender: Option<&UdpCounts>, receiver: &UdpCounts) -> Self {
         let sender_dropped = sender.map_or(0, |s| s.host_dropped);
-        let arrived = receiver.datagrams + receiver.late;
+        let arrived = receiver.datagrams.saturating_add(receiver.late);
         let missing = receiver.expected.saturating_sub(arrived);
         // What a host dropped is known only as it happens, so that within one interval it may
         // belong to numbers of the one before.
@@ -92,14 +92,14 @@ impl UdpResult {
         let (mut sum, mut count) = (UdpResult::default(), 0);
         for stream in streams {
             count += 1;
-            sum.sent += stream.sent;
-            sum.received += stream.received;
-            sum.lost += stream.lost;
-            sum.late += stream.late;
-            sum.duplicated += stream.duplicated;
-            sum.reordered += stream.reordered;
-            sum.sender_dropped += stream.sender_dropped;
-            sum.receiver_dropped += stream.receiver_dropped;
+            sum.sent = sum.sent.saturating_add(stream.sent);
+            sum.received = sum.received.saturating_add(stream.received);
+            sum.lost = sum.lost.saturating_add(stream.lost);
+            sum.late = sum.late.saturating_add(stream.late);
+            sum.duplicated = sum.duplicated.saturating_add(stream.duplicated);
+            sum.reordered = sum.reordered.saturating_add(stream.reordered);
+            sum.sender_dropped = sum.sender_dropped.saturating_add(stream.sender_dropped);
+            sum.receiver_dropped = sum.receiver_dropped.saturating_add(stream.receiver_dropped);
             sum.jitter_ms += stream.jitter_ms;
         }
         sum.jitter_ms /= f64::from(count.max(1));

@@ -15,7 +15,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{Progress, SourcePlan, SourceRoot, Tree, pull, push, serve};
 use crate::error::{EngineError, Result};
-use crate::serve::{Host, Listener, Services};
+use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
     ServedSession, Session, connect,
@@ -69,7 +69,7 @@ impl World {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (files, stop) = (files.clone(), stop.clone());
-            move || listener.run(host, files, false, &stop)
+            move || listener.run(host, files, ClientLimits::default(), false, &stop)
         });
         World { dir, config, identity, port, files, stop, thread: Some(thread) }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Direction, FlowPlan, Pacing};
 use longhaul_core::result::{End, SideResult, SideSample};
+use longhaul_core::units::Rate;
 
 use super::limits::{DRAIN_LIMIT, FlowLimits};
 use super::mover::{self, Carrier, Pacer, Reading, Slot, Supply};
@@ -57,13 +58,15 @@ pub(super) struct Bounds {
     pub(super) time: Duration,
     /// With nothing moving.
     pub(super) idle: Duration,
+    /// The rate that the other side may not exceed.
+    pub(super) rate: Option<Rate>,
 }
 
 impl Bounds {
     /// A test by time has its time and what it takes to drain, one by bytes what `limits` allow.
     pub(super) fn new(plan: &FlowPlan, limits: &FlowLimits) -> Self {
         let time = end_of_time(plan).map_or(limits.time, |time| time + DRAIN_LIMIT);
-        Bounds { time, idle: limits.idle }
+        Bounds { time, idle: limits.idle, rate: limits.rate }
     }
 }
 

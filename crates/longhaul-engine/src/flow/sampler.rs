@@ -18,6 +18,11 @@ use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, millis};
 use super::ticks::{Idle, Ticks, end_of_time};
 
+/// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
+/// timers are late and catch up.
+const RATE_SLACK: f64 = 1.1;
+/// And how much earlier its bytes may come.
+const RATE_BURST: Duration = Duration::from_secs(1);
 /// How often a sender looks whether the last of its data has been acknowledged.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -51,7 +56,6 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         let begun = Snapshot::take(slots);
         let rtts = vec![(0.0, 0); slots.len()];
         let observer = Observer::new(role, slots);
-        let base = None;
         Sampler {
             role,
             reverse,
@@ -60,7 +64,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             bounds,
             signals,
             begun,
-            base,
+            base: None,
             rtts,
             observer,
             on_sample,
@@ -155,14 +159,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             }
         }
         let observed = self.observer.interval(self.slots, last, &now);
-        (self.on_sample)(last.until(
-            &now,
-            epoch,
-            ticks.index,
-            ticks.omitting,
-            (sending, self.reverse),
-            observed,
-        ));
+        let mut sample = last.until(&now, epoch, sending, observed);
+        (sample.index, sample.omitted) = (ticks.index, ticks.omitting);
+        sample.reverse = self.reverse;
+        (self.on_sample)(sample);
         now
     }
 
@@ -186,6 +186,14 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         }
         if since.elapsed() > self.bounds.time {
             return Some(format!("it was not over after {:.1?}", self.bounds.time));
+        }
+        if let Some(limit) = self.bounds.rate.filter(|_| self.role == End::Receiver) {
+            // A path may hold bytes back and let them go at once, so the limit is one on the mean.
+            let allowed = since.elapsed().mul_f64(RATE_SLACK) + RATE_BURST;
+            let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
+            if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
+                return Some(format!("it went faster than the {limit} that this server allows"));
+            }
         }
         let now = Instant::now();
         self.slots.iter().for_each(|slot| slot.carrier.attend(self.role, now));

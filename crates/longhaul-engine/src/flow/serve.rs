@@ -12,7 +12,7 @@ use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind};
 use super::connect::{self, Connections};
 use super::end::{self, Bounds, Part, Signals};
 use super::latency;
-use super::limits::{FlowLimits, STEP_LIMIT};
+use super::limits::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
 use super::mover::Carrier;
 use super::placement::Places;
 use crate::error::{EngineError, Result};
@@ -29,10 +29,11 @@ use crate::session::{
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, .. } = session;
     let peer = sender.peer().to_owned();
-    receiver.set_timeout(Some(STEP_LIMIT))?;
+    receiver.set_timeout(Some(PLAN_LIMIT))?;
     let FlowOrder::Plan(plan) = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
     };
+    receiver.set_timeout(Some(STEP_LIMIT))?;
     if let Some((kind, reason)) = refusal(&plan, limits) {
         sender.send(&FlowEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });

@@ -63,14 +63,13 @@ impl Snapshot {
         self.streams.iter().map(|s| s.cpu).sum::<Duration>() + self.own_cpu
     }
 
-    /// The interval from `self` to `later`, on a clock that starts at `epoch`.
+    /// What lies between `self` and `later`, on a clock that starts at `epoch`; which interval
+    /// that is, is for the caller to say.
     pub(super) fn until(
         &self,
         later: &Snapshot,
         epoch: Instant,
-        index: u32,
-        omitted: bool,
-        (sending, reverse): (bool, bool),
+        sending: bool,
         observed: Observed,
     ) -> SideSample {
         let tcp = |number: usize, from: &TcpInfo, to: &TcpInfo| {
@@ -92,14 +91,12 @@ impl Snapshot {
             })
             .collect();
         SideSample {
-            index,
-            omitted,
             start_seconds: self.at.saturating_duration_since(epoch).as_secs_f64(),
             end_seconds: later.at.saturating_duration_since(epoch).as_secs_f64(),
             cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
-            reverse,
             streams,
             host: Some(observed.host),
+            ..SideSample::default()
         }
     }
 }

@@ -14,7 +14,7 @@ use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind, Service};
 
 use super::{FlowLimits, run, serve};
 use crate::error::{EngineError, Result};
-use crate::serve::{Host, Listener, Services};
+use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
     ServedSession, Session, connect,
@@ -68,7 +68,8 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let stop = stop.clone();
-            move || listener.run(Arc::new(Host { identity, authorised }), services, false, &stop)
+            let host = Arc::new(Host { identity, authorised });
+            move || listener.run(host, services, ClientLimits::default(), false, &stop)
         });
         Server { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
     }

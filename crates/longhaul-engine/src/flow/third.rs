@@ -21,7 +21,7 @@ use super::limits::{FlowLimits, STEP_LIMIT};
 use crate::error::{EngineError, Result};
 use crate::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, ServedSession, Session,
-    connect,
+    connect_queued,
 };
 
 /// How soon a stop that the user asked for is passed on.
@@ -105,22 +105,13 @@ fn put_back(mut result: FlowResult, intervals: Vec<FlowSample>) -> FlowResult {
     result
 }
 
-/// Who this server is when it is a client of another.
-#[derive(Debug, Clone)]
-pub struct ThirdParty {
-    /// Where its key and the hosts that it knows are kept.
-    pub config: ConfigDir,
-    /// The limits of a test that it runs for others.
-    pub limits: FlowLimits,
-}
-
-/// Serves one request for a test with another server, on the calling thread. Returns in bounded
-/// time whatever the client does.
+/// Serves one request for a test with another server under `limits`, on the calling thread. This
+/// server is to the other who `config` says. Returns in bounded time whatever the client does.
 ///
 /// # Errors
 /// The client was refused or the test failed (and the client was told so), or the control channel
 /// broke.
-pub fn serve_third(session: ServedSession, party: &ThirdParty) -> Result<()> {
+pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, .. } = session;
     // Data connections are not for this service.
     drop(streams);
@@ -129,12 +120,12 @@ pub fn serve_third(session: ServedSession, party: &ThirdParty) -> Result<()> {
     let ThirdOrder::Run { target, plan } = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a test to run" });
     };
-    if let Some((kind, reason)) = refusal(&target, &plan, &party.limits) {
+    if let Some((kind, reason)) = refusal(&target, &plan, limits) {
         sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }
     let stop = AtomicBool::new(false);
-    receiver.set_timeout(Some(party.limits.time + AROUND_LIMIT))?;
+    receiver.set_timeout(Some(limits.time + AROUND_LIMIT))?;
     let closer = receiver.closer();
     let (finished, wait) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -147,7 +138,7 @@ pub fn serve_third(session: ServedSession, party: &ThirdParty) -> Result<()> {
             stop.store(true, Ordering::Release);
             drop(finished);
         });
-        let outcome = as_client(&target, party, &plan, stop, |event| {
+        let outcome = as_client(&target, config, &plan, stop, |event| {
             // A client that is gone is noticed by the thread that listens to it.
             let _ = sender.send(&event);
         });
@@ -192,19 +183,21 @@ fn refusal(target: &str, plan: &FlowPlan, limits: &FlowLimits) -> Option<(Refusa
 
 fn as_client(
     target: &str,
-    party: &ThirdParty,
+    config: &ConfigDir,
     plan: &FlowPlan,
     stop: &AtomicBool,
     tell: impl Fn(ThirdEvent),
 ) -> Result<FlowResult> {
-    let identity = Identity::load_or_create(&party.config)?;
+    let identity = Identity::load_or_create(config)?;
     let options = ConnectOptions {
         identity: &identity,
-        config: &party.config,
+        config,
         policy: HostPolicy::RefuseChanged,
         family: Family::Any,
     };
-    let session = connect(&target.parse()?, Service::Test, &options)?;
+    let session = connect_queued(&target.parse()?, Service::Test, &options, |_| {
+        !stop.load(Ordering::Acquire)
+    })?;
     tell(ThirdEvent::Started);
     let mut result = super::run(session, plan, stop, |sample| {
         tell(ThirdEvent::Sample(Box::new(sample.clone())));

@@ -4,15 +4,16 @@
 //! its first bytes: a silent or vanished client costs one thread for seconds, never the server.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{RefusalKind, Service};
+use longhaul_core::wire::{RefusalKind, Service, Welcome};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::admission::{Admission, ClientLimits};
 use crate::error::{EngineError, Result};
 use crate::session::{
     AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor, serve_tls,
@@ -110,16 +111,18 @@ impl Listener {
         );
     }
 
-    /// Serves until `stop` is set or, with `one_off`, one session has ended. Then the sessions
-    /// still under way have a few seconds to put their things in order. A failing session is told
-    /// to [`Services::ended`].
+    /// Serves until `stop` is set or, with `one_off`, one client has been served. Then the
+    /// sessions still under way have a few seconds to put their things in order. A failing session
+    /// is told to [`Services::ended`].
     pub fn run(
         self,
         host: Arc<Host>,
         services: Arc<dyn Services>,
+        clients: ClientLimits,
         one_off: bool,
         stop: &AtomicBool,
     ) {
+        let admission = Admission::new(clients);
         let registry = SessionRegistry::default();
         let connections = Arc::new(AtomicUsize::new(0));
         let sessions = Arc::new(AtomicUsize::new(0));
@@ -136,9 +139,11 @@ impl Listener {
             let services = services.clone();
             let registry = registry.clone();
             let (sessions, sessions_ended) = (sessions.clone(), sessions_ended.clone());
+            let admission = admission.clone();
             spawn(move || {
                 let _slot = slot;
-                if serve_connection(socket, &host, &*services, &registry, &sessions) {
+                let door = Door { host: &host, services: &*services, admission: &admission };
+                if door.serve_connection(socket, &registry, &sessions) {
                     sessions_ended.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -215,39 +220,70 @@ impl Drop for Slot {
     }
 }
 
-/// Serves one connection to its end; true when it was a session.
-fn serve_connection(
-    socket: TcpStream,
-    host: &Host,
-    services: &dyn Services,
-    registry: &SessionRegistry,
-    sessions: &Arc<AtomicUsize>,
-) -> bool {
-    let mut first = [0];
-    let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
-        && matches!(socket.peek(&mut first), Ok(1));
-    if !ready {
-        return false;
-    }
-    if first[0] != TLS_HANDSHAKE {
-        registry.admit(socket);
-        return false;
-    }
-    let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
-    let _session = Slot::take(sessions);
-    let authorised = |key: &_| host.authorised.contains(key);
-    let outcome = serve_tls(socket, &host.identity, authorised, registry)
-        .and_then(|session| serve_session(session, services));
-    services.ended(&peer, outcome);
-    true
+/// What a connection meets.
+struct Door<'a> {
+    host: &'a Host,
+    services: &'a dyn Services,
+    admission: &'a Arc<Admission>,
 }
 
-/// Greets a client and runs the service it asks for, to its end.
+impl Door<'_> {
+    /// Serves one connection to its end; true when a client was served.
+    fn serve_connection(
+        &self,
+        socket: TcpStream,
+        registry: &SessionRegistry,
+        sessions: &Arc<AtomicUsize>,
+    ) -> bool {
+        let mut first = [0];
+        let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
+            && matches!(socket.peek(&mut first), Ok(1));
+        if !ready {
+            return false;
+        }
+        if first[0] != TLS_HANDSHAKE {
+            registry.admit(socket);
+            return false;
+        }
+        let address = socket.peer_addr();
+        let ip = address.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
+        let peer = address.map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+        let _session = Slot::take(sessions);
+        let mut served = false;
+        let authorised = |key: &_| self.host.authorised.contains(key);
+        let outcome = serve_tls(socket, &self.host.identity, authorised, registry)
+            .and_then(|session| self.serve_session(session, ip, &mut served));
+        self.services.ended(&peer, outcome);
+        served
+    }
+
+    /// Serves a client when its turn has come.
+    fn serve_session(
+        &self,
+        mut session: ServedSession,
+        address: IpAddr,
+        served: &mut bool,
+    ) -> Result<()> {
+        let service = session.asked(|service, known| self.services.refusal(service, known))?;
+        let tell = |place| session.sender.send(&Welcome::Queued { place });
+        let _pass = match self.admission.enter(address, tell)? {
+            Ok(pass) => pass,
+            Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
+        };
+        session.welcome()?;
+        *served = true;
+        session.receiver.set_timeout(None)?;
+        self.services.run(service, session)
+    }
+}
+
+/// Greets the one client of an ssh connection and runs the service it asks for, to its end.
 ///
 /// # Errors
 /// The client was refused, or the service failed.
 pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
-    let service = session.greet(|service, authorised| services.refusal(service, authorised))?;
+    let service = session.asked(|service, authorised| services.refusal(service, authorised))?;
+    session.welcome()?;
     session.receiver.set_timeout(None)?;
     services.run(service, session)
 }

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
+use super::deadline::{OPENING_TIMEOUT, Until};
 use super::identity::{ConfigDir, Identity, PublicKey};
 use super::secret::SessionSecret;
 use super::tls;
@@ -21,8 +22,6 @@ use crate::error::{EngineError, Result};
 
 /// How long a connection may take to open: three SYNs over the longest path that matters.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long either side may be silent while a session is opened.
-pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Exporter label (RFC 8446, section 7.5) of the session's secret.
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
 
@@ -124,17 +123,31 @@ pub fn connect(
     service: Service,
     options: &ConnectOptions<'_>,
 ) -> Result<Session> {
-    let (mut socket, address) = dial(target, options.family)?;
+    connect_queued(target, service, options, |_| true)
+}
+
+/// The same for a client that says how long the queue is: `queued` is called with its place, from
+/// 1, when that changes and every few seconds; when it says no, the client leaves.
+///
+/// # Errors
+/// As [`connect`]; [`EngineError::Interrupted`] when `queued` says no.
+pub fn connect_queued(
+    target: &HostPort,
+    service: Service,
+    options: &ConnectOptions<'_>,
+    queued: impl FnMut(u32) -> bool,
+) -> Result<Session> {
+    let (socket, address) = dial(target, options.family)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
     let name = rustls::pki_types::ServerName::IpAddress(address.ip().into());
     let connection = ClientConnection::new(tls::client_config(options.identity), name)
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Client(connection);
-    set_timeouts(&socket, Some(OPENING_TIMEOUT)).map_err(failed)?;
+    let mut opening = Until::opened(&socket);
     let datagram_bytes = datagram_bytes(&socket);
     while connection.is_handshaking() {
-        connection.complete_io(&mut socket).map_err(failed)?;
+        connection.complete_io(&mut opening).map_err(failed)?;
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
@@ -144,27 +157,34 @@ pub fn connect(
     let (sender, mut receiver) = control_over_tls(connection, socket, &peer).map_err(|source| {
         EngineError::System { operation: "share the control channel between threads", source }
     })?;
-    greet(&sender, &mut receiver, service)?;
+    greet(&sender, &mut receiver, service, queued)?;
     receiver.set_timeout(None)?;
     let dialer = DataDialer::new(vec![address], secret);
     Ok(Session { sender, receiver, dialer, datagram_bytes })
 }
 
-/// Asks for `service` on a fresh control channel and waits for the welcome.
+/// Asks for `service` on a fresh control channel and waits for the welcome; `queued` is told the
+/// client's place, and says whether to go on.
 ///
 /// # Errors
-/// The server refuses, or is silent.
+/// The server refuses, or is silent, or `queued` says no.
 pub fn greet(
     sender: &ControlSender,
     receiver: &mut ControlReceiver,
     service: Service,
+    mut queued: impl FnMut(u32) -> bool,
 ) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     sender.send(&Hello { protocol: PROTOCOL_VERSION, version, service })?;
-    match receiver.receive()? {
-        Welcome::Ready { .. } => Ok(()),
-        Welcome::Refused { kind, reason } => {
-            Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
+    loop {
+        match receiver.receive()? {
+            Welcome::Ready { .. } => return Ok(()),
+            Welcome::Queued { place } if queued(place) => {}
+            Welcome::Queued { .. } => return Err(EngineError::Interrupted),
+            Welcome::Refused { kind, reason } => {
+                let peer = sender.peer().to_owned();
+                return Err(EngineError::Refused { peer, kind, reason });
+            }
         }
     }
 }

@@ -10,6 +10,7 @@
 mod address;
 mod channel;
 mod client;
+mod deadline;
 mod identity;
 mod secret;
 mod server;
@@ -20,7 +21,9 @@ mod udp;
 pub use address::{DEFAULT_PORT, HostPort};
 pub use channel::{ControlReceiver, ControlSender, control};
 pub(crate) use client::Route;
-pub use client::{ConnectOptions, DataDialer, Family, HostPolicy, Session, connect, greet};
+pub use client::{
+    ConnectOptions, DataDialer, Family, HostPolicy, Session, connect, connect_queued, greet,
+};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;

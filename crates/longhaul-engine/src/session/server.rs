@@ -6,19 +6,23 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_core::wire::{
-    DataHello, GreetingKind, HELLO_BYTES, Hello, PROTOCOL_VERSION, RefusalKind, Service, SessionId,
-    Welcome,
+    AnyHello, DataHello, GreetingKind, HELLO_BYTES, PROTOCOL_VERSION, RefusalKind, Service,
+    SessionId, Welcome,
 };
 use rustls::{Connection, ServerConnection};
+use socket2::SockRef;
 
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
-use super::client::{OPENING_TIMEOUT, export_secret, set_timeouts};
+use super::client::{export_secret, set_timeouts};
+use super::deadline::Until;
 use super::identity::{Identity, PublicKey};
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp::{self, FlowAnswers};
 use crate::error::{EngineError, Result};
 
+/// What is sent to a client and not acknowledged for this long ends its session.
+const VANISHED: Duration = Duration::from_secs(30);
 /// Most data connections that may wait to be taken by their session.
 const WAITING_STREAMS: usize = 256;
 /// How often flows already accepted are looked at while others are awaited.
@@ -58,11 +62,9 @@ impl SessionRegistry {
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
     /// that proves nothing is closed without an answer.
-    pub fn admit(&self, mut socket: TcpStream) {
+    pub fn admit(&self, socket: TcpStream) {
         let mut bytes = [0; HELLO_BYTES];
-        if set_timeouts(&socket, Some(OPENING_TIMEOUT)).is_err()
-            || socket.read_exact(&mut bytes).is_err()
-        {
+        if Until::opened(&socket).read_exact(&mut bytes).is_err() {
             return;
         }
         let Ok((hello, mac)) = DataHello::decode(&bytes) else { return };
@@ -74,7 +76,7 @@ impl SessionRegistry {
         if waiting.mutual {
             let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
             // A fresh connection takes 64 bytes without waiting.
-            if socket.write_all(&answer).is_err() {
+            if (&socket).write_all(&answer).is_err() {
                 return;
             }
         }
@@ -227,44 +229,56 @@ pub struct ServedSession {
 }
 
 impl ServedSession {
-    /// Reads the client's hello and answers it: `allow` says which services are offered, by a
-    /// refusal or nothing. Returns the service to run.
+    /// Reads what the client asks for: `allow` says which services are offered, by a refusal or
+    /// nothing. Returns the service to [welcome](Self::welcome) the client to.
     ///
     /// # Errors
     /// The channel broke, or the client was refused (and told so).
-    pub fn greet(
+    pub fn asked(
         &mut self,
         allow: impl FnOnce(Service, bool) -> Option<(RefusalKind, String)>,
     ) -> Result<Service> {
-        let hello: Hello = self.receiver.receive()?;
-        let ours = env!("CARGO_PKG_VERSION");
-        let refusal = if hello.protocol == PROTOCOL_VERSION {
-            allow(hello.service, self.authorised)
-        } else {
+        let hello: AnyHello = self.receiver.receive()?;
+        if hello.protocol != PROTOCOL_VERSION {
             let reason = format!(
-                "it speaks protocol {PROTOCOL_VERSION} (longhaul {ours}), the client {} \
-                 (longhaul {}); use the same version at both ends",
-                hello.protocol, hello.version
+                "it speaks protocol {PROTOCOL_VERSION} (longhaul {}), the client {} (longhaul \
+                 {}); use the same version at both ends",
+                env!("CARGO_PKG_VERSION"),
+                hello.protocol,
+                hello.short_version()
             );
-            Some((RefusalKind::Version, reason))
+            return Err(self.refuse(RefusalKind::Version, reason));
+        }
+        let Some(service) = hello.service() else {
+            let reason = "it does not know what the client asks for".to_owned();
+            return Err(self.refuse(RefusalKind::Invalid, reason));
         };
-        match refusal {
-            None => {
-                self.sender.send(&Welcome::Ready { version: ours.to_owned() })?;
-                Ok(hello.service)
-            }
-            Some((kind, reason)) => {
-                self.sender.send(&Welcome::Refused { kind, reason: reason.clone() })?;
-                let peer = self.sender.peer().to_owned();
-                Err(EngineError::Refused { peer, kind, reason })
-            }
+        match allow(service, self.authorised) {
+            None => Ok(service),
+            Some((kind, reason)) => Err(self.refuse(kind, reason)),
+        }
+    }
+
+    /// Tells the client that the service may be asked for now.
+    ///
+    /// # Errors
+    /// The channel broke.
+    pub fn welcome(&self) -> Result<()> {
+        self.sender.send(&Welcome::Ready { version: env!("CARGO_PKG_VERSION").to_owned() })
+    }
+
+    /// Turns the client away; the error says so, or that it could not even be told.
+    pub fn refuse(&self, kind: RefusalKind, reason: String) -> EngineError {
+        match self.sender.send(&Welcome::Refused { kind, reason: reason.clone() }) {
+            Ok(()) => EngineError::Refused { peer: self.sender.peer().to_owned(), kind, reason },
+            Err(error) => error,
         }
     }
 }
 
 /// Makes a session of a fresh connection that begins with a TLS handshake.
 pub(crate) fn serve_tls(
-    mut socket: TcpStream,
+    socket: TcpStream,
     identity: &Identity,
     authorised: impl FnOnce(&PublicKey) -> bool,
     registry: &SessionRegistry,
@@ -274,10 +288,12 @@ pub(crate) fn serve_tls(
     let connection = ServerConnection::new(tls::server_config(identity))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Server(connection);
-    set_timeouts(&socket, Some(OPENING_TIMEOUT)).map_err(failed)?;
     let _ = socket.set_nodelay(true);
+    // A client whose host is gone answers nothing, not even that.
+    let _ = SockRef::from(&socket).set_tcp_user_timeout(Some(VANISHED));
+    let mut opening = Until::opened(&socket);
     while connection.is_handshaking() {
-        connection.complete_io(&mut socket).map_err(failed)?;
+        connection.complete_io(&mut opening).map_err(failed)?;
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;

@@ -14,7 +14,7 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::flow;
 use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, connect,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, connect_queued,
 };
 use serde_json::json;
 
@@ -231,7 +231,10 @@ impl Args {
             None => Service::Test,
             Some(_) => Service::ThirdParty,
         };
-        let session = connect(&target, service, &options)?;
+        let session = connect_queued(&target, service, &options, |place| {
+            eprintln!("longhaul: number {place} in the queue of {target}");
+            !interrupt.flag().load(Ordering::Acquire)
+        })?;
         if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }

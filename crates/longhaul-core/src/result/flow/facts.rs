@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::math::{percent, rate};
+use super::math::{percent, rate, sum};
 use super::{FlowSample, Shares, Steady, StreamResult};
 use crate::plan::FlowPlan;
 use crate::result::{End, HostLimits, HostSample, TcpSample, ThreadSample, UdpResult};
@@ -38,7 +38,7 @@ pub struct FlowFacts {
     pub cwnd_bytes: Bytes,
     /// The window that the receiver advertised, mean over time, sum over the streams.
     pub receiver_window_bytes: Bytes,
-    /// Segments sent again, in percent of those sent.
+    /// Segments sent again, in percent of those sent; of the whole test.
     pub loss_percent: f64,
     /// How many that were.
     pub retransmits: u64,
@@ -132,15 +132,19 @@ impl FlowFacts {
                 sample.streams.iter().filter_map(move |s| Some((s.sender.as_ref()?, seconds)))
             })
         };
-        let bytes: u64 = part.iter().map(|sample| sample.bytes.get()).sum();
+        let bytes = sum(part.iter().map(|sample| sample.bytes.get()));
         let throughput_bps = rate(Bytes::new(bytes), seconds);
-        let sum = |of: fn(&TcpSample) -> u64| tcp().map(|(t, _)| of(t)).sum::<u64>();
         // A mean over time of what is summed over the streams.
         let level = |of: fn(&TcpSample) -> Bytes| {
             let weighed: f64 = tcp().map(|(t, seconds)| of(t).get() as f64 * seconds).sum();
             Bytes::new((weighed / seconds.max(f64::MIN_POSITIVE)) as u64)
         };
-        let (segments, retransmits) = (sum(|t| t.segments), sum(|t| t.retransmits));
+        // Loss early in a test keeps the window small long after.
+        let whole = |of: fn(&TcpSample) -> u64| {
+            let all = intervals.iter().filter(counted).flat_map(|sample| &sample.streams);
+            sum(all.filter_map(|stream| stream.sender.as_ref()).map(of))
+        };
+        let (segments, retransmits) = (whole(|t| t.segments), whole(|t| t.retransmits));
         let rtt_ms = over_time(tcp().map(|(t, seconds)| (t.rtt_mean_ms, seconds)));
         let rtt_min_ms = streams.iter().map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0);
         let [sender_limits, receiver_limits] = limits;
@@ -163,7 +167,7 @@ impl FlowFacts {
             receiver_window_bytes: level(|t| t.peer_window_bytes),
             loss_percent: percent(retransmits as f64, segments as f64),
             retransmits,
-            marked_percent: percent(sum(|t| t.marked_segments) as f64, segments as f64),
+            marked_percent: percent(whole(|t| t.marked_segments) as f64, segments as f64),
             settled: steady.is_some(),
             spread_percent: steady.map(Steady::spread_percent),
             reference_bps,
@@ -194,10 +198,10 @@ fn reference(throughput: Rate) -> Rate {
 
 /// The mean of values that each held for some seconds.
 fn over_time(values: impl Iterator<Item = (f64, f64)>) -> f64 {
-    let (sum, seconds) = values.fold((0.0, 0.0), |(sum, whole), (value, seconds)| {
+    let (total, seconds) = values.fold((0.0, 0.0), |(sum, whole), (value, seconds)| {
         (sum + value * seconds, whole + seconds)
     });
-    if seconds > 0.0 { sum / seconds } else { 0.0 }
+    if seconds > 0.0 { total / seconds } else { 0.0 }
 }
 
 impl EndFacts {
@@ -259,11 +263,10 @@ impl EndFacts {
                 .map(|(h, _)| h.tcp_memory_pressure_bytes)
                 .unwrap_or_default(),
             tcp_memory_pressure_percent: host(|h| h.tcp_memory_pressure_percent),
-            drops: hosts
+            drops: sum(hosts
                 .iter()
-                .map(|(h, _)| h.tcp_drops + h.udp_drops + h.interface_drops)
-                .sum::<u64>()
-                + threads.iter().map(|(t, _)| t.drops).sum::<u64>(),
+                .flat_map(|(h, _)| [h.tcp_drops, h.udp_drops, h.interface_drops])
+                .chain(threads.iter().map(|(t, _)| t.drops))),
         }
     }
 }

@@ -1,17 +1,16 @@
-use super::math::{mean, percent, rate};
+use super::math::{mean, percent, rate, sum};
 use super::spoiled::warnings;
 use super::{
     FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample, FlowSummary, Hosts,
     LinkSummary, Reason, SideSummary, Steady, StreamResult,
 };
 use crate::plan::{Direction, FlowPlan, Link, Protocol};
-use crate::result::{SideResult, UdpResult, Warning};
+use crate::result::{SideResult, SideStream, UdpResult, Warning};
 use crate::units::Bytes;
 
 impl SideSummary {
     fn fold(side: &SideResult) -> Self {
-        let sum =
-            |of: fn(&crate::result::SideStream) -> u64| side.streams.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&SideStream) -> u64| sum(side.streams.iter().map(of));
         SideSummary {
             bytes: Bytes::new(sum(|s| s.bytes.get())),
             total_bytes: Bytes::new(sum(|s| s.total_bytes.get())),
@@ -107,7 +106,7 @@ fn hosts(target: &str, server_sends: bool) -> Hosts<'_> {
 fn links(plan: &FlowPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSummary> {
     let link = |(number, link): (usize, &Link)| {
         let of: Vec<_> = streams.iter().filter(|s| s.link == Some(number as u32)).collect();
-        let bytes = Bytes::new(of.iter().map(|s| s.bytes.get()).sum());
+        let bytes = Bytes::new(sum(of.iter().map(|s| s.bytes.get())));
         LinkSummary {
             link: number as u32,
             client: link.client.as_ref().map(ToString::to_string),
@@ -115,7 +114,7 @@ fn links(plan: &FlowPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSum
             streams: of.len() as u32,
             bytes,
             throughput_bps: rate(bytes, seconds),
-            retransmits: of.iter().map(|s| s.retransmits).sum(),
+            retransmits: sum(of.iter().map(|s| s.retransmits)),
         }
     };
     plan.links.iter().enumerate().map(link).collect()
@@ -184,7 +183,7 @@ impl FlowResult {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::result::{SideStream, WarningKind};
+    use crate::result::WarningKind;
     use crate::units::Rate;
 
     pub(in super::super) fn side(totals: &[u64]) -> SideResult {

@@ -1,4 +1,4 @@
-use super::math::{mean, percent, rate};
+use super::math::{mean, percent, rate, sum};
 use super::{FlowSample, Shares, StreamSample};
 use crate::result::{SideSample, UdpResult};
 use crate::units::Bytes;
@@ -25,7 +25,7 @@ impl FlowSample {
             })
             .collect();
         let tcp: Vec<_> = streams.iter().filter_map(|s| s.sender.as_ref()).collect();
-        let bytes = Bytes::new(streams.iter().map(|s| s.bytes.get()).sum());
+        let bytes = Bytes::new(sum(streams.iter().map(|s| s.bytes.get())));
         // The sender's clocks are of the sender's interval.
         let shares = sender.and_then(|sender| {
             let seconds = sender.end_seconds - sender.start_seconds;
@@ -39,7 +39,7 @@ impl FlowSample {
             end_seconds: receiver.end_seconds,
             bytes,
             throughput_bps: rate(bytes, seconds),
-            retransmits: sender.map(|_| tcp.iter().map(|t| t.retransmits).sum()),
+            retransmits: sender.map(|_| sum(tcp.iter().map(|t| t.retransmits))),
             rtt_ms: mean(tcp.iter().map(|t| t.rtt_ms)),
             sender_cpu_percent: sender
                 .map(|s| percent(s.cpu_seconds, s.end_seconds - s.start_seconds)),

@@ -2,9 +2,10 @@
 //!
 //! The questions are asked in the order in which an answer would hide the next ones: a test that
 //! runs at the rate it was asked to has no other limit; a kernel short of memory shrinks windows;
-//! a receiver that gets no CPU closes its window; what fills a window keeps the congestion window
-//! from being full; and only when no host is to blame is it the path. The thresholds are set by
-//! `docs/design/attribution.md`, whose table says how often they were right.
+//! a receiver that gets no CPU closes its window; a queue on the path shows that the path is full,
+//! and a larger window would only make it longer; a window that is full keeps the congestion window
+//! from being so. `docs/design/attribution.md` says why the thresholds are where they are, and how
+//! often the answer was right.
 
 use serde::{Deserialize, Serialize};
 
@@ -107,8 +108,6 @@ const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
 /// Datagrams lost in one place, of those sent, that make it the reason.
 const LOST_PERCENT: f64 = 1.0;
-/// Fewer segments sent again than this are chance.
-const LEAST_RETRANSMITS: u64 = 3;
 
 impl Reason {
     /// Tells the reason from the facts.
@@ -125,6 +124,7 @@ pub(super) fn find(facts: &FlowFacts) -> Found {
     asked_for(facts)
         .or_else(|| memory(facts).filter(|_| !datagrams))
         .or_else(|| cpu(facts))
+        .or_else(|| queue(facts))
         .or_else(|| window(facts))
         .or_else(|| path(facts))
         .or_else(|| datagrams_lost(facts))
@@ -196,15 +196,31 @@ fn window(facts: &FlowFacts) -> Option<Found> {
     (share >= HELD_PERCENT).then_some(Found { limit, end: Some(end), share_percent: Some(share) })
 }
 
-/// The congestion control held the sender back: by its window, or by its pacing.
+/// Packets wait on the path, all the time: it carries no more, whatever else is full.
+fn queue(facts: &FlowFacts) -> Option<Found> {
+    let queued =
+        facts.udp.is_none() && facts.queue_ms() >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
+    let share = held_by_path(facts).max(100.0 - facts.shares.application_percent);
+    (queued && share >= MOST_PERCENT).then_some(Found {
+        limit: Limit::LinkRate,
+        end: None,
+        share_percent: Some(share),
+    })
+}
+
+/// The time in which the congestion control held the sender back, by its window or its pacing.
+fn held_by_path(facts: &FlowFacts) -> f64 {
+    facts.shares.congestion_window_percent + facts.shares.pacing_percent
+}
+
+/// The congestion control held the sender back, without a queue.
 fn path(facts: &FlowFacts) -> Option<Found> {
-    let share = facts.shares.congestion_window_percent + facts.shares.pacing_percent;
+    let share = held_by_path(facts);
     if share < MOST_PERCENT {
         return None;
     }
     let found = |limit, end| Some(Found { limit, end, share_percent: Some(share) });
-    let queued = facts.queue_ms() >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
-    let lossy = facts.retransmits >= LEAST_RETRANSMITS;
+    let lossy = facts.retransmits > 0;
     let (end, drops) = worse(facts, |end| end.drops as f64);
     if lossy && drops >= facts.retransmits as f64 / 2.0 {
         return found(Limit::HostDrops, Some(end));
@@ -212,11 +228,9 @@ fn path(facts: &FlowFacts) -> Option<Found> {
     // BBR paces at the rate that the path has shown to deliver, and minds no loss below 2 %
     // (draft-ietf-ccwg-bbr, BBR.LossThresh) or none at all.
     let models_the_path = facts.congestion.starts_with("bbr");
-    match (queued, lossy) {
-        (false, true) if !models_the_path => found(Limit::Loss, None),
-        _ if !facts.settled => found(Limit::CongestionWindow, Some(End::Sender)),
-        (true, _) => found(Limit::LinkRate, None),
-        _ if models_the_path => found(Limit::LinkRate, None),
+    match (models_the_path, lossy) {
+        (true, _) if facts.settled => found(Limit::LinkRate, None),
+        (false, true) => found(Limit::Loss, None),
         _ => found(Limit::CongestionWindow, Some(End::Sender)),
     }
 }
@@ -432,7 +446,7 @@ mod tests {
         check(
             queued.clone(),
             Limit::LinkRate,
-            "its slowest link carries 400 Mb/s, steady within 2 % (cubic held the sender back for \
+            "its slowest link carries 400 Mb/s, steady within 2 % (cubic was held back for \
              97 % of the time, with 41.0 ms of queue on a round trip of 90.0 ms)",
             "",
         );
@@ -450,7 +464,10 @@ mod tests {
         check(dropped, Limit::HostDrops, "the receiver's host, which threw 400", "on far");
         // BBR keeps the queue short and minds no loss.
         let bbr = FlowFacts { shares: held("pacing", 97.0), congestion: "bbr".into(), ..lossy };
-        check(bbr.clone(), Limit::LinkRate, "bbr held the sender back", "");
+        // Whatever else is full while packets wait on the path.
+        let buffer = FlowFacts { shares: held("buffer", 70.0), rtt_ms: 140.0, ..bbr.clone() };
+        check(buffer, Limit::LinkRate, "50.0 ms of queue", "");
+        check(bbr.clone(), Limit::LinkRate, "bbr was held back", "");
         let growing = FlowFacts { settled: false, spread_percent: None, ..bbr };
         check(growing, Limit::CongestionWindow, "had not settled", "test longer");
         check(full, Limit::CongestionWindow, "4.00 MiB on a round trip", "(-C)");

@@ -5,14 +5,16 @@ use crate::result::TcpSample;
 
 /// Where the time of the sending connections went, in percent of it; they add up to 100.
 ///
-/// The first two are clocks of the kernel (`tcp_chrono_start` in net/ipv4/tcp_output.c); what is
-/// left of the time in which a connection is busy is divided by looking at it fifty times a
-/// second, and time in which it is not busy is the application's.
+/// For the first two there are clocks of the kernel (`tcp_chrono_start` in
+/// net/ipv4/tcp_output.c), which count too little: that for the receiver's window stands still
+/// while pacing holds a packet back, that for the send buffer until an acknowledgement lets it be
+/// noticed. So the time in which a connection is busy is divided as fifty looks a second fell, and
+/// a clock counts where it says more; time in which it is not busy is the application's.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shares {
-    /// Data to send, but no room in the receiver's window (`TCP_CHRONO_RWND_LIMITED`).
+    /// The receiver's window was full (`TCP_CHRONO_RWND_LIMITED`, and looks).
     pub receiver_window_percent: f64,
-    /// All data of a full send buffer was in flight (`TCP_CHRONO_SNDBUF_LIMITED`).
+    /// All data of a full send buffer was in flight (`TCP_CHRONO_SNDBUF_LIMITED`, and looks).
     pub send_buffer_percent: f64,
     /// Data to send, but the congestion window was full.
     pub congestion_window_percent: f64,
@@ -39,20 +41,32 @@ pub enum Holder {
     Application,
 }
 
+/// No interval is longer than ten years, whatever a peer says.
+const LONGEST_MS: f64 = 10.0 * 365.0 * 86_400_000.0;
+
+/// `value` in 0 to `most`; 0 for what is no number.
+fn within(value: f64, most: f64) -> f64 {
+    value.max(0.0).min(most)
+}
+
 impl Shares {
     /// The shares of `streams` over `seconds` each; `None` for no time.
     pub fn of<'a>(streams: impl IntoIterator<Item = (&'a TcpSample, f64)>) -> Option<Self> {
         let mut sums = Shares::default();
         let mut total = 0.0;
         for (tcp, seconds) in streams {
-            let whole = seconds * 1e3;
+            let whole = within(seconds * 1e3, LONGEST_MS);
             // The clocks tick in jiffies and the interval does not.
-            let busy = tcp.busy_ms.clamp(0.0, whole);
-            let receiver = tcp.rwnd_limited_ms.clamp(0.0, busy);
-            let buffer = tcp.sndbuf_limited_ms.clamp(0.0, busy - receiver);
+            let busy = within(tcp.busy_ms, whole);
+            let receiver = within(tcp.rwnd_limited_ms, busy);
+            let buffer = within(tcp.sndbuf_limited_ms, busy - receiver);
             let rest = busy - receiver - buffer;
-            let window = tcp.cwnd_limited_ms.clamp(0.0, rest);
-            let paced = tcp.paced_ms.clamp(0.0, rest - window);
+            let full = within(tcp.rwnd_full_ms, rest);
+            let (receiver, rest) = (receiver + full, rest - full);
+            let full = within(tcp.sndbuf_full_ms, rest);
+            let (buffer, rest) = (buffer + full, rest - full);
+            let window = within(tcp.cwnd_limited_ms, rest);
+            let paced = within(tcp.paced_ms, rest - window);
             sums.receiver_window_percent += receiver;
             sums.send_buffer_percent += buffer;
             sums.congestion_window_percent += window;

@@ -124,7 +124,7 @@ fn window(facts: &FlowFacts, end: End, share: f64, host: &str) -> (String, Optio
     let (name, size, setting, most) = match end {
         End::Receiver => ("window", facts.receiver_window_bytes, "rmem", "rmem_max"),
         End::Sender => {
-            let total = side.buffer_bytes.get() * u64::from(facts.streams);
+            let total = side.buffer_bytes.get().saturating_mul(facts.streams.into());
             ("buffer", Bytes::new(total), "wmem", "wmem_max")
         }
     };
@@ -145,12 +145,12 @@ fn window(facts: &FlowFacts, end: End, share: f64, host: &str) -> (String, Optio
     // TCP_DEFAULT_SCALING_RATIO, net/tcp.h); a window that is no less than the product already is
     // to be doubled.
     let streams = u64::from(facts.streams.max(1));
-    let wanted = Bytes::new(2 * product.max(Bytes::new(2 * size.get())).get() / streams);
+    let twice = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(2));
+    let wanted = Bytes::new(twice(product.max(twice(size))).get() / streams);
     let limits = &side.limits;
     let near = |limit: Bytes| side.buffer_bytes.get() as f64 >= 0.9 * limit.get() as f64;
     let advice = if facts.window_asked {
-        let clipped =
-            limits.asked_bytes.get() > 0 && near(Bytes::new(2 * limits.asked_bytes.get()));
+        let clipped = limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
         match clipped {
             true => format!(
                 "raise net.core.{most} on {host} from {} to {}, or leave -w out",
@@ -199,8 +199,8 @@ fn link(facts: &FlowFacts, share: f64) -> String {
         sentence += &format!(", steady within {spread:.0} %");
     }
     sentence += &format!(
-        " ({} held the sender back for {share:.0} % of the time, with {} of queue on a round trip \
-         of {}",
+        " ({} was held back for {share:.0} % of the time, with {} of queue on a round \
+         trip of {}",
         facts.congestion,
         millis(facts.queue_ms()),
         millis(facts.rtt_min_ms)

@@ -1,11 +1,10 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use longhaul_core::plan::Protocol;
 use longhaul_core::result::{End, UdpCounts};
-use longhaul_sys::tcp::{self, Granted, TcpInfo};
+use longhaul_sys::tcp::{self, Granted, SocketMemory, TcpInfo};
 
 use crate::flow::udp::UdpFlow;
 
@@ -16,15 +15,6 @@ pub(in crate::flow) enum Carrier {
     Tcp(TcpStream),
     /// A flow of datagrams.
     Udp(UdpFlow),
-}
-
-impl AsFd for Carrier {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Carrier::Tcp(stream) => stream.as_fd(),
-            Carrier::Udp(flow) => flow.socket().as_fd(),
-        }
-    }
 }
 
 impl Carrier {
@@ -50,6 +40,14 @@ impl Carrier {
             // A connection that is reset keeps its structure until it is closed.
             Carrier::Tcp(stream) => Some(tcp::tcp_info(stream).unwrap_or_default()),
             Carrier::Udp(_) => None,
+        }
+    }
+
+    /// What its queues hold; `None` for a socket that is gone.
+    pub(in crate::flow) fn memory(&self) -> Option<SocketMemory> {
+        match self {
+            Carrier::Tcp(stream) => tcp::socket_memory(stream).ok(),
+            Carrier::Udp(flow) => flow.memory(),
         }
     }
 

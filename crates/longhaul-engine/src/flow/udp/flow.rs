@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::result::{End, UdpCounts};
 use longhaul_core::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader};
-use longhaul_sys::tcp::Granted;
+use longhaul_sys::tcp::{Granted, SocketMemory, socket_memory};
 use longhaul_sys::udp;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
@@ -137,10 +137,6 @@ impl UdpFlow {
         self.shut.load(Ordering::Acquire)
     }
 
-    pub(in crate::flow) fn socket(&self) -> &UdpSocket {
-        &self.socket
-    }
-
     pub(in crate::flow) fn local_address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()
     }
@@ -167,6 +163,10 @@ impl UdpFlow {
             congestion: String::new(),
             mss: self.payload_bytes,
         })
+    }
+
+    pub(in crate::flow) fn memory(&self) -> Option<SocketMemory> {
+        socket_memory(&self.socket).ok()
     }
 
     /// A receiver reports what it has; a sender hears it, and marks the end once its thread is

@@ -1,5 +1,8 @@
 //! Numbers and sentences as people write them.
 
+/// Stands for a space at which no line breaks.
+const HARD_SPACE: char = '\x1f';
+
 /// The target without the port that everyone uses.
 pub(super) fn short(target: &str) -> String {
     let default = format!(":{}", longhaul_engine::session::DEFAULT_PORT);
@@ -26,8 +29,12 @@ pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> St
     value.map_or_else(|| "-".to_owned(), text)
 }
 
-/// Breaks `text` between words so that no line is longer than `columns`, unless one word is.
+/// Breaks `text` between words so that no line is longer than `columns`, unless one word is. A
+/// number stays with its unit.
 pub(super) fn wrap(text: &str, columns: usize) -> String {
+    let text = ["%", "ms", "s"].iter().fold(text.to_owned(), |text, unit| {
+        text.replace(&format!(" {unit} "), &format!("{HARD_SPACE}{unit} "))
+    });
     let mut wrapped = String::with_capacity(text.len() + 4);
     let mut length = 0;
     for word in text.split(' ') {
@@ -40,7 +47,7 @@ pub(super) fn wrap(text: &str, columns: usize) -> String {
         wrapped.push_str(word);
         length += word_length;
     }
-    wrapped
+    wrapped.replace(HARD_SPACE, " ")
 }
 
 #[cfg(test)]
@@ -53,6 +60,7 @@ mod tests {
         assert_eq!(wrap("one two three", 80), "one two three");
         assert_eq!(wrap("monstrous word", 4), "monstrous\nword");
         assert_eq!(wrap("", 4), "");
+        assert_eq!(wrap("CPU of 4 % here", 9), "CPU of\n4 % here");
     }
 
     #[test]
