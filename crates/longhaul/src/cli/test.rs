@@ -9,7 +9,7 @@ use longhaul_core::plan::{
     Amount, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol,
     parse_addresses,
 };
-use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult};
+use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::flow;
@@ -29,7 +29,9 @@ use crate::output::FlowText;
 pub(super) struct Args {
     #[arg(help = "Where 'longhaul serve' runs: HOST, HOST:PORT or [IPV6]:PORT")]
     host: HostPort,
-    /// The server's port
+    #[arg(help = "Another server: the first tests against it, and this host only asks and shows")]
+    other: Option<HostPort>,
+    /// The (first) server's port
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Test for this long [default: 10]
@@ -225,25 +227,34 @@ impl Args {
             (false, false) => Family::Any,
         };
         let options = ConnectOptions { identity: &identity, config: &config, policy, family };
-        let session = connect_queued(&target, Service::Test, &options, |place| {
+        let service = match &self.other {
+            None => Service::Test,
+            Some(_) => Service::ThirdParty,
+        };
+        let session = connect_queued(&target, service, &options, |place| {
             eprintln!("longhaul: number {place} in the queue of {target}");
             !interrupt.flag().load(Ordering::Acquire)
         })?;
-        if let Some(bytes) = session.datagram_bytes() {
+        if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }
         let mut lines = Lines { out: io::stdout().lock(), interrupt: &interrupt };
-        let text = FlowText::new(&target.to_string(), &plan);
+        let shown = self.other.as_ref().unwrap_or(&target);
+        let text = FlowText::new(&shown.to_string(), &plan);
         if !self.json && !self.json_stream {
             lines.write(&text.head());
         }
-        let result = flow::run(session, &plan, interrupt.flag(), |sample| {
+        let show = |sample: &FlowSample| {
             if self.json_stream {
                 lines.write(&event("interval", &json!(sample)));
             } else if !self.json {
                 lines.write(&text.interval(sample));
             }
-        })?;
+        };
+        let result = match &self.other {
+            None => flow::run(session, &plan, interrupt.flag(), show),
+            Some(other) => flow::run_third(session, other, &plan, interrupt.flag(), show),
+        }?;
         for warning in &result.warnings {
             eprintln!("warning: {}: {}", warning.message, warning.advice);
         }
