@@ -154,6 +154,16 @@ pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimi
     })
 }
 
+/// Tells the client that a test between servers is not for it.
+///
+/// # Errors
+/// The refusal, for the server's record, or the control channel broke.
+pub fn refuse_third(session: ServedSession, reason: String) -> Result<()> {
+    let kind = RefusalKind::NotAuthorised;
+    session.sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: session.sender.peer().to_owned(), kind, reason })
+}
+
 /// The error and what caused it, which the client cannot ask for later.
 fn sentence(error: &EngineError) -> String {
     match std::error::Error::source(error) {
