@@ -16,7 +16,10 @@ mod tree;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
-pub use flow::{Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol, parse_addresses};
+pub use flow::{
+    Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,
+    parse_addresses,
+};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
     Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Precision, Workload,

@@ -37,7 +37,10 @@ pub use link::{
 };
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
-pub use side::{HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample, ThreadSample};
+pub use side::{
+    HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
+    ThreadSample,
+};
 pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

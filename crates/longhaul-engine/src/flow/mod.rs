@@ -35,7 +35,7 @@ mod udp;
 pub use client::run;
 pub use limits::FlowLimits;
 pub use serve::serve;
-pub use third::{run_third, refuse_third, serve_third};
+pub use third::{refuse_third, run_third, serve_third};
 
 #[cfg(test)]
 mod tests;

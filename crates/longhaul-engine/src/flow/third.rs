@@ -76,7 +76,7 @@ pub fn run_third(
                     break Err(EngineError::Refused { peer: peer.clone(), kind, reason });
                 }
                 Ok(ThirdEvent::Failed { reason }) => {
-                    break Err(EngineError::Failed { peer: peer.clone(), reason });
+                    break Err(EngineError::Failed { peer: peer.clone(), reason, again: false });
                 }
                 Err(error) => break Err(error),
             }
@@ -103,16 +103,6 @@ fn put_back(mut result: FlowResult, intervals: Vec<FlowSample>) -> FlowResult {
         half.intervals = reverse;
     }
     result
-}
-
-/// Tells a client that this server will not test for it.
-///
-/// # Errors
-/// The refusal itself, for the server's log, or the connection is lost.
-pub fn refuse_third(session: ServedSession, kind: RefusalKind, reason: &str) -> Result<()> {
-    let ServedSession { sender, .. } = session;
-    sender.send(&ThirdEvent::Refused { kind, reason: reason.to_owned() })?;
-    Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason: reason.to_owned() })
 }
 
 /// Serves one request for a test with another server under `limits`, on the calling thread. This
@@ -162,6 +152,16 @@ pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimi
         closer();
         outcome.map(drop).and(told)
     })
+}
+
+/// Tells the client that a test between servers is not for it.
+///
+/// # Errors
+/// The refusal, for the server's record, or the control channel broke.
+pub fn refuse_third(session: ServedSession, reason: String) -> Result<()> {
+    let kind = RefusalKind::NotAuthorised;
+    session.sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: session.sender.peer().to_owned(), kind, reason })
 }
 
 /// The error and what caused it, which the client cannot ask for later.

@@ -45,8 +45,7 @@ fn a_matrix_measures_copies_and_reports() {
     let runs = document["runs"].as_array().unwrap();
     // A busy machine may make a path invalid, and the run is then made again; the tools must work
     // nevertheless.
-    let places: BTreeSet<u64> =
-        runs.iter().map(|run| run["sequence"].as_u64().unwrap()).collect();
+    let places: BTreeSet<u64> = runs.iter().map(|run| run["sequence"].as_u64().unwrap()).collect();
     assert_eq!(places, (1..=6).collect());
     for run in runs {
         assert_ne!(run["outcome"]["status"], "failed", "{run:#}");

@@ -30,7 +30,7 @@ pub(super) struct Offer {
 const NOT_AUTHORISED: &str = "this key is not authorised; add the line that 'longhaul key' prints \
                               here to ~/.config/longhaul/authorized_keys there";
 
-const NO_THIRD_PARTY: &str = "it does not send to other hosts on behalf of this key";
+const NO_THIRD_PARTY: &str = "it does not send to other servers for this key";
 
 impl Offer {
     /// The files that a key reaches and what it may do with them, or why none.
@@ -77,13 +77,13 @@ impl Services for Offer {
                 Err(reason) => copy::refuse(session, RefusalKind::NotAuthorised, reason),
             },
             Service::ThirdParty if session.grant.no_third_party => {
-                flow::refuse_third(session, RefusalKind::NotAuthorised, NO_THIRD_PARTY)
+                flow::refuse_third(session, NO_THIRD_PARTY.to_owned())
             }
             Service::ThirdParty => {
                 let limits = self.tiers.of(session.authorised);
                 flow::serve_third(session, &self.config, limits)
             }
-            _ => {
+            Service::Test => {
                 let limits = self.tiers.of(session.authorised);
                 flow::serve(session, limits)
             }
