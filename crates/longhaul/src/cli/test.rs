@@ -43,9 +43,10 @@ pub(super) struct Args {
     /// Test with this many blocks of -l bytes
     #[arg(short = 'k', long = "blockcount", value_name = "BLOCKS", conflicts_with_all = ["bytes", "time"])]
     blocks: Option<u64>,
-    /// Connections or flows in each direction, one thread each at both ends
-    #[arg(short = 'P', long = "parallel", value_name = "STREAMS", default_value_t = 1)]
-    streams: u32,
+    /// Connections or flows in each direction, one thread each at both ends [default: 1, or one
+    /// for each link of --local and --remote]
+    #[arg(short = 'P', long = "parallel", value_name = "STREAMS")]
+    streams: Option<u32>,
     /// The server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
@@ -288,6 +289,8 @@ impl Args {
             Protocol::Udp => datagram_bytes,
             Protocol::Tcp | Protocol::Mptcp => defaults.write_bytes,
         });
+        let links = Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
+        let streams = self.streams.unwrap_or(links.len().max(1) as u32);
         let plan = FlowPlan {
             direction: match (self.reverse, self.bidir) {
                 (_, true) => Direction::Both,
@@ -304,18 +307,18 @@ impl Args {
             },
             omit: self.omit,
             interval: self.interval,
-            streams: self.streams,
+            streams,
             write_bytes,
             window_bytes: self.window,
             congestion: self.congestion.clone(),
             mss: self.mss,
             rate_bps: self.rate.map(|rate| match self.per_stream {
-                true => Rate::from_bps(rate.bps().saturating_mul(self.streams.into())),
+                true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
                 false => rate,
             }),
             protocol,
             opener: if self.flip { Opener::Server } else { Opener::Client },
-            links: Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote)),
+            links,
             pacing: self.pacing.map(|pacing| match pacing {
                 PacingArg::Kernel => Pacing::Kernel,
                 PacingArg::Timer => Pacing::Timer,
@@ -431,7 +434,7 @@ mod tests {
         };
         assert_eq!(found.unwrap(), expected);
         let found = plan("far --local 10.0.1.1+256*2 --remote 10.0.1.2,10.0.2.2").unwrap();
-        assert_eq!(found.links.len(), 2);
+        assert_eq!((found.links.len(), found.streams), (2, 2));
         assert_eq!(found.links[1].client.as_ref().unwrap().to_string(), "10.0.2.1");
     }
 
