@@ -44,6 +44,51 @@ impl ThreadClock {
     }
 }
 
+/// How the scheduler treated one thread since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadSchedule {
+    /// Time on a processor.
+    pub ran: Duration,
+    /// Time for which it could have run, but had no processor.
+    pub waited: Duration,
+}
+
+impl ThreadSchedule {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// `/proc` is not there, or its kernel does not tell (`CONFIG_SCHED_INFO`).
+    pub fn current() -> io::Result<Self> {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+        parse_schedule(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Nanoseconds on a processor, nanoseconds waiting for one, and how often
+/// (Documentation/scheduler/sched-stats.rst).
+fn parse_schedule(text: &str) -> Option<ThreadSchedule> {
+    let mut nanos = text.split_whitespace().map(|field| field.parse().ok());
+    let mut next = || nanos.next().flatten().map(Duration::from_nanos);
+    Some(ThreadSchedule { ran: next()?, waited: next()? })
+}
+
+/// Processor time, over all processors since boot, that the host of this virtual machine gave to
+/// others while there was work to do here; zero on hardware.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn stolen() -> io::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let ticks = parse_stolen(&text).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
+}
+
+/// The eighth figure of the line of all processors (proc_stat(5)), in ticks.
+fn parse_stolen(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    line.split_whitespace().nth(7)?.parse().ok()
+}
+
 /// Lets the calling thread run on these CPUs alone.
 ///
 /// # Errors
@@ -65,6 +110,59 @@ pub fn allowed() -> io::Result<Vec<u32>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
 }
 
+/// How the processors of the whole host have spent their time since it was started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostTimes {
+    idle: u64,
+    all: u64,
+}
+
+impl HostTimes {
+    /// The sums until now, from the first line of `/proc/stat` (proc_stat(5)).
+    ///
+    /// # Errors
+    /// The file cannot be read or holds something else.
+    pub fn now() -> io::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().unwrap_or_default();
+        // user nice system idle iowait irq softirq steal; guests are in user already.
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+        let [_, _, _, idle, waiting, ..] = ticks[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        Ok(HostTimes { idle: idle + waiting, all: ticks.iter().sum() })
+    }
+
+    /// The share of the time since `earlier` that the processors were not idle, 0 to 1.
+    pub fn busy_since(&self, earlier: &HostTimes) -> f64 {
+        let all = self.all.saturating_sub(earlier.all);
+        let idle = self.idle.saturating_sub(earlier.idle);
+        if all == 0 { 0.0 } else { 1.0 - (idle as f64 / all as f64).min(1.0) }
+    }
+}
+
+/// Lets the calling thread, and those it starts from now on, use what other programs leave of
+/// the processors and disks: niceness 10, and the idle class of I/O (ioprio_set(2)), which only
+/// some I/O schedulers observe.
+///
+/// # Errors
+/// The kernel refuses one of them.
+pub fn yield_to_others() -> io::Result<()> {
+    const NICENESS: i32 = 10;
+    // linux/ioprio.h: IOPRIO_WHO_PROCESS is 1, IOPRIO_CLASS_IDLE is 3, shifted by 13.
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_IDLE: libc::c_int = 3 << 13;
+    // SAFETY: both calls take plain numbers; 0 is the calling thread.
+    let codes = unsafe {
+        [
+            libc::c_long::from(libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS)),
+            libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE),
+        ]
+    };
+    if codes == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
 pub fn peak_memory_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -83,6 +181,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_host_is_busy_when_all_its_processors_are() {
+        let before = HostTimes::now().unwrap();
+        assert_eq!(before.busy_since(&before), 0.0);
+        let cores = std::thread::available_parallelism().unwrap().get();
+        std::thread::scope(|scope| {
+            for _ in 0..cores {
+                scope.spawn(|| {
+                    let start = Instant::now();
+                    while start.elapsed() < Duration::from_millis(300) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        });
+        assert!(HostTimes::now().unwrap().busy_since(&before) > 0.5);
+    }
+
+    #[test]
     fn work_counts_and_sleep_does_not() {
         let clock = ThreadClock::current();
         assert_eq!(clock.thread(), rustix::thread::gettid().as_raw_nonzero().get());
@@ -93,6 +209,31 @@ mod tests {
         let worked = clock.elapsed().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(clock.elapsed().unwrap() - worked < Duration::from_millis(25));
+    }
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let told = |ran, waited| Some(ThreadSchedule { ran, waited });
+        let nanos = Duration::from_nanos;
+        assert_eq!(
+            parse_schedule("574309058 555180 26\n"),
+            told(nanos(574_309_058), nanos(555_180))
+        );
+        assert_eq!(parse_schedule("574309058\n"), None);
+        let table = "cpu  689960 72 423349 1163459 30982 0 57383 5215 0 0\ncpu0 1 2 3 4 5 6 7 8\n";
+        assert_eq!(parse_stolen(table), Some(5215));
+        assert_eq!(parse_stolen("cpu0 1 2 3"), None);
+    }
+
+    #[test]
+    fn a_thread_that_ran_is_seen_to_have_run() {
+        let before = ThreadSchedule::current().unwrap();
+        let clock = ThreadClock::current();
+        let begun = clock.elapsed().unwrap();
+        while clock.elapsed().unwrap() - begun < Duration::from_millis(20) {}
+        let ran = ThreadSchedule::current().unwrap().ran - before.ran;
+        assert!(ran >= Duration::from_millis(10), "{ran:?}");
+        assert!(stolen().is_ok());
     }
 
     #[test]

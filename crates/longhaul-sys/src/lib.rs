@@ -5,10 +5,12 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod datagram;
 pub mod host;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
+mod netlink;
 pub mod poll;
 pub mod realtime;
 pub mod tcp;
@@ -16,3 +18,4 @@ pub mod terminal;
 pub mod topology;
 pub mod tun;
 pub mod udp;
+pub mod users;

@@ -10,5 +10,6 @@ mod lab_path;
 mod output;
 mod remote;
 mod supervisor;
+mod throttle;
 
 pub use cli::run;

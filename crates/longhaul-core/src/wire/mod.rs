@@ -7,6 +7,7 @@
 mod block;
 pub mod copy;
 mod datagram;
+mod entry;
 mod flow;
 mod frame;
 mod hello;
@@ -14,7 +15,9 @@ mod opening;
 mod path;
 mod third;
 
-pub use block::{BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader};
+pub use block::{
+    BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader, PACK_ENTRY_BYTES, PACK_FILES_LIMIT, PackEntry,
+};
 pub use datagram::{DATAGRAM_HEADER_BYTES, DatagramHeader, Greeting, GreetingKind};
 pub use flow::{FlowEvent, FlowOrder};
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};

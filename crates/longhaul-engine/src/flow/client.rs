@@ -128,7 +128,7 @@ fn prepare(
     plan: &FlowPlan,
 ) -> Result<Connections> {
     connect::check(plan, true)?;
-    sender.send(&FlowOrder::Plan(plan.clone()))?;
+    sender.send(&FlowOrder::Plan(Box::new(plan.clone())))?;
     expect(receiver, &FlowEvent::Accepted)?;
     let connections = match plan.opener {
         Opener::Client => connect::open(dialer, plan, true)?,
@@ -187,7 +187,7 @@ fn expect(receiver: &mut ControlReceiver, expected: &FlowEvent) -> Result<()> {
     match receiver.receive()? {
         event if event == *expected => Ok(()),
         FlowEvent::Refused { kind, reason } => Err(EngineError::Refused { peer, kind, reason }),
-        FlowEvent::Failed { reason } => Err(EngineError::Failed { peer, reason }),
+        FlowEvent::Failed { reason } => Err(EngineError::Failed { peer, reason, again: false }),
         _ => Err(EngineError::Protocol { peer, what: "it answered out of turn" }),
     }
 }
@@ -228,7 +228,7 @@ fn listen(
             }
             Ok(FlowEvent::Done(result)) => Ok(result),
             Ok(FlowEvent::Failed { reason }) => {
-                Err(EngineError::Failed { peer: peer.clone(), reason })
+                Err(EngineError::Failed { peer: peer.clone(), reason, again: false })
             }
             Ok(_) => {
                 Err(EngineError::Protocol { peer: peer.clone(), what: "it spoke out of turn" })

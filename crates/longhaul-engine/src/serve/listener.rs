@@ -250,7 +250,7 @@ impl Door<'_> {
         let peer = address.map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
         let _session = Slot::take(sessions);
         let mut served = false;
-        let authorised = |key: &_| self.host.authorised.contains(key);
+        let authorised = |key: &_| self.host.authorised.find(key).cloned();
         let outcome = serve_tls(socket, &self.host.identity, authorised, registry)
             .and_then(|session| self.serve_session(session, ip, &mut served));
         self.services.ended(&peer, outcome);

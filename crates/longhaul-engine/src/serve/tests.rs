@@ -13,9 +13,9 @@ use longhaul_core::wire::{PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 use super::{ClientLimits, Host, Listener, Services, serve_session};
 use crate::error::{EngineError, Result};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, HostPolicy,
-    HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret, connect,
-    connect_queued, control, greet, random_keying_material,
+    AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
+    HostPolicy, HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret,
+    connect, connect_queued, control, greet, random_keying_material,
 };
 
 /// Echoes one message and one data connection; files are for authorised clients alone.
@@ -201,7 +201,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
     let secret = SessionSecret::from_keying_material(&random_keying_material());
     let streams = SessionRegistry::default().register(secret);
     let client = halves(near, "the server");
-    (client, ServedSession { sender, receiver, streams, authorised: true })
+    (client, ServedSession { sender, receiver, streams, authorised: true, grant: Grant::default() })
 }
 
 #[test]

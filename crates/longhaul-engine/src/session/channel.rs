@@ -65,11 +65,12 @@ impl Clock {
 /// A control channel over a pair of pipes or sockets, such as those of an ssh process.
 pub fn control(
     reader: impl Read + AsFd + Send + 'static,
-    writer: impl Write + Send + 'static,
+    writer: impl Write + AsFd + Send + 'static,
     peer: &str,
 ) -> (ControlSender, ControlReceiver) {
     let limits = Arc::new(PipeLimits::default());
     let reader = PipeReader { pipe: reader, limits: limits.clone() };
+    let writer = PipeWriter { pipe: writer, limits: limits.clone() };
     assemble(reader, writer, limits, peer)
 }
 
@@ -215,6 +216,30 @@ impl<R: Read + AsFd> Read for PipeReader<R> {
             self.limits.clock.left()?;
         }
         self.pipe.read(buf)
+    }
+}
+
+/// What a pipe takes without waiting once it takes anything (`PIPE_BUF`, pipe(7)).
+const PIPE_BUF: usize = 4096;
+
+/// A writer that a closed channel does not hold: the program behind a pipe may have stalled.
+struct PipeWriter<W> {
+    pipe: W,
+    limits: Arc<PipeLimits>,
+}
+
+impl<W: Write + AsFd> Write for PipeWriter<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        while !longhaul_sys::poll::writable(&self.pipe, CLOSED_CHECK) {
+            if self.limits.closed.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+        self.pipe.write(&buf[..buf.len().min(PIPE_BUF)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pipe.flush()
     }
 }
 

@@ -1,5 +1,6 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::plan::LinkAddress;
@@ -88,6 +89,17 @@ impl Session {
     /// Its two halves and the opener of its data connections.
     pub fn split(self) -> (ControlSender, ControlReceiver, DataDialer) {
         (self.sender, self.receiver, self.dialer)
+    }
+
+    /// The same with its data connections spread over `addresses`.
+    pub fn spread_over(mut self, addresses: Vec<SocketAddr>) -> Self {
+        self.dialer = DataDialer::spread(addresses, self.dialer.secret);
+        self
+    }
+
+    /// The addresses that its data connections go to.
+    pub fn data_addresses(&self) -> &[SocketAddr] {
+        self.dialer.addresses()
     }
 
     /// Who is at the other end.
@@ -236,10 +248,17 @@ pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std
     socket.set_write_timeout(timeout)
 }
 
+/// Makes the data connection of a number, through something else than the network.
+pub type Tunnel = dyn Fn(u32) -> io::Result<TcpStream> + Send + Sync;
+
 /// Opens the data connections of a session.
 #[derive(Clone)]
 pub struct DataDialer {
     addresses: Vec<SocketAddr>,
+    /// Each connection begins with the next address.
+    spread: bool,
+    /// What makes connections where none can be dialled.
+    tunnel: Option<Arc<Tunnel>>,
     secret: SessionSecret,
     /// Whoever accepts proves itself too before the connection counts.
     mutual: bool,
@@ -257,13 +276,33 @@ pub(crate) struct Route {
 impl DataDialer {
     /// Connections to the first of `addresses` that answers.
     pub fn new(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
-        DataDialer { addresses, secret, mutual: false }
+        DataDialer { addresses, spread: false, tunnel: None, secret, mutual: false }
+    }
+
+    /// Connections spread over all of `addresses`; one that does not answer is passed over.
+    pub fn spread(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
+        DataDialer { spread: true, ..DataDialer::new(addresses, secret) }
+    }
+
+    /// Connections that `tunnel` makes.
+    pub fn through(tunnel: Arc<Tunnel>, secret: SessionSecret) -> Self {
+        DataDialer { tunnel: Some(tunnel), ..DataDialer::new(Vec::new(), secret) }
+    }
+
+    /// The addresses that connections go to; none where they go through a tunnel.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether a connection's socket is on the path itself.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.tunnel.is_none()
     }
 
     /// Connections to `address`, which has to prove that it takes part in the session before
     /// anything is sent to it.
     pub(crate) fn to_be_proved(address: SocketAddr, secret: SessionSecret) -> Self {
-        DataDialer { addresses: vec![address], secret, mutual: true }
+        DataDialer { mutual: true, ..DataDialer::new(vec![address], secret) }
     }
 
     /// The session's secret.
@@ -281,6 +320,18 @@ impl DataDialer {
         stream: u32,
         prepare: impl Fn(&Socket) -> io::Result<()>,
     ) -> Result<TcpStream> {
+        if let Some(tunnel) = &self.tunnel {
+            return tunnel(stream)
+                .and_then(|mut socket| {
+                    socket.write_all(&self.secret.hello(stream))?;
+                    Ok(socket)
+                })
+                .map_err(|source| EngineError::DataConnect {
+                    stream,
+                    address: "the tunnel".to_owned(),
+                    source,
+                });
+        }
         self.open_tcp(stream, Protocol::TCP, &Route::default(), prepare)
     }
 
@@ -347,8 +398,9 @@ impl DataDialer {
             EngineError::DataConnect { stream, address, source }
         };
         let mut failure = None;
-        for address in &self.addresses {
-            let mut address = *address;
+        let first = if self.spread { stream as usize } else { 0 };
+        for turn in 0..self.addresses.len() {
+            let mut address = self.addresses[(first + turn) % self.addresses.len()];
             if let Some(remote) = &route.remote {
                 address = scoped(remote, address.port()).map_err(|e| failed(address, e))?;
             }

@@ -11,6 +11,7 @@ mod address;
 mod channel;
 mod client;
 mod deadline;
+mod grant;
 mod identity;
 mod secret;
 mod server;
@@ -22,8 +23,9 @@ pub use address::{DEFAULT_PORT, HostPort};
 pub use channel::{ControlReceiver, ControlSender, control};
 pub(crate) use client::Route;
 pub use client::{
-    ConnectOptions, DataDialer, Family, HostPolicy, Session, connect, connect_queued, greet,
+    ConnectOptions, DataDialer, Family, HostPolicy, Session, Tunnel, connect, connect_queued, greet,
 };
+pub use grant::{Grant, Rights};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;

@@ -5,7 +5,10 @@ use ring::{hkdf, hmac};
 /// What both ends of a session know and nobody else: everything that protects its data
 /// connections is derived from it (HKDF-SHA-256, RFC 5869), each use under its own label.
 #[derive(Clone)]
-pub struct SessionSecret(hkdf::Prk);
+pub struct SessionSecret {
+    key: hkdf::Prk,
+    material: [u8; 32],
+}
 
 /// The 256-bit key of one data connection.
 pub struct StreamKey(pub(crate) [u8; 32]);
@@ -22,7 +25,13 @@ impl SessionSecret {
     /// From keying material exported by TLS, or random bytes passed through ssh.
     pub fn from_keying_material(material: &[u8; 32]) -> Self {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"longhaul session 1");
-        SessionSecret(salt.extract(material))
+        SessionSecret { key: salt.extract(material), material: *material }
+    }
+
+    /// What it was made from: with it another takes part in this session's data connections, and
+    /// in nothing else.
+    pub(crate) fn keying_material(&self) -> [u8; 32] {
+        self.material
     }
 
     /// The session's public name.
@@ -87,7 +96,7 @@ impl SessionSecret {
         }
         let mut key = [0; N];
         // HKDF-SHA-256 gives up to 255 x 32 bytes; every N here is at most 32.
-        self.0
+        self.key
             .expand(info, Length(N))
             .and_then(|okm| okm.fill(&mut key))
             .expect("a short key can be expanded");

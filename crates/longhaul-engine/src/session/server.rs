@@ -15,6 +15,7 @@ use socket2::SockRef;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::client::{export_secret, set_timeouts};
 use super::deadline::Until;
+use super::grant::Grant;
 use super::identity::{Identity, PublicKey};
 use super::secret::SessionSecret;
 use super::tls;
@@ -226,6 +227,8 @@ pub struct ServedSession {
     pub streams: DataAcceptor,
     /// Whether the client's key is in the authorised list.
     pub authorised: bool,
+    /// What it is allowed, if it is.
+    pub grant: Grant,
 }
 
 impl ServedSession {
@@ -280,7 +283,7 @@ impl ServedSession {
 pub(crate) fn serve_tls(
     socket: TcpStream,
     identity: &Identity,
-    authorised: impl FnOnce(&PublicKey) -> bool,
+    authorised: impl FnOnce(&PublicKey) -> Option<Grant>,
     registry: &SessionRegistry,
 ) -> Result<ServedSession> {
     let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
@@ -302,5 +305,7 @@ pub(crate) fn serve_tls(
     // Registered before the first message, so that a data connection cannot come too early.
     let streams = registry.register(secret);
     let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
-    Ok(ServedSession { sender, receiver, streams, authorised: authorised(&key) })
+    let grant = authorised(&key);
+    let authorised = grant.is_some();
+    Ok(ServedSession { sender, receiver, streams, authorised, grant: grant.unwrap_or_default() })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longhaul_engine::copy::Tree;
 use longhaul_engine::serve::{Host, Listener};
-use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity};
+use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::limits::LimitArgs;
@@ -18,7 +18,8 @@ use crate::supervisor;
 #[command(
     after_help = "Tests are answered to anyone, under limits; a key is authorised if it is this \
                   user's own or in ~/.config/longhaul/authorized_keys (see 'longhaul key'). Files \
-                  are offered with --root alone, and only to authorised keys. Rates are 10G or \
+                  are offered with --root alone, and only to authorised keys; options before a \
+                  key there limit it (root=DIR, read-only, write-only, no-third-party). Rates are 10G or \
                   2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
                   arguments, 6 the port or a file of this host, 130 stopped by Ctrl-C, 143 by \
                   SIGTERM."
@@ -33,6 +34,15 @@ pub(in crate::cli) struct Args {
     /// Offer the files in this directory, and nothing outside it
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Let files be fetched alone
+    #[arg(long, conflicts_with = "write_only")]
+    read_only: bool,
+    /// Let new files be put in alone, and nothing read, listed, replaced or deleted: a drop box
+    #[arg(long)]
+    write_only: bool,
+    /// Do not send to other servers for a client
+    #[arg(long)]
+    no_third_party: bool,
     /// End when one client has been served
     #[arg(long)]
     one_off: bool,
@@ -58,12 +68,22 @@ impl Args {
         let identity = Identity::load_or_create(&config)?;
         let authorised = AuthorisedKeys::load(&config, identity.public())?;
         let listener = self.listen()?;
-        let offers = if files.is_some() { "tests and files" } else { "tests" };
+        let key_roots = authorised.has_roots();
+        let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
         eprintln!("longhaul: serving {offers} on {}", listener.address());
         let host = Arc::new(Host { identity, authorised });
+        let rights = match (self.read_only, self.write_only) {
+            (true, _) => Rights::ReadOnly,
+            (false, true) => Rights::WriteOnly,
+            (false, false) => Rights::Full,
+        };
         let services = Offer {
             files,
+            rights,
+            key_roots,
+            no_third_party: self.no_third_party,
             tiers: self.limits.tiers(),
+            config,
             keys_only: self.limits.keys_only,
             stop: interrupt.flag().clone(),
         };
