@@ -2,6 +2,8 @@
 //! or blown up, to everything that reads them. `fuzz/` looks longer and by coverage; this runs
 //! always.
 
+// Its items are public for the fuzz targets.
+#[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/entries.rs"]
 mod entries;
 
@@ -83,7 +85,7 @@ fn relength(message: &mut [u8]) {
     message[..4].copy_from_slice(&length.to_be_bytes());
 }
 
-fn mutated(entry: &str) -> impl Strategy<Value = Vec<u8>> {
+fn mutated(entry: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let seeds = entries::seeds(entry);
     (prop::sample::select(seeds), prop::collection::vec(change(), 0..6)).prop_map(
         |(mut message, changes)| {
@@ -94,7 +96,7 @@ fn mutated(entry: &str) -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Every entry on `cases` inputs that `inputs` makes for it.
-fn hammer<S: Strategy<Value = Vec<u8>>>(cases: u32, inputs: impl Fn(&str) -> S) {
+fn hammer<S: Strategy<Value = Vec<u8>>>(cases: u32, inputs: impl Fn(&'static str) -> S) {
     for (name, entry) in entries::ENTRIES {
         let config =
             ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };

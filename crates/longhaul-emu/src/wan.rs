@@ -1,23 +1,13 @@
 use std::io;
-use std::net::Ipv4Addr;
 use std::process::{Child, Command};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use longhaul_core::plan::{LinkPlan, Side};
-use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
-use longhaul_sys::tun::{Offloads, Tun};
+use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
+use longhaul_core::result::LinkReport;
 
-use crate::EmuError;
-use crate::driver::{Driver, Lane, memory_budget};
-use crate::link::LinkModel;
-use crate::site::{Site, SiteSpec, Windows, plan_windows};
+use crate::{EmuError, Topology};
 
-/// The network for benchmarks (RFC 2544), which no host's own network uses.
-const ADDRESSES: [(Side, Ipv4Addr); 2] =
-    [(Side::Near, Ipv4Addr::new(198, 18, 0, 1)), (Side::Far, Ipv4Addr::new(198, 18, 0, 2))];
-
-/// Two sites and the emulated link between them.
+/// Two sites and the emulated link between them: the smallest [`Topology`].
 ///
 /// Commands run in a site through [`Wan::spawn`]; there, the sites find each other by the names
 /// `near` and `far`. [`Wan::finish`] takes everything down and reports; dropping it only takes it
@@ -39,50 +29,25 @@ const ADDRESSES: [(Side, Ipv4Addr); 2] =
 /// ```
 #[derive(Debug)]
 pub struct Wan {
-    plan: LinkPlan,
-    windows: Windows,
-    offloads: Offloads,
-    started: Instant,
-    // Dropped in this order: packets stop, then the sites' processes.
-    driver: Driver,
-    near: Site,
-    far: Site,
+    topology: Topology,
 }
 
 impl Wan {
     /// Builds both sites and starts the link.
     ///
     /// # Errors
-    /// The plan is invalid; a permission or a device is missing ([`EmuError`] says which and what
-    /// grants it); or a step of the set-up failed. Nothing is left in any of these cases.
+    /// As for [`Topology::start`].
     pub fn start(plan: &LinkPlan) -> Result<Wan, EmuError> {
-        plan.validate()?;
-        let windows = plan_windows(plan);
-        let site =
-            |side| Site::start(SiteSpec { side, addresses: ADDRESSES, mtu: plan.mtu, windows });
-        let (near, near_tun) = site(Side::Near)?;
-        let (far, far_tun) = site(Side::Far)?;
-        let (near_tun, far_tun) = (Arc::new(near_tun), Arc::new(far_tun));
-        let lanes = vec![
-            lane(plan, Side::Near, &near_tun, &far_tun)?,
-            lane(plan, Side::Far, &far_tun, &near_tun)?,
-        ];
-        let driver = Driver::start(lanes)
-            .map_err(|source| EmuError::Driver { operation: "start a thread", source })?;
-        let offloads = near_tun.offloads();
-        Ok(Wan { plan: *plan, windows, offloads, started: Instant::now(), driver, near, far })
+        Ok(Wan { topology: Topology::start(&TopologyPlan::pair(plan.clone()))? })
     }
 
-    /// Starts `command` at a site, with `LONGHAUL_NEAR` and `LONGHAUL_FAR` in its environment.
-    ///
-    /// The child is the caller's to wait for, and shares its standard streams unless the command
-    /// says otherwise.
+    /// Starts `command` at a site, with the addresses of both in `LONGHAUL_NEAR` and
+    /// `LONGHAUL_FAR`, and `LONGHAUL_NEAR_IPV6` and `LONGHAUL_FAR_IPV6`.
     ///
     /// # Errors
-    /// The command could not be started: its `source` tells a missing program from one that may
-    /// not be executed.
+    /// As for [`Topology::spawn`].
     pub fn spawn(&self, side: Side, command: Command) -> Result<Child, EmuError> {
-        self.site(side).spawn(command)
+        self.topology.spawn(site(side), command)
     }
 
     /// Waits until a program at `side` listens for connections or datagrams, for at most
@@ -91,23 +56,7 @@ impl Wan {
     /// # Errors
     /// The site is gone.
     pub fn wait_for_listener(&self, side: Side, patience: Duration) -> Result<bool, EmuError> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let listens = self.site(side).has_listener()?;
-            if listens || Instant::now() >= deadline {
-                return Ok(listens);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// The address of a site, on the link and at the site itself.
-    pub fn address(&self, side: Side) -> Ipv4Addr {
-        let [(_, near), (_, far)] = ADDRESSES;
-        match side {
-            Side::Near => near,
-            Side::Far => far,
-        }
+        self.topology.wait_for_listener(site(side), patience)
     }
 
     /// Takes the link down and tells what passed. Processes still in the sites are killed.
@@ -115,132 +64,19 @@ impl Wan {
     /// # Errors
     /// A counter could not be read; everything is taken down nevertheless.
     pub fn finish(self) -> Result<LinkReport, EmuError> {
-        let Wan { plan, windows, offloads, started, driver, near, far } = self;
-        let seconds = started.elapsed().as_secs_f64();
-        let drops = [near.device_drops()?, far.device_drops()?];
-        let lanes = driver.stop();
-        let [up, down] = lanes.as_slice() else {
-            let source = io::Error::other("its thread panicked");
-            return Err(EmuError::Driver { operation: "count packets", source });
-        };
-        let (up, down) = (up.report(drops[0]), down.report(drops[1]));
-        let mut warnings: Vec<LinkWarning> = windows.warning().into_iter().collect();
-        for (side, site) in [(Side::Near, &near), (Side::Far, &far)] {
-            if !site.windows_set() {
-                warnings.push(LinkWarning::WindowsUnset { site: side });
-            }
-        }
-        let bound_ms = lateness_bound_ms(&plan);
-        warnings.extend(verdicts(&up, bound_ms));
-        warnings.extend(verdicts(&down, bound_ms));
-        Ok(LinkReport {
-            schema: LinkReport::SCHEMA.to_owned(),
-            plan,
-            seconds,
-            tcp_offload: offloads.tcp,
-            udp_offload: offloads.udp,
-            up,
-            down,
-            warnings,
+        let report = self.topology.finish()?;
+        let link = report.links.into_iter().next();
+        link.map(|link| link.link).ok_or_else(|| EmuError::Driver {
+            operation: "count packets",
+            source: io::ErrorKind::NotFound.into(),
         })
     }
-
-    fn site(&self, side: Side) -> &Site {
-        match side {
-            Side::Near => &self.near,
-            Side::Far => &self.far,
-        }
-    }
 }
 
-fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
-    let model = LinkModel::new(plan.from(side), plan.queue(side));
-    let budget = memory_budget(plan, side);
-    Lane::new(side, Arc::clone(source), Arc::clone(sink), model, budget)
-        .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
-}
-
-/// How late 1 in 1000 packets may leave before figures are called into question: a twentieth of
-/// the round trip, and on short paths a millisecond, which is what a busy machine keeps to.
-fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
-    (plan.rtt().as_secs_f64() * 1e3 / 20.0).max(1.0)
-}
-
-/// What is wrong with a direction's figures.
-fn verdicts(direction: &DirectionReport, bound_ms: f64) -> Vec<LinkWarning> {
-    let from = direction.from;
-    let mut warnings = Vec::new();
-    let p999_ms = direction.lateness.p999_ms;
-    if p999_ms > bound_ms {
-        warnings.push(LinkWarning::BehindSchedule { from, p999_ms, bound_ms });
-    }
-    if direction.interface_drops > 0 {
-        warnings.push(LinkWarning::InterfaceDrops { from, packets: direction.interface_drops });
-    }
-    let packets = direction.dropped.memory_full.packets;
-    if packets > 0 {
-        warnings.push(LinkWarning::MemoryFull { from, packets });
-    }
-    let packets = direction.dropped.refused.packets;
-    if packets > 0 {
-        warnings.push(LinkWarning::Refused { from, packets });
-    }
-    if !direction.is_conserved() {
-        warnings.push(LinkWarning::NotConserved { from });
-    }
-    warnings
-}
-
-#[cfg(test)]
-mod tests {
-    use longhaul_core::result::{DropCounts, Lateness, Traffic};
-    use longhaul_core::units::Bytes;
-
-    use super::*;
-
-    fn clean() -> DirectionReport {
-        DirectionReport {
-            from: Side::Near,
-            entered: Traffic { packets: 3, segments: 5, bytes: 900 },
-            delivered: Traffic { packets: 3, segments: 5, bytes: 900 },
-            dropped: DropCounts::default(),
-            queued: Traffic::default(),
-            interface_drops: 0,
-            lateness: Lateness { p999_ms: 2.0, ..Lateness::default() },
-            peak_memory_bytes: Bytes::mib(6),
-        }
-    }
-
-    #[test]
-    fn the_bound_of_lateness_follows_the_round_trip() {
-        let bound = |rtt_ms| lateness_bound_ms(&LinkPlan::symmetric(Duration::from_millis(rtt_ms)));
-        assert_eq!((bound(0), bound(180)), (1.0, 9.0));
-        assert_eq!(verdicts(&clean(), bound(180)), []);
-        assert!(matches!(verdicts(&clean(), bound(0))[..], [LinkWarning::BehindSchedule { .. }]));
-    }
-
-    #[test]
-    fn each_kind_of_loss_that_the_plan_did_not_ask_for_is_named() {
-        let one = Traffic { packets: 1, segments: 1, bytes: 100 };
-        let mut asked_for = clean();
-        asked_for.dropped.queue_full = one;
-        asked_for.entered += one;
-        assert_eq!(verdicts(&asked_for, 9.0), []);
-
-        let mut lossy = clean();
-        lossy.interface_drops = 7;
-        lossy.dropped.memory_full = one;
-        lossy.dropped.refused = one;
-        let from = Side::Near;
-        assert_eq!(
-            verdicts(&lossy, 9.0),
-            [
-                LinkWarning::InterfaceDrops { from, packets: 7 },
-                LinkWarning::MemoryFull { from, packets: 1 },
-                LinkWarning::Refused { from, packets: 1 },
-                // Dropped, but never entered.
-                LinkWarning::NotConserved { from },
-            ]
-        );
+/// The index of a side's site in [`TopologyPlan::pair`].
+fn site(side: Side) -> usize {
+    match side {
+        Side::Near => 0,
+        Side::Far => 1,
     }
 }

@@ -44,6 +44,72 @@ impl ThreadClock {
     }
 }
 
+/// How the scheduler treated one thread since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadSchedule {
+    /// Time on a processor.
+    pub ran: Duration,
+    /// Time for which it could have run, but had no processor.
+    pub waited: Duration,
+}
+
+impl ThreadSchedule {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// `/proc` is not there, or its kernel does not tell (`CONFIG_SCHED_INFO`).
+    pub fn current() -> io::Result<Self> {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+        parse_schedule(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Nanoseconds on a processor, nanoseconds waiting for one, and how often
+/// (Documentation/scheduler/sched-stats.rst).
+fn parse_schedule(text: &str) -> Option<ThreadSchedule> {
+    let mut nanos = text.split_whitespace().map(|field| field.parse().ok());
+    let mut next = || nanos.next().flatten().map(Duration::from_nanos);
+    Some(ThreadSchedule { ran: next()?, waited: next()? })
+}
+
+/// Processor time, over all processors since boot, that the host of this virtual machine gave to
+/// others while there was work to do here; zero on hardware.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn stolen() -> io::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let ticks = parse_stolen(&text).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
+}
+
+/// The eighth figure of the line of all processors (proc_stat(5)), in ticks.
+fn parse_stolen(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    line.split_whitespace().nth(7)?.parse().ok()
+}
+
+/// Lets the calling thread run on these CPUs alone.
+///
+/// # Errors
+/// `InvalidInput` when none of them is online and allowed to the process.
+pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
+        set.set(cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
+}
+
+/// The CPUs that the calling thread may run on, in order; below 1024.
+///
+/// # Errors
+/// The kernel has more CPUs than the call takes.
+pub fn allowed() -> io::Result<Vec<u32>> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
+}
+
 /// How the processors of the whole host have spent their time since it was started, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostTimes {
@@ -97,27 +163,6 @@ pub fn yield_to_others() -> io::Result<()> {
     if codes == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the calling thread run on these CPUs alone.
-///
-/// # Errors
-/// `InvalidInput` when none of them is online and allowed to the process.
-pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    for &cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
-        set.set(cpu as usize);
-    }
-    rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
-}
-
-/// The CPUs that the calling thread may run on, in order; below 1024.
-///
-/// # Errors
-/// The kernel has more CPUs than the call takes.
-pub fn allowed() -> io::Result<Vec<u32>> {
-    let set = rustix::thread::sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
-}
-
 /// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
 pub fn peak_memory_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -164,6 +209,31 @@ mod tests {
         let worked = clock.elapsed().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(clock.elapsed().unwrap() - worked < Duration::from_millis(25));
+    }
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let told = |ran, waited| Some(ThreadSchedule { ran, waited });
+        let nanos = Duration::from_nanos;
+        assert_eq!(
+            parse_schedule("574309058 555180 26\n"),
+            told(nanos(574_309_058), nanos(555_180))
+        );
+        assert_eq!(parse_schedule("574309058\n"), None);
+        let table = "cpu  689960 72 423349 1163459 30982 0 57383 5215 0 0\ncpu0 1 2 3 4 5 6 7 8\n";
+        assert_eq!(parse_stolen(table), Some(5215));
+        assert_eq!(parse_stolen("cpu0 1 2 3"), None);
+    }
+
+    #[test]
+    fn a_thread_that_ran_is_seen_to_have_run() {
+        let before = ThreadSchedule::current().unwrap();
+        let clock = ThreadClock::current();
+        let begun = clock.elapsed().unwrap();
+        while clock.elapsed().unwrap() - begun < Duration::from_millis(20) {}
+        let ran = ThreadSchedule::current().unwrap().ran - before.ran;
+        assert!(ran >= Duration::from_millis(10), "{ran:?}");
+        assert!(stolen().is_ok());
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! Network interfaces of the calling thread's namespace, by the ioctls of `netdevice(7)` and, for
-//! what these keep from the root of a user namespace, by `rtnetlink(7)`.
+//! Network interfaces of the calling thread's namespace, their addresses and routes, by
+//! `rtnetlink(7)`.
 
-use std::io::{self, Read, Write};
-use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::net::IpAddr;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
-/// One interface, by name.
+use crate::netlink::{Netlink, Request};
+
+/// One interface.
 #[derive(Debug)]
 pub struct Interface {
-    name: String,
-    socket: OwnedFd,
-    netlink: Socket,
+    index: u32,
+    netlink: Netlink,
 }
 
 /// The kernel's number of interface `name`, in the calling thread's network namespace.
@@ -26,68 +26,114 @@ pub fn index(name: &str) -> io::Result<u32> {
 
 impl Interface {
     /// A handle to interface `name` of the calling thread's network namespace; it stays with that
-    /// namespace when the thread moves on. The interface need not exist yet.
+    /// namespace when the thread moves on.
     ///
     /// # Errors
-    /// No socket could be made.
+    /// No such interface, or no socket could be made.
     pub fn named(name: &str) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-        let route = Protocol::from(libc::NETLINK_ROUTE);
-        let netlink = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(route))?;
-        Ok(Interface { name: name.to_owned(), socket: socket.into(), netlink })
+        let index = rustix::net::netdevice::name_to_index(&socket, name)?;
+        Ok(Interface { index, netlink: Netlink::open()? })
     }
 
-    /// Sets the address and the length of its network prefix.
+    /// Gives the interface an address with the length of its network prefix. An IPv6 address is
+    /// used at once, without asking the network whether somebody else has it (RFC 4862, 5.4).
     ///
     /// # Errors
-    /// No such interface, or no `CAP_NET_ADMIN`.
-    pub fn set_address(&self, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
-        let mut request = request(&self.name)?;
-        request.ifr_ifru.ifru_addr = socket_address(address);
-        self.ioctl(libc::SIOCSIFADDR, request)?;
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
-        self.ioctl(libc::SIOCSIFNETMASK, request)
+    /// No `CAP_NET_ADMIN`, or no such family: the kernel speaks no IPv6, or not over an interface
+    /// whose MTU is below 1280.
+    pub fn add_address(&self, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let (family, octets) = family_and_octets(address);
+        // struct ifaddrmsg (include/uapi/linux/if_addr.h): family, prefix, flags, scope, index.
+        let mut structure = vec![family, prefix, libc::IFA_F_NODAD as u8, libc::RT_SCOPE_UNIVERSE];
+        structure.extend(self.index.to_ne_bytes());
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let request = Request::new(libc::RTM_NEWADDR, flags, &structure)
+            .with(libc::IFA_LOCAL, &octets)
+            .with(libc::IFA_ADDRESS, &octets);
+        self.netlink.request(request)
+    }
+
+    /// Sends what is meant for host `to` out of this interface, from address `source` unless the
+    /// program chose another.
+    ///
+    /// # Errors
+    /// The interface is down, `source` is not an address of this host, or no `CAP_NET_ADMIN`.
+    pub fn add_host_route(&self, to: IpAddr, source: IpAddr) -> io::Result<()> {
+        let (family, octets) = family_and_octets(to);
+        let scope = if to.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
+        let bits = octets.len() as u8 * 8;
+        // struct rtmsg: family, destination's and source's prefix, type of service, table,
+        // protocol, scope, type; then 32 bits of flags.
+        let table = libc::RT_TABLE_MAIN;
+        let kind = libc::RTN_UNICAST;
+        let structure = [family, bits, 0, 0, table, libc::RTPROT_STATIC, scope, kind, 0, 0, 0, 0];
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let request = Request::new(libc::RTM_NEWROUTE, flags, &structure)
+            .with(libc::RTA_DST, &octets)
+            .with(libc::RTA_OIF, &self.index.to_ne_bytes())
+            .with(libc::RTA_PREFSRC, &family_and_octets(source).1);
+        self.netlink.request(request)
     }
 
     /// Sets the largest packet, in bytes with the IP header.
     ///
     /// # Errors
-    /// No such interface, no `CAP_NET_ADMIN`, or a size the device does not take.
+    /// No `CAP_NET_ADMIN`, or a size the device does not take.
     pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        let mut request = request(&self.name)?;
-        request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
-        self.ioctl(libc::SIOCSIFMTU, request)
+        self.set(0, 0, Some((libc::IFLA_MTU, mtu)))
     }
 
     /// Sets the number of packets, super-packets counting as one, that wait for a reader. On a
     /// TUN device this is the ring that drops when full.
     ///
     /// # Errors
-    /// No such interface, or no `CAP_NET_ADMIN`.
+    /// No `CAP_NET_ADMIN`.
     pub fn set_queue_length(&self, packets: u32) -> io::Result<()> {
-        // SIOCSIFTXQLEN would need CAP_NET_ADMIN in the initial user namespace.
-        let mut netlink = &self.netlink;
-        netlink.write_all(&set_link_message(&self.name, libc::IFLA_TXQLEN, packets))?;
-        let mut answer = [0; 256];
-        let length = netlink.read(&mut answer)?;
-        acknowledged(&answer[..length])
+        self.set(0, 0, Some((libc::IFLA_TXQLEN, packets)))
     }
 
     /// Brings the interface up.
     ///
     /// # Errors
-    /// No such interface, or no `CAP_NET_ADMIN`.
+    /// No `CAP_NET_ADMIN`.
     pub fn up(&self) -> io::Result<()> {
-        let mut request = request(&self.name)?;
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        self.ioctl(libc::SIOCSIFFLAGS, request)
+        self.set(libc::IFF_UP, libc::IFF_UP, None)
     }
 
-    fn ioctl(&self, operation: libc::Ioctl, request: libc::ifreq) -> io::Result<()> {
-        // SAFETY: every operation above reads one ifreq, which lives across the call.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), operation, &raw const request) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    /// Keeps the interface from multicast, and with it the kernel from announcing that this host
+    /// takes part in some (RFC 3810).
+    ///
+    /// # Errors
+    /// No `CAP_NET_ADMIN`.
+    pub fn without_multicast(&self) -> io::Result<()> {
+        self.set(0, libc::IFF_MULTICAST, None)
+    }
+
+    /// Changes the flags in `mask` to those in `flags`, and one number.
+    fn set(
+        &self,
+        flags: libc::c_int,
+        mask: libc::c_int,
+        number: Option<(u16, u32)>,
+    ) -> io::Result<()> {
+        // struct ifinfomsg: family, padding and type; then index, flags and mask of 32 bits.
+        let mut structure = vec![0; 4];
+        structure.extend(self.index.to_ne_bytes());
+        structure.extend(flags.to_ne_bytes());
+        structure.extend(mask.to_ne_bytes());
+        let mut request = Request::new(libc::RTM_SETLINK, 0, &structure);
+        if let Some((attribute, value)) = number {
+            request = request.with(attribute, &value.to_ne_bytes());
+        }
+        self.netlink.request(request)
+    }
+}
+
+fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6 as u8, address.octets().to_vec()),
     }
 }
 
@@ -105,49 +151,6 @@ pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Bytes of `struct nlmsghdr`.
-const MESSAGE_HEADER: usize = 16;
-
-/// An `RTM_SETLINK` request that sets one number of interface `name`, to be acknowledged.
-fn set_link_message(name: &str, attribute: u16, value: u32) -> Vec<u8> {
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
-    let mut message = vec![0; 4];
-    message.extend(libc::RTM_SETLINK.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    // Sequence number and port, which one request at a time does not need; then a struct
-    // ifinfomsg without an index, so that the name says which interface is meant.
-    message.resize(MESSAGE_HEADER + 16, 0);
-    let name: Vec<u8> = name.bytes().chain([0]).collect();
-    for (kind, content) in [(libc::IFLA_IFNAME, &name[..]), (attribute, &value.to_ne_bytes())] {
-        message.extend((4 + content.len() as u16).to_ne_bytes());
-        message.extend(kind.to_ne_bytes());
-        message.extend(content);
-        message.resize(message.len().next_multiple_of(4), 0);
-    }
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message
-}
-
-/// The error in an `NLMSG_ERROR` answer, which is zero for an acknowledgement.
-fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    match answer.get(MESSAGE_HEADER..).and_then(|rest| rest.first_chunk()) {
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
-        Some(code) => match i32::from_ne_bytes(*code) {
-            0 => Ok(()),
-            code => Err(io::Error::from_raw_os_error(-code)),
-        },
-    }
-}
-
-fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
-    let mut data = [0; 14];
-    for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
-        *to = from as libc::c_char;
-    }
-    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,30 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn a_netlink_request_is_laid_out_in_words() {
-        let message = set_link_message("wan0", libc::IFLA_TXQLEN, 0x0102_0304);
-        assert_eq!(message.len(), 16 + 16 + 12 + 8);
-        assert_eq!(message[..4], 52u32.to_ne_bytes());
-        assert_eq!(message[32..36], [9u16.to_ne_bytes(), 3u16.to_ne_bytes()].concat());
-        assert_eq!(message[36..44], *b"wan0\0\0\0\0");
-        assert_eq!(message[48..], 0x0102_0304u32.to_ne_bytes());
-    }
-
-    #[test]
     fn an_interface_that_is_missing_is_an_error() {
-        let missing = Interface::named("no-such-if").unwrap();
-        // Without privilege the kernel refuses before it looks for the interface.
-        let refused = |done: io::Result<()>| {
-            matches!(done.unwrap_err().raw_os_error(), Some(libc::ENODEV | libc::EPERM))
-        };
-        assert!(refused(missing.set_mtu(1500)));
-        assert!(refused(missing.set_queue_length(10)));
-    }
-
-    #[test]
-    fn an_address_sits_after_the_port() {
-        let address = socket_address(Ipv4Addr::new(198, 18, 0, 1));
-        let bytes: Vec<u8> = address.sa_data.iter().map(|b| *b as u8).collect();
-        assert_eq!(bytes[..8], [0, 0, 198, 18, 0, 1, 0, 0]);
+        let missing = Interface::named("no-such-if").unwrap_err();
+        assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
+        assert!(Interface::named("lo").is_ok());
     }
 }

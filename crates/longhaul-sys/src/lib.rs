@@ -5,10 +5,12 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod datagram;
 pub mod host;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
+mod netlink;
 pub mod poll;
 pub mod realtime;
 pub mod tcp;

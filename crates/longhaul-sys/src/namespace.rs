@@ -3,11 +3,11 @@
 //! See `namespaces(7)`, `pid_namespaces(7)` and `user_namespaces(7)`.
 
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::process::{Pid, Signal};
-use rustix::thread::UnshareFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 
 /// Puts the calling process into a new user namespace in which it has every capability and keeps
 /// its user and group id.
@@ -27,7 +27,8 @@ pub fn enter_user_namespace() -> io::Result<()> {
 }
 
 /// Puts the calling thread into new network and mount namespaces, and its later children into a
-/// new PID namespace. No mount made from now on is seen outside.
+/// new PID namespace. No mount made from now on is seen outside; what is mounted outside later is
+/// seen inside, and what is unmounted there is not held.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.
@@ -36,8 +37,25 @@ pub fn enter_site_namespaces() -> io::Result<()> {
     let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
     // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
-    rustix::mount::mount_change("/", Propagation::PRIVATE | Propagation::REC)?;
+    rustix::mount::mount_change("/", Propagation::DOWNSTREAM | Propagation::REC)?;
     Ok(())
+}
+
+/// Puts the calling process where `process` lives: into its network and mount namespaces, its
+/// children into its PID namespace, and with `user` first into its user namespace. The working
+/// directory becomes the root.
+///
+/// # Errors
+/// `InvalidInput` when the calling process has more than one thread, is in that user namespace
+/// already, or is not above that PID namespace; `PermissionDenied` for another user's process;
+/// `ESRCH` when it has ended.
+pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
+    let mut kinds =
+        ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID;
+    if user {
+        kinds |= ThreadNameSpaceType::USER;
+    }
+    Ok(rustix::thread::move_into_thread_name_spaces(process, kinds)?)
 }
 
 /// The first process of a PID namespace: it adopts and reaps orphans and does nothing else.
@@ -47,6 +65,7 @@ pub fn enter_site_namespaces() -> io::Result<()> {
 #[derive(Debug)]
 pub struct Init {
     pid: Pid,
+    handle: OwnedFd,
 }
 
 impl Init {
@@ -68,7 +87,13 @@ impl Init {
         drop(theirs);
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
         ours.read_exact(&mut [0])?;
-        Ok(Init { pid })
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Init { pid, handle })
+    }
+
+    /// A handle to the process, which [`join`] takes.
+    pub fn handle(&self) -> &OwnedFd {
+        &self.handle
     }
 
     /// Kills every process of the namespace.

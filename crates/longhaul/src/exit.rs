@@ -19,6 +19,8 @@ pub const FILES: u8 = 5;
 pub const HOST: u8 = 6;
 /// The work was done in part: some files or some runs failed, and the output says which.
 pub const PARTIAL: u8 = 7;
+/// `wan selftest`: a check failed; the certificate says which.
+pub const UNPROVEN: u8 = 8;
 /// `wan run` itself failed, not its command (the convention of `env` and `timeout`).
 pub const WAN: u8 = 125;
 /// `wan run`: the command could not be executed.

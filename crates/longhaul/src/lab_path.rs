@@ -96,7 +96,9 @@ fn is_mild(warning: &LinkWarning) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use longhaul_core::result::{DirectionReport, DropCounts, Lateness, Traffic};
+    use longhaul_core::result::{
+        DirectionReport, DropCounts, Impairments, Lateness, ProcessorShare, Traffic,
+    };
     use longhaul_core::units::Bytes;
 
     use super::*;
@@ -105,6 +107,7 @@ mod tests {
         let direction = |from| DirectionReport {
             from,
             entered: Traffic::default(),
+            impairments: Impairments::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
             queued: Traffic::default(),
@@ -116,6 +119,7 @@ mod tests {
             schema: LinkReport::SCHEMA.to_owned(),
             plan: LinkPlan::symmetric(Duration::from_millis(rtt_ms)),
             seconds: 1.0,
+            processor: ProcessorShare::default(),
             tcp_offload: true,
             udp_offload: true,
             up: direction(Side::Near),

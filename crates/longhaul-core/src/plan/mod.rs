@@ -7,10 +7,11 @@ mod copy;
 mod error;
 pub mod filter;
 mod flow;
-mod link;
+pub mod link;
 mod matrix;
 mod matrix_fault;
 mod seconds;
+mod topology;
 mod tree;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
@@ -19,7 +20,10 @@ pub use flow::{
     Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,
     parse_addresses,
 };
-pub use link::{LinkDirection, LinkPlan, LinkPlanError, Side};
-pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
+pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
+pub use matrix::{
+    Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Precision, Workload,
+};
 pub use matrix_fault::{MatrixFault, Step};
+pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

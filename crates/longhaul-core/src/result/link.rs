@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use super::{Impairments, Segments};
 use crate::plan::{LinkPlan, Side};
 use crate::units::{Bytes, format_span};
 
@@ -13,6 +14,19 @@ pub struct Traffic {
     pub segments: u64,
     /// IP bytes, with one header for each segment.
     pub bytes: u64,
+}
+
+impl Traffic {
+    /// Whether nothing passed.
+    pub fn is_none(&self) -> bool {
+        *self == Traffic::default()
+    }
+}
+
+impl From<Traffic> for Segments {
+    fn from(traffic: Traffic) -> Self {
+        Segments { segments: traffic.segments, bytes: traffic.bytes }
+    }
 }
 
 impl std::ops::AddAssign for Traffic {
@@ -32,10 +46,12 @@ impl std::ops::Add for Traffic {
     }
 }
 
-/// What did not arrive, by the reason.
+/// What did not arrive although the plan does not say so, by the reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCounts {
-    /// The queue before the link's rate was full: what the plan asks for.
+    /// The queue before the link's rate was full. Only in documents from before
+    /// [`Impairments`] were counted, which has this since.
+    #[serde(default, skip_serializing_if = "Traffic::is_none")]
     pub queue_full: Traffic,
     /// The emulator's memory was full: the link could not be emulated.
     pub memory_full: Traffic,
@@ -51,7 +67,7 @@ impl DropCounts {
 }
 
 /// By how much packets left after their due time, over all packets of a direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Median, in milliseconds.
     pub p50_ms: f64,
@@ -61,18 +77,77 @@ pub struct Lateness {
     pub p999_ms: f64,
     /// The largest, in milliseconds.
     pub max_ms: f64,
+    /// How many left how late, in buckets that rise and do not overlap; empty ones are left out.
+    #[serde(default)]
+    pub histogram: Vec<LatenessBucket>,
+}
+
+/// Packets that left late by more than the bucket before says and at most by `at_most_ms`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatenessBucket {
+    /// The bucket's upper bound, in milliseconds.
+    pub at_most_ms: f64,
+    /// How many.
+    pub packets: u64,
+}
+
+impl Lateness {
+    /// The upper bounds of all buckets but the last, which takes what is later, in nanoseconds:
+    /// three for each decade from 1 us to 10 s.
+    const BOUNDS: [u64; 22] = {
+        let mut bounds = [0; 22];
+        let (mut at, mut decade) = (0, 1000);
+        while at < bounds.len() {
+            bounds[at] = decade * [1, 2, 5][at % 3];
+            if at % 3 == 2 {
+                decade *= 10;
+            }
+            at += 1;
+        }
+        bounds
+    };
+
+    /// Sorts counts of latenesses, in nanoseconds, into buckets.
+    pub fn histogram_of(counts: impl IntoIterator<Item = (u64, u64)>) -> Vec<LatenessBucket> {
+        let mut packets = [0; Self::BOUNDS.len() + 1];
+        for (nanos, count) in counts {
+            packets[Self::BOUNDS.partition_point(|bound| *bound < nanos)] += count;
+        }
+        // JSON has no infinity; a minute is later than any packet can be.
+        let bounds = Self::BOUNDS.into_iter().chain([60_000_000_000]);
+        let buckets = bounds.zip(packets).filter(|(_, packets)| *packets > 0);
+        buckets
+            .map(|(nanos, packets)| LatenessBucket { at_most_ms: nanos as f64 / 1e6, packets })
+            .collect()
+    }
+}
+
+/// What the machine gave the thread that moves a link's packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorShare {
+    /// How long it has lived.
+    pub seconds: f64,
+    /// Its time on a processor.
+    pub busy_seconds: f64,
+    /// Time for which it could have run, but had no processor.
+    pub waited_seconds: f64,
+    /// Time that the host withheld from this machine, over all its processors; zero on hardware.
+    pub stolen_seconds: f64,
 }
 
 /// What passed in one direction of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// The end that sent.
     pub from: Side,
     /// Taken from the sender.
     pub entered: Traffic,
-    /// Given to the receiver.
+    /// Given to the receiver; a packet is one write, which may be a part of one that entered.
     pub delivered: Traffic,
-    /// Dropped.
+    /// What the plan did to segments on their way.
+    #[serde(default)]
+    pub impairments: Impairments,
+    /// Dropped although the plan did not say so.
     pub dropped: DropCounts,
     /// Still under way when the link was taken down.
     pub queued: Traffic,
@@ -85,9 +160,16 @@ pub struct DirectionReport {
 }
 
 impl DirectionReport {
-    /// Whether every packet that entered is accounted for.
+    /// Everything that did not arrive, but for what the sender's interface dropped.
+    pub fn not_delivered(&self) -> Segments {
+        self.impairments.dropped() + self.dropped.total().into()
+    }
+
+    /// Whether every segment that entered or was made on the way, and every byte of them, is
+    /// accounted for.
     pub fn is_conserved(&self) -> bool {
-        self.entered == self.delivered + self.dropped.total() + self.queued
+        let seen = Segments::from(self.entered) + self.impairments.duplicated;
+        seen == Segments::from(self.delivered + self.queued) + self.not_delivered()
     }
 }
 
@@ -144,6 +226,19 @@ pub enum LinkWarning {
         /// The end that sent.
         from: Side,
     },
+    /// The emulator's thread did not get the processor that it needed.
+    #[error(
+        "the emulator was starved: in {seconds:.1} s it waited {waited_seconds:.2} s for a \
+         processor, and the host withheld {stolen_seconds:.2} s of this machine's; leave it more CPU"
+    )]
+    ProcessorStarved {
+        /// Time for which the thread could have run, but had no processor.
+        waited_seconds: f64,
+        /// Time that a virtual machine's host withheld, over all processors.
+        stolen_seconds: f64,
+        /// How long the link was up.
+        seconds: f64,
+    },
     /// TCP's windows could not be made large enough for the plan's rate.
     #[error(
         "TCP windows are {granted}, below the {wanted} that this rate and round trip need, \
@@ -175,6 +270,9 @@ pub struct LinkReport {
     pub plan: LinkPlan,
     /// How long the link was up.
     pub seconds: f64,
+    /// What the machine gave the emulator.
+    #[serde(default)]
+    pub processor: ProcessorShare,
     /// Whether TCP and UDP super-packets were passed whole.
     pub tcp_offload: bool,
     /// As `tcp_offload`, for UDP.
@@ -198,7 +296,7 @@ impl LinkReport {
                 "{} {} ({} dropped, p99.9 {:.3} ms late)",
                 d.from,
                 Bytes::new(d.delivered.bytes),
-                d.dropped.total().packets + d.interface_drops,
+                d.not_delivered().segments + d.interface_drops,
                 d.lateness.p999_ms
             )
         };
@@ -221,8 +319,14 @@ mod tests {
         DirectionReport {
             from,
             entered: traffic(10),
-            delivered: traffic(7),
-            dropped: DropCounts { queue_full: traffic(2), ..DropCounts::default() },
+            delivered: traffic(8),
+            impairments: Impairments {
+                lost: traffic(3).into(),
+                duplicated: traffic(4).into(),
+                marked_ce: traffic(5).into(),
+                ..Impairments::default()
+            },
+            dropped: DropCounts { memory_full: traffic(2), ..DropCounts::default() },
             queued: traffic(1),
             interface_drops: 0,
             lateness: Lateness::default(),
@@ -234,8 +338,20 @@ mod tests {
     fn a_lost_packet_breaks_conservation() {
         let mut report = direction(Side::Near);
         assert!(report.is_conserved());
+        report.queued.packets += 1;
+        assert!(report.is_conserved(), "a packet may leave in parts");
         report.queued.segments -= 1;
         assert!(!report.is_conserved());
+    }
+
+    #[test]
+    fn latenesses_fall_into_buckets() {
+        let counts = [(0, 5), (1000, 1), (1001, 2), (7_000_000, 3), (20_000_000_000, 1)];
+        let buckets = Lateness::histogram_of(counts);
+        let all: Vec<(f64, u64)> = buckets.iter().map(|b| (b.at_most_ms, b.packets)).collect();
+        assert_eq!(all, [(0.001, 6), (0.002, 2), (10.0, 3), (60_000.0, 1)]);
+        assert_eq!(Lateness::BOUNDS.last(), Some(&10_000_000_000));
+        assert!(Lateness::BOUNDS.is_sorted());
     }
 
     #[test]
@@ -252,5 +368,6 @@ mod tests {
         let report: LinkReport = serde_json::from_str(&text).unwrap();
         assert_eq!(report.warnings, [LinkWarning::MemoryFull { from: Side::Far, packets: 3 }]);
         assert!(report.summary().starts_with("link of 90ms RTT up for 1.5 s"));
+        assert_eq!(report.up.not_delivered().segments, 3, "the queue's drops among them");
     }
 }

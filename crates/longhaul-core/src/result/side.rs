@@ -32,6 +32,10 @@ pub struct TcpSample {
     pub rwnd_limited_ms: f64,
     /// The part of it in which the send buffer held the sender back.
     pub sndbuf_limited_ms: f64,
+    /// The part of it in which the receiver's window held the sender back beyond what the kernel
+    /// counts as such, by looks at the connection.
+    #[serde(default)]
+    pub rwnd_full_ms: f64,
     /// The part of it in which a full send buffer held the sender back beyond what the kernel
     /// counts as such, by looks at the connection.
     #[serde(default)]

@@ -4,17 +4,24 @@ use longhaul_core::units::{Bytes, Rate};
 /// The rate that an unlimited link is given memory for: above what one thread forwards.
 pub(crate) const UNLIMITED: Rate = Rate::from_bps(40_000_000_000);
 
+/// Room for what a slot is larger than its packet, and to start with.
+const SPARE: Bytes = Bytes::mib(64);
+
 /// The memory for packets that leave from `side`: those under way at the link's rate, those that
-/// wait for it, as many again for slots that are not full, and a little to start with; at most a
-/// quarter of what the machine has, so that both directions leave half of it alone.
+/// wait for it, and some to spare; at most [`most_memory`].
 pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let direction = plan.from(side);
-    let under_way = direction.rate_bps.unwrap_or(UNLIMITED).bdp(direction.delay);
+    let under_way = direction.peak_rate().unwrap_or(UNLIMITED).bdp(direction.longest_flight());
     let waiting = plan.queue(side).unwrap_or_default();
-    let wanted = (under_way.get() + waiting.get()) * 2 + Bytes::mib(64).get();
+    let wanted = under_way.get().saturating_add(waiting.get()).saturating_add(SPARE.get());
+    Bytes::new(wanted.min(most_memory().get()))
+}
+
+/// What packets in one direction may take at the most: a quarter of what the machine has, so that
+/// both directions leave half of it alone.
+pub(super) fn most_memory() -> Bytes {
     let info = rustix::system::sysinfo();
-    let memory = info.totalram as u64 * u64::from(info.mem_unit);
-    Bytes::new(wanted.min(memory / 4))
+    Bytes::new(info.totalram as u64 * u64::from(info.mem_unit) / 4)
 }
 
 #[cfg(test)]
@@ -26,8 +33,8 @@ mod tests {
     #[test]
     fn the_budget_grows_with_the_delay_and_is_bounded() {
         let budget = |rtt| memory_budget(&LinkPlan::symmetric(rtt), Side::Near);
-        assert_eq!(budget(Duration::ZERO), Bytes::mib(64));
-        assert!(budget(Duration::from_millis(10)) > Bytes::mib(64));
-        assert_eq!(budget(Duration::from_secs(59)), budget(Duration::from_secs(60)));
+        assert_eq!(budget(Duration::ZERO), SPARE);
+        assert_eq!(budget(Duration::from_millis(20)).get(), 50_000_000 + SPARE.get());
+        assert_eq!(budget(Duration::from_secs(59)), most_memory());
     }
 }

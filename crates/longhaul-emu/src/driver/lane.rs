@@ -1,3 +1,4 @@
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -7,28 +8,36 @@ use hdrhistogram::Histogram;
 use longhaul_core::plan::Side;
 use longhaul_core::result::{DirectionReport, DropCounts, Lateness, Traffic};
 use longhaul_core::units::Bytes;
-use longhaul_sys::tun::{MAX_FRAME, Tun};
 use rustix::io::Errno;
 
-use super::pool::{Pool, Slot, is_large};
+use super::budget::most_memory;
 use super::schedule::{Departure, Schedule};
-use crate::link::{DropReason, LinkModel, LinkTime, PacketShape, Verdict};
+use super::store::Store;
+use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
 
-/// One direction of a link, from one TUN device to the other.
+/// One end of a link: each read returns, and each write takes, one frame, and a read does not
+/// block. A frame begins with a virtio-net header.
+pub(crate) trait PacketDevice: AsFd + fmt::Debug + Send + Sync {}
+
+impl<T: AsFd + fmt::Debug + Send + Sync> PacketDevice for T {}
+
+/// One direction of a link, from one device to the other.
 #[derive(Debug)]
 pub(crate) struct Lane {
     from: Side,
-    source: Arc<Tun>,
-    sink: Arc<Tun>,
+    source: Arc<dyn PacketDevice>,
+    sink: Arc<dyn PacketDevice>,
     model: LinkModel,
-    pool: Pool,
-    /// Where the next packet is read to: its length is known only afterwards.
-    landing: Slot,
+    store: Store,
     schedule: Schedule,
+    /// What the model said of the packet that was read last.
+    pieces: Vec<Piece>,
     entered: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
+    /// When the packet that was read last entered.
+    entered_at: LinkTime,
     /// What the next departure will likely take.
     departure_cost: Duration,
     /// In nanoseconds.
@@ -41,24 +50,23 @@ impl Lane {
     /// The direction that leaves from `from`, holding at most `budget` bytes of packets.
     pub(crate) fn new(
         from: Side,
-        source: Arc<Tun>,
-        sink: Arc<Tun>,
+        source: Arc<dyn PacketDevice>,
+        sink: Arc<dyn PacketDevice>,
         model: LinkModel,
         budget: Bytes,
     ) -> io::Result<Self> {
-        let mut pool = Pool::new(budget)?;
-        let landing = pool.take(MAX_FRAME).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Lane {
             from,
             source,
             sink,
             model,
-            pool,
-            landing,
+            store: Store::new(budget, most_memory())?,
             schedule: Schedule::default(),
+            pieces: Vec::new(),
             entered: Traffic::default(),
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
+            entered_at: LinkTime::default(),
             departure_cost: Duration::ZERO,
             // Two digits are plenty for a tail; 10 s is later than anything worth telling apart.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2)
@@ -72,18 +80,26 @@ impl Lane {
         (!self.closed).then(|| self.source.as_fd())
     }
 
-    /// When the next packet is due.
+    /// When the next write is due. A packet is with its receiver somewhere in the course of its
+    /// write, which takes 5 us or, where the processor had gone idle, 50; so the middle of the
+    /// write is made the departure.
     pub(super) fn next_due(&self) -> Option<LinkTime> {
-        self.schedule.next()
+        self.schedule.next().map(|at| at.before(self.departure_cost / 2))
     }
 
     /// Reads one packet, if one waits, and decides what becomes of it. Returns the time that its
     /// departure will likely take.
-    pub(super) fn admit(&mut self, clock: impl Fn() -> LinkTime) -> Option<Duration> {
+    ///
+    /// It is taken to have entered `waited` ago.
+    pub(super) fn admit(
+        &mut self,
+        clock: impl Fn() -> LinkTime,
+        waited: Duration,
+    ) -> Option<Duration> {
         if self.closed {
             return None;
         }
-        let length = match rustix::io::read(&*self.source, self.pool.bytes_mut(&self.landing)) {
+        let length = match rustix::io::read(self.source.as_fd(), self.store.landing()) {
             Ok(length) => length,
             Err(Errno::AGAIN | Errno::INTR) => return None,
             Err(_) => {
@@ -91,33 +107,54 @@ impl Lane {
                 return None;
             }
         };
-        let now = clock();
-        let shape = packet::shape(self.pool.bytes(&self.landing, length));
-        self.entered += traffic(shape);
-        match self.model.offer(now, shape) {
-            Verdict::Drop(DropReason::QueueFull) => self.dropped.queue_full += traffic(shape),
-            Verdict::Deliver { at } => match self.keep(length) {
-                None => self.dropped.memory_full += traffic(shape),
-                Some(slot) => {
-                    self.schedule.add(Departure { at, slot, length: length as u32, shape });
-                }
-            },
-        }
-        Some(self.departure_cost)
+        self.entered_at = clock().before(waited).max(self.entered_at);
+        let shape = packet::shape(self.store.landed(length));
+        self.entered += traffic(&shape);
+        self.pieces.clear();
+        self.model.offer(self.entered_at, &shape, &mut self.pieces);
+        self.enter(length, shape);
+        Some(self.departure_cost * self.pieces.len() as u32)
     }
 
-    /// Writes one packet, if one is due.
-    pub(super) fn release(&mut self, clock: impl Fn() -> LinkTime) -> bool {
-        let now = clock();
-        let Some(due) = self.schedule.take_due(now) else { return false };
-        self.lateness.saturating_record(now.since(due.at).as_nanos() as u64);
-        let frame = self.pool.bytes(&due.slot, due.length as usize);
-        match rustix::io::write(&*self.sink, frame) {
-            Ok(_) => self.delivered += traffic(due.shape),
-            Err(_) => self.dropped.refused += traffic(due.shape),
+    /// Keeps the packet that was read last, and schedules its pieces.
+    fn enter(&mut self, length: usize, shape: PacketShape) {
+        if self.pieces.is_empty() {
+            return;
         }
-        self.pool.give(due.slot);
-        self.learn_cost(clock().since(now));
+        let own = self.pieces.iter().filter(|piece| !piece.is_release()).count() as u32;
+        let parcel = if own > 0 { self.store.keep(length, shape, own) } else { None };
+        for piece in &self.pieces {
+            if piece.is_release() {
+                self.schedule.release(piece.at);
+            } else if let Some(parcel) = parcel {
+                self.schedule.add(Departure { parcel, piece: piece.clone() });
+            } else {
+                self.dropped.memory_full += part(&shape, piece);
+            }
+        }
+    }
+
+    /// Writes one piece, if one is due.
+    pub(super) fn release(&mut self, clock: impl Fn() -> LinkTime) -> bool {
+        let begun = clock();
+        let due = self.schedule.take_due(begun + self.departure_cost / 2);
+        let Some(Departure { parcel, piece }) = due else { return false };
+        let (frame, shape) = self.store.packet(parcel);
+        let whole = piece.segments == (0..shape.segments());
+        let written = if whole && piece.treatment.is_none() {
+            rustix::io::write(self.sink.as_fd(), frame)
+        } else {
+            let part = packet::cut(frame, &piece.segments, &piece.treatment);
+            rustix::io::writev(self.sink.as_fd(), &part.slices())
+        };
+        match written {
+            Ok(_) => self.delivered += part(&shape, &piece),
+            Err(_) => self.dropped.refused += part(&shape, &piece),
+        }
+        self.store.leave(parcel);
+        let took = clock().since(begun);
+        self.lateness.saturating_record((begun + took / 2).since(piece.at).as_nanos() as u64);
+        self.learn_cost(took);
         true
     }
 
@@ -129,41 +166,56 @@ impl Lane {
         self.departure_cost = (self.departure_cost * (WEIGHT - 1) + took.min(LONGEST)) / WEIGHT;
     }
 
-    /// The landing slot itself for a large frame, a copy in a smaller slot for the rest.
-    fn keep(&mut self, length: usize) -> Option<Slot> {
-        let slot = self.pool.take(if is_large(length) { MAX_FRAME } else { length })?;
-        if slot.is_largest() {
-            return Some(std::mem::replace(&mut self.landing, slot));
-        }
-        self.pool.copy(&self.landing, &slot, length);
-        Some(slot)
+    /// Changes the model and what packets under way may take from now on. Those under way keep
+    /// the times that they were given.
+    pub(super) fn set(&mut self, budget: Bytes, change: impl FnOnce(&mut LinkModel)) {
+        self.store.set_budget(budget);
+        change(&mut self.model);
     }
 
-    /// What passed, given what the sender's interface dropped by itself.
-    pub(crate) fn report(&self, interface_drops: u64) -> DirectionReport {
+    /// What passed so far. What the sender's interface dropped by itself is not known here.
+    pub(super) fn report(&self) -> DirectionReport {
         let mut queued = Traffic::default();
         for departure in self.schedule.iter() {
-            queued += traffic(departure.shape);
+            queued += part(&self.store.packet(departure.parcel).1, &departure.piece);
         }
-        let late_ms = |quantile| self.lateness.value_at_quantile(quantile) as f64 / 1e6;
         DirectionReport {
             from: self.from,
             entered: self.entered,
             delivered: self.delivered,
+            impairments: *self.model.counts(),
             dropped: self.dropped,
             queued,
-            interface_drops,
-            lateness: Lateness {
-                p50_ms: late_ms(0.5),
-                p99_ms: late_ms(0.99),
-                p999_ms: late_ms(0.999),
-                max_ms: late_ms(1.0),
-            },
-            peak_memory_bytes: self.pool.touched(),
+            interface_drops: 0,
+            lateness: self.lateness(),
+            peak_memory_bytes: self.store.touched(),
+        }
+    }
+
+    fn lateness(&self) -> Lateness {
+        let late_ms = |quantile| self.lateness.value_at_quantile(quantile) as f64 / 1e6;
+        let recorded = self.lateness.iter_recorded();
+        Lateness {
+            p50_ms: late_ms(0.5),
+            p99_ms: late_ms(0.99),
+            p999_ms: late_ms(0.999),
+            max_ms: late_ms(1.0),
+            histogram: Lateness::histogram_of(
+                recorded.map(|step| (step.value_iterated_to(), step.count_at_value())),
+            ),
         }
     }
 }
 
-fn traffic(shape: PacketShape) -> Traffic {
+fn traffic(shape: &PacketShape) -> Traffic {
     Traffic { packets: 1, segments: u64::from(shape.segments()), bytes: shape.bytes() }
+}
+
+fn part(shape: &PacketShape, piece: &Piece) -> Traffic {
+    let segments = piece.segments.clone();
+    Traffic {
+        packets: 1,
+        segments: u64::from(segments.end - segments.start),
+        bytes: shape.bytes_of(segments),
+    }
 }

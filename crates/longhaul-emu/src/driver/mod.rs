@@ -1,21 +1,28 @@
-//! Moves packets between two TUN devices by the link model.
+//! Moves packets between devices by the link model.
 //!
 //! A [`Lane`] is one direction: it reads a packet from its sender's device, asks the model, keeps
-//! the packet in its [`Pool`] until it is due, and writes it to the receiver's device. [`Driver`]
-//! runs both lanes of a link on one thread.
+//! the packet in its `Store` until the last piece of it is due, and writes the pieces to the
+//! receiver's device. [`Driver`] runs any number of lanes, as a link's two, on one thread, which
+//! takes requests from its mailbox: to tell what has passed, or to change a lane's model.
 //!
-//! Invariants: a packet's departure follows from the time it was read, never from the time the
-//! thread woke up, so that delays do not add up; packets due at the same time leave in the order
-//! in which they came; every packet read is counted once more as delivered, dropped or queued;
-//! and memory stays within the pool's budget.
+//! Invariants: a departure follows from the time at which the packet was read, never from the time
+//! the thread woke up, so that delays do not add up; pieces due at the same time leave in the order
+//! in which they came; every segment read, and every duplicate made of one, is counted once more
+//! as delivered, dropped or queued; and memory stays within the pool's budget.
 
 mod budget;
 mod lane;
+mod mailbox;
 mod pool;
 mod run;
 mod schedule;
 mod sleeper;
+mod store;
+mod strain;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use budget::{UNLIMITED, memory_budget};
 pub(crate) use lane::Lane;
-pub(crate) use run::Driver;
+pub(crate) use run::{Driver, Snapshot};

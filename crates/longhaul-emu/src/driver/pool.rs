@@ -4,15 +4,23 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::memory::Mapping;
 use longhaul_sys::tun::MAX_FRAME;
 
-/// What is carved at a time: a huge page, so that a short delay touches few of them.
-const CHUNK: usize = 2 << 20;
-
-/// Sizes of slots. Acknowledgements and small requests fit the first, packets of an MTU of 9000
-/// the second, every frame the third (in whole cache lines).
-const SLOTS: [usize; 3] = [2 << 10, 16 << 10, MAX_FRAME.next_multiple_of(64)];
+/// Sizes of slots: acknowledgements and small requests, packets of an MTU of 1500, of 9000, and
+/// what slower flows send as super-packets; the last takes every frame, in whole units.
+const SLOTS: [usize; 7] =
+    [256, 2 << 10, 9 << 10, 16 << 10, 32 << 10, 48 << 10, MAX_FRAME.next_multiple_of(UNIT)];
 
 /// The class of slot that takes any frame.
-pub(super) const LARGEST: usize = SLOTS.len() - 1;
+const LARGEST: usize = SLOTS.len() - 1;
+
+/// Slot sizes are multiples of it: a cache line.
+const UNIT: usize = 64;
+
+/// What is carved into slots of one size at a time, or one slot if that is more.
+const CARVING: usize = 128 << 10;
+
+/// Touched at the start, two huge pages: the first packets must not wait for the kernel to clear
+/// them.
+const WARM: usize = 4 << 20;
 
 /// Memory for packets under way: slots of a few sizes within a byte budget.
 ///
@@ -22,6 +30,7 @@ pub(super) const LARGEST: usize = SLOTS.len() - 1;
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Mapping,
+    budget: usize,
     carved: usize,
     free: [Vec<u32>; SLOTS.len()],
 }
@@ -30,37 +39,51 @@ pub(super) struct Pool {
 #[derive(Debug)]
 pub(super) struct Slot {
     class: u8,
-    /// Start of the slot in units of 64 bytes, which every slot size is a multiple of.
+    /// Start of the slot in units, which 32 bits can count in 256 GiB.
     place: u32,
 }
 
-const UNIT: usize = 64;
-
 impl Pool {
-    /// A pool that will touch at most `budget`, rounded up to a whole chunk for each slot size.
-    pub(super) fn new(budget: Bytes) -> io::Result<Self> {
-        let chunks = (budget.get() as usize).div_ceil(CHUNK).max(SLOTS.len());
-        // Places are 32 bits of 64 bytes: 256 GiB.
-        let chunks = chunks.min((1 << 38) / CHUNK);
-        let memory = Mapping::reserve(chunks * CHUNK)?;
-        let mut pool = Pool { memory, carved: 0, free: Default::default() };
-        // One chunk of each size is touched now: the first packets must not wait for the kernel
-        // to clear a huge page.
-        for class in 0..SLOTS.len() {
-            pool.memory[pool.carved * CHUNK..][..CHUNK].fill(0);
-            pool.carve(class);
-        }
+    /// A pool that will touch at most `budget`, which may be raised to `most` later.
+    pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
+        // Where the system promises no more than it has, the budget alone must do.
+        let size = |bytes: Bytes| (bytes.get() as usize).clamp(WARM, 1 << 38);
+        let memory = Mapping::reserve(size(most)).or_else(|_| Mapping::reserve(size(budget)))?;
+        let mut pool = Pool { memory, budget: 0, carved: 0, free: Default::default() };
+        pool.set_budget(budget);
+        pool.memory[..WARM].fill(0);
         Ok(pool)
     }
 
-    /// A slot for a frame of `length` bytes, or `None` when the budget is spent.
-    pub(super) fn take(&mut self, length: usize) -> Option<Slot> {
-        let fitting = SLOTS.iter().position(|size| length <= *size)?;
-        if self.free[fitting].is_empty() {
-            self.carve(fitting);
+    /// Changes how much may be touched from now on; what has been stays.
+    pub(super) fn set_budget(&mut self, budget: Bytes) {
+        self.budget = (budget.get() as usize).clamp(WARM, self.memory.len());
+    }
+
+    /// A slot that takes any frame, or `None` when the budget is spent.
+    pub(super) fn take_largest(&mut self) -> Option<Slot> {
+        self.take_class(LARGEST)
+    }
+
+    /// A slot that takes a frame of `length` bytes and not much more, if that is worth a copy
+    /// from the slot of any size that it has been read to.
+    ///
+    /// Small frames always are. Large ones, which cost more to copy, are when memory is short:
+    /// half of the budget is carved.
+    pub(super) fn take_smaller(&mut self, length: usize) -> Option<Slot> {
+        const ALWAYS: usize = 16 << 10;
+        let class = SLOTS.iter().position(|size| length <= *size)?;
+        let is_short = self.carved > self.budget / 2;
+        if class == LARGEST || (SLOTS[class] > ALWAYS && !is_short) {
+            return None;
         }
-        // With every chunk carved, a larger slot serves as well.
-        let class = (fitting..SLOTS.len()).find(|class| !self.free[*class].is_empty())?;
+        self.take_class(class)
+    }
+
+    fn take_class(&mut self, class: usize) -> Option<Slot> {
+        if self.free[class].is_empty() {
+            self.carve(class);
+        }
         let place = self.free[class].pop()?;
         Some(Slot { class: class as u8, place })
     }
@@ -90,58 +113,53 @@ impl Pool {
 
     /// The memory handed out at any time so far.
     pub(super) fn touched(&self) -> Bytes {
-        Bytes::new((self.carved * CHUNK) as u64)
+        Bytes::new(self.carved as u64)
     }
 
     fn carve(&mut self, class: usize) {
-        let start = self.carved * CHUNK;
-        if start + CHUNK > self.memory.len() {
-            return;
-        }
-        self.carved += 1;
         let size = SLOTS[class];
-        // The first slot of the chunk is handed out first.
-        let places = (0..CHUNK / size).rev().map(|i| ((start + i * size) / UNIT) as u32);
+        let room = self.budget.saturating_sub(self.carved);
+        let count = (CARVING / size).max(1).min(room / size);
+        // The first slot of the carving is handed out first.
+        let start = self.carved;
+        let places = (0..count).rev().map(|i| ((start + i * size) / UNIT) as u32);
         self.free[class].extend(places);
+        self.carved += count * size;
     }
 }
 
 impl Slot {
-    pub(super) fn is_largest(&self) -> bool {
-        usize::from(self.class) == LARGEST
-    }
-
     fn span(&self) -> (usize, usize) {
         (self.place as usize * UNIT, SLOTS[usize::from(self.class)])
     }
-}
-
-/// The class of slot that a frame of `length` bytes is kept in.
-pub(super) fn is_large(length: usize) -> bool {
-    length > SLOTS[LARGEST - 1]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn pool(budget: Bytes) -> Pool {
+        Pool::new(budget, Bytes::mib(256)).unwrap()
+    }
+
     #[test]
     fn the_slot_freed_last_is_used_first() {
-        let mut pool = Pool::new(Bytes::mib(64)).unwrap();
-        let (a, b) = (pool.take(100).unwrap(), pool.take(100).unwrap());
+        let mut pool = pool(Bytes::mib(64));
+        let (a, b) = (pool.take_smaller(100).unwrap(), pool.take_smaller(100).unwrap());
         let (place_a, place_b) = (a.place, b.place);
         pool.give(b);
         pool.give(a);
-        assert_eq!(pool.take(100).unwrap().place, place_a);
-        assert_eq!(pool.take(100).unwrap().place, place_b);
+        assert_eq!(pool.take_smaller(100).unwrap().place, place_a);
+        assert_eq!(pool.take_smaller(100).unwrap().place, place_b);
     }
 
     #[test]
     fn slots_do_not_overlap_and_fit_their_frame() {
-        let mut pool = Pool::new(Bytes::mib(8)).unwrap();
-        let lengths = [60, 2048, 2049, 9010, 16_384, 16_385, MAX_FRAME];
-        let slots: Vec<Slot> =
-            lengths.iter().cycle().take(70).map(|l| pool.take(*l).unwrap()).collect();
+        let mut pool = pool(Bytes::mib(16));
+        let lengths = [60, 256, 2048, 2049, 9010, 16_384, 16_385, MAX_FRAME];
+        let slots: Vec<Slot> = (lengths.iter().cycle().take(160))
+            .map(|l| pool.take_smaller(*l).or_else(|| pool.take_largest()).unwrap())
+            .collect();
         for (mark, slot) in slots.iter().enumerate() {
             pool.bytes_mut(slot).fill(mark as u8);
         }
@@ -151,17 +169,30 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds_and_is_reused() {
-        let mut pool = Pool::new(Bytes::mib(8)).unwrap();
-        let slots: Vec<Slot> = std::iter::from_fn(|| pool.take(MAX_FRAME)).collect();
-        assert_eq!(slots.len(), 2 * (CHUNK / SLOTS[LARGEST]));
-        assert_eq!(pool.touched(), Bytes::mib(8));
-        let small: Vec<Slot> = std::iter::from_fn(|| pool.take(60)).collect();
-        assert_eq!(small.len(), CHUNK / SLOTS[0] + CHUNK / SLOTS[1]);
+    fn the_budget_holds_is_reused_and_can_be_raised() {
+        let mut pool = pool(Bytes::mib(8));
+        let slots: Vec<Slot> = std::iter::from_fn(|| pool.take_largest()).collect();
+        assert_eq!(slots.len(), (8 << 20) / SLOTS[LARGEST]);
+        assert!(pool.touched() <= Bytes::mib(8));
         for slot in slots {
             pool.give(slot);
         }
-        assert!(pool.take(60).unwrap().is_largest(), "a larger slot serves");
-        assert_eq!(pool.touched(), Bytes::mib(8));
+        assert!(pool.take_largest().is_some());
+        pool.set_budget(Bytes::mib(16));
+        let slots: Vec<Slot> = std::iter::from_fn(|| pool.take_largest()).collect();
+        assert_eq!(slots.len(), (16 << 20) / SLOTS[LARGEST] - 1);
+        pool.set_budget(Bytes::mib(8));
+        assert!(pool.take_smaller(60).is_none(), "nothing more is touched");
+    }
+
+    #[test]
+    fn a_large_frame_is_packed_only_when_memory_is_short() {
+        let mut pool = pool(Bytes::mib(8));
+        assert!(pool.take_smaller(20_000).is_none());
+        assert!(pool.take_smaller(9010).is_some());
+        let half: Vec<Slot> = (0..70).map(|_| pool.take_largest().unwrap()).collect();
+        assert_eq!(pool.take_smaller(20_000).map(|slot| slot.span().1), Some(32 << 10));
+        assert!(pool.take_smaller(60_000).is_none());
+        drop(half);
     }
 }

@@ -1,62 +1,85 @@
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::event::EventfdFlags;
+use longhaul_core::result::{DirectionReport, ProcessorShare};
+use longhaul_core::units::Bytes;
 
 use super::Lane;
+use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::Sleeper;
-use crate::link::LinkTime;
+use super::strain::Strain;
+use crate::link::{LinkModel, LinkTime};
 
-/// How many packets of one direction leave before the other direction has its turn.
+/// How many pieces of one direction leave before the other direction has its turn.
 const BATCH: usize = 8;
 
-/// The thread that moves a link's packets.
+/// The thread that moves packets over some lanes, which are known by their index.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    stop: Arc<Stop>,
-    thread: Option<JoinHandle<Vec<Lane>>>,
+    requests: Outbox<Request>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Asks a running driver to end: the flag while it works, the descriptor while it waits.
+/// What passed so far over the lanes of a driver.
 #[derive(Debug)]
-struct Stop {
-    flag: AtomicBool,
-    wake: OwnedFd,
+pub(crate) struct Snapshot {
+    /// In the order in which the driver was given them.
+    pub(crate) lanes: Vec<DirectionReport>,
+    /// What the machine gave the thread that runs them.
+    pub(crate) processor: ProcessorShare,
+}
+
+type Change = Box<dyn FnOnce(&mut LinkModel, LinkTime) + Send>;
+
+enum Request {
+    Tell(Sender<Snapshot>),
+    Set { lane: usize, budget: Bytes, change: Change },
+    Stop,
 }
 
 impl Driver {
     /// Starts moving packets.
     pub(crate) fn start(mut lanes: Vec<Lane>) -> io::Result<Self> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake });
-        let seen = Arc::clone(&stop);
+        let (requests, inbox) = mailbox()?;
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
             // The default slack of 50 us would make every departure late by as much.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // Where permitted: on a machine whose processors are all busy, as both ends of a fast
             // transfer see to, an ordinary thread waits for tens of milliseconds at a time.
             let realtime = longhaul_sys::realtime::run_first().is_ok();
-            run(&mut lanes, &seen, realtime);
-            lanes
+            run(&mut lanes, &inbox, realtime);
         })?;
-        Ok(Driver { stop, thread: Some(thread) })
+        Ok(Driver { requests, thread: Some(thread) })
     }
 
-    /// Stops, and returns the lanes with what they counted.
-    pub(crate) fn stop(mut self) -> Vec<Lane> {
-        self.halt()
+    /// What passed so far, counted at one moment between two packets; `None` if the thread has
+    /// ended, which it does by itself only where it panics.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = channel();
+        self.requests.send(Request::Tell(reply));
+        answer.recv().ok()
     }
 
-    fn halt(&mut self) -> Vec<Lane> {
-        self.stop.flag.store(true, Ordering::Relaxed);
-        let _ = rustix::io::write(&self.stop.wake, &1u64.to_ne_bytes());
-        let thread = self.thread.take();
-        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+    /// Changes the model of a lane, and how many bytes of packets may be under way on it. Packets
+    /// that have entered before keep the times that they were given. The change is made before
+    /// any snapshot that is asked for later.
+    pub(crate) fn set(
+        &self,
+        lane: usize,
+        budget: Bytes,
+        change: impl FnOnce(&mut LinkModel, LinkTime) + Send + 'static,
+    ) {
+        self.requests.send(Request::Set { lane, budget, change: Box::new(change) });
+    }
+
+    fn halt(&mut self) {
+        self.requests.send(Request::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -66,16 +89,34 @@ impl Drop for Driver {
     }
 }
 
-fn run(lanes: &mut [Lane], stop: &Stop, realtime: bool) {
+fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
     let origin = Instant::now();
     let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
+    let strain = Strain::begin();
     // When the next packet may enter. Each entry costs the thread a departure later; entering at
     // full speed while nothing is due yet would make a burst that cannot leave at the speed at
     // which it came. A link without a rate is as fast as packets enter and leave by turns.
     let mut open_at = LinkTime::default();
     let mut turn = 0;
     let mut sleeper = Sleeper::default();
-    while !stop.flag.load(Ordering::Relaxed) {
+    // For how long the packet that ended a sleep had waited for the thread to wake up.
+    let mut waited = Duration::ZERO;
+    loop {
+        for request in inbox.take() {
+            match request {
+                Request::Tell(reply) => {
+                    let lanes = lanes.iter().map(Lane::report).collect();
+                    // An asker that is gone needs no answer.
+                    let _ = reply.send(Snapshot { lanes, processor: strain.share() });
+                }
+                Request::Set { lane, budget, change } => {
+                    if let Some(lane) = lanes.get_mut(lane) {
+                        lane.set(budget, |model| change(model, clock()));
+                    }
+                }
+                Request::Stop => return,
+            }
+        }
         // Departures have a time and arrivals can wait in their device, so departures go first.
         let mut busy = false;
         for lane in &mut *lanes {
@@ -91,7 +132,7 @@ fn run(lanes: &mut [Lane], stop: &Stop, realtime: bool) {
         // keep the other direction's acknowledgements waiting.
         for _ in 0..lanes.len() {
             turn = (turn + 1) % lanes.len();
-            if let Some(cost) = lanes[turn].admit(clock) {
+            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited)) {
                 open_at = clock() + cost;
                 busy = true;
                 break;
@@ -99,8 +140,8 @@ fn run(lanes: &mut [Lane], stop: &Stop, realtime: bool) {
         }
         if !busy {
             let due = lanes.iter().filter_map(Lane::next_due).min();
-            let wake = std::iter::once(stop.wake.as_fd());
-            sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(wake), clock);
+            let bell = std::iter::once(inbox.bell());
+            waited = sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(bell), clock);
         }
     }
 }

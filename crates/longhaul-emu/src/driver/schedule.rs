@@ -1,82 +1,218 @@
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
-use super::pool::Slot;
-use crate::link::{LinkTime, PacketShape};
+use super::store::ParcelId;
+use crate::link::{LinkTime, Piece};
 
-/// A packet under way.
-#[derive(Debug)]
+/// A piece of a packet, under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Departure {
-    /// When it is due.
-    pub(super) at: LinkTime,
-    /// Where its frame is.
-    pub(super) slot: Slot,
-    /// The frame's bytes.
-    pub(super) length: u32,
-    /// What it stands for.
-    pub(super) shape: PacketShape,
+    pub(super) parcel: ParcelId,
+    /// What is to leave, when and how.
+    pub(super) piece: Piece,
 }
 
-/// Packets under way, in the order of departure; those due at one time in the order of arrival.
+/// Pieces under way, in the order of departure; those due at one time in the order of arrival.
 ///
-/// A packet due last, as on every link that keeps order, is added in constant time.
+/// A piece due last, as every one is on a link that keeps order, is added in constant time. Only
+/// one that overtakes goes to a heap.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    departures: VecDeque<Departure>,
+    in_order: VecDeque<Departure>,
+    overtaking: BinaryHeap<Reverse<Overtaker>>,
+    /// How many ever overtook, which tells those due at one time apart.
+    overtakers: u64,
+    /// Pieces held back, in the order in which they are to be released; each is due by itself at
+    /// its time, which rises.
+    held: VecDeque<Departure>,
+}
+
+#[derive(Debug)]
+struct Overtaker {
+    number: u64,
+    departure: Departure,
 }
 
 impl Schedule {
     pub(super) fn add(&mut self, departure: Departure) {
-        match self.departures.back() {
-            Some(last) if last.at > departure.at => {
-                let at = self.departures.partition_point(|other| other.at <= departure.at);
-                self.departures.insert(at, departure);
+        if departure.piece.treatment.held {
+            self.held.push_back(departure);
+        } else {
+            self.place(departure);
+        }
+    }
+
+    /// Has the piece held for longest, of those not due by themselves at `at`, leave at `at`.
+    pub(super) fn release(&mut self, at: LinkTime) {
+        self.place_held_until(at);
+        if let Some(mut departure) = self.held.pop_front() {
+            departure.piece.at = at;
+            self.place(departure);
+        }
+    }
+
+    /// Gives those held that are due by `at` their place among the others.
+    fn place_held_until(&mut self, at: LinkTime) {
+        while self.held.front().is_some_and(|held| held.piece.at <= at) {
+            if let Some(departure) = self.held.pop_front() {
+                self.place(departure);
             }
-            _ => self.departures.push_back(departure),
         }
     }
 
-    /// When the next packet is due.
+    fn place(&mut self, departure: Departure) {
+        match self.in_order.back() {
+            Some(last) if last.piece.at > departure.piece.at => {
+                self.overtakers += 1;
+                self.overtaking.push(Reverse(Overtaker { number: self.overtakers, departure }));
+            }
+            _ => self.in_order.push_back(departure),
+        }
+    }
+
+    /// When the next piece is due.
     pub(super) fn next(&self) -> Option<LinkTime> {
-        self.departures.front().map(|departure| departure.at)
-    }
-
-    /// The next packet, if it is due at `now`.
-    pub(super) fn take_due(&mut self, now: LinkTime) -> Option<Departure> {
-        if self.next()? > now {
-            return None;
+        let first = self.in_order.front().map(|departure| departure.piece.at);
+        if self.overtaking.is_empty() && self.held.is_empty() {
+            return first;
         }
-        self.departures.pop_front()
+        let overtaker = self.overtaking.peek().map(|Reverse(other)| other.departure.piece.at);
+        let held = self.held.front().map(|departure| departure.piece.at);
+        [first, overtaker, held].into_iter().flatten().min()
     }
 
+    /// The next piece, if it is due at `now`.
+    pub(super) fn take_due(&mut self, now: LinkTime) -> Option<Departure> {
+        let next = self.next().filter(|next| *next <= now)?;
+        self.place_held_until(next);
+        // One in order that is due at the same time came first: the overtaker found a later one
+        // at the end, before which the former had been added.
+        if self.in_order.front().is_some_and(|departure| departure.piece.at == next) {
+            return self.in_order.pop_front();
+        }
+        self.overtaking.pop().map(|Reverse(overtaker)| overtaker.departure)
+    }
+
+    /// All pieces under way, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Departure> {
-        self.departures.iter()
+        let overtaking = self.overtaking.iter().map(|Reverse(overtaker)| &overtaker.departure);
+        self.in_order.iter().chain(overtaking).chain(&self.held)
+    }
+}
+
+impl Overtaker {
+    fn key(&self) -> (LinkTime, u64) {
+        (self.departure.piece.at, self.number)
+    }
+}
+
+impl PartialEq for Overtaker {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Overtaker {}
+
+impl PartialOrd for Overtaker {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Overtaker {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use longhaul_core::units::Bytes;
+    use proptest::prelude::*;
 
-    use super::super::pool::Pool;
+    use super::super::store::Store;
     use super::*;
+    use crate::link::{PacketShape, Treatment};
+
+    /// A departure at `at`, marked by the first of its segments.
+    fn departure(parcel: ParcelId, at: u64, mark: u32) -> Departure {
+        let at = LinkTime::from_nanos(at);
+        let piece = Piece { segments: mark..mark + 1, at, treatment: Treatment::default() };
+        Departure { parcel, piece }
+    }
+
+    fn some_parcel() -> ParcelId {
+        let mut store = Store::new(Bytes::mib(4), Bytes::mib(4)).unwrap();
+        store.keep(60, PacketShape::single(60), 1).unwrap()
+    }
 
     #[test]
     fn leaves_by_time_and_then_by_arrival() {
-        let mut pool = Pool::new(Bytes::mib(8)).unwrap();
+        let parcel = some_parcel();
         let mut schedule = Schedule::default();
         for (at, mark) in [(10, 0), (30, 1), (20, 2), (20, 3), (30, 4), (5, 5)] {
-            schedule.add(Departure {
-                at: LinkTime::from_nanos(at),
-                slot: pool.take(60).unwrap(),
-                length: mark,
-                shape: PacketShape::single(60),
-            });
+            schedule.add(departure(parcel, at, mark));
         }
         assert_eq!(schedule.next(), Some(LinkTime::from_nanos(5)));
         let now = LinkTime::from_nanos(29);
         let order: Vec<u32> =
-            std::iter::from_fn(|| schedule.take_due(now)).map(|d| d.length).collect();
+            std::iter::from_fn(|| schedule.take_due(now)).map(|d| d.piece.segments.start).collect();
         assert_eq!(order, [5, 0, 2, 3]);
-        assert_eq!(schedule.iter().map(|d| d.length).collect::<Vec<_>>(), [1, 4]);
+        let left: Vec<u32> = schedule.iter().map(|d| d.piece.segments.start).collect();
+        assert_eq!(left, [1, 4]);
+    }
+
+    #[test]
+    fn a_held_piece_leaves_when_it_is_released_and_by_itself_at_its_time() {
+        let parcel = some_parcel();
+        let mut schedule = Schedule::default();
+        let held = |at, mark| {
+            let mut held = departure(parcel, at, mark);
+            held.piece.treatment.held = true;
+            held
+        };
+        schedule.add(held(100, 0));
+        schedule.add(held(110, 1));
+        schedule.add(departure(parcel, 20, 2));
+        schedule.release(LinkTime::from_nanos(20));
+        schedule.add(departure(parcel, 20, 3));
+        assert_eq!(schedule.next(), Some(LinkTime::from_nanos(20)));
+        assert_eq!(schedule.iter().count(), 4);
+        let order = |schedule: &mut Schedule| -> Vec<u32> {
+            let now = LinkTime::from_nanos(200);
+            std::iter::from_fn(|| schedule.take_due(now)).map(|d| d.piece.segments.start).collect()
+        };
+        assert_eq!(order(&mut schedule), [2, 0, 3, 1]);
+        schedule.add(held(300, 0));
+        schedule.add(held(320, 1));
+        schedule.add(departure(parcel, 310, 2));
+        schedule.release(LinkTime::from_nanos(310));
+        assert_eq!(schedule.next(), Some(LinkTime::from_nanos(300)), "the first was too late");
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_is_that_of_a_stable_sort(
+            steps in prop::collection::vec((0..50u64, any::<bool>()), 1..200),
+        ) {
+            let parcel = some_parcel();
+            let mut schedule = Schedule::default();
+            let mut expected: Vec<Departure> = Vec::new();
+            for (mark, (at, take)) in steps.into_iter().enumerate() {
+                let departure = departure(parcel, at, mark as u32);
+                schedule.add(departure.clone());
+                let place = expected.partition_point(|other| other.piece.at <= departure.piece.at);
+                expected.insert(place, departure);
+                if take {
+                    let now = LinkTime::from_nanos(25);
+                    let next = (expected[0].piece.at <= now).then(|| expected.remove(0));
+                    prop_assert_eq!(schedule.take_due(now), next);
+                }
+            }
+            let end = LinkTime::from_nanos(50);
+            let rest: Vec<Departure> = std::iter::from_fn(|| schedule.take_due(end)).collect();
+            prop_assert_eq!(rest, expected);
+        }
     }
 }

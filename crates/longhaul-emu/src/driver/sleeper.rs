@@ -32,19 +32,27 @@ const REST: Duration = Duration::from_micros(200);
 
 impl Sleeper {
     /// Waits until `due`, if there is one, but not beyond the moment one of `sources` can be
-    /// read; shorter waits are possible.
+    /// read; shorter waits are possible. Returns for how long a source that ended the wait could
+    /// likely be read before this returns.
+    ///
+    /// That is half of what the timer takes to wake the thread: a source that another processor
+    /// fills wakes it as the timer does, one that its own processor fills takes next to nothing,
+    /// and the kernel does not tell which it was.
     pub(super) fn wait<'a>(
         &mut self,
         due: Option<LinkTime>,
         sources: impl Iterator<Item = BorrowedFd<'a>>,
         clock: impl Fn() -> LinkTime,
-    ) {
+    ) -> Duration {
         let now = clock();
         let sleep = match due {
             None => None,
             Some(due) => match self.sleep_within(due.since(now)) {
                 Some(sleep) if due > self.slept_for => Some(sleep),
-                _ => return std::hint::spin_loop(),
+                _ => {
+                    std::hint::spin_loop();
+                    return Duration::ZERO;
+                }
             },
         };
         let mut events: Vec<PollFd<'a>> =
@@ -59,9 +67,14 @@ impl Sleeper {
             self.rested_at = woke;
         }
         // Only the timer's own wake-ups tell of the timer; an interrupted wait is a short wait.
-        if let (Ok(0), Some(due), Some(sleep)) = (woken_by, due, sleep) {
-            self.slept_for = due;
-            self.learn(woke.since(now + sleep));
+        match (woken_by, due, sleep) {
+            (Ok(0), Some(due), Some(sleep)) => {
+                self.slept_for = due;
+                self.learn(woke.since(now + sleep));
+                Duration::ZERO
+            }
+            (Ok(_), ..) => (self.overshoot / 2).min(woke.since(now)),
+            _ => Duration::ZERO,
         }
     }
 

@@ -1,127 +1,127 @@
+use std::ops::Range;
 use std::time::Duration;
 
-use longhaul_core::plan::LinkDirection;
-use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::plan::{LinkPlan, Side};
+use longhaul_core::result::{Impairments, Segments};
+use longhaul_core::units::Bytes;
 
-use super::{LinkTime, PacketShape};
+use super::stages::Stages;
+use super::{LinkTime, PacketShape, Piece, Treatment};
 
-/// What becomes of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It leaves the link whole at this time.
-    Deliver {
-        /// When.
-        at: LinkTime,
-    },
-    /// It does not.
-    Drop(DropReason),
-}
-
-/// Why the link itself drops a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropReason {
-    /// The queue before the bottleneck had no room for it.
-    QueueFull,
-}
-
-/// One direction of a link: an optional bottleneck with a drop-tail queue, then a delay.
+/// One direction of a link.
 #[derive(Debug, Clone)]
 pub struct LinkModel {
+    from: Side,
     delay: Duration,
-    bottleneck: Option<Bottleneck>,
+    /// `None` where there is nothing but the delay.
+    stages: Option<Box<Stages>>,
+    /// The number of the next segment offered, the first being 0. Every decision is about a
+    /// number, so that it does not matter how segments are grouped into packets.
+    number: u64,
+    /// When the last segment that kept its place leaves.
+    last: LinkTime,
+    counts: Impairments,
 }
 
 impl LinkModel {
-    /// The model of `direction`. `queue` bounds the bytes that wait for its rate, if it has one;
-    /// `None` is no bound.
-    pub fn new(direction: &LinkDirection, queue: Option<Bytes>) -> Self {
-        let bottleneck = direction.rate_bps.map(|rate| Bottleneck::new(rate, queue));
-        LinkModel { delay: direction.delay, bottleneck }
-    }
-
-    /// Offers a packet that enters the link at `now`.
-    pub fn offer(&mut self, now: LinkTime, packet: PacketShape) -> Verdict {
-        let sent = match &mut self.bottleneck {
-            None => now,
-            Some(bottleneck) => match bottleneck.send(now, packet.bytes()) {
-                Ok(sent) => sent,
-                Err(reason) => return Verdict::Drop(reason),
-            },
+    /// The model of what leaves from `from` over the link of `plan`, which must be valid and have
+    /// its files loaded. A plan without a seed has that of 0.
+    pub fn new(plan: &LinkPlan, from: Side) -> Self {
+        let mut model = LinkModel {
+            from,
+            delay: Duration::ZERO,
+            stages: None,
+            number: 0,
+            last: LinkTime::default(),
+            counts: Impairments::default(),
         };
-        Verdict::Deliver { at: sent + self.delay }
-    }
-}
-
-/// Sends packets one after the other, each taking its bytes' time at the rate. No credit is saved
-/// while idle: a burst after a pause leaves at the rate, not at once.
-#[derive(Debug, Clone)]
-struct Bottleneck {
-    rate_bps: u64,
-    queue_bytes: u64,
-    /// When the last accepted packet will have been sent.
-    free_at: LinkTime,
-    /// What rounding `free_at` down to a nanosecond left out, in bits x 10^9 below one rate.
-    /// Carrying it keeps the mean rate exact over any number of packets.
-    remainder: u64,
-}
-
-impl Bottleneck {
-    fn new(rate: Rate, queue: Option<Bytes>) -> Self {
-        Bottleneck {
-            rate_bps: rate.bps().max(1),
-            queue_bytes: queue.map_or(u64::MAX, Bytes::get),
-            free_at: LinkTime::default(),
-            remainder: 0,
-        }
+        model.set(LinkTime::default(), plan);
+        model
     }
 
-    /// When a packet of `bytes` that enters at `now` has been sent.
-    fn send(&mut self, now: LinkTime, bytes: u64) -> Result<LinkTime, DropReason> {
-        if self.free_at <= now {
-            self.free_at = now;
-            self.remainder = 0;
-        } else {
-            // A packet that finds the link idle is always taken, whatever its size; else even a
-            // short queue would stop a super-packet for good.
-            let waiting = self.bytes_sent_in(self.free_at.since(now));
-            if waiting.saturating_add(bytes) > self.queue_bytes {
-                return Err(DropReason::QueueFull);
+    /// Has `plan` hold for what is offered from `now` on.
+    ///
+    /// What was offered before keeps its time, and what follows does not leave before it; what the
+    /// old rate has yet to send is sent first. Whatever is the same in both plans goes on
+    /// undisturbed, and no random number is used twice. The seed must be the same.
+    pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
+        let mut stages = Stages::new(plan, self.from, now, self.number);
+        let before = self.stages.take();
+        match stages.only_delay() {
+            Some(delay) => self.delay = delay,
+            None => {
+                if let Some(before) = before {
+                    stages.follow(*before, now);
+                }
+                self.stages = Some(Box::new(stages));
             }
         }
-        let bit_nanos = u128::from(bytes) * 8_000_000_000 + u128::from(self.remainder);
-        let rate = u128::from(self.rate_bps);
-        self.free_at = self.free_at + Duration::from_nanos((bit_nanos / rate) as u64);
-        self.remainder = (bit_nanos % rate) as u64;
-        Ok(self.free_at)
     }
 
-    fn bytes_sent_in(&self, span: Duration) -> u64 {
-        (span.as_nanos() * u128::from(self.rate_bps) / 8_000_000_000) as u64
+    /// Offers a packet that enters the link at `now`, and adds to `pieces` what leaves and when,
+    /// in the order of its segments. What is in no piece was dropped.
+    pub fn offer(&mut self, now: LinkTime, packet: &PacketShape, pieces: &mut Vec<Piece>) {
+        let count = packet.segments();
+        let first = self.number;
+        self.number += u64::from(count);
+        match &mut self.stages {
+            None => {
+                self.last = self.last.max(now + self.delay);
+                let treatment = Treatment::default();
+                pieces.push(Piece { segments: 0..count, at: self.last, treatment });
+            }
+            Some(stages) => {
+                stages.offer(now, packet, first, &mut self.last, pieces, &mut self.counts);
+            }
+        }
     }
+
+    /// What the plan did to segments so far.
+    pub fn counts(&self) -> &Impairments {
+        &self.counts
+    }
+
+    /// What waits at `now` for the rate or is being sent, as the rate counts bytes, and for how
+    /// long it will. Cross traffic is known up to the last offer.
+    pub fn queue(&self, now: LinkTime) -> (Bytes, Duration) {
+        self.stages.as_ref().map_or_else(Default::default, |stages| stages.depth(now))
+    }
+}
+
+pub(super) fn segments_of(packet: &PacketShape, segments: Range<u32>) -> Segments {
+    let count = u64::from(segments.end - segments.start);
+    Segments { segments: count, bytes: packet.bytes_of(segments) }
 }
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::plan::LinkDirection;
+    use longhaul_core::plan::link::{Loss, QueueLimit};
+    use longhaul_core::units::Rate;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
 
     fn model(delay_ms: u64, rate_bps: Option<u64>, queue: Option<u64>) -> LinkModel {
-        let delay = Duration::from_millis(delay_ms);
-        let direction = LinkDirection { delay, rate_bps: rate_bps.map(Rate::from_bps) };
-        LinkModel::new(&direction, queue.map(Bytes::new))
+        let up = LinkDirection {
+            rate_bps: rate_bps.map(Rate::from_bps),
+            queue: rate_bps.map(|_| QueueLimit::Bytes(queue.map_or(Bytes::gib(1), Bytes::new))),
+            ..LinkDirection::delayed(Duration::from_millis(delay_ms))
+        };
+        let plan = LinkPlan { up, ..LinkPlan::symmetric(Duration::ZERO) };
+        plan.validate().unwrap();
+        LinkModel::new(&plan, Side::Near)
     }
 
-    fn packet(bytes: u64) -> PacketShape {
-        PacketShape::single(bytes as u32)
-    }
-
+    /// When packets of one segment leave, of offers (time, bytes).
     fn arrivals(model: &mut LinkModel, offers: &[(u64, u64)]) -> Vec<Option<u64>> {
-        let arrival = |&(nanos, bytes): &(u64, u64)| match model
-            .offer(LinkTime::from_nanos(nanos), packet(bytes))
-        {
-            Verdict::Deliver { at } => Some(at.as_nanos()),
-            Verdict::Drop(DropReason::QueueFull) => None,
+        let arrival = |(nanos, bytes): &(u64, u64)| {
+            let mut pieces = Vec::new();
+            let packet = PacketShape::single(*bytes as u32);
+            model.offer(LinkTime::from_nanos(*nanos), &packet, &mut pieces);
+            assert!(pieces.len() < 2);
+            pieces.first().map(|piece| piece.at.as_nanos())
         };
         offers.iter().map(arrival).collect()
     }
@@ -221,5 +221,24 @@ mod tests {
             }
         }
         assert!(dropped > 0, "the load was meant to exceed the rate");
+    }
+
+    #[test]
+    fn loss_takes_single_segments_out_of_a_super_packet() {
+        let mut plan = LinkPlan::symmetric(Duration::ZERO);
+        plan.up.loss = Some(Loss::Pattern { segments: "1,44,45,50-52".parse().unwrap() });
+        let mut model = LinkModel::new(&plan, Side::Near);
+        let packet = PacketShape {
+            header_bytes: 52,
+            payload_bytes: 44 * 1448,
+            segment_bytes: 1448,
+            ecn_capable: false,
+        };
+        let mut pieces = Vec::new();
+        model.offer(LinkTime::from_nanos(1), &packet, &mut pieces);
+        model.offer(LinkTime::from_nanos(2), &packet, &mut pieces);
+        let segments: Vec<_> = pieces.iter().map(|piece| piece.segments.clone()).collect();
+        assert_eq!(segments, [1..43, 1..5, 8..44]);
+        assert_eq!(model.counts().lost, Segments { segments: 6, bytes: 9000 });
     }
 }

@@ -20,6 +20,11 @@ impl LinkTime {
     pub const fn since(self, earlier: LinkTime) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The point `span` before this one; the origin, if that is later.
+    pub const fn before(self, span: Duration) -> LinkTime {
+        LinkTime(self.0.saturating_sub(span.as_nanos() as u64))
+    }
 }
 
 impl Add<Duration> for LinkTime {

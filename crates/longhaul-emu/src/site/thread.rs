@@ -1,81 +1,89 @@
 use std::io;
-use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::Side;
 use longhaul_sys::tun::Tun;
 
-use super::Windows;
-use super::setup::{Furnished, environment, furnish};
+use super::SiteSpec;
+use super::setup::{Furnished, furnish};
 use crate::EmuError;
-
-/// What a site is to be like.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SiteSpec {
-    pub(crate) side: Side,
-    pub(crate) addresses: [(Side, Ipv4Addr); 2],
-    pub(crate) mtu: u32,
-    pub(crate) windows: Windows,
-}
-
-impl SiteSpec {
-    /// The length of the link's network prefix: two hosts.
-    pub(super) const PREFIX: u8 = 30;
-}
 
 /// A site that runs; dropping it kills every process in it.
 #[derive(Debug)]
 pub(crate) struct Site {
-    side: Side,
+    spec: SiteSpec,
     /// `None` once the thread was told to end.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     windows_set: bool,
+    init: OwnedFd,
 }
 
 enum Request {
     Spawn(Box<Command>, Sender<io::Result<Child>>),
-    DeviceDrops(Sender<io::Result<u64>>),
+    DeviceDrops(usize, Sender<io::Result<u64>>),
     HasListener(Sender<bool>),
 }
 
+/// What the thread hands out when it is furnished.
+struct Ready {
+    tuns: Vec<Tun>,
+    windows_set: bool,
+    init: OwnedFd,
+}
+
 impl Site {
-    /// Builds a site, and returns it with the site's end of the link.
-    pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Tun), EmuError> {
-        let side = spec.side;
+    /// Builds a site, and returns it with the site's ends of its links, in their order.
+    pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Vec<Tun>), EmuError> {
+        let failed = |operation| {
+            let site = spec.own.name.clone();
+            move |source| EmuError::Site { operation, site, source }
+        };
+        let gone = EmuError::SiteGone { site: spec.own.name.clone() };
         let (requests, inbox) = channel();
         let (outcome, ready) = channel();
+        let own = spec.clone();
         let thread = std::thread::Builder::new()
-            .name(format!("site {side}"))
-            .spawn(move || match furnish(&spec) {
+            .name(format!("site {}", spec.own.name))
+            .spawn(move || match furnish(&own) {
                 Err(error) => drop(outcome.send(Err(error))),
-                Ok(furnished) => live(&spec, furnished, &outcome, &inbox),
+                Ok(furnished) => live(&own, furnished, &outcome, &inbox),
             })
-            .map_err(|source| EmuError::Site { operation: "start a thread", side, source })?;
-        let (tun, windows_set) = ready.recv().map_err(|_| EmuError::SiteGone { side })??;
-        let site = Site { side, requests: Some(requests), thread: Some(thread), windows_set };
-        Ok((site, tun))
+            .map_err(failed("start a thread"))?;
+        let Ready { tuns, windows_set, init } = ready.recv().map_err(|_| gone)??;
+        let site = Site { spec, requests: Some(requests), thread: Some(thread), windows_set, init };
+        Ok((site, tuns))
+    }
+
+    /// What the site was made from.
+    pub(crate) fn spec(&self) -> &SiteSpec {
+        &self.spec
+    }
+
+    /// The first process of the site, in whose namespaces its commands live.
+    pub(crate) fn init(&self) -> &OwnedFd {
+        &self.init
     }
 
     /// Starts a command in the site.
     pub(crate) fn spawn(&self, command: Command) -> Result<Child, EmuError> {
-        let side = self.side;
         let name = command.get_program().to_string_lossy().into_owned();
-        self.ask(|reply| Request::Spawn(Box::new(command), reply))?
-            .map_err(|source| EmuError::Spawn { command: name, side, source })
+        self.ask(|reply| Request::Spawn(Box::new(command), reply))?.map_err(|source| {
+            EmuError::Spawn { command: name, site: self.spec.own.name.clone(), source }
+        })
     }
 
-    /// Packets that the site's end of the link dropped because nobody read them in time.
-    pub(crate) fn device_drops(&self) -> Result<u64, EmuError> {
+    /// Packets that one of the site's interfaces dropped because nobody read them in time.
+    pub(crate) fn device_drops(&self, interface: usize) -> Result<u64, EmuError> {
         let step = |source| EmuError::Site {
             operation: "read the interface's counters",
-            side: self.side,
+            site: self.spec.own.name.clone(),
             source,
         };
-        self.ask(Request::DeviceDrops)?.map_err(step)
+        self.ask(|reply| Request::DeviceDrops(interface, reply))?.map_err(step)
     }
 
     /// Whether a program in the site waits for connections or datagrams.
@@ -89,13 +97,13 @@ impl Site {
     }
 
     fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> Result<T, EmuError> {
-        let gone = EmuError::SiteGone { side: self.side };
+        let gone = || EmuError::SiteGone { site: self.spec.own.name.clone() };
         let (reply, answer) = channel();
         let sent = self.requests.as_ref().is_some_and(|to| to.send(request(reply)).is_ok());
         if !sent {
-            return Err(gone);
+            return Err(gone());
         }
-        answer.recv().map_err(|_| gone)
+        answer.recv().map_err(|_| gone())
     }
 }
 
@@ -112,19 +120,27 @@ impl Drop for Site {
 fn live(
     spec: &SiteSpec,
     furnished: Furnished,
-    outcome: &Sender<Result<(Tun, bool), EmuError>>,
+    outcome: &Sender<Result<Ready, EmuError>>,
     inbox: &Receiver<Request>,
 ) {
-    let Furnished { tun, init, tables, windows_set } = furnished;
-    if outcome.send(Ok((tun, windows_set))).is_ok() {
+    let Furnished { tuns, init, tables, windows_set } = furnished;
+    let site = || spec.own.name.clone();
+    let ready =
+        init.handle().try_clone().map(|init| Ready { tuns, windows_set, init }).map_err(|source| {
+            EmuError::Site { operation: "hold the first process", site: site(), source }
+        });
+    if outcome.send(ready).is_ok() {
         for request in inbox {
             // An asker that is gone needs no answer.
             match request {
                 Request::Spawn(mut command, reply) => {
-                    command.envs(environment(spec));
+                    command.envs(spec.environment());
                     let _ = reply.send(command.spawn());
                 }
-                Request::DeviceDrops(reply) => drop(reply.send(tables.device_drops())),
+                Request::DeviceDrops(interface, reply) => {
+                    let name = &spec.interfaces[interface].name;
+                    let _ = reply.send(tables.device_drops(name));
+                }
                 Request::HasListener(reply) => drop(reply.send(tables.has_listener())),
             }
         }

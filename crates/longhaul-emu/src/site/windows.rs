@@ -1,4 +1,4 @@
-//! TCP windows for a link's bandwidth-delay product.
+//! TCP windows for the bandwidth-delay products of a site's paths.
 //!
 //! `tcp_rmem` and `tcp_wmem` belong to each network namespace and start at the kernel's defaults
 //! (6 and 4 MiB); `tcp_mem` is the whole host's. Once the sockets of the host together pass its
@@ -7,57 +7,71 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
-use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::LinkWarning;
-use longhaul_core::units::Bytes;
+use longhaul_core::units::{Bytes, Rate};
 
 use crate::driver::UNLIMITED;
 
-/// The most that a single socket may buffer, in each direction.
+/// What a path between two sites asks of TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Windows {
-    /// For the third number of `tcp_rmem` and `tcp_wmem`.
-    pub(crate) largest: Bytes,
-    /// What a flow that fills the link needs, where `largest` had to be less than that.
-    pub(crate) clipped_below: Option<Bytes>,
+pub(crate) struct PathNeed {
+    /// The round trip of a packet that waits nowhere.
+    pub(crate) rtt: Duration,
+    /// The least rate that a link on the way there, and on the way back, promises.
+    pub(crate) rates: [Option<Rate>; 2],
 }
 
-impl Windows {
-    /// The warning that the windows are too small for the plan's rate.
-    pub(crate) fn warning(&self) -> Option<LinkWarning> {
-        let wanted = self.clipped_below?;
-        Some(LinkWarning::WindowsClipped { wanted, granted: self.largest })
+impl PathNeed {
+    /// The most that a promised rate keeps under way in a round trip; zero without a promise.
+    pub(crate) fn promised(&self) -> Bytes {
+        let rates = self.rates.iter().flatten();
+        rates.map(|rate| rate.bdp(self.rtt)).max_by_key(|bytes| bytes.get()).unwrap_or_default()
+    }
+
+    /// What a flow that fills the path needs for its window.
+    fn window(&self) -> u64 {
+        /// The kernel's own default for a receiver, below which nothing is gained.
+        const SMALLEST: u64 = 6 << 20;
+        /// The window field's 16 bits, scaled by at most 2^14 (RFC 7323), and below an int's range.
+        const LARGEST: u64 = 65_535 << 14;
+        let [there, back] = self.rates.map(|rate| rate.unwrap_or(UNLIMITED));
+        // A sender keeps what is unacknowledged and as much again to send; a receiver spends up
+        // to half of its buffer on bookkeeping (tcp_adv_win_scale).
+        (there.max(back).bdp(self.rtt).get() * 2 + (4 << 20)).clamp(SMALLEST, LARGEST)
     }
 }
 
-/// The windows for `plan` on this host.
-pub(crate) fn plan_windows(plan: &LinkPlan) -> Windows {
-    windows_for(plan, pressure().unwrap_or(Bytes::gib(1)))
+/// The most that a single socket may buffer, in each direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Windows {
+    /// For the third number of `tcp_rmem` and `tcp_wmem`.
+    pub(crate) largest: Bytes,
 }
 
-fn windows_for(plan: &LinkPlan, pressure: Bytes) -> Windows {
-    /// The kernel's own default for a receiver, below which nothing is gained.
-    const SMALLEST: u64 = 6 << 20;
-    /// The window field's 16 bits, scaled by at most 2^14 (RFC 7323), and below an int's range.
-    const LARGEST: u64 = 65_535 << 14;
-    let need = |rate| {
-        let in_flight = Side::BOTH.map(|side| plan.from(side).rate_bps.unwrap_or(rate));
-        // A sender keeps what is unacknowledged and as much again to send; a receiver spends up
-        // to half of its buffer on bookkeeping (tcp_adv_win_scale).
-        in_flight[0].max(in_flight[1]).bdp(plan.rtt()).get() * 2 + (4 << 20)
-    };
-    let wanted = need(UNLIMITED).clamp(SMALLEST, LARGEST);
-    // Two sockets at two fifths each stay below the point of pressure.
-    let largest = wanted.min(pressure.get() / 5 * 2).max(SMALLEST);
-    // An unlimited link promises no rate, so that nothing is clipped on it.
-    let promised = Side::BOTH.iter().any(|side| plan.from(*side).rate_bps.is_some());
-    let clipped_below = (promised && largest < wanted).then_some(Bytes::new(wanted));
-    Windows { largest: Bytes::new(largest), clipped_below }
+impl Windows {
+    /// The warning that these windows are too small for one flow to fill a path of `need`. An
+    /// unlimited path promises no rate, so that nothing is clipped on it.
+    pub(crate) fn warning(self, need: &PathNeed) -> Option<LinkWarning> {
+        let wanted = Bytes::new(need.window());
+        let promised = need.rates.iter().any(Option::is_some);
+        (promised && self.largest < wanted)
+            .then_some(LinkWarning::WindowsClipped { wanted, granted: self.largest })
+    }
+}
+
+/// The windows for a site with these paths, on a host whose TCP holds back at `pressure`.
+pub(crate) fn plan_windows(needs: impl IntoIterator<Item = PathNeed>, pressure: Bytes) -> Windows {
+    let wanted = needs.into_iter().map(|need| need.window()).max().unwrap_or_default();
+    // Two sockets at two fifths each stay below the point of pressure. Less than the kernel's own
+    // default is never set.
+    let largest = wanted.min(pressure.get() / 5 * 2).max(6 << 20);
+    Windows { largest: Bytes::new(largest) }
 }
 
 /// Where the kernel starts to hold TCP's memory back: the second number of `tcp_mem`, in pages.
-fn pressure() -> Option<Bytes> {
+pub(crate) fn memory_pressure() -> Option<Bytes> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(Bytes::new(pages * rustix::param::page_size() as u64))
@@ -83,35 +97,36 @@ fn with_largest(three: &str, largest: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use longhaul_core::units::Rate;
-
     use super::*;
 
-    fn plan(rtt_ms: u64, rate_bps: Option<u64>) -> LinkPlan {
-        let mut plan = LinkPlan::symmetric(Duration::from_millis(rtt_ms));
-        plan.up.rate_bps = rate_bps.map(Rate::from_bps);
-        plan.down.rate_bps = plan.up.rate_bps;
-        plan
+    fn need(rtt_ms: u64, rate_bps: Option<u64>) -> PathNeed {
+        let rate = rate_bps.map(Rate::from_bps);
+        PathNeed { rtt: Duration::from_millis(rtt_ms), rates: [rate, rate] }
     }
 
     #[test]
     fn windows_follow_the_product_of_rate_and_round_trip() {
-        let largest = |plan| windows_for(&plan, Bytes::gib(8)).largest.get();
-        assert_eq!(largest(plan(100, Some(8_000_000_000))), 200_000_000 + (4 << 20));
-        assert_eq!(largest(plan(0, None)), 6 << 20);
-        assert_eq!(largest(plan(2000, None)), 65_535 << 14);
+        let largest =
+            |needs: &[PathNeed]| plan_windows(needs.iter().copied(), Bytes::gib(8)).largest.get();
+        let fast = need(100, Some(8_000_000_000));
+        assert_eq!(largest(&[fast]), 200_000_000 + (4 << 20));
+        assert_eq!(largest(&[need(0, None)]), 6 << 20);
+        assert_eq!(largest(&[need(2000, None)]), 65_535 << 14);
+        assert_eq!(largest(&[need(0, None), fast]), largest(&[fast]), "the longest path decides");
+        assert_eq!(fast.promised(), Bytes::new(100_000_000));
+        assert_eq!(need(2000, None).promised(), Bytes::new(0));
     }
 
     #[test]
     fn windows_stay_clear_of_memory_pressure() {
         let pressure = Bytes::mib(100);
-        let limited = windows_for(&plan(100, Some(10_000_000_000)), pressure);
+        let long = need(100, Some(10_000_000_000));
+        let limited = plan_windows([long], pressure);
         assert_eq!(limited.largest.get(), pressure.get() / 5 * 2);
-        assert!(limited.warning().unwrap().to_string().contains("net.ipv4.tcp_mem"));
-        assert_eq!(windows_for(&plan(100, None), pressure).warning(), None);
-        assert_eq!(windows_for(&plan(1, Some(1_000_000_000)), pressure).warning(), None);
+        assert!(limited.warning(&long).unwrap().to_string().contains("net.ipv4.tcp_mem"));
+        for enough in [need(100, None), need(1, Some(1_000_000_000))] {
+            assert_eq!(plan_windows([enough], pressure).warning(&enough), None);
+        }
     }
 
     #[test]

@@ -304,7 +304,7 @@ fn one_off_is_one_client_served_not_one_stranger() {
     // Not a handshake, though it begins like one.
     let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stranger.write_all(&[0x16; 100]).unwrap();
-    stranger.read_to_end(&mut Vec::new()).unwrap();
+    let _ = stranger.read_to_end(&mut Vec::new());
     let options = ConnectOptions {
         identity: &identity,
         config: &config,

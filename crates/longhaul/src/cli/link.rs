@@ -1,86 +1,68 @@
 //! The link options, the same for every command that emulates a link.
+//!
+//! They are those of [`LINK_OPTIONS`], each also with `--up-` and `--down-` for one direction.
+//! What their values mean, and which are refused, is the plan's to say, so that topology files and
+//! changes of a running link agree with the command line.
 
-use std::time::Duration;
+use std::io::{self, Read as _};
 
-use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use longhaul_core::plan::{LinkDirection, LinkPlan, LinkPlanError};
-use longhaul_core::units::{Rate, parse_span};
+use longhaul_core::plan::link::{LINK_OPTIONS, LinkOption};
+use longhaul_core::plan::{LinkOptions, LinkPlan, LinkPlanError};
 
 /// Options that describe an emulated link.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Link options")]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LinkArgs {
-    /// Round-trip time, split evenly between the directions
-    #[arg(long, value_name = "TIME", value_parser = parse_span, conflicts_with = "delay")]
-    rtt: Option<Duration>,
-    /// One-way delay, of each direction
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
-    delay: Option<Duration>,
-    /// Rate of each direction, such as 10G (bit/s); without it, as fast as this machine forwards
-    #[arg(long)]
-    rate: Option<Rate>,
-    /// Largest IP packet, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = LinkPlan::DEFAULT_MTU)]
-    mtu: u32,
-    /// One-way delay from near to far
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
-    up_delay: Option<Duration>,
-    /// One-way delay from far to near
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
-    down_delay: Option<Duration>,
-    /// Rate from near to far
-    #[arg(long, value_name = "RATE")]
-    up_rate: Option<Rate>,
-    /// Rate from far to near
-    #[arg(long, value_name = "RATE")]
-    down_rate: Option<Rate>,
-    #[command(flatten)]
-    refused: RefusedOptions,
+    options: LinkOptions,
 }
 
 impl LinkArgs {
-    /// The plan that the options describe.
+    /// The plan that the options describe, with the files that they name.
     pub(crate) fn plan(&self) -> Result<LinkPlan, LinkPlanError> {
-        let delay = self.delay.or(self.rtt.map(|rtt| rtt / 2)).unwrap_or_default();
-        let direction = |own_delay: Option<Duration>, own_rate: Option<Rate>| LinkDirection {
-            delay: own_delay.unwrap_or(delay),
-            rate_bps: own_rate.or(self.rate),
-        };
-        let plan = LinkPlan {
-            up: direction(self.up_delay, self.up_rate),
-            down: direction(self.down_delay, self.down_rate),
-            mtu: self.mtu,
-        };
-        plan.validate()?;
-        Ok(plan)
+        self.options.plan(&read_trace)
+    }
+
+    /// The options that were given.
+    pub(crate) fn options(&self) -> &LinkOptions {
+        &self.options
     }
 }
 
-/// Link options that are promised and not built: refused by name, so that no figure is taken over
-/// a link that silently lacks what was asked for. Each for both directions and for either.
-const REFUSED: [[&str; 3]; 11] = [
-    ["loss", "up-loss", "down-loss"],
-    ["loss-burst", "up-loss-burst", "down-loss-burst"],
-    ["corrupt", "up-corrupt", "down-corrupt"],
-    ["corrupt-silent", "up-corrupt-silent", "down-corrupt-silent"],
-    ["duplicate", "up-duplicate", "down-duplicate"],
-    ["reorder", "up-reorder", "down-reorder"],
-    ["jitter", "up-jitter", "down-jitter"],
-    ["queue", "up-queue", "down-queue"],
-    ["seed", "up-seed", "down-seed"],
-    ["distance", "up-distance", "down-distance"],
-    ["preset", "up-preset", "down-preset"],
-];
+/// Reads a file that a link option names.
+pub(crate) fn read_trace(path: &str) -> io::Result<String> {
+    /// Published traces have a few MiB; a device that never ends is refused by this.
+    const LARGEST: u64 = 64 << 20;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    match read as u64 > LARGEST {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 64 MiB")),
+        false => Ok(text),
+    }
+}
 
-/// Takes the options of [`REFUSED`] only to refuse them.
-#[derive(Debug, Clone)]
-struct RefusedOptions;
+/// The name of an option for both directions and, where it has them, for either.
+fn names(option: &LinkOption) -> impl Iterator<Item = String> {
+    let prefixes: &[&str] = if option.per_direction { &["", "up-", "down-"] } else { &[""] };
+    prefixes.iter().map(|prefix| format!("{prefix}{}", option.name))
+}
 
-impl Args for RefusedOptions {
+impl Args for LinkArgs {
     fn augment_args(command: Command) -> Command {
-        command.args(REFUSED.as_flattened().iter().map(|name| {
-            Arg::new(*name).long(*name).num_args(0..=1).allow_hyphen_values(true).hide(true)
+        const HEADING: &str =
+            "Link options (each for one direction too: --up-... from near to far, --down-... back)";
+        command.args(LINK_OPTIONS.iter().flat_map(|option| {
+            names(option).map(|name| {
+                let general = name == option.name;
+                // Clap wants names that last as long as the program, which these few then do.
+                let name: &'static str = name.leak();
+                Arg::new(name)
+                    .long(name)
+                    .value_name(option.value)
+                    .help(option.help)
+                    .help_heading(HEADING)
+                    // Three times as many lines would say nothing that the heading does not.
+                    .hide(!general)
+            })
         }))
     }
 
@@ -89,28 +71,31 @@ impl Args for RefusedOptions {
     }
 }
 
-impl FromArgMatches for RefusedOptions {
+impl FromArgMatches for LinkArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        match REFUSED.as_flattened().iter().find(|name| matches.value_source(name).is_some()) {
-            None => Ok(RefusedOptions),
-            Some(name) => Err(clap::Error::raw(
-                ErrorKind::InvalidValue,
-                format!(
-                    "--{name} is not built yet; a link of this version has a delay, a rate and \
-                     an MTU\n"
-                ),
-            )),
-        }
+        let mut args = LinkArgs::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        Self::from_arg_matches(matches).map(|_| ())
+        for name in LINK_OPTIONS.iter().flat_map(names) {
+            if let Some(value) = matches.get_one::<String>(&name) {
+                self.options.set(&name, value).map_err(|error| {
+                    clap::Error::raw(clap::error::ErrorKind::UnknownArgument, error)
+                })?;
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
+    use longhaul_core::units::Rate;
 
     use super::*;
 
@@ -144,14 +129,19 @@ mod tests {
     #[test]
     fn nonsense_is_refused_by_name() {
         for (options, says) in [
-            ("--loss 1e-4", "--loss is not built yet"),
-            ("--up-jitter 1ms:normal", "--up-jitter is not built yet"),
-            ("--preset lan", "--preset is not built yet"),
+            ("--loss 2", "--loss cannot be '2': a probability is from 0 to 1"),
+            ("--up-jitter 1ms:gauss", "--up-jitter cannot be '1ms:gauss'"),
+            ("--preset moon", "a preset is lan, man"),
             ("--rtt 90 parsecs", "unexpected argument"),
-            ("--rtt 90parsecs", "unknown unit 'parsecs'"),
-            ("--rtt 1ms --delay 1ms", "cannot be used with"),
+            ("--rtt 90parsecs", "--rtt cannot be '90parsecs'"),
+            ("--rtt 1ms --delay 1ms", "--rtt and --delay contradict each other"),
             ("--rate 0", "a rate of 0.00 b/s is below"),
             ("--mtu 10", "an MTU of 10 is outside"),
+            (
+                "--loss-trace /nowhere/at/all",
+                "--loss-trace /nowhere/at/all: the file cannot be read",
+            ),
+            ("--down-gravity 1", "unexpected argument"),
         ] {
             let error = plan(options).unwrap_err();
             assert!(error.contains(says), "{options}: {error}");

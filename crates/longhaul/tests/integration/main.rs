@@ -2,6 +2,7 @@
 //! without that they fail and show why.
 
 mod cable;
+mod capture;
 mod clients;
 mod cp;
 mod cp_failures;
@@ -11,4 +12,6 @@ mod host;
 mod matrix;
 mod ssh;
 mod test;
+mod topology;
 mod wan;
+mod wan_impairments;

@@ -38,7 +38,7 @@ pub struct FlowFacts {
     pub cwnd_bytes: Bytes,
     /// The window that the receiver advertised, mean over time, sum over the streams.
     pub receiver_window_bytes: Bytes,
-    /// Segments sent again, in percent of those sent.
+    /// Segments sent again, in percent of those sent; of the whole test.
     pub loss_percent: f64,
     /// How many that were.
     pub retransmits: u64,
@@ -134,13 +134,17 @@ impl FlowFacts {
         };
         let bytes = sum(part.iter().map(|sample| sample.bytes.get()));
         let throughput_bps = rate(Bytes::new(bytes), seconds);
-        let count = |of: fn(&TcpSample) -> u64| sum(tcp().map(|(t, _)| of(t)));
         // A mean over time of what is summed over the streams.
         let level = |of: fn(&TcpSample) -> Bytes| {
             let weighed: f64 = tcp().map(|(t, seconds)| of(t).get() as f64 * seconds).sum();
             Bytes::new((weighed / seconds.max(f64::MIN_POSITIVE)) as u64)
         };
-        let (segments, retransmits) = (count(|t| t.segments), count(|t| t.retransmits));
+        // Loss early in a test keeps the window small long after.
+        let whole = |of: fn(&TcpSample) -> u64| {
+            let all = intervals.iter().filter(counted).flat_map(|sample| &sample.streams);
+            sum(all.filter_map(|stream| stream.sender.as_ref()).map(of))
+        };
+        let (segments, retransmits) = (whole(|t| t.segments), whole(|t| t.retransmits));
         let rtt_ms = over_time(tcp().map(|(t, seconds)| (t.rtt_mean_ms, seconds)));
         let rtt_min_ms = streams.iter().map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0);
         let [sender_limits, receiver_limits] = limits;
@@ -163,7 +167,7 @@ impl FlowFacts {
             receiver_window_bytes: level(|t| t.peer_window_bytes),
             loss_percent: percent(retransmits as f64, segments as f64),
             retransmits,
-            marked_percent: percent(count(|t| t.marked_segments) as f64, segments as f64),
+            marked_percent: percent(whole(|t| t.marked_segments) as f64, segments as f64),
             settled: steady.is_some(),
             spread_percent: steady.map(Steady::spread_percent),
             reference_bps,

@@ -108,8 +108,6 @@ const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
 /// Datagrams lost in one place, of those sent, that make it the reason.
 const LOST_PERCENT: f64 = 1.0;
-/// Fewer segments sent again than this are chance.
-const LEAST_RETRANSMITS: u64 = 3;
 
 impl Reason {
     /// Tells the reason from the facts.
@@ -222,7 +220,7 @@ fn path(facts: &FlowFacts) -> Option<Found> {
         return None;
     }
     let found = |limit, end| Some(Found { limit, end, share_percent: Some(share) });
-    let lossy = facts.retransmits >= LEAST_RETRANSMITS;
+    let lossy = facts.retransmits > 0;
     let (end, drops) = worse(facts, |end| end.drops as f64);
     if lossy && drops >= facts.retransmits as f64 / 2.0 {
         return found(Limit::HostDrops, Some(end));

@@ -5,16 +5,16 @@ use crate::result::TcpSample;
 
 /// Where the time of the sending connections went, in percent of it; they add up to 100.
 ///
-/// The first two are clocks of the kernel (`tcp_chrono_start` in net/ipv4/tcp_output.c); what is
-/// left of the time in which a connection is busy is divided by looking at it fifty times a
-/// second, and time in which it is not busy is the application's.
+/// For the first two there are clocks of the kernel (`tcp_chrono_start` in
+/// net/ipv4/tcp_output.c), which count too little: that for the receiver's window stands still
+/// while pacing holds a packet back, that for the send buffer until an acknowledgement lets it be
+/// noticed. So the time in which a connection is busy is divided as fifty looks a second fell, and
+/// a clock counts where it says more; time in which it is not busy is the application's.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shares {
-    /// Data to send, but no room in the receiver's window (`TCP_CHRONO_RWND_LIMITED`).
+    /// The receiver's window was full (`TCP_CHRONO_RWND_LIMITED`, and looks).
     pub receiver_window_percent: f64,
-    /// All data of a full send buffer was in flight: the kernel's clock for it
-    /// (`TCP_CHRONO_SNDBUF_LIMITED`), which runs only while acknowledgements let it be noticed,
-    /// and looks.
+    /// All data of a full send buffer was in flight (`TCP_CHRONO_SNDBUF_LIMITED`, and looks).
     pub send_buffer_percent: f64,
     /// Data to send, but the congestion window was full.
     pub congestion_window_percent: f64,
@@ -61,6 +61,8 @@ impl Shares {
             let receiver = within(tcp.rwnd_limited_ms, busy);
             let buffer = within(tcp.sndbuf_limited_ms, busy - receiver);
             let rest = busy - receiver - buffer;
+            let full = within(tcp.rwnd_full_ms, rest);
+            let (receiver, rest) = (receiver + full, rest - full);
             let full = within(tcp.sndbuf_full_ms, rest);
             let (buffer, rest) = (buffer + full, rest - full);
             let window = within(tcp.cwnd_limited_ms, rest);

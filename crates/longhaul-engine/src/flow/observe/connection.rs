@@ -16,8 +16,8 @@ const SUPER_PACKET_BYTES: u64 = 64 << 10;
 /// What held a sending connection back at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
-    /// One of the two that the kernel's own clocks count.
-    Clocked,
+    /// The receiver's window is full.
+    Receiver,
     /// The send buffer is full with what is in flight.
     Buffer,
     /// The congestion window is full.
@@ -30,18 +30,22 @@ enum Held {
 
 fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
     let mss = u64::from(info.send_mss);
-    let in_flight = info.in_flight_segments();
-    if (u64::from(in_flight) + 1) * mss > info.peer_window_bytes {
-        Held::Clocked
-    // The kernel waits until a third of the window is free before it cuts another super-packet
-    // (tcp_tso_should_defer and sysctl_tcp_tso_win_divisor, net/ipv4/tcp_output.c).
+    let in_flight = u64::from(info.in_flight_segments());
+    let congestion = u64::from(info.congestion_window_segments);
+    // What is sacked or lost takes no room in the congestion window, but in the receiver's.
+    let unacked_bytes = u64::from(info.unacked_segments) * mss;
+    if info.peer_window_bytes <= congestion * mss && 8 * unacked_bytes >= 7 * info.peer_window_bytes
+    {
+        Held::Receiver
     // A writer that found the buffer full is not woken before a third of it is free
     // (sk_stream_is_writeable, net/sock.h).
     } else if info.notsent_bytes < SUPER_PACKET_BYTES
         && 8 * memory.queued_bytes >= 5 * memory.send_buffer_bytes
     {
         Held::Buffer
-    } else if 3 * u64::from(in_flight) >= 2 * u64::from(info.congestion_window_segments) {
+    // The kernel waits until a third of the window is free before it cuts another super-packet
+    // (tcp_tso_should_defer and sysctl_tcp_tso_win_divisor, net/ipv4/tcp_output.c).
+    } else if 3 * in_flight >= 2 * congestion {
         Held::Window
     } else if info.notsent_bytes < SUPER_PACKET_BYTES {
         Held::Empty
@@ -53,6 +57,7 @@ fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
 /// What the looks at one stream have shown in an interval.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
+    receiver: u32,
     buffer: u32,
     window: u32,
     paced: u32,
@@ -76,7 +81,7 @@ impl Tally {
             self.rtt_ms += millis(info.rtt);
             self.rtts += 1;
             match held(&info, &memory) {
-                Held::Clocked => {}
+                Held::Receiver => self.receiver += 1,
                 Held::Buffer => self.buffer += 1,
                 Held::Window => self.window += 1,
                 Held::Paced => self.paced += 1,
@@ -138,14 +143,24 @@ impl Tally {
         std::mem::replace(self, Tally { drops, scheduling, memory, ..Tally::default() })
     }
 
-    /// Divides the time that the kernel's clocks leave open as the looks fell.
+    /// Divides the time in which the connection was busy as the looks fell. A clock of the kernel
+    /// counts where it says more.
     pub(super) fn complete(&self, sample: &mut TcpSample) {
-        let open = (sample.busy_ms - sample.rwnd_limited_ms - sample.sndbuf_limited_ms).max(0.0);
-        let looks = self.buffer + self.window + self.paced + self.empty;
-        let part = |looks_of: u32| open * f64::from(looks_of) / f64::from(looks.max(1));
-        sample.sndbuf_full_ms = part(self.buffer);
-        sample.cwnd_limited_ms = part(self.window);
-        sample.paced_ms = part(self.paced);
+        let looks = self.receiver + self.buffer + self.window + self.paced + self.empty;
+        let part = |of: f64, looks_of: u32, looks: u32| match looks {
+            0 => 0.0,
+            looks => of * f64::from(looks_of) / f64::from(looks),
+        };
+        let beyond =
+            |looks_of: u32, clock: f64| (part(sample.busy_ms, looks_of, looks) - clock).max(0.0);
+        sample.rwnd_full_ms = beyond(self.receiver, sample.rwnd_limited_ms);
+        sample.sndbuf_full_ms = beyond(self.buffer, sample.sndbuf_limited_ms);
+        let receiver = sample.rwnd_limited_ms + sample.rwnd_full_ms;
+        let buffer = sample.sndbuf_limited_ms + sample.sndbuf_full_ms;
+        let open = (sample.busy_ms - receiver - buffer).max(0.0);
+        let looks = self.window + self.paced + self.empty;
+        sample.cwnd_limited_ms = part(open, self.window, looks);
+        sample.paced_ms = part(open, self.paced, looks);
         sample.rtt_mean_ms = match self.rtts {
             0 => sample.rtt_ms,
             rtts => self.rtt_ms / f64::from(rtts),
@@ -175,7 +190,8 @@ mod tests {
             send_buffer_bytes: 100_000,
             ..SocketMemory::default()
         };
-        assert_eq!(held(&info(1000, 1000, 1 << 20), &roomy), Held::Clocked);
+        assert_eq!(held(&info(900, 1000, 1 << 20), &roomy), Held::Receiver);
+        assert_eq!(held(&info(900, 999, 1 << 20), &roomy), Held::Window);
         assert_eq!(held(&info(90, 100, 1 << 20), &roomy), Held::Window);
         assert_eq!(held(&info(70, 100, 0), &roomy), Held::Window);
         assert_eq!(held(&info(50, 100, 1 << 20), &roomy), Held::Paced);
@@ -186,19 +202,21 @@ mod tests {
     }
 
     #[test]
-    fn open_time_is_divided_as_the_looks_fell() {
-        let tally = Tally { window: 30, paced: 10, empty: 10, ..Tally::default() };
+    fn time_is_divided_as_the_looks_fell() {
+        let tally = Tally { receiver: 10, window: 20, paced: 10, empty: 10, ..Tally::default() };
         let mut sample = TcpSample {
-            busy_ms: 900.0,
-            rwnd_limited_ms: 300.0,
-            sndbuf_limited_ms: 100.0,
+            busy_ms: 1000.0,
+            rwnd_limited_ms: 50.0,
+            sndbuf_limited_ms: 200.0,
             rtt_ms: 7.0,
             ..TcpSample::default()
         };
         tally.complete(&mut sample);
-        assert_eq!((sample.cwnd_limited_ms, sample.paced_ms), (300.0, 100.0));
+        // A fifth of the looks found the receiver's window full; the clock saw less of it.
+        assert_eq!((sample.rwnd_full_ms, sample.sndbuf_full_ms), (150.0, 0.0));
+        assert_eq!((sample.cwnd_limited_ms, sample.paced_ms), (300.0, 150.0));
         assert_eq!(sample.rtt_mean_ms, 7.0);
         Tally::default().complete(&mut sample);
-        assert_eq!((sample.cwnd_limited_ms, sample.paced_ms), (0.0, 0.0));
+        assert_eq!((sample.cwnd_limited_ms, sample.rwnd_full_ms), (0.0, 0.0));
     }
 }

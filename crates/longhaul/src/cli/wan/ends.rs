@@ -138,20 +138,21 @@ fn wait_until(
     }
 }
 
-/// Hands a signal to the near command, unless the terminal has done so already.
-fn pass_on(near: &Child, signal: i32) {
+/// Hands a signal to a command, unless the terminal has done so already.
+pub(super) fn pass_on(command: &Child, signal: i32) {
     let from_keyboard = matches!(signal, SIGINT | SIGQUIT) && terminal::is_foreground();
     if from_keyboard {
         return;
     }
-    let process = i32::try_from(near.id()).ok().and_then(Pid::from_raw);
+    let process = i32::try_from(command.id()).ok().and_then(Pid::from_raw);
     if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
         // It is our child and not waited for yet, so the id is still its own.
         let _ = rustix::process::kill_process(process, signal);
     }
 }
 
-fn code_of(status: ExitStatus) -> u8 {
+/// The exit code that stands for a command's end.
+pub(super) fn code_of(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => code_for(signal),

@@ -1,15 +1,28 @@
-//! `longhaul wan`: commands at the two ends of an emulated link.
+//! `longhaul wan`: commands at the ends of emulated links.
+//!
+//! `run` builds a link for as long as its command runs. `up` leaves a process behind that holds a
+//! topology; `exec`, `status`, `set` and `down` reach it by its socket.
 
+mod control;
+mod down;
 mod ends;
+mod exec;
+mod holder;
+mod place;
+mod probe;
 mod run;
-
-use std::ffi::OsString;
+mod selftest;
+mod set;
+mod shipped;
+mod status;
+mod topology_file;
+mod up;
 
 use clap::{Args, Subcommand};
 
-use crate::exit::{self, Coded};
+use crate::exit::Coded;
 
-/// Emulate a wide-area link between network namespaces
+/// Emulate wide-area links between network namespaces
 #[derive(Debug, Args)]
 pub(crate) struct WanArgs {
     #[command(subcommand)]
@@ -19,12 +32,15 @@ pub(crate) struct WanArgs {
 #[derive(Debug, Subcommand)]
 enum WanCommand {
     Run(run::RunArgs),
-    #[command(external_subcommand)]
-    Other(Vec<OsString>),
+    Up(up::UpArgs),
+    Exec(exec::ExecArgs),
+    Status(status::StatusArgs),
+    Set(set::SetArgs),
+    Down(down::DownArgs),
+    Selftest(selftest::SelftestArgs),
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
 }
-
-/// Promised and not built: refused by name.
-const REFUSED: [&str; 6] = ["up", "exec", "status", "set", "down", "selftest"];
 
 /// Runs `longhaul wan ...` and returns its exit code.
 ///
@@ -32,14 +48,12 @@ const REFUSED: [&str; 6] = ["up", "exec", "status", "set", "down", "selftest"];
 pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
     match args.command {
         WanCommand::Run(args) => run::run(args),
-        WanCommand::Other(words) => {
-            let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-            let error = if REFUSED.contains(&name.as_ref()) {
-                anyhow::anyhow!("'wan {name}' is not built yet; 'wan run' is")
-            } else {
-                anyhow::anyhow!("there is no command 'wan {name}'; see 'longhaul wan --help'")
-            };
-            Err(Coded::new(exit::USAGE, error))
-        }
+        WanCommand::Up(args) => up::run(args),
+        WanCommand::Exec(args) => exec::run(args),
+        WanCommand::Status(args) => status::run(args),
+        WanCommand::Set(args) => set::run(args),
+        WanCommand::Down(args) => down::run(args),
+        WanCommand::Selftest(args) => selftest::run(&args),
+        WanCommand::Probe(args) => probe::run(&args),
     }
 }

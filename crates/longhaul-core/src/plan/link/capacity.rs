@@ -1,0 +1,180 @@
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LinkPlan, LinkPlanError};
+use crate::plan::seconds;
+use crate::units::{Bytes, Rate, format_span, parse_span};
+
+/// What Ethernet adds to each IP packet on the wire: preamble and start of frame (8), header (14),
+/// checksum (4) and gap (12 bytes), IEEE 802.3 clauses 3.1.1 and 4.4.2.
+pub const ETHERNET_OVERHEAD: u32 = 38;
+
+/// How much may wait for the link's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueLimit {
+    /// As many bytes, counted as the rate counts them.
+    Bytes(Bytes),
+    /// What takes as long at the rate of the moment.
+    #[serde(rename = "seconds", with = "seconds")]
+    Time(Duration),
+}
+
+impl QueueLimit {
+    /// What a text must be, for messages.
+    pub const FORM: &str = "a queue is from 1B to 64GiB, or from 1us to 60s: 64MiB or 50ms";
+    const MAX_BYTES: Bytes = Bytes::gib(64);
+    const MAX_TIME: Duration = Duration::from_secs(60);
+
+    /// The bytes it holds at `rate`.
+    pub fn bytes(self, rate: Rate) -> Bytes {
+        match self {
+            QueueLimit::Bytes(bytes) => bytes,
+            QueueLimit::Time(time) => rate.bdp(time),
+        }
+    }
+
+    pub(super) fn validate(self) -> Result<(), LinkPlanError> {
+        let refuse = |value: String| Err(LinkPlanError::value("queue", value, Self::FORM));
+        match self {
+            QueueLimit::Bytes(bytes) if bytes.get() == 0 || bytes > Self::MAX_BYTES => {
+                refuse(bytes.to_string())
+            }
+            QueueLimit::Time(time) if time < Duration::from_micros(1) || time > Self::MAX_TIME => {
+                refuse(format_span(time))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for QueueLimit {
+    type Err = &'static str;
+
+    /// A text in seconds or parts of one is a time, everything else (`5m` too) a size.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        if text.trim_end().ends_with('s') {
+            parse_span(text).map(QueueLimit::Time).map_err(|_| Self::FORM)
+        } else {
+            text.parse().map(QueueLimit::Bytes).map_err(|_| Self::FORM)
+        }
+    }
+}
+
+/// What drops or marks segments before the queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Aqm {
+    /// CoDel (RFC 8289).
+    Codel {
+        /// The wait that it accepts.
+        #[serde(rename = "target_seconds", with = "seconds")]
+        target: Duration,
+        /// For how long a longer wait must last.
+        #[serde(rename = "interval_seconds", with = "seconds")]
+        interval: Duration,
+    },
+    /// PIE (RFC 8033).
+    Pie {
+        /// The wait that it aims at.
+        #[serde(rename = "target_seconds", with = "seconds")]
+        target: Duration,
+    },
+}
+
+impl Aqm {
+    /// What a text must be, for messages.
+    pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], pie[:TARGET] or none, \
+                            with times from 1us to 10s";
+    /// RFC 8289, section 4.3.
+    const CODEL_TARGET: Duration = Duration::from_millis(5);
+    /// RFC 8289, section 4.2.
+    const CODEL_INTERVAL: Duration = Duration::from_millis(100);
+    /// `QDELAY_REF` of RFC 8033, section 4.2.
+    const PIE_TARGET: Duration = Duration::from_millis(15);
+
+    pub(super) fn validate(self) -> Result<(), LinkPlanError> {
+        let (name, times) = match self {
+            Aqm::Codel { target, interval } => ("codel", [target, interval]),
+            Aqm::Pie { target } => ("pie", [target; 2]),
+        };
+        let range = Duration::from_micros(1)..=Duration::from_secs(10);
+        match times.into_iter().find(|time| !range.contains(time)) {
+            None => Ok(()),
+            Some(time) => {
+                let value = format!("{name}:{}", format_span(time));
+                Err(LinkPlanError::value("aqm", value, Self::FORM))
+            }
+        }
+    }
+}
+
+impl FromStr for Aqm {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let mut time = |default| match parts.next() {
+            None => Ok(default),
+            Some(text) => parse_span(text).map_err(|_| Self::FORM),
+        };
+        let aqm = match name {
+            "codel" => Aqm::Codel {
+                target: time(Self::CODEL_TARGET)?,
+                interval: time(Self::CODEL_INTERVAL)?,
+            },
+            "pie" => Aqm::Pie { target: time(Self::PIE_TARGET)? },
+            _ => return Err(Self::FORM),
+        };
+        if parts.next().is_none() { Ok(aqm) } else { Err(Self::FORM) }
+    }
+}
+
+/// Other traffic that passes the same queue: packets of the link's MTU in bursts. Bursts begin at
+/// random (Poisson), each with a random number of packets (geometric).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossTraffic {
+    /// Its mean rate, counted as the link's rate is.
+    pub rate_bps: Rate,
+    /// The mean size of a burst; `None` is one packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_bytes: Option<Bytes>,
+}
+
+impl CrossTraffic {
+    /// What a text must be, for messages.
+    pub const FORM: &str = "cross traffic is a rate from 1 kb/s to that of the link and the mean \
+                            size of its bursts, at most 1GiB: 2G or 2G:256KiB";
+
+    pub(super) fn validate(self, link: Rate) -> Result<(), LinkPlanError> {
+        let burst = self.burst_bytes.unwrap_or(Bytes::new(1));
+        let good = (LinkPlan::MIN_RATE..=link).contains(&self.rate_bps)
+            && (Bytes::new(1)..=Bytes::gib(1)).contains(&burst);
+        if good { Ok(()) } else { Err(LinkPlanError::value("cross", self, Self::FORM)) }
+    }
+}
+
+impl FromStr for CrossTraffic {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (rate, burst) = match text.split_once(':') {
+            None => (text, None),
+            Some((rate, burst)) => (rate, Some(burst.parse().map_err(|_| Self::FORM)?)),
+        };
+        Ok(CrossTraffic { rate_bps: rate.parse().map_err(|_| Self::FORM)?, burst_bytes: burst })
+    }
+}
+
+impl std::fmt::Display for CrossTraffic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.burst_bytes {
+            None => write!(f, "{}", self.rate_bps),
+            Some(burst) => write!(f, "{}:{burst}", self.rate_bps),
+        }
+    }
+}

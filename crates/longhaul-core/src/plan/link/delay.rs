@@ -1,0 +1,167 @@
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DelaySamples, LinkPlanError, Probability, TraceFile};
+use crate::plan::seconds;
+use crate::units::{format_span, parse_span};
+
+/// How the delay differs from segment to segment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jitter {
+    /// By how much.
+    pub spread: Spread,
+    /// Whether a segment may overtake those before it. Otherwise it waits until they have left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reorder: bool,
+}
+
+/// The distribution of what jitter adds to the delay. The sum is never below zero.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Spread {
+    /// Anything between minus and plus `spread`, alike.
+    Uniform {
+        /// Half the width.
+        #[serde(rename = "spread_seconds", with = "seconds")]
+        spread: Duration,
+    },
+    /// Normal, with mean zero.
+    Normal {
+        /// The standard deviation.
+        #[serde(rename = "spread_seconds", with = "seconds")]
+        spread: Duration,
+    },
+    /// Pareto with shape 3, moved to mean zero: a long tail of late segments. The earliest is
+    /// 0.58 of `spread` early.
+    Pareto {
+        /// The standard deviation.
+        #[serde(rename = "spread_seconds", with = "seconds")]
+        spread: Duration,
+    },
+    /// Drawn from the values of a file, all as likely; they are added to the delay.
+    File(TraceFile<DelaySamples>),
+}
+
+impl Jitter {
+    /// What a text must be, for messages.
+    pub const FORM: &str = "jitter is a spread of at most 10s with a distribution: 1ms:uniform, \
+                            1ms:normal (the default), 1ms:pareto or file:PATH; ':reorder' after \
+                            it lets segments overtake each other";
+    /// The largest spread.
+    pub const MAX_SPREAD: Duration = Duration::from_secs(10);
+
+    /// What it adds to the delay of all but the rarest segments, for budgets of memory.
+    pub fn longest(&self) -> Duration {
+        match &self.spread {
+            Spread::Uniform { spread } => *spread,
+            // Less than 1 in 10^4 segments is later, of either distribution.
+            Spread::Normal { spread } => *spread * 4,
+            Spread::Pareto { spread } => *spread * 25,
+            Spread::File(file) => file.content().map_or(Duration::ZERO, |file| file.longest()),
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), LinkPlanError> {
+        match &self.spread {
+            Spread::Uniform { spread } | Spread::Normal { spread } | Spread::Pareto { spread } => {
+                if *spread > Self::MAX_SPREAD {
+                    return Err(LinkPlanError::value("jitter", format_span(*spread), Self::FORM));
+                }
+                Ok(())
+            }
+            Spread::File(file) => file.check("jitter"),
+        }
+    }
+}
+
+impl FromStr for Jitter {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (text, reorder) = match text.strip_suffix(":reorder") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let spread = match text.split_once(':') {
+            Some(("file", "")) => return Err(Self::FORM),
+            Some(("file", path)) => Spread::File(TraceFile::named(path)),
+            other => {
+                let (span, kind) = other.unwrap_or((text, "normal"));
+                let spread = parse_span(span).map_err(|_| Self::FORM)?;
+                match kind {
+                    "uniform" => Spread::Uniform { spread },
+                    "normal" => Spread::Normal { spread },
+                    "pareto" => Spread::Pareto { spread },
+                    _ => return Err(Self::FORM),
+                }
+            }
+        };
+        Ok(Jitter { spread, reorder })
+    }
+}
+
+/// Segments that arrive later than some that were sent after them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reorder {
+    /// The share of segments that is held back.
+    pub rate: Probability,
+    /// How far.
+    pub extent: Extent,
+}
+
+/// How far a segment is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// Until as many later segments have left: the reordering extent of RFC 4737, section 4.2.
+    Segments(u32),
+    /// For as long: the late time offset of RFC 4737, section 4.3, is at most that.
+    #[serde(rename = "seconds", with = "seconds")]
+    Time(Duration),
+}
+
+impl Reorder {
+    /// What a text must be, for messages.
+    pub const FORM: &str = "reordering is a probability from 0 to 1 and how far segments are held \
+                            back, 1 to 1000 segments or at most 10s: 0.01:3 or 0.01:5ms";
+    /// How far a segment is held back at the most, in segments.
+    pub const MAX_SEGMENTS: u32 = 1000;
+    /// How far by default: what makes TCP take a segment for lost (RFC 5681).
+    pub const DEFAULT_EXTENT: Extent = Extent::Segments(3);
+
+    pub(super) fn validate(&self) -> Result<(), LinkPlanError> {
+        let good = match self.extent {
+            Extent::Segments(count) => (1..=Self::MAX_SEGMENTS).contains(&count),
+            Extent::Time(time) => !time.is_zero() && time <= Jitter::MAX_SPREAD,
+        };
+        if good { Ok(()) } else { Err(LinkPlanError::value("reorder", self, Self::FORM)) }
+    }
+}
+
+impl FromStr for Reorder {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (rate, extent) = match text.split_once(':') {
+            None => (text, Self::DEFAULT_EXTENT),
+            Some((rate, extent)) => match extent.parse() {
+                Ok(count) => (rate, Extent::Segments(count)),
+                Err(_) => (rate, Extent::Time(parse_span(extent).map_err(|_| Self::FORM)?)),
+            },
+        };
+        Ok(Reorder { rate: rate.parse().map_err(|_| Self::FORM)?, extent })
+    }
+}
+
+impl std::fmt::Display for Reorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.extent {
+            Extent::Segments(count) => write!(f, "{}:{count}", self.rate),
+            Extent::Time(time) => write!(f, "{}:{}", self.rate, format_span(time)),
+        }
+    }
+}

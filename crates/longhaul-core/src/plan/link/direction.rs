@@ -1,0 +1,194 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::loss::LossTrace;
+use super::trace::ReadFile;
+use super::{
+    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlan, LinkPlanError, Loss, Outage,
+    Probability, QueueLimit, RateSchedule, Reorder, Spread, TraceFile,
+};
+use crate::plan::seconds;
+use crate::units::Rate;
+
+/// What one direction of a link does to its packets, segment by segment.
+///
+/// The default does nothing. docs/design/emulator-time.md tells in which order the parts act.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkDirection {
+    /// Propagation delay, one way; zero with `delay_trace`.
+    #[serde(rename = "delay_seconds", with = "seconds")]
+    pub delay: Duration,
+    /// The delay over time, in place of `delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_trace: Option<TraceFile<DelaySchedule>>,
+    /// How the delay varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    /// Segments held back behind later ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// Capacity; `None` is as fast as the machine forwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<Rate>,
+    /// The capacity over time, in place of `rate_bps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_trace: Option<TraceFile<RateSchedule>>,
+    /// What each segment takes of the capacity beside its IP bytes; 0 is a rate of the IP layer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overhead_bytes: u32,
+    /// How much waits for the rate; `None` is [`LinkPlan::queue_limit`]'s default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueLimit>,
+    /// What manages the queue beside its limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aqm: Option<Aqm>,
+    /// Other traffic in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross: Option<CrossTraffic>,
+    /// Segments lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// The share of segments damaged so that TCP and UDP notice.
+    #[serde(default, skip_serializing_if = "Probability::is_zero")]
+    pub corrupt: Probability,
+    /// The share of segments damaged so that their checksum still fits.
+    #[serde(default, skip_serializing_if = "Probability::is_zero")]
+    pub corrupt_silent: Probability,
+    /// The share of segments that arrive twice.
+    #[serde(default, skip_serializing_if = "Probability::is_zero")]
+    pub duplicate: Probability,
+    /// The share of ECN-capable segments that is marked (CE, RFC 3168).
+    #[serde(default, skip_serializing_if = "Probability::is_zero")]
+    pub mark_ce: Probability,
+    /// When the link is down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
+}
+
+impl LinkDirection {
+    /// A direction that delays, and does nothing else.
+    pub fn delayed(delay: Duration) -> Self {
+        LinkDirection { delay, ..LinkDirection::default() }
+    }
+
+    /// The delay of a segment that waits nowhere; the longest one of a trace.
+    pub fn propagation(&self) -> Duration {
+        self.delay_trace
+            .as_ref()
+            .and_then(TraceFile::content)
+            .map_or(self.delay, |trace| trace.longest())
+    }
+
+    /// The longest time that segments spend on the way after their queue, but for the rarest.
+    pub fn longest_flight(&self) -> Duration {
+        let held = match self.reorder.map(|reorder| reorder.extent) {
+            Some(Extent::Time(time)) => time,
+            _ => Duration::ZERO,
+        };
+        self.propagation() + held + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::longest)
+    }
+
+    /// The highest rate; `None` is as fast as the machine forwards.
+    pub fn peak_rate(&self) -> Option<Rate> {
+        let trace = self.rate_trace.as_ref().and_then(TraceFile::content);
+        trace.map(|trace| trace.peak()).or(self.rate_bps)
+    }
+
+    /// Whether a rate limits it.
+    pub fn has_rate(&self) -> bool {
+        self.rate_bps.is_some() || self.rate_trace.is_some()
+    }
+
+    /// Whether anything about it is decided at random.
+    pub fn is_random(&self) -> bool {
+        let drawn = [self.corrupt, self.corrupt_silent, self.duplicate, self.mark_ce];
+        matches!(self.loss, Some(Loss::Independent { .. } | Loss::Bursty { .. }))
+            || drawn.iter().any(|p| !p.is_zero())
+            || self.jitter.is_some()
+            || self.reorder.is_some()
+            || self.cross.is_some()
+            || matches!(self.aqm, Some(Aqm::Pie { .. }))
+    }
+
+    /// Reads the files that it names and has not read.
+    ///
+    /// # Errors
+    /// The first file that cannot be read or understood.
+    pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
+        if let Some(file) = &mut self.delay_trace {
+            file.load("delay-trace", read)?;
+        }
+        if let Some(Jitter { spread: Spread::File(file), .. }) = &mut self.jitter {
+            file.load("jitter", read)?;
+        }
+        if let Some(file) = &mut self.rate_trace {
+            file.load("rate-trace", read)?;
+        }
+        if let Some(Loss::Trace(file)) = &mut self.loss {
+            TraceFile::<LossTrace>::load(file, "loss-trace", read)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn validate(&self) -> Result<(), LinkPlanError> {
+        if self.delay > LinkPlan::MAX_DELAY {
+            return Err(LinkPlanError::Delay { delay: self.delay });
+        }
+        if let Some(rate) = self.rate_bps.filter(|rate| *rate < LinkPlan::MIN_RATE) {
+            return Err(LinkPlanError::Rate { rate });
+        }
+        if let Some(file) = &self.delay_trace {
+            if !self.delay.is_zero() {
+                return Err(LinkPlanError::contradiction("delay-trace", "delay"));
+            }
+            file.check("delay-trace")?;
+        }
+        if let Some(file) = &self.rate_trace {
+            if self.rate_bps.is_some() {
+                return Err(LinkPlanError::contradiction("rate-trace", "rate"));
+            }
+            file.check("rate-trace")?;
+        }
+        self.jitter.as_ref().map_or(Ok(()), Jitter::validate)?;
+        self.reorder.as_ref().map_or(Ok(()), Reorder::validate)?;
+        self.loss.as_ref().map_or(Ok(()), Loss::validate)?;
+        self.outages.iter().try_for_each(Outage::validate)?;
+        self.validate_capacity()
+    }
+
+    fn validate_capacity(&self) -> Result<(), LinkPlanError> {
+        if self.overhead_bytes > LinkPlan::MAX_OVERHEAD {
+            return Err(LinkPlanError::value(
+                "rate-layer",
+                format!("wire:{}", self.overhead_bytes),
+                LinkPlan::RATE_LAYER_FORM,
+            ));
+        }
+        self.queue.map_or(Ok(()), QueueLimit::validate)?;
+        self.aqm.map_or(Ok(()), Aqm::validate)?;
+        match self.peak_rate() {
+            Some(rate) => self.cross.map_or(Ok(()), |cross| cross.validate(rate)),
+            None => match self.needs_rate() {
+                Some(option) => Err(LinkPlanError::Needs { option, needs: "rate" }),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The first part that means nothing without a rate.
+    fn needs_rate(&self) -> Option<&'static str> {
+        let parts = [
+            ("queue", self.queue.is_some()),
+            ("aqm", self.aqm.is_some()),
+            ("cross", self.cross.is_some()),
+            ("rate-layer", self.overhead_bytes > 0),
+        ];
+        parts.iter().find(|(_, there)| *there).map(|(name, _)| *name)
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

@@ -1,0 +1,290 @@
+//! What each link option does to a direction.
+
+use std::time::Duration;
+
+use super::preset::DISTANCE_EXAMPLE;
+use super::{
+    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, LinkPlan, Loss, Outage, Preset,
+    Probability, QueueLimit, Reorder, SegmentSet, Trace, TraceFile, fibre_delay,
+};
+use crate::units::parse_span;
+
+/// What takes an option away again.
+const NONE: &str = "none";
+
+/// A link option: its name and what it is for.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkOption {
+    /// Without dashes before it.
+    pub name: &'static str,
+    /// What stands for its value in a help text.
+    pub value: &'static str,
+    /// One line for a help text.
+    pub help: &'static str,
+    /// Whether it can be given for one direction, as `up-NAME` or `down-NAME`.
+    pub per_direction: bool,
+    pub(super) apply: Apply,
+}
+
+/// What an option changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Apply {
+    /// A direction; the error is what the option accepts.
+    Direction(fn(&mut LinkDirection, &str) -> Result<(), &'static str>),
+    Mtu,
+    Seed,
+}
+
+const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";
+const RATE: &str = "a rate from 1 kb/s, such as 10G or 2.5M (bit/s), or none";
+
+/// Every link option. Where one builds on another, such as the length of a burst on the rate of
+/// loss, it stands after it; what sets a whole path stands first.
+pub static LINK_OPTIONS: [LinkOption; 24] = [
+    direction(
+        "preset",
+        "PATH",
+        "The round trip of lan (0.1 ms), man (15), wan (90), transatlantic (180) or satellite (1124 ms)",
+        |link, text| {
+            let preset = Preset::named(text).ok_or(Preset::FORM)?;
+            set_delay(link, preset.rtt() / 2)
+        },
+    ),
+    LinkOption {
+        per_direction: false,
+        ..direction(
+            "rtt",
+            "TIME",
+            "Round-trip time, split evenly between the directions",
+            |link, text| set_delay(link, parse_span(text).map_err(|_| SPAN)? / 2),
+        )
+    },
+    direction("delay", "TIME", "One-way delay, of each direction", |link, text| {
+        set_delay(link, parse_span(text).map_err(|_| SPAN)?)
+    }),
+    direction(
+        "distance",
+        "LENGTH",
+        "One-way delay of a length of fibre, such as 8600mi or 1400km",
+        |link, text| set_delay(link, fibre_delay(text).ok_or(DISTANCE_EXAMPLE)?),
+    ),
+    direction(
+        "delay-trace",
+        "FILE",
+        "One-way delay over time: lines of 'TIME DELAY'",
+        |link, text| {
+            link.delay = Duration::ZERO;
+            link.delay_trace = named(text);
+            Ok(())
+        },
+    ),
+    direction(
+        "jitter",
+        "SPREAD[:DIST]",
+        "Vary the delay: 1ms:normal, :uniform or :pareto, or file:PATH; ':reorder' lets segments overtake",
+        |link, text| {
+            link.jitter = optional(text, str::parse)?;
+            Ok(())
+        },
+    ),
+    direction(
+        "reorder",
+        "P[:EXTENT]",
+        "Hold segments back until 3 (or EXTENT) later ones have left, or for a time such as 5ms",
+        |link, text| {
+            link.reorder = optional(text, str::parse)?.filter(|r: &Reorder| !r.rate.is_zero());
+            Ok(())
+        },
+    ),
+    direction(
+        "rate",
+        "RATE",
+        "Capacity, such as 10G (bit/s); without it, as fast as this machine forwards",
+        |link, text| {
+            link.rate_bps = optional(text, |text| text.parse().map_err(|_| RATE))?;
+            link.rate_trace = None;
+            Ok(())
+        },
+    ),
+    direction(
+        "rate-trace",
+        "FILE",
+        "Capacity over time: lines of 'TIME RATE', or Mahimahi's format",
+        |link, text| {
+            link.rate_bps = None;
+            link.rate_trace = named(text);
+            Ok(())
+        },
+    ),
+    direction(
+        "rate-layer",
+        "LAYER",
+        "What the rate counts: ip, wire (38 bytes more for each packet) or wire:BYTES",
+        |link, text| {
+            link.overhead_bytes = match text.split_once(':') {
+                None if text == "ip" || text == NONE => 0,
+                None if text == "wire" => ETHERNET_OVERHEAD,
+                Some(("wire", bytes)) => bytes.parse().map_err(|_| LinkPlan::RATE_LAYER_FORM)?,
+                _ => return Err(LinkPlan::RATE_LAYER_FORM),
+            };
+            Ok(())
+        },
+    ),
+    direction(
+        "queue",
+        "SIZE|TIME",
+        "How much may wait for the rate, such as 64MiB or 50ms; one round trip of it by default",
+        |link, text| {
+            link.queue = optional(text, |text| text.parse::<QueueLimit>())?;
+            Ok(())
+        },
+    ),
+    direction(
+        "aqm",
+        "KIND",
+        "Manage the queue by codel[:TARGET[:INTERVAL]] or pie[:TARGET]; marks where ECN allows",
+        |link, text| {
+            link.aqm = optional(text, |text| text.parse::<Aqm>())?;
+            Ok(())
+        },
+    ),
+    direction(
+        "cross",
+        "RATE[:BURST]",
+        "Other traffic in the queue, by mean rate and mean size of a burst, such as 2G:256KiB",
+        |link, text| {
+            link.cross = optional(text, |text| text.parse::<CrossTraffic>())?;
+            Ok(())
+        },
+    ),
+    direction("loss", "P", "Share of segments lost, such as 1e-4 or 0.01%", |link, text| {
+        let rate = probability(text)?;
+        link.loss = match link.loss.take() {
+            _ if rate.is_zero() => None,
+            Some(Loss::Bursty { mean_burst_segments, .. }) => {
+                Some(Loss::Bursty { rate, mean_burst_segments })
+            }
+            _ => Some(Loss::Independent { rate }),
+        };
+        Ok(())
+    }),
+    direction("loss-burst", "MEAN", "Lose segments in bursts of this mean length", |link, text| {
+        const FORM: &str = "the mean length of a burst is from 1 to 1e9 segments, and needs --loss";
+        let rate = link.loss.as_ref().and_then(Loss::rate);
+        let mean: Option<f64> = optional(text, |text| text.parse().map_err(|_| FORM))?;
+        link.loss = match (rate, mean) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => return Err(FORM),
+            (Some(rate), None) => Some(Loss::Independent { rate }),
+            (Some(rate), Some(mean_burst_segments)) => {
+                Some(Loss::Bursty { rate, mean_burst_segments })
+            }
+        };
+        Ok(())
+    }),
+    direction(
+        "loss-pattern",
+        "LIST",
+        "Lose these segments, counted from 1: 3,17,100-105, or of every 1000: 5-9/1000",
+        |link, text| {
+            let set: Option<SegmentSet> =
+                optional(text, |text| text.parse().map_err(|_| SegmentSet::FORM))?;
+            link.loss = set.map(|segments| Loss::Pattern { segments });
+            Ok(())
+        },
+    ),
+    direction(
+        "loss-trace",
+        "FILE",
+        "Lose the segments that a file of 0 and 1 says, over and over",
+        |link, text| {
+            link.loss = named(text).map(Loss::Trace);
+            Ok(())
+        },
+    ),
+    direction(
+        "corrupt",
+        "P",
+        "Share of segments damaged so that TCP and UDP notice",
+        |link, text| {
+            link.corrupt = probability(text)?;
+            Ok(())
+        },
+    ),
+    direction(
+        "corrupt-silent",
+        "P",
+        "Share of segments damaged so that their checksum still fits",
+        |link, text| {
+            link.corrupt_silent = probability(text)?;
+            Ok(())
+        },
+    ),
+    direction("duplicate", "P", "Share of segments that arrive twice", |link, text| {
+        link.duplicate = probability(text)?;
+        Ok(())
+    }),
+    direction(
+        "mark",
+        "P",
+        "Share of ECN-capable segments marked as having met congestion",
+        |link, text| {
+            link.mark_ce = probability(text)?;
+            Ok(())
+        },
+    ),
+    direction(
+        "outage",
+        "START+LENGTH[/EVERY]",
+        "Take the link down, once or every so often: 10s+2s, 10s+500ms/30s, several with commas",
+        |link, text| {
+            link.outages = optional(text, Outage::parse_list)?.unwrap_or_default();
+            Ok(())
+        },
+    ),
+    LinkOption {
+        name: "mtu",
+        value: "BYTES",
+        help: "Largest IP packet, 576 to 65535 bytes; 9000 by default",
+        per_direction: false,
+        apply: Apply::Mtu,
+    },
+    LinkOption {
+        name: "seed",
+        value: "N",
+        help: "What random decisions follow from; by default another one for each run, which the report tells",
+        per_direction: false,
+        apply: Apply::Seed,
+    },
+];
+
+const fn direction(
+    name: &'static str,
+    value: &'static str,
+    help: &'static str,
+    apply: fn(&mut LinkDirection, &str) -> Result<(), &'static str>,
+) -> LinkOption {
+    LinkOption { name, value, help, per_direction: true, apply: Apply::Direction(apply) }
+}
+
+fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), &'static str> {
+    link.delay_trace = None;
+    link.delay = delay;
+    Ok(())
+}
+
+fn probability(text: &str) -> Result<Probability, &'static str> {
+    optional(text, |text| text.parse().map_err(|_| Probability::RANGE))
+        .map(Option::unwrap_or_default)
+}
+
+fn named<T: Trace>(text: &str) -> Option<TraceFile<T>> {
+    (text != NONE).then(|| TraceFile::named(text))
+}
+
+fn optional<T>(
+    text: &str,
+    parse: impl FnOnce(&str) -> Result<T, &'static str>,
+) -> Result<Option<T>, &'static str> {
+    if text == NONE { Ok(None) } else { parse(text).map(Some) }
+}

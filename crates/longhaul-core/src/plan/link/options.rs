@@ -1,0 +1,322 @@
+//! The link options as text, by name, for both directions and for either.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::option_table::{Apply, LINK_OPTIONS};
+use super::trace::ReadFile;
+use super::{LinkDirection, LinkPlan, LinkPlanError};
+
+const SEEDS: &str = "a seed is a whole number from 0 to 9007199254740991";
+
+/// The options that say the same thing: at most one of each set can be given for one direction.
+const EXCLUSIVE: [&[&str]; 4] = [
+    &["preset", "rtt", "delay", "distance", "delay-trace"],
+    &["rate", "rate-trace"],
+    &["loss", "loss-pattern", "loss-trace"],
+    &["loss-burst", "loss-pattern", "loss-trace"],
+];
+
+/// Link options that were given, and not yet a plan.
+///
+/// An option for one direction goes before that for both: `rate` and `up-rate` give up the latter
+/// and down the former. The value `none` takes an option away. In a document it is a table of
+/// names and values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkOptions {
+    both: BTreeMap<&'static str, String>,
+    up: BTreeMap<&'static str, String>,
+    down: BTreeMap<&'static str, String>,
+}
+
+impl LinkOptions {
+    /// Gives `option` the value `value`; `option` is a name, or a name after `up-` or `down-`.
+    ///
+    /// # Errors
+    /// There is no such option.
+    pub fn set(&mut self, option: &str, value: impl Into<String>) -> Result<(), LinkPlanError> {
+        let named = |name: &str| LINK_OPTIONS.iter().find(|known| known.name == name);
+        let (options, known) = match (option.strip_prefix("up-"), option.strip_prefix("down-")) {
+            (Some(name), _) => (&mut self.up, named(name).filter(|known| known.per_direction)),
+            (_, Some(name)) => (&mut self.down, named(name).filter(|known| known.per_direction)),
+            _ => (&mut self.both, named(option)),
+        };
+        let known = known.ok_or_else(|| LinkPlanError::Unknown { option: option.to_owned() })?;
+        options.insert(known.name, value.into());
+        Ok(())
+    }
+
+    /// Whether no option was given.
+    pub fn is_empty(&self) -> bool {
+        self.both.is_empty() && self.up.is_empty() && self.down.is_empty()
+    }
+
+    /// The valid plan that the options describe; `read` reads the files that they name.
+    ///
+    /// # Errors
+    /// The first option that makes no sense.
+    pub fn plan(&self, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
+        let mut plan = LinkPlan::symmetric(Duration::ZERO);
+        if let Some(text) = self.both.get("mtu") {
+            let range = "an MTU is from 576 to 65535 bytes";
+            plan.mtu = text.parse().map_err(|_| LinkPlanError::value("mtu", text, range))?;
+        }
+        if let Some(text) = self.both.get("seed") {
+            let seed = text.parse().ok().filter(|seed| *seed < 1 << 53);
+            plan.seed = Some(seed.ok_or_else(|| LinkPlanError::value("seed", text, SEEDS))?);
+        }
+        self.change_directions(plan, read)
+    }
+
+    /// `plan` as changed by the options, for a link that is up.
+    ///
+    /// # Errors
+    /// The first option that makes no sense or cannot be changed.
+    pub fn change(&self, plan: &LinkPlan, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
+        match ["mtu", "seed"].into_iter().find(|option| self.both.contains_key(option)) {
+            Some(option) => Err(LinkPlanError::Fixed { option }),
+            None => self.change_directions(plan.clone(), read),
+        }
+    }
+
+    fn change_directions(
+        &self,
+        mut plan: LinkPlan,
+        read: ReadFile,
+    ) -> Result<LinkPlan, LinkPlanError> {
+        for (prefix, options) in [("", &self.both), ("up-", &self.up), ("down-", &self.down)] {
+            for set in EXCLUSIVE {
+                let mut given = set.iter().filter(|name| options.contains_key(*name));
+                if let (Some(one), Some(other)) = (given.next(), given.next()) {
+                    let name = |option| format!("{prefix}{option}");
+                    return Err(LinkPlanError::contradiction(&name(one), &name(other)));
+                }
+            }
+        }
+        self.apply(&mut plan.up, "up-", &self.up)?;
+        self.apply(&mut plan.down, "down-", &self.down)?;
+        if plan.up.has_rate() != plan.down.has_rate() {
+            // What is said of the queues of both directions is meant for the one that has one.
+            let (link, own) = if plan.up.has_rate() {
+                (&mut plan.down, &self.down)
+            } else {
+                (&mut plan.up, &self.up)
+            };
+            self.forget_queue(link, own);
+        }
+        plan.load(read)?;
+        plan.validate()?;
+        Ok(plan)
+    }
+
+    /// Gives `link` the options for both directions and then its own.
+    fn apply(
+        &self,
+        link: &mut LinkDirection,
+        prefix: &str,
+        own: &BTreeMap<&'static str, String>,
+    ) -> Result<(), LinkPlanError> {
+        for known in &LINK_OPTIONS {
+            let Apply::Direction(apply) = known.apply else { continue };
+            // The more special one replaces the general one, also where it is another of its set.
+            let replaced = EXCLUSIVE.iter().any(|set| {
+                set.contains(&known.name) && set.iter().any(|name| own.contains_key(name))
+            });
+            let general = self.both.get(known.name).filter(|_| !replaced).map(|text| ("", text));
+            let special = own.get(known.name).map(|text| (prefix, text));
+            for (prefix, text) in general.into_iter().chain(special) {
+                apply(link, text.trim()).map_err(|accepted| {
+                    LinkPlanError::value(&format!("{prefix}{}", known.name), text, accepted)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_queue(&self, link: &mut LinkDirection, own: &BTreeMap<&'static str, String>) {
+        let general = |name| self.both.contains_key(name) && !own.contains_key(name);
+        if general("queue") {
+            link.queue = None;
+        }
+        if general("aqm") {
+            link.aqm = None;
+        }
+        if general("cross") {
+            link.cross = None;
+        }
+        if general("rate-layer") {
+            link.overhead_bytes = 0;
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (String, &String)> {
+        [("", &self.both), ("up-", &self.up), ("down-", &self.down)].into_iter().flat_map(
+            |(prefix, options)| {
+                options.iter().map(move |(name, value)| (format!("{prefix}{name}"), value))
+            },
+        )
+    }
+}
+
+impl Serialize for LinkOptions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.all())
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OptionTable)
+    }
+}
+
+struct OptionTable;
+
+impl<'de> Visitor<'de> for OptionTable {
+    type Value = LinkOptions;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a table of link options")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LinkOptions, A::Error> {
+        let mut options = LinkOptions::default();
+        while let Some((name, value)) = map.next_entry::<String, Scalar>()? {
+            options.set(&name, value.text()).map_err(A::Error::custom)?;
+        }
+        Ok(options)
+    }
+}
+
+/// A value as a document may write it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "the value of a link option is a text or a number")]
+enum Scalar {
+    Whole(u64),
+    Number(f64),
+    Text(String),
+}
+
+impl Scalar {
+    fn text(self) -> String {
+        match self {
+            Scalar::Whole(number) => number.to_string(),
+            Scalar::Number(number) => number.to_string(),
+            Scalar::Text(text) => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Aqm, Loss, QueueLimit, RateSchedule};
+    use super::*;
+    use crate::units::{Bytes, Rate};
+
+    fn options(pairs: &[(&str, &str)]) -> Result<LinkOptions, LinkPlanError> {
+        let mut options = LinkOptions::default();
+        pairs.iter().try_for_each(|(name, value)| options.set(name, *value))?;
+        Ok(options)
+    }
+
+    fn plan(pairs: &[(&str, &str)]) -> Result<LinkPlan, LinkPlanError> {
+        options(pairs)?.plan(&|path| match path {
+            "rate.txt" => Ok("0 10M\n5s 20M\n".to_owned()),
+            "empty.txt" => Ok("# nothing\n".to_owned()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    #[test]
+    fn the_special_goes_before_the_general_and_builds_on_it() {
+        let plan = plan(&[
+            ("preset", "satellite"),
+            ("up-delay", "5ms"),
+            ("loss", "1e-3"),
+            ("down-loss-burst", "4"),
+            ("down-rate", "1G"),
+            ("queue", "50ms"),
+            ("down-aqm", "codel"),
+        ])
+        .unwrap();
+        assert_eq!((plan.up.delay.as_millis(), plan.down.delay.as_millis()), (5, 562));
+        assert!(matches!(plan.up.loss, Some(Loss::Independent { .. })));
+        assert!(matches!(plan.down.loss, Some(Loss::Bursty { mean_burst_segments: 4.0, .. })));
+        // Up has no rate, so what is said of both queues is meant for the other.
+        let limit = QueueLimit::Time(Duration::from_millis(50));
+        assert_eq!((plan.up.queue, plan.down.queue), (None, Some(limit)));
+        assert!(matches!(plan.down.aqm, Some(Aqm::Codel { .. })));
+        assert_eq!(limit.bytes(Rate::from_bps(8_000_000_000)), Bytes::new(50_000_000));
+    }
+
+    #[test]
+    fn each_refusal_names_the_option_and_what_it_takes() {
+        for (pairs, says) in [
+            (&[("loss", "1.5")][..], "--loss cannot be '1.5': a probability is from 0 to 1"),
+            (&[("down-mark", "-0.1")], "--down-mark cannot be '-0.1'"),
+            (&[("loss", "0.9"), ("loss-burst", "2")], "with --loss-burst B at most B/(1+B)"),
+            (&[("loss-burst", "3")], "--loss-burst cannot be '3': the mean length"),
+            (&[("loss", "0.1"), ("loss-pattern", "3")], "--loss and --loss-pattern contradict"),
+            (&[("up-rate", "1G"), ("up-rate-trace", "rate.txt")], "--up-rate and --up-rate-trace"),
+            (&[("distance", "10km"), ("rtt", "1ms")], "--rtt and --distance contradict"),
+            (&[("rate", "0")], "a rate of 0.00 b/s is below"),
+            (&[("queue", "50ms")], "--queue means nothing without --rate"),
+            (&[("rate", "1G"), ("queue", "0")], "--queue cannot be '0 B'"),
+            (&[("rate", "1G"), ("queue", "2h")], "--queue cannot be '2h'"),
+            (&[("rate", "1G"), ("cross", "2G")], "--cross cannot be '2.00 Gb/s'"),
+            (&[("rate", "1G"), ("rate-layer", "wire:5000")], "--rate-layer cannot be 'wire:5000'"),
+            (&[("rate", "1G"), ("aqm", "red")], "--aqm cannot be 'red'"),
+            (&[("jitter", "20s")], "--jitter cannot be '20s'"),
+            (&[("reorder", "0.1:0")], "--reorder cannot be '0.1:0'"),
+            (&[("outage", "5s+0s")], "--outage cannot be '5s+0ms'"),
+            (&[("loss-trace", "gone.txt")], "--loss-trace gone.txt: the file cannot be read"),
+            (&[("rate-trace", "empty.txt")], "--rate-trace empty.txt: the file has no entry"),
+            (&[("seed", "-1")], "--seed cannot be '-1'"),
+            (&[("up-seed", "1")], "there is no link option 'up-seed'"),
+            (&[("gravity", "1")], "there is no link option 'gravity'"),
+        ] {
+            let error = plan(pairs).unwrap_err().to_string();
+            assert!(error.starts_with(says) || error.contains(says), "{pairs:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_document_has_options_by_name_and_a_plan_reads_back_with_all_of_them() {
+        let text = r#"{"rtt": "90ms", "loss": 0.001, "loss-burst": 3, "up-rate-trace": "rate.txt",
+            "down-rate": "1G", "down-aqm": "pie:20ms", "cross": "5M:64KiB", "rate-layer": "wire",
+            "jitter": "1ms:pareto:reorder", "reorder": "0.01:5ms", "corrupt": 1e-5,
+            "corrupt-silent": "1e-6", "duplicate": "0.1%", "mark": 0.5, "outage": "1s+2s/10s,5s+1s",
+            "queue": "1MB", "mtu": 1500, "seed": 7}"#;
+        let read = |_: &str| Ok("0 10M\n5s 20M\n".to_owned());
+        let options: LinkOptions = serde_json::from_str(text).unwrap();
+        let plan = options.plan(&read).unwrap();
+        let document = serde_json::to_string(&plan).unwrap();
+        let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
+        assert!(again.validate().unwrap_err().to_string().contains("not been read"));
+        again.load(&read).unwrap();
+        assert_eq!(again, plan);
+        let trace = plan.up.rate_trace.as_ref().and_then(|file| file.content().cloned()).unwrap();
+        assert!(matches!(&*trace, RateSchedule::Steps(_)));
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<LinkOptions>(&text).unwrap(), options);
+    }
+
+    #[test]
+    fn a_running_link_takes_changes_and_none_takes_an_option_away() {
+        let before = plan(&[("rtt", "20ms"), ("rate", "1G"), ("queue", "5ms"), ("loss", "0.1")]);
+        let changes =
+            options(&[("up-rate", "2G"), ("queue", "none"), ("loss", "none"), ("delay", "7ms")]);
+        let after =
+            changes.unwrap().change(before.as_ref().unwrap(), &|_| Ok(String::new())).unwrap();
+        assert_eq!(after.up.rate_bps, Some(Rate::from_bps(2_000_000_000)));
+        assert_eq!(after.down.rate_bps, Some(Rate::from_bps(1_000_000_000)));
+        assert_eq!((after.up.queue, &after.down.loss), (None, &None));
+        assert_eq!(after.rtt(), Duration::from_millis(14));
+        let fixed = options(&[("mtu", "1500")]).unwrap();
+        let error = fixed.change(&after, &|_| Ok(String::new())).unwrap_err().to_string();
+        assert!(error.contains("--mtu of a running link is fixed"), "{error}");
+    }
+}

@@ -1,0 +1,167 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::trace::ReadFile;
+use super::{LinkDirection, LinkPlanError, QueueLimit, Side};
+use crate::units::{Bytes, Rate};
+
+/// An emulated link between two sites.
+///
+/// A plan is worth running only if [`LinkPlan::validate`] accepts it; the emulator checks again.
+/// One that was read from a document needs [`LinkPlan::load`] first if it names files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkPlan {
+    /// From near to far.
+    pub up: LinkDirection,
+    /// From far to near.
+    pub down: LinkDirection,
+    /// The largest IP packet, in bytes.
+    #[serde(default = "LinkPlan::default_mtu")]
+    pub mtu: u32,
+    /// What all random decisions follow from: the same seed decides the same about the same
+    /// segments. `None` has the emulator choose one, which its report tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl LinkPlan {
+    /// Jumbo frames, as data-transfer paths have them.
+    pub const DEFAULT_MTU: u32 = 9000;
+    /// What every IPv4 host must take (RFC 791).
+    pub const MIN_MTU: u32 = 576;
+    /// The largest MTU of a TUN device (`MAX_MTU` in drivers/net/tun.c).
+    pub const MAX_MTU: u32 = 65_535;
+    /// One way; beyond it TCP gives up before it has a sample of the round trip.
+    pub const MAX_DELAY: Duration = Duration::from_secs(30);
+    /// Below it a single packet would take minutes.
+    pub const MIN_RATE: Rate = Rate::from_bps(1000);
+
+    /// A link alike in both directions whose round trip takes `rtt`.
+    pub fn symmetric(rtt: Duration) -> Self {
+        let direction = LinkDirection::delayed(rtt / 2);
+        LinkPlan { up: direction.clone(), down: direction, mtu: Self::DEFAULT_MTU, seed: None }
+    }
+
+    /// The largest addition to a packet on the wire that a rate may count.
+    pub const MAX_OVERHEAD: u32 = 1000;
+    /// What the layer of a rate may be, for messages.
+    pub const RATE_LAYER_FORM: &str = "a rate counts ip, wire (Ethernet: 38 bytes more for each \
+                                       packet), or wire:BYTES with at most 1000";
+
+    /// The round trip of a packet that waits nowhere; with delay traces, the longest.
+    pub fn rtt(&self) -> Duration {
+        self.up.propagation() + self.down.propagation()
+    }
+
+    /// The direction that leaves from `side`.
+    pub fn from(&self, side: Side) -> &LinkDirection {
+        match side {
+            Side::Near => &self.up,
+            Side::Far => &self.down,
+        }
+    }
+
+    /// How much may wait for the rate at `side`: what the plan says, or what the rate carries in
+    /// one round trip, so that one flow can fill the link, and never less than 10 ms of it or
+    /// 256 KiB, four super-packets. `None` without a rate, which has no queue.
+    pub fn queue_limit(&self, side: Side) -> Option<QueueLimit> {
+        const SHORTEST: Duration = Duration::from_millis(10);
+        const SMALLEST: Bytes = Bytes::new(256 << 10);
+        let direction = self.from(side);
+        let rate = direction.peak_rate()?;
+        let default = || QueueLimit::Bytes(rate.bdp(self.rtt().max(SHORTEST)).max(SMALLEST));
+        Some(direction.queue.unwrap_or_else(default))
+    }
+
+    /// [`LinkPlan::queue_limit`] in bytes, at the highest rate.
+    pub fn queue(&self, side: Side) -> Option<Bytes> {
+        let rate = self.from(side).peak_rate()?;
+        self.queue_limit(side).map(|limit| limit.bytes(rate))
+    }
+
+    /// Whether anything about the link is decided at random, so that its seed matters.
+    pub fn is_random(&self) -> bool {
+        self.up.is_random() || self.down.is_random()
+    }
+
+    /// Reads the files that the plan names and that were not read yet, by `read`, which is given
+    /// a path and returns the text.
+    ///
+    /// # Errors
+    /// The first file that cannot be read or understood.
+    pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
+        self.up.load(read)?;
+        self.down.load(read)
+    }
+
+    /// Checks every number of the plan.
+    ///
+    /// # Errors
+    /// The first number that is out of its range, the first two that contradict each other, or a
+    /// file that was not read.
+    pub fn validate(&self) -> Result<(), LinkPlanError> {
+        self.up.validate()?;
+        self.down.validate()?;
+        if !(Self::MIN_MTU..=Self::MAX_MTU).contains(&self.mtu) {
+            return Err(LinkPlanError::Mtu { mtu: self.mtu });
+        }
+        Ok(())
+    }
+
+    const fn default_mtu() -> u32 {
+        Self::DEFAULT_MTU
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_is_split_evenly() {
+        let plan = LinkPlan::symmetric(Duration::from_millis(15));
+        assert_eq!(plan.up.delay, Duration::from_micros(7500));
+        assert_eq!(plan.rtt(), Duration::from_millis(15));
+        plan.validate().unwrap();
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        let good = LinkPlan::symmetric(Duration::from_millis(90));
+        let slow = LinkDirection { rate_bps: Some(Rate::from_bps(0)), ..good.up.clone() };
+        let long = LinkDirection::delayed(Duration::from_secs(31));
+        let good = || good.clone();
+        for (plan, says) in [
+            (LinkPlan { up: slow, ..good() }, "a rate of 0.00 b/s is below"),
+            (LinkPlan { down: long, ..good() }, "a one-way delay of 31s is more than the 30s"),
+            (LinkPlan { mtu: 500, ..good() }, "an MTU of 500 is outside 576 to 65535 bytes"),
+            (LinkPlan { mtu: 65_536, ..good() }, "an MTU of 65536 is outside"),
+        ] {
+            let error = plan.validate().unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_queue_holds_a_round_trip_of_the_rate() {
+        let mut plan = LinkPlan::symmetric(Duration::from_millis(90));
+        assert_eq!(plan.queue(Side::Near), None);
+        plan.up.rate_bps = Some(Rate::from_bps(10_000_000_000));
+        assert_eq!(plan.queue(Side::Near), Some(Bytes::new(112_500_000)));
+        assert_eq!(plan.queue(Side::Far), None);
+        plan.down.rate_bps = Some(Rate::from_bps(1_000_000));
+        assert_eq!(plan.queue(Side::Far), Some(Bytes::new(256 << 10)));
+    }
+
+    #[test]
+    fn a_document_reads_back_and_unknown_fields_are_refused() {
+        let mut plan = LinkPlan::symmetric(Duration::from_millis(45));
+        plan.up.rate_bps = Some(Rate::from_bps(1_000_000_000));
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<LinkPlan>(&text).unwrap(), plan);
+        let unknown = r#"{"up":{"delay_seconds":0,"gravity":0.1},"down":{"delay_seconds":0}}"#;
+        assert!(serde_json::from_str::<LinkPlan>(unknown).is_err());
+    }
+}

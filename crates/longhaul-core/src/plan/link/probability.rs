@@ -1,0 +1,90 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The chance of something for each segment: a number from 0 to 1, which no other value can be.
+///
+/// In text `1e-4`, `0.0001` and `0.01%` are the same; in documents it is the number.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Probability(f64);
+
+/// Why a number is not a probability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Probability::RANGE)]
+pub struct NotAProbability;
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Probability = Probability(0.0);
+    /// What a text must be, for messages.
+    pub const RANGE: &str = "a probability is from 0 to 1, such as 1e-4 or 0.01%";
+
+    /// The number, from 0 to 1.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Whether it never happens.
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0.0
+    }
+}
+
+impl TryFrom<f64> for Probability {
+    type Error = NotAProbability;
+
+    fn try_from(number: f64) -> Result<Self, NotAProbability> {
+        // Not a number is in no range. Adding 0 makes a zero of a negative zero.
+        if (0.0..=1.0).contains(&number) {
+            Ok(Probability(number + 0.0))
+        } else {
+            Err(NotAProbability)
+        }
+    }
+}
+
+impl From<Probability> for f64 {
+    fn from(probability: Probability) -> f64 {
+        probability.0
+    }
+}
+
+impl FromStr for Probability {
+    type Err = NotAProbability;
+
+    fn from_str(text: &str) -> Result<Self, NotAProbability> {
+        let (number, scale) = match text.trim().strip_suffix('%') {
+            Some(percent) => (percent, 100.0),
+            None => (text, 1.0),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| NotAProbability)?;
+        Probability::try_from(number / scale)
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 != 0.0 && self.0 < 1e-3 { write!(f, "{:e}", self.0) } else { self.0.fmt(f) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_from_0_to_1_are_probabilities() {
+        for (text, number) in [("1e-4", 1e-4), ("0.01%", 1e-4), ("0", 0.0), ("1", 1.0), ("-0", 0.0)]
+        {
+            assert_eq!(text.parse::<Probability>().unwrap().get(), number, "{text}");
+        }
+        for text in ["1.01", "-1e-9", "NaN", "inf", "", "101%", "one"] {
+            assert!(text.parse::<Probability>().is_err(), "{text}");
+        }
+        assert_eq!(serde_json::from_str::<Probability>("0.5").unwrap(), Probability(0.5));
+        assert!(serde_json::from_str::<Probability>("1.5").is_err());
+        assert_eq!(Probability(1e-4).to_string(), "1e-4");
+    }
+}

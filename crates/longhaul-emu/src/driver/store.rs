@@ -1,0 +1,155 @@
+use std::io;
+
+use longhaul_core::units::Bytes;
+
+use super::pool::{Pool, Slot};
+use crate::link::PacketShape;
+
+/// The packets under way. Each is kept once, however many pieces of it are to leave at whatever
+/// times, and its memory is free again when the last of them has left.
+#[derive(Debug)]
+pub(super) struct Store {
+    pool: Pool,
+    /// Where the next packet is read to: its length is known only afterwards.
+    landing: Slot,
+    parcels: Vec<Option<Parcel>>,
+    vacant: Vec<u32>,
+}
+
+/// A packet that is kept.
+#[derive(Debug)]
+struct Parcel {
+    slot: Slot,
+    length: u32,
+    shape: PacketShape,
+    /// Pieces that have yet to leave.
+    left: u32,
+}
+
+/// Names a packet of the store while pieces of it are under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ParcelId(u32);
+
+impl Store {
+    /// A store that keeps at most `budget` bytes of packets, which may be raised to `most` later.
+    pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
+        let mut pool = Pool::new(budget, most)?;
+        let landing = pool.take_largest().ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Store { pool, landing, parcels: Vec::new(), vacant: Vec::new() })
+    }
+
+    /// Room for one frame of any length, to read it to.
+    pub(super) fn landing(&mut self) -> &mut [u8] {
+        self.pool.bytes_mut(&self.landing)
+    }
+
+    /// The first `length` bytes of what was read last.
+    pub(super) fn landed(&self, length: usize) -> &[u8] {
+        self.pool.bytes(&self.landing, length)
+    }
+
+    /// Keeps what was read last until [`Store::leave`] was called for each of its `pieces`;
+    /// `None` if there is no memory for it.
+    pub(super) fn keep(
+        &mut self,
+        length: usize,
+        shape: PacketShape,
+        pieces: u32,
+    ) -> Option<ParcelId> {
+        let slot = match self.pool.take_smaller(length) {
+            Some(slot) => {
+                self.pool.copy(&self.landing, &slot, length);
+                slot
+            }
+            // The frame stays where it is, and the next is read elsewhere.
+            None => std::mem::replace(&mut self.landing, self.pool.take_largest()?),
+        };
+        let parcel = Some(Parcel { slot, length: length as u32, shape, left: pieces });
+        Some(match self.vacant.pop() {
+            Some(at) => {
+                self.parcels[at as usize] = parcel;
+                ParcelId(at)
+            }
+            None => {
+                self.parcels.push(parcel);
+                ParcelId(self.parcels.len() as u32 - 1)
+            }
+        })
+    }
+
+    /// The frame of a packet, and its shape.
+    pub(super) fn packet(&self, id: ParcelId) -> (&[u8], PacketShape) {
+        match &self.parcels[id.0 as usize] {
+            Some(parcel) => (self.pool.bytes(&parcel.slot, parcel.length as usize), parcel.shape),
+            None => (&[], PacketShape::single(0)),
+        }
+    }
+
+    /// One piece of the packet has left.
+    pub(super) fn leave(&mut self, id: ParcelId) {
+        let place = &mut self.parcels[id.0 as usize];
+        if let Some(parcel) = place {
+            parcel.left -= 1;
+            if parcel.left == 0 {
+                self.vacant.push(id.0);
+                if let Some(parcel) = place.take() {
+                    self.pool.give(parcel.slot);
+                }
+            }
+        }
+    }
+
+    /// Changes how much may be kept from now on.
+    pub(super) fn set_budget(&mut self, budget: Bytes) {
+        self.pool.set_budget(budget);
+    }
+
+    /// The most memory that packets took at any time so far.
+    pub(super) fn touched(&self) -> Bytes {
+        self.pool.touched()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(store: &mut Store, length: usize, mark: u8) {
+        store.landing()[..length].fill(mark);
+    }
+
+    #[test]
+    fn a_packet_is_kept_until_its_last_piece_has_left() {
+        let mut store = Store::new(Bytes::mib(8), Bytes::mib(8)).unwrap();
+        let shape = PacketShape::single(60_000);
+        read(&mut store, 60_000, 1);
+        let first = store.keep(60_000, shape, 3).unwrap();
+        let touched = store.touched();
+        for mark in 2..200 {
+            read(&mut store, 60_000, mark);
+            let other = store.keep(60_000, shape, 1).unwrap();
+            assert_eq!(store.packet(other).0, [mark; 60_000]);
+            store.leave(other);
+            if mark == 20 || mark == 40 {
+                store.leave(first);
+            }
+            assert_eq!(store.packet(first).0, [1; 60_000]);
+        }
+        store.leave(first);
+        assert!(store.touched().get() <= touched.get() + 2 * 65_600, "memory is used again");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_the_store_goes_on() {
+        let mut store = Store::new(Bytes::mib(4), Bytes::mib(4)).unwrap();
+        let shape = PacketShape::single(60_000);
+        let kept: Vec<ParcelId> = std::iter::from_fn(|| store.keep(60_000, shape, 1)).collect();
+        assert!(kept.len() >= 50);
+        read(&mut store, 60_000, 9);
+        assert_eq!(store.keep(60_000, shape, 1), None);
+        store.leave(kept[7]);
+        read(&mut store, 60_000, 9);
+        let again = store.keep(60_000, shape, 1).unwrap();
+        assert_eq!(store.packet(again).0, [9; 60_000]);
+    }
+}

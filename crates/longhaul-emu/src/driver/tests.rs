@@ -1,0 +1,122 @@
+//! The driver over socket pairs, which keep frames apart as devices do, in real time.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::{LinkPlan, Side};
+use longhaul_core::result::Traffic;
+use longhaul_core::units::Bytes;
+
+use super::{Driver, Lane};
+use crate::link::LinkModel;
+use crate::packet::samples::Sample;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The host's end of a device, and the emulator's.
+fn device() -> (UnixDatagram, Arc<OwnedFd>) {
+    let (host, emulator) = UnixDatagram::pair().unwrap();
+    emulator.set_nonblocking(true).unwrap();
+    host.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    (host, Arc::new(OwnedFd::from(emulator)))
+}
+
+fn model(from: Side, delay: Duration) -> LinkModel {
+    LinkModel::new(&LinkPlan::symmetric(delay * 2), from)
+}
+
+fn lane(from: Side, delay: Duration, source: &Arc<OwnedFd>, sink: &Arc<OwnedFd>) -> Lane {
+    Lane::new(from, source.clone(), sink.clone(), model(from, delay), Bytes::mib(64)).unwrap()
+}
+
+fn receive(host: &UnixDatagram) -> Vec<u8> {
+    let mut frame = vec![0; 70_000];
+    let length = host.recv(&mut frame).unwrap();
+    frame.truncate(length);
+    frame
+}
+
+#[test]
+fn frames_cross_unchanged_after_their_delay_and_are_counted() {
+    let ((near, near_device), (far, far_device)) = (device(), device());
+    let lanes = vec![
+        lane(Side::Near, 20 * MS, &near_device, &far_device),
+        lane(Side::Far, Duration::ZERO, &far_device, &near_device),
+    ];
+    let driver = Driver::start(lanes).unwrap();
+    let frame = Sample { payload: 20_000, segment: 1448, ..Sample::TCP }.frame();
+    let sent = Instant::now();
+    near.send(&frame).unwrap();
+    let queued = loop {
+        let queued = driver.snapshot().unwrap().lanes[0].queued;
+        if queued.packets > 0 {
+            break queued;
+        }
+        assert!(sent.elapsed() < Duration::from_secs(10), "it never entered");
+    };
+    let passed = Traffic { packets: 1, segments: 14, bytes: 20_000 + 14 * 52 };
+    assert_eq!(queued, passed);
+    assert_eq!(receive(&far), frame);
+    assert!(sent.elapsed() >= 20 * MS);
+    far.send(&frame).unwrap();
+    assert_eq!(receive(&near), frame);
+
+    let snapshot = driver.snapshot().unwrap();
+    for lane in &snapshot.lanes {
+        assert_eq!((lane.entered, lane.delivered), (passed, passed));
+        assert!(lane.is_conserved());
+        assert_eq!(lane.lateness.histogram.iter().map(|b| b.packets).sum::<u64>(), 1);
+    }
+    assert!(snapshot.processor.seconds > 0.02 && snapshot.processor.busy_seconds > 0.0);
+}
+
+#[test]
+fn a_running_lane_takes_a_new_model() {
+    let ((near, near_device), (far, far_device)) = (device(), device());
+    let lanes = vec![lane(Side::Near, Duration::from_secs(3600), &near_device, &far_device)];
+    let driver = Driver::start(lanes).unwrap();
+    let frame = Sample { payload: 100, ..Sample::TCP }.frame();
+    near.send(&frame).unwrap();
+    while driver.snapshot().unwrap().lanes[0].queued.packets == 0 {}
+    driver.set(0, Bytes::mib(4), |model, _| {
+        *model = self::model(Side::Near, Duration::ZERO);
+    });
+    driver.set(7, Bytes::mib(4), |_, _| panic!("there is no such lane"));
+    let other = Sample { payload: 200, ..Sample::TCP }.frame();
+    near.send(&other).unwrap();
+    assert_eq!(receive(&far), other, "the first keeps its time");
+    let lanes = driver.snapshot().unwrap().lanes;
+    assert_eq!((lanes[0].delivered.packets, lanes[0].queued.packets), (1, 1));
+}
+
+#[test]
+fn a_lane_whose_device_is_gone_lets_the_others_run() {
+    let ((near, near_device), (far, far_device)) = (device(), device());
+    let (other, other_device) = device();
+    drop(other);
+    let lanes = vec![
+        lane(Side::Far, Duration::ZERO, &other_device, &near_device),
+        lane(Side::Near, MS, &near_device, &far_device),
+        lane(Side::Near, MS, &near_device, &other_device),
+    ];
+    let driver = Driver::start(lanes).unwrap();
+    let frame = Sample { payload: 100, ..Sample::TCP }.frame();
+    // Either of the two lanes that read this device may take it.
+    for _ in 0..8 {
+        near.send(&frame).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let lanes = loop {
+        let lanes = driver.snapshot().unwrap().lanes;
+        let passed = |at: usize| lanes[at].delivered + lanes[at].dropped.refused;
+        if (passed(1) + passed(2)).packets == 8 {
+            break lanes;
+        }
+        assert!(Instant::now() < deadline, "{lanes:?}");
+    };
+    assert!(lanes[1].delivered.packets > 0 && lanes[2].dropped.refused.packets > 0);
+    assert_eq!(receive(&far), frame);
+    assert!(lanes.iter().all(|lane| lane.is_conserved()));
+}

@@ -1,0 +1,99 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use longhaul_core::plan::link::{Loss, LossTrace, Probability, SegmentSet};
+
+use super::chance::Chance;
+use super::random::Stream;
+
+/// Says which segments are lost, in runs of adjacent ones.
+#[derive(Debug, Clone)]
+pub(super) struct Losses {
+    source: Source,
+    /// The next run of lost segments, by number.
+    next: Range<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Independent(Chance),
+    Bursty(GilbertElliott),
+    Pattern(SegmentSet),
+    Trace(Arc<LossTrace>),
+}
+
+/// Two states: everything passes in the good one and nothing in the bad one. It leaves each with
+/// a fixed chance after every segment, so the lengths of both are geometric.
+#[derive(Debug, Clone)]
+struct GilbertElliott {
+    gaps: Stream,
+    bursts: Stream,
+    /// The chance that the good state ends after a segment.
+    to_bad: f64,
+    /// The chance that the bad state ends after a segment.
+    to_good: f64,
+}
+
+impl Losses {
+    /// The losses of `plan` from the segment numbered `from` on; `None` if there are none.
+    pub(super) fn new(plan: &Loss, gaps: Stream, bursts: Stream, from: u64) -> Option<Self> {
+        let source = match plan {
+            Loss::Independent { rate } | Loss::Bursty { rate, .. } if rate.is_zero() => {
+                return None;
+            }
+            Loss::Independent { rate } => Source::Independent(Chance::new(gaps, *rate, from)),
+            Loss::Bursty { rate, mean_burst_segments } => {
+                Source::Bursty(GilbertElliott::new(*rate, *mean_burst_segments, gaps, bursts))
+            }
+            Loss::Pattern { segments } => Source::Pattern(segments.clone()),
+            Loss::Trace(file) => Source::Trace(Arc::clone(file.content()?)),
+        };
+        let mut losses = Losses { source, next: 0..0 };
+        losses.next = losses.run_from(from);
+        Some(losses)
+    }
+
+    /// The first run of lost segments that touches `segments`, cut to them.
+    pub(super) fn first_in(&mut self, segments: &Range<u64>) -> Option<Range<u64>> {
+        while self.next.end <= segments.start {
+            self.next = self.run_from(self.next.end);
+        }
+        let run = self.next.start.max(segments.start)..self.next.end.min(segments.end);
+        (!run.is_empty()).then_some(run)
+    }
+
+    /// The first run at or after `from`.
+    fn run_from(&mut self, from: u64) -> Range<u64> {
+        const NEVER: Range<u64> = u64::MAX - 1..u64::MAX;
+        // The plan numbers segments from 1.
+        let from_set = |set: &SegmentSet| {
+            set.run_from(from.saturating_add(1)).map_or(NEVER, |(first, last)| first - 1..last)
+        };
+        match &mut self.source {
+            Source::Independent(chance) => {
+                chance.take(&(from..u64::MAX)).map_or(NEVER, |hit| hit..hit + 1)
+            }
+            Source::Bursty(channel) => channel.run_from(from),
+            Source::Pattern(set) => from_set(set),
+            Source::Trace(trace) => from_set(trace.lost()),
+        }
+    }
+}
+
+impl GilbertElliott {
+    fn new(rate: Probability, mean: f64, gaps: Stream, bursts: Stream) -> Self {
+        // In the long run the share of segments in the bad state is to_bad / (to_bad + to_good).
+        let to_good = 1.0 / mean;
+        let to_bad = (to_good * rate.get() / (1.0 - rate.get())).min(1.0);
+        GilbertElliott { gaps, bursts, to_bad, to_good }
+    }
+
+    /// The burst after a good segment numbered `from`. The link starts in the good state, which
+    /// by its nature does not know how long it has lasted.
+    fn run_from(&self, from: u64) -> Range<u64> {
+        let start = from.saturating_add(1).saturating_add(self.gaps.failures(from, self.to_bad));
+        let start = start.min(u64::MAX - 1);
+        let more = self.bursts.failures(start, self.to_good);
+        start..start.saturating_add(1).saturating_add(more)
+    }
+}

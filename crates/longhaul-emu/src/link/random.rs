@@ -1,0 +1,149 @@
+//! Random numbers by index: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random
+//! numbers: as easy as 1, 2, 3", SC11).
+//!
+//! A counter-based generator is a function of (key, counter). The key is the link's seed; the
+//! counter is the impairment, the direction and the number of the segment that the decision is
+//! about. So a decision depends on nothing that happened before it, no stream can run into
+//! another, and a link that is changed while it runs repeats no number.
+
+use longhaul_core::plan::Side;
+
+/// What a stream of random numbers is for. The numbers are part of what a seed means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    LossGap = 0,
+    LossBurst = 1,
+    Jitter = 2,
+    Reorder = 3,
+    Corrupt = 4,
+    CorruptSilent = 5,
+    CorruptBit = 6,
+    Duplicate = 7,
+    Mark = 8,
+    CrossGap = 9,
+    CrossBurst = 10,
+    Pie = 11,
+    PieCross = 12,
+}
+
+/// The random numbers of one purpose in one direction.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stream {
+    key: [u32; 2],
+    id: u32,
+}
+
+impl Stream {
+    pub(super) fn new(seed: u64, from: Side, purpose: Purpose) -> Self {
+        let direction = match from {
+            Side::Near => 0,
+            Side::Far => 1,
+        };
+        Stream { key: [seed as u32, (seed >> 32) as u32], id: (purpose as u32) << 1 | direction }
+    }
+
+    /// 64 random bits for `index`.
+    pub(super) fn bits(&self, index: u64) -> u64 {
+        let [a, b, ..] = philox([index as u32, (index >> 32) as u32, self.id, 0], self.key);
+        u64::from(b) << 32 | u64::from(a)
+    }
+
+    /// A number above 0 and up to 1, uniform over 2^53 values, for `index`.
+    pub(super) fn unit(&self, index: u64) -> f64 {
+        unit(self.bits(index))
+    }
+
+    /// Two numbers as [`Stream::unit`] gives, independent of each other, for `index`.
+    pub(super) fn units(&self, index: u64) -> (f64, f64) {
+        let [a, b, c, d] = philox([index as u32, (index >> 32) as u32, self.id, 0], self.key);
+        (unit(u64::from(b) << 32 | u64::from(a)), unit(u64::from(d) << 32 | u64::from(c)))
+    }
+
+    /// How many trials of chance `p` (above 0) fail before the first success: geometric, drawn
+    /// by inversion.
+    pub(super) fn failures(&self, index: u64, p: f64) -> u64 {
+        if p >= 1.0 {
+            return 0;
+        }
+        // `as` saturates: beyond 2^64 segments nothing happens.
+        (self.unit(index).ln() / (-p).ln_1p()) as u64
+    }
+
+    /// An exponential time of mean 1.
+    pub(super) fn exponential(&self, index: u64) -> f64 {
+        -self.unit(index).ln()
+    }
+}
+
+fn unit(bits: u64) -> f64 {
+    ((bits >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    // The constants of the paper, section 3.3: multipliers, and Weyl steps of the golden ratio
+    // and the root of 3.
+    const MULTIPLY: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const STEP: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    for round in 0..10 {
+        if round > 0 {
+            key = [key[0].wrapping_add(STEP[0]), key[1].wrapping_add(STEP[1])];
+        }
+        let first = u64::from(MULTIPLY[0]) * u64::from(counter[0]);
+        let second = u64::from(MULTIPLY[1]) * u64::from(counter[2]);
+        counter = [
+            (second >> 32) as u32 ^ counter[1] ^ key[0],
+            second as u32,
+            (first >> 32) as u32 ^ counter[3] ^ key[1],
+            first as u32,
+        ];
+    }
+    counter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn philox_gives_the_known_answers() {
+        // kat_vectors of the authors' Random123 library, philox4x32 with 10 rounds.
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(
+            philox([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
+        assert_eq!(
+            philox(
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0]
+            ),
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
+        );
+    }
+
+    #[test]
+    fn streams_are_apart() {
+        let stream = Stream::new(7, Side::Near, Purpose::Mark);
+        let others = [
+            Stream::new(8, Side::Near, Purpose::Mark),
+            Stream::new(7, Side::Far, Purpose::Mark),
+            Stream::new(7, Side::Near, Purpose::Pie),
+        ];
+        assert_eq!(stream.bits(5), stream.bits(5));
+        for other in others {
+            assert_ne!(stream.bits(5), other.bits(5));
+        }
+    }
+
+    #[test]
+    fn draws_have_their_means() {
+        let stream = Stream::new(1, Side::Near, Purpose::Jitter);
+        let n = 200_000;
+        let mean = |draw: &dyn Fn(u64) -> f64| (0..n).map(draw).sum::<f64>() / n as f64;
+        // Three standard errors each: of 0.29, of 1, and of 99.5, over the root of n.
+        assert!((mean(&|i| stream.unit(i)) - 0.5).abs() < 0.002);
+        assert!((mean(&|i| stream.exponential(i)) - 1.0).abs() < 0.007);
+        assert!((mean(&|i| stream.failures(i, 0.01) as f64) - 99.0).abs() < 0.67);
+        assert_eq!((stream.failures(3, 1.0), stream.failures(3, 1e-300)), (0, u64::MAX));
+    }
+}

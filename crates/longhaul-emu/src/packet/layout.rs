@@ -1,0 +1,235 @@
+//! Finds the headers of an IP packet.
+
+use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
+use crate::link::PacketShape;
+
+/// The longest IP header with its extensions that is looked through. IPv4 ends at 60 bytes; IPv6
+/// has no end, but no stack sends more than a few short extensions.
+const MAX_NETWORK: usize = 256;
+
+/// The longest TCP header: 15 words.
+const MAX_TRANSPORT: usize = 60;
+
+/// The longest headers that a [`Layout`] finds.
+pub(super) const MAX_HEADERS: usize = MAX_NETWORK + MAX_TRANSPORT;
+
+/// Which Internet protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Network {
+    /// Neither, or malformed.
+    Unknown,
+    V4,
+    V6,
+}
+
+/// What the IP packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// A fragment, or a protocol that is not known here.
+    Opaque,
+    Tcp,
+    Udp,
+    /// For IPv4 or IPv6.
+    Icmp,
+}
+
+/// Where a packet's parts begin, in bytes from the start of the IP header. The parts lie within
+/// the packet, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) network: Network,
+    pub(super) transport: Transport,
+    /// The transport header.
+    pub(super) transport_at: usize,
+    /// What follows the transport header; at most [`MAX_HEADERS`].
+    pub(super) payload_at: usize,
+    /// The end of the payload.
+    pub(super) end: usize,
+    /// The payload of each segment of a super-packet; `None` for every other packet.
+    pub(super) segment: Option<usize>,
+}
+
+/// The shape of the packet in `frame`.
+///
+/// A frame too short or too odd to be a super-packet counts as one segment of its bytes.
+pub(crate) fn shape(frame: &[u8]) -> PacketShape {
+    let Some((vnet, packet)) = VnetHeader::split(frame) else { return PacketShape::single(0) };
+    let layout = Layout::of(&vnet, packet);
+    let ecn_capable = layout.ecn(packet) != 0;
+    match layout.segment {
+        None => PacketShape { ecn_capable, ..PacketShape::single(packet.len() as u32) },
+        Some(segment) => PacketShape {
+            header_bytes: layout.payload_at as u32,
+            payload_bytes: (layout.end - layout.payload_at) as u32,
+            segment_bytes: segment as u32,
+            ecn_capable,
+        },
+    }
+}
+
+impl Layout {
+    /// The layout of `packet`, of which `vnet` says whether it is a super-packet.
+    pub(super) fn of(vnet: &VnetHeader, packet: &[u8]) -> Layout {
+        let unknown = Layout {
+            network: Network::Unknown,
+            transport: Transport::Opaque,
+            transport_at: 0,
+            payload_at: 0,
+            end: packet.len(),
+            segment: None,
+        };
+        let network = match packet.first().map(|byte| byte >> 4) {
+            Some(4) => ipv4(packet),
+            Some(6) => ipv6(packet),
+            _ => None,
+        };
+        let Some(found) = network else { return unknown };
+        let opaque = Layout {
+            network: found.network,
+            transport_at: found.transport_at,
+            payload_at: found.transport_at,
+            end: found.end,
+            ..unknown
+        };
+        let Some(protocol) = found.protocol else { return opaque };
+        let rest = &packet[found.transport_at..found.end];
+        let Some((transport, header)) = transport(found.network, protocol, rest) else {
+            return opaque;
+        };
+        let mut layout = Layout { transport, payload_at: found.transport_at + header, ..opaque };
+        layout.segment = layout.segment_size(vnet, packet);
+        layout
+    }
+
+    /// Where the transport checksum is stored.
+    pub(super) fn checksum_at(&self) -> Option<usize> {
+        match self.transport {
+            Transport::Opaque => None,
+            Transport::Tcp => Some(self.transport_at + 16),
+            Transport::Udp => Some(self.transport_at + 6),
+            Transport::Icmp => Some(self.transport_at + 2),
+        }
+    }
+
+    /// Whether `vnet` says that the checksum of this packet's transport is yet to be completed.
+    pub(super) fn is_partial(&self, vnet: &VnetHeader) -> bool {
+        let start = usize::from(vnet.csum_start);
+        vnet.needs_checksum()
+            && start == self.transport_at
+            && Some(start + usize::from(vnet.csum_offset)) == self.checksum_at()
+    }
+
+    /// The two bits of Explicit Congestion Notification (RFC 3168); 0 is a sender without it.
+    fn ecn(&self, packet: &[u8]) -> u8 {
+        match self.network {
+            Network::Unknown => 0,
+            Network::V4 => packet[1] & 3,
+            // The traffic class lies across the first two bytes.
+            Network::V6 => packet[1] >> 4 & 3,
+        }
+    }
+
+    /// The payload of each segment, if this is a super-packet that the kernel would cut. It is
+    /// one only where all that its headers say agrees, which is what the kernel itself demands of
+    /// it when it is written again.
+    fn segment_size(&self, vnet: &VnetHeader, packet: &[u8]) -> Option<usize> {
+        let fits = match (vnet.gso_type & !GSO_ECN, self.network, self.transport) {
+            (GSO_TCPV4, Network::V4, Transport::Tcp) | (GSO_TCPV6, Network::V6, Transport::Tcp) => {
+                true
+            }
+            (GSO_UDP_L4, _, Transport::Udp) => true,
+            (GSO_NONE, ..) => return None,
+            _ => false,
+        };
+        let segment = usize::from(vnet.gso_size);
+        let payload = self.end - self.payload_at;
+        let whole = self.end == packet.len();
+        (fits && whole && self.is_partial(vnet) && segment > 0 && payload > segment)
+            .then_some(segment)
+    }
+}
+
+/// What an IP header says.
+struct IpHeader {
+    network: Network,
+    transport_at: usize,
+    end: usize,
+    /// `None` for a fragment, in which there may be no transport header, or not all of its data.
+    protocol: Option<u8>,
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
+}
+
+/// RFC 791.
+fn ipv4(packet: &[u8]) -> Option<IpHeader> {
+    const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
+    let transport_at = usize::from(packet.first()? & 0x0f) * 4;
+    let end = usize::from(u16_at(packet, 2)?);
+    if transport_at < 20 || end < transport_at || packet.len() < end {
+        return None;
+    }
+    let whole = u16_at(packet, 6)? & MORE_FRAGMENTS_OR_OFFSET == 0;
+    Some(IpHeader { network: Network::V4, transport_at, end, protocol: whole.then_some(packet[9]) })
+}
+
+/// RFC 8200. The extension headers are walked as far as [`MAX_NETWORK`]; beyond it the packet is
+/// taken for an unknown protocol.
+fn ipv6(packet: &[u8]) -> Option<IpHeader> {
+    const HEADER: usize = 40;
+    const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const FRAGMENT: u8 = 44;
+    const AUTHENTICATION: u8 = 51;
+    const DESTINATION: u8 = 60;
+    let end = HEADER + usize::from(u16_at(packet, 4)?);
+    if packet.len() < end {
+        return None;
+    }
+    let opaque =
+        |at| Some(IpHeader { network: Network::V6, transport_at: at, end, protocol: None });
+    let (mut protocol, mut at) = (packet[6], HEADER);
+    loop {
+        let extension = packet.get(at..at + 8).filter(|_| at + 8 <= end);
+        let length = match (protocol, extension) {
+            (HOP_BY_HOP | ROUTING | DESTINATION, Some(bytes)) => (usize::from(bytes[1]) + 1) * 8,
+            (AUTHENTICATION, Some(bytes)) => (usize::from(bytes[1]) + 2) * 4,
+            // Offset and the flag of more to come; a fragment that is the whole has neither.
+            (FRAGMENT, Some(bytes)) if bytes[2] == 0 && bytes[3] & 0xf9 == 0 => 8,
+            (HOP_BY_HOP | ROUTING | DESTINATION | AUTHENTICATION | FRAGMENT, _) => {
+                return opaque(at);
+            }
+            _ => {
+                return Some(IpHeader {
+                    network: Network::V6,
+                    transport_at: at,
+                    end,
+                    protocol: Some(protocol),
+                });
+            }
+        };
+        if at + length > MAX_NETWORK.min(end) {
+            return opaque(at);
+        }
+        protocol = packet[at];
+        at += length;
+    }
+}
+
+/// The kind of transport, and the length of its header, if all of it is there.
+fn transport(network: Network, protocol: u8, rest: &[u8]) -> Option<(Transport, usize)> {
+    const ICMP: u8 = 1;
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const ICMPV6: u8 = 58;
+    let (kind, header) = match (protocol, network) {
+        // The upper half of byte 12 is the header's length in words (RFC 9293).
+        (TCP, _) => (Transport::Tcp, usize::from(rest.get(12)? >> 4) * 4),
+        (UDP, _) => (Transport::Udp, 8),
+        (ICMP, Network::V4) | (ICMPV6, Network::V6) => (Transport::Icmp, 8),
+        _ => return None,
+    };
+    let shortest = if kind == Transport::Tcp { 20 } else { 8 };
+    (header >= shortest && header <= rest.len()).then_some((kind, header))
+}

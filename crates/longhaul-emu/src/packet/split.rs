@@ -1,0 +1,173 @@
+//! Makes one writable part of a frame.
+
+use std::io::IoSlice;
+use std::ops::Range;
+
+use longhaul_sys::tun::VNET_HEADER;
+
+use super::layout::{Layout, MAX_HEADERS, Network, Transport};
+use super::vnet::{GSO_ECN, GSO_NONE, VnetHeader};
+use super::{checksum, corrupt};
+use crate::link::Treatment;
+
+/// Some segments of a packet, as one frame to write.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    /// The virtio-net header and, from [`VNET_HEADER`] on, the packet's headers.
+    headers: [u8; VNET_HEADER + MAX_HEADERS],
+    header_length: usize,
+    /// The payload, but for at most one changed byte in its midst.
+    pub(super) before: &'a [u8],
+    pub(super) changed: Option<u8>,
+    pub(super) after: &'a [u8],
+}
+
+/// The segments `segments` of the packet in `frame`, treated as the link says. A packet that is
+/// not a super-packet has one segment, which is all of it.
+pub(crate) fn cut<'a>(frame: &'a [u8], segments: &Range<u32>, treatment: &Treatment) -> Part<'a> {
+    let Some((mut vnet, packet)) = VnetHeader::split(frame) else {
+        return Part::new(&[], &[], frame);
+    };
+    let layout = Layout::of(&vnet, packet);
+    let (headers, payload) = packet.split_at(layout.payload_at);
+    let partial = layout.is_partial(&vnet);
+    let mut part = match layout.segment {
+        None => Part::new(&vnet.bytes(), headers, payload),
+        Some(segment) => {
+            let span = |index: u32| (index as usize * segment).min(payload.len());
+            let (start, end) = (span(segments.start), span(segments.end));
+            let mut part = Part::new(&vnet.bytes(), headers, &payload[start..end]);
+            let run = Run {
+                first: segments.start,
+                offset: start as u32,
+                is_last: end == payload.len(),
+                removed: payload.len() - (end - start),
+            };
+            renumber(part.packet_headers(), &layout, &run);
+            if end - start <= segment {
+                // A super-packet of one segment is an error to older kernels.
+                (vnet.gso_type, vnet.gso_size) = (GSO_NONE, 0);
+            } else if segments.start > 0 {
+                // It says that CWR is set, which only the first segment has.
+                vnet.gso_type &= !GSO_ECN;
+            }
+            vnet.hdr_len = layout.payload_at as u16;
+            part
+        }
+    };
+    if treatment.mark_ce {
+        mark(part.packet_headers(), &layout);
+    }
+    if let Some(corruption) = treatment.corruption {
+        corrupt::apply(&mut part, &mut vnet, &layout, partial, corruption);
+    }
+    part.headers[..VNET_HEADER].copy_from_slice(&vnet.bytes());
+    part
+}
+
+impl<'a> Part<'a> {
+    fn new(vnet: &[u8], headers: &[u8], payload: &'a [u8]) -> Self {
+        let mut part = Part {
+            headers: [0; VNET_HEADER + MAX_HEADERS],
+            header_length: vnet.len() + headers.len(),
+            before: payload,
+            changed: None,
+            after: &[],
+        };
+        part.headers[..vnet.len()].copy_from_slice(vnet);
+        part.headers[vnet.len()..][..headers.len()].copy_from_slice(headers);
+        part
+    }
+
+    /// The packet's own headers.
+    pub(super) fn packet_headers(&mut self) -> &mut [u8] {
+        &mut self.headers[VNET_HEADER..self.header_length]
+    }
+
+    /// The frame, in the pieces that it is written from.
+    pub(crate) fn slices(&self) -> [IoSlice<'_>; 4] {
+        [
+            IoSlice::new(&self.headers[..self.header_length]),
+            IoSlice::new(self.before),
+            IoSlice::new(self.changed.as_slice()),
+            IoSlice::new(self.after),
+        ]
+    }
+}
+
+/// Which part of a super-packet.
+struct Run {
+    /// The number of its first segment.
+    first: u32,
+    /// Where its payload begins in the whole.
+    offset: u32,
+    is_last: bool,
+    /// Bytes of payload that it lacks.
+    removed: usize,
+}
+
+/// Makes the headers of a super-packet those of a run of its segments.
+fn renumber(headers: &mut [u8], layout: &Layout, run: &Run) {
+    let at = layout.transport_at;
+    let shorten = |field: &mut [u8]| {
+        let length = read(field).wrapping_sub(run.removed as u16);
+        field.copy_from_slice(&length.to_be_bytes());
+    };
+    match layout.network {
+        Network::V4 => {
+            shorten(&mut headers[2..4]);
+            // Each segment has an identification of its own, counted up (inet_gso_segment).
+            let id = read(&headers[4..6]).wrapping_add(run.first as u16);
+            headers[4..6].copy_from_slice(&id.to_be_bytes());
+            sign(headers, layout);
+        }
+        Network::V6 => shorten(&mut headers[4..6]),
+        Network::Unknown => {}
+    }
+    match layout.transport {
+        Transport::Tcp => {
+            const CWR: u8 = 0x80;
+            const PSH_FIN: u8 = 0x08 | 0x01;
+            let sequence = headers[at + 4..at + 8].first_chunk().copied().unwrap_or_default();
+            let sequence = u32::from_be_bytes(sequence).wrapping_add(run.offset);
+            headers[at + 4..at + 8].copy_from_slice(&sequence.to_be_bytes());
+            if run.first > 0 {
+                headers[at + 13] &= !CWR;
+            }
+            if !run.is_last {
+                headers[at + 13] &= !PSH_FIN;
+            }
+        }
+        Transport::Udp => shorten(&mut headers[at + 4..at + 6]),
+        Transport::Icmp | Transport::Opaque => {}
+    }
+    // The field holds the sum of the pseudo-header, in which the transport's length changes.
+    if let Some(field) = layout.checksum_at().and_then(|at| headers.get_mut(at..at + 2)) {
+        let length = layout.end - layout.transport_at;
+        let sum = checksum::replace(read(field), length as u16, (length - run.removed) as u16);
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Sets both bits of ECN, which says Congestion Experienced (RFC 3168).
+fn mark(headers: &mut [u8], layout: &Layout) {
+    match layout.network {
+        Network::V4 => {
+            headers[1] |= 3;
+            sign(headers, layout);
+        }
+        Network::V6 => headers[1] |= 3 << 4,
+        Network::Unknown => {}
+    }
+}
+
+/// Computes the checksum of an IPv4 header.
+fn sign(headers: &mut [u8], layout: &Layout) {
+    headers[10..12].fill(0);
+    let sum = !checksum::sum(&headers[..layout.transport_at]);
+    headers[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn read(field: &[u8]) -> u16 {
+    field.first_chunk().copied().map_or(0, u16::from_be_bytes)
+}

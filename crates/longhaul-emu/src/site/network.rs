@@ -1,0 +1,93 @@
+//! The calling thread's network namespace: switches, interfaces, addresses, routes.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use longhaul_sys::interface::Interface;
+
+use super::SiteSpec;
+
+/// Super-packets that wait for the emulator before the device drops. The default of 500 is half a
+/// millisecond of acknowledgements; a place costs eight bytes.
+const RING: u32 = 8192;
+
+/// Switches that interfaces made from now on start with (ip-sysctl.rst). Links carry what commands
+/// send and nothing of the kernel's own: no link-local address is made (`addr_gen_mode` 1), none
+/// is asked about, no router is looked for. Best effort: where they cannot be set, links work and
+/// carry a few packets more.
+const QUIET: [(&str, &str); 6] = [
+    ("ipv6/conf/default/disable_ipv6", "0"),
+    ("ipv6/conf/default/addr_gen_mode", "1"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+    // Routes go by delay, which may differ by direction, so an answer may come by another way.
+    ("ipv4/conf/default/rp_filter", "0"),
+];
+
+/// Prepares the namespace, before it has interfaces.
+pub(super) fn prepare() {
+    for (switch, value) in QUIET {
+        let _ = set(switch, value);
+    }
+    // The stricter of `all` and the interface's own counts.
+    let _ = set("ipv4/conf/all/rp_filter", "0");
+    // A figure must not depend on what an earlier connection learnt of the path.
+    let _ = set("ipv4/tcp_no_metrics_save", "1");
+}
+
+/// Passes on what is meant for others. For interfaces that exist, lest each joins the multicast
+/// group of routers and announces it.
+pub(super) fn forward() -> io::Result<()> {
+    set("ipv4/ip_forward", "1")?;
+    if speaks_ipv6() {
+        set("ipv6/conf/all/forwarding", "1")?;
+    }
+    Ok(())
+}
+
+/// Whether this kernel speaks IPv6.
+pub(super) fn speaks_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// Gives the interfaces, which exist, their addresses and routes.
+pub(super) fn configure(spec: &SiteSpec) -> io::Result<()> {
+    Interface::named("lo")?.up()?;
+    let ipv6 = spec.own.ipv6.filter(|_| speaks_ipv6());
+    let mut interfaces = Vec::new();
+    for wanted in &spec.interfaces {
+        let interface = Interface::named(&wanted.name)?;
+        interface.set_mtu(wanted.mtu)?;
+        interface.set_queue_length(RING)?;
+        interface.without_multicast()?;
+        interface.up()?;
+        interface.add_address(spec.own.ipv4.into(), 32)?;
+        if let Some(ipv6) = ipv6.filter(|_| wanted.mtu >= SiteSpec::MIN_MTU_V6) {
+            interface.add_address(ipv6.into(), 128)?;
+        }
+        interfaces.push(interface);
+    }
+    let speaks = |to: IpAddr| to.is_ipv4() || ipv6.is_some();
+    for route in spec.routes.iter().filter(|route| speaks(route.to)) {
+        if let Some(source) = spec.own.address_like(route.to) {
+            interfaces[route.interface].add_host_route(route.to, source)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets `ping` work without privilege. In a user namespace only mapped groups may be named.
+pub(super) fn open_ping() {
+    const SWITCH: &str = "ipv4/ping_group_range";
+    let own = rustix::process::getegid().as_raw();
+    if set(SWITCH, "0 2147483647").is_err() {
+        let _ = set(SWITCH, &format!("{own} {own}"));
+    }
+}
+
+fn set(switch: &str, value: &str) -> io::Result<()> {
+    fs::write(Path::new("/proc/sys/net").join(switch), value)
+}

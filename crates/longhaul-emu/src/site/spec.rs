@@ -1,0 +1,110 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use longhaul_core::plan::TopologyPlan;
+
+use super::Windows;
+
+/// A site as the others know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) ipv4: Ipv4Addr,
+    /// `None` where no link of the site takes the smallest packet of IPv6.
+    pub(crate) ipv6: Option<Ipv6Addr>,
+}
+
+/// The site's end of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InterfaceSpec {
+    pub(crate) name: String,
+    pub(crate) mtu: u32,
+}
+
+/// By which of its interfaces a site reaches another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RouteSpec {
+    pub(crate) to: IpAddr,
+    /// Index into [`SiteSpec::interfaces`].
+    pub(crate) interface: usize,
+}
+
+/// What a site is to be like.
+#[derive(Debug, Clone)]
+pub(crate) struct SiteSpec {
+    pub(crate) own: Host,
+    /// Every site of the topology, this one too.
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) interfaces: Vec<InterfaceSpec>,
+    pub(crate) routes: Vec<RouteSpec>,
+    pub(crate) windows: Windows,
+}
+
+impl Host {
+    /// The address of this host that a peer at `other` sees.
+    pub(crate) fn address_like(&self, other: IpAddr) -> Option<IpAddr> {
+        match other {
+            IpAddr::V4(_) => Some(self.ipv4.into()),
+            IpAddr::V6(_) => self.ipv6.map(IpAddr::V6),
+        }
+    }
+
+    /// Its addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        [Some(IpAddr::V4(self.ipv4)), self.ipv6.map(IpAddr::V6)].into_iter().flatten()
+    }
+}
+
+impl SiteSpec {
+    /// What every IPv6 link must take (RFC 8200, 5).
+    pub(crate) const MIN_MTU_V6: u32 = 1280;
+
+    /// Whether the site passes on what is not meant for it.
+    pub(crate) fn forwards(&self) -> bool {
+        self.interfaces.len() > 1
+    }
+
+    /// The environment that tells a command where it and the other sites are.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        let mut variables = vec![("LONGHAUL_SITE".to_owned(), self.own.name.clone())];
+        for host in &self.hosts {
+            variables.push((TopologyPlan::variable(&host.name), host.ipv4.to_string()));
+            if let Some(ipv6) = host.ipv6 {
+                variables.push((TopologyPlan::variable_v6(&host.name), ipv6.to_string()));
+            }
+        }
+        variables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_names_every_site() {
+        let host = |name: &str, last| Host {
+            name: name.to_owned(),
+            ipv4: Ipv4Addr::new(198, 18, 0, last),
+            ipv6: (last == 1).then_some(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1)),
+        };
+        let spec = SiteSpec {
+            own: host("near", 1),
+            hosts: vec![host("near", 1), host("star-light", 2)],
+            interfaces: Vec::new(),
+            routes: Vec::new(),
+            windows: Windows::default(),
+        };
+        let variables = spec.environment();
+        let lines: Vec<String> =
+            variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            lines,
+            [
+                "LONGHAUL_SITE=near",
+                "LONGHAUL_NEAR=198.18.0.1",
+                "LONGHAUL_NEAR_IPV6=2001:2::1",
+                "LONGHAUL_STAR_LIGHT=198.18.0.2",
+            ]
+        );
+    }
+}

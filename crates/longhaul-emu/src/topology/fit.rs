@@ -1,0 +1,128 @@
+//! Whether this machine can hold what a topology's rates keep under way.
+//!
+//! A rate is a promise: a link that has one must carry it for as long as somebody sends. What it
+//! then keeps under way lies twice in memory: in the emulator, and in the sender's socket until it
+//! is acknowledged. A link without a rate promises nothing; it is as fast as the machine is, and
+//! what memory does to it is part of that.
+
+use std::fs;
+use std::path::Path;
+
+use longhaul_core::plan::{Side, TopologyPlan};
+use longhaul_core::units::Bytes;
+
+use super::Routes;
+use crate::EmuError;
+use crate::site::memory_pressure;
+
+/// Refuses a topology that this machine's memory, or the part of it that TCP may use, is too small
+/// for.
+pub(super) fn check_fit(plan: &TopologyPlan, routes: &Routes) -> Result<(), EmuError> {
+    check(plan, routes, memory(), memory_pressure())
+}
+
+fn check(
+    plan: &TopologyPlan,
+    routes: &Routes,
+    memory: Bytes,
+    pressure: Option<Bytes>,
+) -> Result<(), EmuError> {
+    let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
+    // Half is for the sockets and the programs. Of the other half a direction may have a half, so
+    // that none starves the one against it.
+    let [half, quarter] = [2, 4].map(|part| memory.get() / part);
+    let mut sum = 0u64;
+    for (link, side) in lanes {
+        let direction = link.plan.from(side);
+        let Some(rate) = direction.peak_rate() else { continue };
+        let waiting = link.plan.queue(side).unwrap_or_default().get();
+        let needed = rate.bdp(direction.longest_flight()).get().saturating_add(waiting);
+        sum = sum.saturating_add(needed);
+        if needed > quarter || sum > half {
+            let (needed, limit) = if needed > quarter { (needed, quarter) } else { (sum, half) };
+            return Err(EmuError::Memory {
+                link: link.name.clone(),
+                needed: Bytes::new(needed),
+                limit: Bytes::new(limit),
+            });
+        }
+    }
+    let Some(limit) = pressure else { return Ok(()) };
+    for from in 0..plan.sites.len() {
+        for to in from + 1..plan.sites.len() {
+            let Some(need) = routes.need(plan, from, to) else { continue };
+            let needed = need.promised();
+            if needed > limit {
+                let pages = needed.get().div_ceil(rustix::param::page_size() as u64) * 3;
+                return Err(EmuError::TcpMemory {
+                    from: plan.sites[from].clone(),
+                    to: plan.sites[to].clone(),
+                    needed,
+                    limit,
+                    remedy: format!("{} {} {}", pages / 4 * 3, pages, pages / 2 * 3),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The memory that this process may use: the machine's, or its control group's if that is less.
+fn memory() -> Bytes {
+    let info = rustix::system::sysinfo();
+    let machine = info.totalram as u64 * u64::from(info.mem_unit);
+    Bytes::new(group_limit().map_or(machine, |group| group.min(machine)))
+}
+
+/// The least `memory.max` on the way from this process's control group to the root (cgroups(7),
+/// version 2); `None` when nothing limits it.
+fn group_limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limits = Path::new(own).ancestors().filter_map(|group| {
+        let file = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
+        fs::read_to_string(file).ok()?.trim().parse().ok()
+    });
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longhaul_core::plan::LinkPlan;
+    use longhaul_core::units::Rate;
+
+    use super::*;
+
+    fn refusal(rate_bps: Option<u64>, memory: Bytes, pressure: Bytes) -> Option<String> {
+        let mut link = LinkPlan::symmetric(Duration::from_millis(800));
+        link.up.rate_bps = rate_bps.map(Rate::from_bps);
+        let plan = TopologyPlan::pair(link);
+        let routes = Routes::plan(&plan, 0);
+        let error = check(&plan, &routes, memory, Some(pressure)).err()?;
+        Some(error.to_string())
+    }
+
+    #[test]
+    fn a_promise_that_memory_cannot_hold_is_refused() {
+        // 1 GB in a round trip: half of it on the way there, and a whole one in the queue.
+        let rate = Some(10_000_000_000);
+        assert_eq!(refusal(rate, Bytes::gib(8), Bytes::gib(1)), None);
+        let memory = refusal(rate, Bytes::gib(4), Bytes::gib(1)).unwrap();
+        assert!(memory.contains("of this machine's memory"), "{memory}");
+        let tcp = refusal(rate, Bytes::gib(8), Bytes::mib(900)).unwrap();
+        assert!(tcp.contains("from near to far keeps"), "{tcp}");
+        assert!(tcp.contains("sudo sysctl -w net.ipv4.tcp_mem='"), "{tcp}");
+    }
+
+    #[test]
+    fn a_link_without_a_rate_promises_nothing() {
+        assert_eq!(refusal(None, Bytes::mib(1), Bytes::mib(1)), None);
+    }
+
+    #[test]
+    fn this_process_has_some_memory() {
+        assert!(memory() > Bytes::mib(64));
+    }
+}

@@ -1,0 +1,97 @@
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use longhaul_core::plan::{LinkPlan, Side};
+use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
+use longhaul_sys::tun::{Offloads, Tun};
+
+use crate::EmuError;
+use crate::driver::{Driver, Lane, Snapshot, memory_budget};
+use crate::link::LinkModel;
+use crate::verdict::{lateness_bound_ms, starvation, verdicts};
+
+/// Where a link ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    /// Index of the site.
+    pub(super) site: usize,
+    /// Index among that site's interfaces.
+    pub(super) interface: usize,
+}
+
+/// A link that runs; dropping it stops its packets.
+#[derive(Debug)]
+pub(super) struct Link {
+    plan: LinkPlan,
+    /// Near and far.
+    pub(super) ends: [End; 2],
+    offloads: Offloads,
+    /// What was wrong from the start.
+    warnings: Vec<LinkWarning>,
+    started: Instant,
+    /// Its lanes are those from near and from far.
+    driver: Driver,
+}
+
+impl Link {
+    /// Joins two devices, near and far.
+    pub(super) fn start(
+        plan: &LinkPlan,
+        ends: [End; 2],
+        devices: [Tun; 2],
+        warnings: Vec<LinkWarning>,
+    ) -> Result<Link, EmuError> {
+        let offloads = devices[0].offloads();
+        let [near, far] = devices.map(Arc::new);
+        let lanes = vec![lane(plan, Side::Near, &near, &far)?, lane(plan, Side::Far, &far, &near)?];
+        let driver = Driver::start(lanes)
+            .map_err(|source| EmuError::Driver { operation: "start a thread", source })?;
+        let plan = plan.clone();
+        Ok(Link { plan, ends, offloads, warnings, started: Instant::now(), driver })
+    }
+
+    /// Lets packets that enter from now on be treated by `plan`.
+    pub(super) fn set(&mut self, plan: &LinkPlan) {
+        for (lane, side) in Side::BOTH.into_iter().enumerate() {
+            let changed = plan.clone();
+            let budget = memory_budget(plan, side);
+            self.driver.set(lane, budget, move |model, now| model.set(now, &changed));
+        }
+        self.plan = plan.clone();
+    }
+
+    /// What passed so far, given what the interfaces at its ends dropped.
+    pub(super) fn report(&self, drops: [u64; 2]) -> Result<LinkReport, EmuError> {
+        let gone = || {
+            let source = io::Error::other("its thread panicked");
+            EmuError::Driver { operation: "count packets", source }
+        };
+        let Snapshot { lanes, processor } = self.driver.snapshot().ok_or_else(gone)?;
+        let [mut up, mut down] = <[DirectionReport; 2]>::try_from(lanes).map_err(|_| gone())?;
+        (up.interface_drops, down.interface_drops) = (drops[0], drops[1]);
+        let mut warnings = self.warnings.clone();
+        let bound_ms = lateness_bound_ms(&self.plan);
+        warnings.extend(verdicts(&up, bound_ms));
+        warnings.extend(verdicts(&down, bound_ms));
+        warnings.extend(starvation(&processor));
+        Ok(LinkReport {
+            schema: LinkReport::SCHEMA.to_owned(),
+            plan: self.plan.clone(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            processor,
+            tcp_offload: self.offloads.tcp,
+            udp_offload: self.offloads.udp,
+            up,
+            down,
+            warnings,
+        })
+    }
+}
+
+fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
+    let model = LinkModel::new(plan, side);
+    let budget = memory_budget(plan, side);
+    Lane::new(side, source.clone(), sink.clone(), model, budget)
+        .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
+}

@@ -1,0 +1,245 @@
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
+use longhaul_core::result::{LinkWarning, SiteReport, TopologyLinkReport, TopologyReport};
+use longhaul_core::units::Bytes;
+use longhaul_sys::tun::Tun;
+
+use super::link::End;
+use super::{Link, Routes, check_fit, hosts};
+use crate::EmuError;
+use crate::link::random_seed;
+use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, plan_windows};
+
+/// Sites and links that run.
+///
+/// Commands run in a site through [`Topology::spawn`], and find every other site by its name.
+/// [`Topology::finish`] takes everything down and reports; dropping it only takes it down. Either
+/// way every process still in a site is killed.
+#[derive(Debug)]
+pub struct Topology {
+    plan: TopologyPlan,
+    started: Instant,
+    // Dropped in this order: packets stop, then the sites' processes.
+    links: Vec<Link>,
+    sites: Vec<Site>,
+}
+
+/// A topology on paper: everything but the devices.
+struct Drawing {
+    sites: Vec<SiteSpec>,
+    ends: Vec<[End; 2]>,
+    warnings: Vec<Vec<LinkWarning>>,
+}
+
+impl Topology {
+    /// Builds the sites and starts the links.
+    ///
+    /// # Errors
+    /// The plan is invalid or asks for more memory than there is; a permission or a device is
+    /// missing ([`EmuError`] says which and what grants it); or a step of the set-up failed.
+    /// Nothing is left in any of these cases.
+    pub fn start(plan: &TopologyPlan) -> Result<Topology, EmuError> {
+        plan.validate()?;
+        // The report tells it, so that a run can be had again.
+        let mut plan = plan.clone();
+        for link in &mut plan.links {
+            link.plan.seed.get_or_insert_with(random_seed);
+        }
+        let plan = &plan;
+        let routes = Routes::plan(plan, 0);
+        check_fit(plan, &routes)?;
+        let drawing = draw(plan, &routes);
+        let mut sites = Vec::new();
+        let mut devices: Vec<Vec<Option<Tun>>> = Vec::new();
+        for spec in drawing.sites {
+            let (site, tuns) = Site::start(spec)?;
+            sites.push(site);
+            devices.push(tuns.into_iter().map(Some).collect());
+        }
+        let mut links = Vec::new();
+        for ((link, ends), mut warnings) in
+            plan.links.iter().zip(drawing.ends).zip(drawing.warnings)
+        {
+            for (side, end) in Side::BOTH.into_iter().zip(ends) {
+                if !sites[end.site].windows_set() {
+                    warnings.push(LinkWarning::WindowsUnset { site: side });
+                }
+            }
+            let device = |end: End| {
+                let site = || sites[end.site].spec().own.name.clone();
+                devices[end.site][end.interface]
+                    .take()
+                    .ok_or_else(|| EmuError::SiteGone { site: site() })
+            };
+            let [near, far] = ends.map(device);
+            links.push(Link::start(&link.plan, ends, [near?, far?], warnings)?);
+        }
+        Ok(Topology { plan: plan.clone(), started: Instant::now(), links, sites })
+    }
+
+    /// What was built, with the links as they are now.
+    pub fn plan(&self) -> &TopologyPlan {
+        &self.plan
+    }
+
+    /// Starts `command` at a site (by index), with `LONGHAUL_SITE` and the addresses of all sites
+    /// in its environment.
+    ///
+    /// The child is the caller's to wait for, and shares its standard streams unless the command
+    /// says otherwise.
+    ///
+    /// # Errors
+    /// The command could not be started: its `source` tells a missing program from one that may
+    /// not be executed.
+    pub fn spawn(&self, site: usize, command: Command) -> Result<Child, EmuError> {
+        self.sites[site].spawn(command)
+    }
+
+    /// The process in whose namespaces the commands of a site (by index) live, for
+    /// [`longhaul_sys::namespace::join`].
+    pub fn site_process(&self, site: usize) -> BorrowedFd<'_> {
+        self.sites[site].init().as_fd()
+    }
+
+    /// What a command at a site (by index) finds in its environment.
+    pub fn environment(&self, site: usize) -> Vec<(String, String)> {
+        self.sites[site].spec().environment()
+    }
+
+    /// Waits until a program at a site (by index) listens for connections or datagrams, for at
+    /// most `patience`; whether one does.
+    ///
+    /// # Errors
+    /// The site is gone.
+    pub fn wait_for_listener(&self, site: usize, patience: Duration) -> Result<bool, EmuError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let listens = self.sites[site].has_listener()?;
+            if listens || Instant::now() >= deadline {
+                return Ok(listens);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Treats packets that enter a link (by index) from now on by another plan; its MTU stays.
+    /// Routes stay, too, though they were chosen by the delays at the start.
+    ///
+    /// # Errors
+    /// The plan is invalid, or asks for more memory than there is; the link is as it was.
+    pub fn set(&mut self, link: usize, plan: LinkPlan) -> Result<(), EmuError> {
+        let mut changed = self.plan.clone();
+        let seed = changed.links[link].plan.seed;
+        changed.links[link].plan = LinkPlan { seed, ..plan };
+        changed.validate()?;
+        check_fit(&changed, &Routes::plan(&changed, 0))?;
+        self.links[link].set(&changed.links[link].plan);
+        self.plan = changed;
+        Ok(())
+    }
+
+    /// What passed so far.
+    ///
+    /// # Errors
+    /// A counter could not be read.
+    pub fn report(&self) -> Result<TopologyReport, EmuError> {
+        let drops = |end: End| self.sites[end.site].device_drops(end.interface);
+        let links = self.plan.links.iter().zip(&self.links).map(|(planned, link)| {
+            let [near, far] = link.ends.map(drops);
+            Ok(TopologyLinkReport {
+                name: planned.name.clone(),
+                near: planned.near.clone(),
+                far: planned.far.clone(),
+                link: link.report([near?, far?])?,
+            })
+        });
+        Ok(TopologyReport {
+            schema: TopologyReport::SCHEMA.to_owned(),
+            name: self.plan.name.clone(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            sites: self.sites.iter().map(|site| site_report(site.spec())).collect(),
+            links: links.collect::<Result<_, EmuError>>()?,
+        })
+    }
+
+    /// Takes everything down and tells what passed. Processes still in the sites are killed.
+    ///
+    /// # Errors
+    /// A counter could not be read; everything is taken down nevertheless.
+    pub fn finish(self) -> Result<TopologyReport, EmuError> {
+        self.report()
+    }
+}
+
+fn site_report(spec: &SiteSpec) -> SiteReport {
+    SiteReport {
+        name: spec.own.name.clone(),
+        ipv4: spec.own.ipv4,
+        ipv6: spec.own.ipv6,
+        window_bytes: spec.windows.largest,
+    }
+}
+
+fn draw(plan: &TopologyPlan, routes: &Routes) -> Drawing {
+    let hosts = hosts(plan);
+    let routes_v6 = Routes::plan(plan, SiteSpec::MIN_MTU_V6);
+    let pressure = memory_pressure().unwrap_or(Bytes::gib(1));
+    // The links that end at each site, in the order of the plan: that of its interfaces.
+    let mut own: Vec<Vec<usize>> = vec![Vec::new(); hosts.len()];
+    let mut ends = Vec::new();
+    for (index, link) in plan.links.iter().enumerate() {
+        ends.push([&link.near, &link.far].map(|name| {
+            // The plan is valid, so the name is one of its sites.
+            let site = plan.site(name).unwrap_or_default();
+            own[site].push(index);
+            End { site, interface: own[site].len() - 1 }
+        }));
+    }
+    let sites: Vec<SiteSpec> = own
+        .iter()
+        .enumerate()
+        .map(|(site, own)| {
+            let others = (0..hosts.len()).filter(|other| *other != site);
+            let needs = others.clone().filter_map(|other| routes.need(plan, site, other));
+            let to = |other: usize| {
+                let interface = |routes: &Routes| {
+                    let hop = routes.next(site, other)?;
+                    own.iter().position(|link| *link == hop.link)
+                };
+                route(hosts[other].ipv4.into(), interface(routes))
+                    .into_iter()
+                    .chain(hosts[other].ipv6.and_then(|to| route(to.into(), interface(&routes_v6))))
+            };
+            SiteSpec {
+                own: hosts[site].clone(),
+                hosts: hosts.clone(),
+                interfaces: own
+                    .iter()
+                    .enumerate()
+                    .map(|(n, link)| interface(plan, n, *link))
+                    .collect(),
+                windows: plan_windows(needs, pressure),
+                routes: others.flat_map(to).collect(),
+            }
+        })
+        .collect();
+    let warning = |ends: &[End; 2]| {
+        let [near, far] = ends.map(|end| end.site);
+        let need = routes.need(plan, near, far)?;
+        sites[near].windows.min(sites[far].windows).warning(&need)
+    };
+    let warnings = ends.iter().map(|ends| warning(ends).into_iter().collect()).collect();
+    Drawing { sites, ends, warnings }
+}
+
+fn route(to: IpAddr, interface: Option<usize>) -> Option<RouteSpec> {
+    Some(RouteSpec { to, interface: interface? })
+}
+
+fn interface(plan: &TopologyPlan, number: usize, link: usize) -> InterfaceSpec {
+    InterfaceSpec { name: format!("wan{number}"), mtu: plan.links[link].plan.mtu }
+}

@@ -1,0 +1,113 @@
+//! Requests of `rtnetlink(7)`, one at a time, each acknowledged by the kernel.
+//!
+//! Layouts: `include/uapi/linux/netlink.h` and `rtnetlink.h`. Unlike some of the older ioctls,
+//! every request is open to the root of the user namespace that owns the network namespace.
+
+use std::io::{self, Read, Write};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+/// A socket to the routing tables and interfaces of the network namespace that it was made in.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    socket: Socket,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        let route = Protocol::from(libc::NETLINK_ROUTE);
+        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(route))?;
+        Ok(Netlink { socket })
+    }
+
+    /// Sends a request and returns what the kernel answers to it.
+    pub(crate) fn request(&self, request: Request) -> io::Result<()> {
+        let mut socket = &self.socket;
+        socket.write_all(&request.finish())?;
+        let mut answer = [0; 1024];
+        let length = socket.read(&mut answer)?;
+        acknowledged(&answer[..length])
+    }
+}
+
+/// A request under construction: the header, a fixed structure, then attributes.
+#[derive(Debug)]
+pub(crate) struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    /// A request of `kind` (`RTM_...`) with `flags` beyond those of every request.
+    pub(crate) fn new(kind: u16, flags: libc::c_int, structure: &[u8]) -> Self {
+        let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        // Sequence number and port, which one request at a time does not need.
+        bytes.resize(HEADER, 0);
+        bytes.extend(structure);
+        let mut request = Request { bytes };
+        request.pad();
+        request
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn with(mut self, kind: u16, content: &[u8]) -> Self {
+        self.bytes.extend((4 + content.len() as u16).to_ne_bytes());
+        self.bytes.extend(kind.to_ne_bytes());
+        self.bytes.extend(content);
+        self.pad();
+        self
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let length = self.bytes.len() as u32;
+        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        self.bytes
+    }
+}
+
+/// The error in an `NLMSG_ERROR` answer, which is zero for an acknowledgement.
+fn acknowledged(answer: &[u8]) -> io::Result<()> {
+    match answer.get(HEADER..).and_then(|rest| rest.first_chunk()) {
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+        Some(code) => match i32::from_ne_bytes(*code) {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(-code)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_laid_out_in_words() {
+        let request = Request::new(libc::RTM_SETLINK, 0, &[7; 16])
+            .with(libc::IFLA_IFNAME, b"wan0\0")
+            .with(libc::IFLA_TXQLEN, &0x0102_0304u32.to_ne_bytes());
+        let bytes = request.finish();
+        assert_eq!(bytes.len(), 16 + 16 + 12 + 8);
+        assert_eq!(bytes[..4], 52u32.to_ne_bytes());
+        assert_eq!(bytes[32..36], [9u16.to_ne_bytes(), 3u16.to_ne_bytes()].concat());
+        assert_eq!(bytes[36..44], *b"wan0\0\0\0\0");
+        assert_eq!(bytes[48..], 0x0102_0304u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn an_answer_is_an_acknowledgement_or_an_error() {
+        let answer = |code: i32| [&[0; HEADER][..], &code.to_ne_bytes()].concat();
+        assert!(acknowledged(&answer(0)).is_ok());
+        let refused = acknowledged(&answer(-libc::EPERM)).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+        assert!(acknowledged(&[0; 7]).is_err());
+    }
+}

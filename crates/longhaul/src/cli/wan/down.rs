@@ -1,0 +1,37 @@
+use std::io::Read;
+
+use clap::Args;
+
+use super::control::{self, Request};
+use super::place::Place;
+use crate::exit::{self, Coded};
+use crate::output::topology_end;
+
+/// Take a topology down
+///
+/// Ends every process in its sites, and prints what passed over each link and whether it can be
+/// trusted. Nothing is left.
+#[derive(Debug, Args)]
+pub(super) struct DownArgs {
+    /// The topology, if several are up
+    #[arg(long)]
+    name: Option<String>,
+}
+
+pub(super) fn run(args: DownArgs) -> Result<u8, Coded> {
+    let place = Place::of_running(args.name.as_deref())?;
+    if place.is_left_over() {
+        // The process that held it was killed, and the kernel took everything else down.
+        if let Some(held) = place.try_hold()? {
+            held.clear(true)?;
+            eprintln!("longhaul: '{}' had been killed; its files are cleared away", place.name);
+            return Ok(exit::OK);
+        }
+    }
+    let mut stream = place.connect()?;
+    let report = control::ask_report(&mut stream, &Request::Down)?;
+    // The stream ends with the process.
+    let _ = stream.read(&mut [0]);
+    print!("{}", topology_end(&report));
+    Ok(exit::OK)
+}

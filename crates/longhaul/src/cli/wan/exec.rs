@@ -1,0 +1,96 @@
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::process::{Child, Command};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use longhaul_sys::namespace;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use super::control::{self, Reply, Request};
+use super::ends::{code_of, pass_on};
+use super::holder::user_namespace;
+use super::place::Place;
+use crate::exit::{self, Coded};
+
+/// Run a command at a site of a topology
+///
+/// CMD has this terminal, environment and directory. It finds its site's name in LONGHAUL_SITE and
+/// the other sites by their names, in LONGHAUL_NAME (IPv4) and in LONGHAUL_NAME_IPV6. Signals are
+/// passed on. What CMD leaves running in the site stays until 'wan down'.
+///
+/// The exit code is CMD's, or 128 and the signal's number if a signal ended it; 125 if longhaul
+/// itself failed, 126 if CMD could not be executed, 127 if it was not found.
+#[derive(Debug, Args)]
+pub(super) struct ExecArgs {
+    /// The topology, if several are up
+    #[arg(long)]
+    name: Option<String>,
+    /// The site
+    site: String,
+    /// The command
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
+    // Without a thread of their own: only a process of one thread may enter a user namespace.
+    let signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]);
+    let mut signals = signals.context("cannot handle signals").map_err(own)?;
+    let environment = enter(args.name.as_deref(), &args.site).map_err(own)?;
+    let (program, arguments) =
+        args.command.split_first().context("there is no command to run").map_err(own)?;
+    let spawned = Command::new(program).args(arguments).envs(environment).spawn();
+    let child = spawned.map_err(|source| {
+        let code = match source.kind() {
+            std::io::ErrorKind::NotFound => exit::NOT_FOUND,
+            _ => exit::NOT_EXECUTABLE,
+        };
+        let what = format!("cannot run '{}' at {}", program.display(), args.site);
+        Coded { code, error: anyhow::Error::from(source).context(what) }
+    })?;
+    wait(child, &mut signals).map_err(own)
+}
+
+/// A failure of longhaul itself.
+fn own(error: anyhow::Error) -> Coded {
+    Coded { code: exit::WAN, error }
+}
+
+/// Moves this process into a site, and returns what its environment tells there.
+fn enter(topology: Option<&str>, site: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let place = Place::of_running(topology)?;
+    let mut stream = place.connect()?;
+    let request = Request::Enter { site: site.to_owned() };
+    let Reply::Enter { environment, user_namespace: theirs } = control::ask(&mut stream, &request)?
+    else {
+        return Err(control::unexpected());
+    };
+    let process = control::receive_descriptor(&stream)
+        .with_context(|| format!("the topology gave no way into {site}"))?;
+    let directory = std::env::current_dir().context("cannot tell the present directory")?;
+    namespace::join(process.as_fd(), theirs != user_namespace()?).with_context(|| {
+        format!(
+            "cannot enter {site}; it can be entered from outside of sites alone, and while its \
+             first process lives"
+        )
+    })?;
+    std::env::set_current_dir(&directory)
+        .with_context(|| format!("{site} does not see the directory {}", directory.display()))?;
+    Ok(environment)
+}
+
+/// Waits for the command, passing signals on, and returns its exit code.
+fn wait(mut child: Child, signals: &mut Signals) -> anyhow::Result<u8> {
+    for signal in signals.forever() {
+        if signal == SIGCHLD {
+            if let Some(status) = child.try_wait().context("cannot wait for the command")? {
+                return Ok(code_of(status));
+            }
+        } else {
+            pass_on(&child, signal);
+        }
+    }
+    bail!("cannot wait for the command: its signals have ended")
+}

@@ -1,0 +1,170 @@
+//! The process that holds a topology: builds it, answers for it, takes it down.
+//!
+//! Nothing of a topology outlives this process, in whichever way it ends; what it leaves when it
+//! is killed are a socket and a lock that nobody holds.
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use anyhow::Context;
+use longhaul_core::plan::TopologyPlan;
+use longhaul_core::result::TopologyReport;
+use longhaul_core::wire::{read_frame, write_frame};
+use longhaul_emu::{Topology, acquire_privileges};
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::control::{self, Reply, Request};
+use super::place::{Held, Place};
+use crate::cli::link::read_trace;
+
+/// A topology that is up, and the socket by which it is reached.
+pub(super) struct Holder {
+    topology: Topology,
+    listener: UnixListener,
+    held: Held,
+    /// A byte is read from it when a signal asks for the end.
+    signals: UnixStream,
+}
+
+/// How a topology came to its end.
+pub(super) enum End {
+    /// A signal asked for it.
+    Signal(TopologyReport),
+    /// A command asked for it, and waits on the stream until this process has ended.
+    Command(UnixStream),
+}
+
+impl Holder {
+    /// Builds the topology and listens. The process must still have one thread.
+    pub(super) fn start(plan: &TopologyPlan, place: &Place) -> anyhow::Result<Holder> {
+        let held = place.hold()?;
+        match Holder::build(plan, &held) {
+            Ok((topology, listener, signals)) => Ok(Holder { topology, listener, held, signals }),
+            Err(error) => {
+                held.clear(true)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn build(
+        plan: &TopologyPlan,
+        held: &Held,
+    ) -> anyhow::Result<(Topology, UnixListener, UnixStream)> {
+        acquire_privileges()?;
+        let (signals, writer) = UnixStream::pair().context("cannot handle signals")?;
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            let writer = writer.try_clone().context("cannot handle signals")?;
+            signal_hook::low_level::pipe::register(signal, writer)
+                .context("cannot handle signals")?;
+        }
+        let topology = Topology::start(plan)?;
+        Ok((topology, held.listen()?, signals))
+    }
+
+    /// Answers until somebody asks for the end, then takes everything down.
+    pub(super) fn serve(mut self) -> anyhow::Result<End> {
+        loop {
+            let mut ready = [
+                PollFd::new(&self.listener, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
+            if poll(&mut ready, None).is_err() {
+                continue;
+            }
+            let [call, signal] = ready.map(|fd| !fd.revents().is_empty());
+            if signal {
+                let report = self.topology.finish();
+                self.held.clear(false)?;
+                return Ok(End::Signal(report?));
+            }
+            if !call {
+                continue;
+            }
+            // A caller that breaks off, or sends nonsense, hurts itself alone.
+            let Ok((mut stream, _)) = self.listener.accept() else { continue };
+            if !is_own(&stream) || control::limit(&stream).is_err() {
+                continue;
+            }
+            match read_frame(&mut stream) {
+                Ok(Request::Down) => {
+                    let report = self.topology.finish();
+                    self.held.clear(true)?;
+                    answer_report(&mut stream, report);
+                    return Ok(End::Command(stream));
+                }
+                Ok(request) => self.answer(&mut stream, request),
+                Err(error) => eprintln!("longhaul: a request could not be read: {error}"),
+            }
+        }
+    }
+
+    fn answer(&mut self, stream: &mut UnixStream, request: Request) {
+        let reply = match request {
+            Request::Status => return answer_report(stream, self.topology.report()),
+            Request::Enter { site } => match self.enter(stream, &site) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+            Request::Set { link, options, directory } => self.set(&link, &options, &directory),
+            // Handled by the caller, which ends.
+            Request::Down => return,
+        };
+        let reply = reply.unwrap_or_else(|error| Reply::Refused { reason: format!("{error:#}") });
+        let _ = write_frame(stream, &reply);
+    }
+
+    fn enter(&self, stream: &mut UnixStream, site: &str) -> anyhow::Result<()> {
+        let plan = self.topology.plan();
+        let index = plan.site(site).with_context(|| {
+            format!("there is no site '{site}'; there are {}", plan.sites.join(", "))
+        })?;
+        let reply = Reply::Enter {
+            environment: self.topology.environment(index),
+            user_namespace: user_namespace()?,
+        };
+        write_frame(stream, &reply)?;
+        Ok(control::send_descriptor(stream, self.topology.site_process(index))?)
+    }
+
+    fn set(
+        &mut self,
+        link: &str,
+        options: &longhaul_core::plan::LinkOptions,
+        directory: &Path,
+    ) -> anyhow::Result<Reply> {
+        let plan = self.topology.plan();
+        let index = plan.link(link).with_context(|| {
+            let names: Vec<&str> = plan.links.iter().map(|link| &*link.name).collect();
+            format!("there is no link '{link}'; there are {}", names.join(", "))
+        })?;
+        let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
+        let changed = options.change(&plan.links[index].plan, &read)?;
+        self.topology.set(index, changed.clone())?;
+        Ok(Reply::Changed { plan: Box::new(changed) })
+    }
+}
+
+/// The user namespace of the calling process, as the kernel names it.
+pub(super) fn user_namespace() -> anyhow::Result<String> {
+    let name =
+        std::fs::read_link("/proc/self/ns/user").context("cannot tell the user namespace")?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn answer_report(stream: &mut UnixStream, report: Result<TopologyReport, longhaul_emu::EmuError>) {
+    let _ = match report {
+        Ok(report) => control::send_report(stream, report),
+        Err(error) => {
+            let reason = format!("{:#}", anyhow::Error::from(error));
+            write_frame(stream, &Reply::Refused { reason })
+        }
+    };
+}
+
+/// Whether the other end is this user's.
+fn is_own(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}

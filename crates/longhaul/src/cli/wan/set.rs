@@ -1,0 +1,43 @@
+use anyhow::Context;
+use clap::Args;
+
+use super::control::{self, Reply, Request};
+use super::place::Place;
+use crate::cli::link::LinkArgs;
+use crate::exit::{self, Coded};
+use crate::output::link_text;
+
+/// Change a link of a topology that is up
+///
+/// Only the options that are given change, for packets that enter the link from now on; 'none'
+/// takes an option away. With --up-... and --down-... one direction changes, up being from the
+/// first site of the link to the second. The MTU, the seed and the routes stay.
+#[derive(Debug, Args)]
+pub(super) struct SetArgs {
+    /// The topology, if several are up
+    #[arg(long)]
+    name: Option<String>,
+    /// The link, as 'wan status' names it
+    #[arg(value_name = "LINK")]
+    which: String,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+pub(super) fn run(args: SetArgs) -> Result<u8, Coded> {
+    let options = args.link.options();
+    if options.is_empty() {
+        let error =
+            anyhow::anyhow!("there is nothing to change: give a link option, such as --rtt");
+        return Err(Coded { code: exit::USAGE, error });
+    }
+    let mut stream = Place::of_running(args.name.as_deref())?.connect()?;
+    let directory = std::env::current_dir().context("cannot tell the present directory")?;
+    let request = Request::Set { link: args.which.clone(), options: options.clone(), directory };
+    let usage = |error| Coded { code: exit::USAGE, error };
+    match control::ask(&mut stream, &request).map_err(usage)? {
+        Reply::Changed { plan } => println!("{}: {}", args.which, link_text(&plan)),
+        _ => Err(control::unexpected())?,
+    }
+    Ok(exit::OK)
+}

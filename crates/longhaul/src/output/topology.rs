@@ -1,0 +1,154 @@
+use std::fmt::Write;
+
+use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
+use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport};
+use longhaul_core::units::{Bytes, Rate, format_span};
+use serde_json::Value;
+
+/// One line: what was built, and how to go on.
+pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
+    format!(
+        "'{}' is up: sites {}; links {}",
+        plan.name,
+        plan.sites.join(", "),
+        plan.links.iter().map(|link| &*link.name).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// A link in few words.
+pub(crate) fn link_text(plan: &LinkPlan) -> String {
+    let rate =
+        |side| plan.from(side).peak_rate().map_or("unlimited".into(), |r: Rate| r.to_string());
+    let [up, down] = Side::BOTH.map(rate);
+    let rate = if up == down { up } else { format!("{up} up, {down} down") };
+    format!("RTT {}, rate {rate}, MTU {}", format_span(plan.rtt()), plan.mtu)
+}
+
+/// The links of a topology, a line for each direction.
+pub(crate) fn topology_table(report: &TopologyReport) -> String {
+    let mut text = format!(
+        "{}: {} sites, {} links, up for {:.0} s\n\n",
+        report.name,
+        report.sites.len(),
+        report.links.len(),
+        report.seconds
+    );
+    let mut rows = vec![
+        [
+            "LINK",
+            "FROM",
+            "TO",
+            "DELAY",
+            "RATE",
+            "PACKETS",
+            "SEGMENTS",
+            "ARRIVED",
+            "UNDER WAY",
+            "LATE P99.9",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for link in &report.links {
+        rows.extend(ways(link).map(|way| row(link, &way)));
+    }
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
+    for row in &rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Names stand to the left, numbers to the right.
+            let _ = if column < 3 {
+                write!(text, "{cell:<width$}  ")
+            } else {
+                write!(text, "{cell:>width$}  ")
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    let notes: Vec<String> = report.links.iter().flat_map(notes).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+        text.push_str(&notes.concat());
+    }
+    text
+}
+
+/// What is said of a topology that was taken down: a line for each link, and what spoils it.
+pub(crate) fn topology_end(report: &TopologyReport) -> String {
+    let mut text = format!("'{}' was up for {:.1} s\n", report.name, report.seconds);
+    for link in &report.links {
+        let way = |way: Way| {
+            format!("{} to {}: {}", way.from, way.to, Bytes::new(way.direction.delivered.bytes))
+        };
+        let [up, down] = ways(link).map(way);
+        let _ = writeln!(text, "{}: {up}, {down}", link.name);
+        text.push_str(&notes(link).concat());
+    }
+    text
+}
+
+/// A direction of a link, with the names of its sites.
+struct Way<'a> {
+    from: &'a str,
+    to: &'a str,
+    side: Side,
+    direction: &'a DirectionReport,
+}
+
+fn ways(link: &TopologyLinkReport) -> [Way<'_>; 2] {
+    let (near, far) = (&*link.near, &*link.far);
+    [
+        Way { from: near, to: far, side: Side::Near, direction: &link.link.up },
+        Way { from: far, to: near, side: Side::Far, direction: &link.link.down },
+    ]
+}
+
+fn row(link: &TopologyLinkReport, way: &Way<'_>) -> Vec<String> {
+    let planned = link.link.plan.from(way.side);
+    let Way { direction, .. } = way;
+    vec![
+        link.name.clone(),
+        way.from.to_owned(),
+        way.to.to_owned(),
+        format_span(planned.propagation()),
+        planned.peak_rate().map_or("-".to_owned(), |rate| rate.to_string()),
+        direction.delivered.packets.to_string(),
+        direction.delivered.segments.to_string(),
+        Bytes::new(direction.delivered.bytes).to_string(),
+        Bytes::new(direction.queued.bytes).to_string(),
+        format!("{:.2} ms", direction.lateness.p999_ms),
+    ]
+}
+
+/// What happened to segments beside their arrival, and the warnings: a line each.
+fn notes(link: &TopologyLinkReport) -> Vec<String> {
+    let mut notes = Vec::new();
+    for way in ways(link) {
+        let counts = counts(way.direction);
+        if !counts.is_empty() {
+            notes.push(format!("{}: from {}: {}\n", link.name, way.from, counts.join(", ")));
+        }
+    }
+    let ends = format!("near is {}, far is {}", link.near, link.far);
+    for warning in &link.link.warnings {
+        notes.push(format!("{}: warning: {warning} ({ends})\n", link.name));
+    }
+    notes
+}
+
+/// Each kind of thing that happened to segments, by its name in the document.
+fn counts(direction: &DirectionReport) -> Vec<String> {
+    let document = serde_json::to_value(direction).unwrap_or_default();
+    let groups = ["dropped", "impairments"].into_iter().filter_map(|key| document[key].as_object());
+    let count = |(name, count): (&String, &Value)| {
+        let segments = count["segments"].as_u64().filter(|segments| *segments > 0)?;
+        Some(format!("{} {segments}", name.replace('_', " ")))
+    };
+    let mut counts: Vec<String> = groups.flatten().filter_map(count).collect();
+    if direction.interface_drops > 0 {
+        counts.push(format!("interface drops {}", direction.interface_drops));
+    }
+    counts
+}

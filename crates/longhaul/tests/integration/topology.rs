@@ -1,0 +1,362 @@
+//! `longhaul wan up`, `exec`, `status`, `set` and `down`: many sites, kept alive by a process.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::TopologyReport;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::PROGRAM;
+use crate::wan::{assert_code, inhabitants, stderr, stdout};
+
+/// Three sites in a row, so that the ends reach each other through the middle.
+const ROW: &str = r#"
+[[site]]
+name = "left"
+[[site]]
+name = "middle"
+[[site]]
+name = "right"
+[[link]]
+between = ["left", "middle"]
+rtt = "20ms"
+[[link]]
+name = "second"
+between = ["middle", "right"]
+rtt = "10ms"
+mtu = 1500
+"#;
+
+/// A topology that is up under a name of its own, and taken down at the end.
+struct Up {
+    name: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Up {
+    fn row(name: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("row.toml");
+        fs::write(&file, ROW).unwrap();
+        let name = format!("{name}-{}", std::process::id());
+        let output = wan(&["up", file.to_str().unwrap(), "--name", &name]);
+        assert_code(&output, 0);
+        assert!(stdout(&output).contains("sites left, middle, right"), "{}", stdout(&output));
+        Up { name, _directory: directory }
+    }
+
+    /// `longhaul wan COMMAND --name NAME ...`.
+    fn wan(&self, command: &str, rest: &[&str]) -> Output {
+        wan(&[&[command, "--name", &self.name], rest].concat())
+    }
+
+    fn exec(&self, site: &str, command: &[&str]) -> Output {
+        self.wan("exec", &[&[site, "--"], command].concat())
+    }
+
+    /// Starts a shell at a site that says something when it is ready, and waits for that.
+    fn start(&self, site: &str, script: &str) -> Child {
+        let mut child = Command::new(PROGRAM)
+            .args(["wan", "exec", "--name", &self.name, site, "--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let read = child.stdout.take().unwrap().read(&mut [0; 16]).unwrap();
+        assert!(read > 0, "the command began");
+        child
+    }
+
+    fn status(&self) -> TopologyReport {
+        let output = self.wan("status", &["--json"]);
+        assert_code(&output, 0);
+        serde_json::from_slice(&output.stdout).expect("status prints one document")
+    }
+
+    /// The process that holds it: the one whose command line has its name.
+    fn holder(&self) -> Pid {
+        let is_holder = |process: &PathBuf| {
+            let line = fs::read(process.join("cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.contains(&&b"--background"[..]) && words.contains(&self.name.as_bytes())
+        };
+        let mut holders = processes().filter(is_holder);
+        // The first processes of the sites are forks of it, and its children.
+        let process = holders.find(|process| parent(process).is_none_or(|of| !is_holder(&of)));
+        let pid = process.expect("a process holds it").file_name().unwrap().to_owned();
+        Pid::from_raw(pid.to_str().unwrap().parse().unwrap()).unwrap()
+    }
+
+    /// The identities of the sites' network namespaces.
+    fn namespaces(&self) -> BTreeSet<String> {
+        let of = |site| {
+            let output = self.exec(site, &["readlink", "/proc/self/ns/net"]);
+            assert_code(&output, 0);
+            stdout(&output).trim().to_owned()
+        };
+        BTreeSet::from(["left", "middle", "right"].map(of))
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let ours = |path: &PathBuf| path.to_string_lossy().contains(&self.name);
+        fs::read_dir("/run/longhaul")
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(ours)
+            .collect()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.wan("down", &[]);
+    }
+}
+
+fn wan(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).arg("wan").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn processes() -> impl Iterator<Item = PathBuf> {
+    fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path())
+}
+
+fn parent(process: &Path) -> Option<PathBuf> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
+    Some(Path::new("/proc").join(pid))
+}
+
+/// Waits until no thread lives in any of the namespaces.
+fn assert_deserted(namespaces: &BTreeSet<String>) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = inhabitants(namespaces);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "left behind: {left:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The least round trip of some pings, in milliseconds.
+fn ping_ms(up: &Up, from: &str, arguments: &[&str]) -> f64 {
+    let output = up.exec(from, &[&["ping", "-c", "5", "-i", "0.05", "-q"], arguments].concat());
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
+    times.split('/').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_row_of_sites_is_reached_through_the_middle_changed_and_taken_down() {
+    let up = Up::row("row");
+    for family in ["-4", "-6"] {
+        let least = ping_ms(&up, "left", &[family, "right"]);
+        assert!((29.9..32.0).contains(&least), "{least} ms through the middle");
+    }
+    let before = up.status();
+    assert_eq!((before.name.as_str(), before.sites.len(), before.links.len()), (&*up.name, 3, 2));
+    for link in &before.links {
+        assert!(link.link.up.delivered.packets >= 10, "{link:?}");
+        assert!(link.link.up.is_conserved() && link.link.down.is_conserved());
+    }
+    let changed = up.wan("set", &["second", "--up-delay", "45ms"]);
+    assert_code(&changed, 0);
+    assert!(stdout(&changed).contains("second: RTT 50ms"), "{}", stdout(&changed));
+    let least = ping_ms(&up, "left", &["right"]);
+    assert!((69.9..72.0).contains(&least), "{least} ms after the change");
+    let table = stdout(&up.wan("status", &[]));
+    assert!(table.contains("left-middle  left    middle"), "{table}");
+
+    let namespaces = up.namespaces();
+    assert_eq!(namespaces.len(), 3, "each site has a namespace of its own");
+    let down = up.wan("down", &[]);
+    assert_code(&down, 0);
+    assert!(stdout(&down).contains("second: middle to right:"), "{}", stdout(&down));
+    assert_deserted(&namespaces);
+    assert_eq!(up.files(), Vec::<PathBuf>::new());
+    let gone = up.exec("left", &["true"]);
+    assert_code(&gone, 125);
+    assert!(stderr(&gone).contains("no topology called"), "{}", stderr(&gone));
+}
+
+#[test]
+fn idle_links_carry_nothing_even_between_routers() {
+    let up = Up::row("idle");
+    std::thread::sleep(Duration::from_secs(2));
+    for link in up.status().links {
+        let packets = link.link.up.entered.packets + link.link.down.entered.packets;
+        assert_eq!(packets, 0, "{link:?}");
+    }
+}
+
+#[test]
+fn a_command_has_its_callers_directory_environment_and_streams() {
+    let up = Up::row("exec");
+    let directory = tempfile::tempdir().unwrap();
+    let script =
+        "pwd; echo $COLOUR $LONGHAUL_SITE $LONGHAUL_RIGHT $LONGHAUL_RIGHT_IPV6; cat; exit 7";
+    let mut child = Command::new(PROGRAM)
+        .args(["wan", "exec", "--name", &up.name, "middle", "--", "sh", "-c", script])
+        .current_dir(directory.path())
+        .env("COLOUR", "green")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"from the caller").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 7);
+    let directory = directory.path().display();
+    let expected = format!("{directory}\ngreen middle 198.18.0.3 2001:2::3\nfrom the caller");
+    assert_eq!(stdout(&output), expected);
+}
+
+#[test]
+fn exit_codes_tell_whose_failure_it_was() {
+    let up = Up::row("codes");
+    assert_code(&up.exec("left", &["sh", "-c", "kill -9 $$"]), 128 + 9);
+    let missing = up.exec("left", &["no-such-program"]);
+    assert_code(&missing, 127);
+    assert!(stderr(&missing).contains("cannot run 'no-such-program' at left"));
+    assert_code(&up.exec("left", &["/etc/passwd"]), 126);
+    let site = up.exec("nowhere", &["true"]);
+    assert_code(&site, 125);
+    assert!(stderr(&site).contains("no site 'nowhere'; there are left, middle, right"));
+    for (arguments, says) in [
+        (&["third", "--rtt", "1ms"][..], "no link 'third'; there are left-middle, second"),
+        (&["second", "--mtu", "9000"], "--mtu of a running link is fixed"),
+        (&["second", "--loss", "2"], "--loss cannot be '2'"),
+        (&["second"], "there is nothing to change"),
+    ] {
+        let output = up.wan("set", arguments);
+        assert_code(&output, 2);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+    let again = wan(&["up", "lan", "--name", &up.name]);
+    assert_code(&again, 1);
+    assert!(stderr(&again).contains("is up already"), "{}", stderr(&again));
+}
+
+#[test]
+fn a_signal_reaches_the_command() {
+    let up = Up::row("signal");
+    let trap = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = up.start("left", trap);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn nonsense_is_refused_with_its_place_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bad.toml");
+    for (text, code, says) in [
+        (ROW.replace("10ms", "10parsecs"), 2, "bad.toml:14:7: --rtt cannot be '10parsecs'"),
+        (ROW.replace("\"right\"]", "\"wrong\"]"), 2, "bad.toml:13:11: there is no site 'wrong'"),
+        (ROW.replace("1500", "1"), 2, "bad.toml:15:7: an MTU of 1 is outside"),
+        (format!("{ROW}rate = \"100G\"\nup-delay = \"29s\""), 6, "in the emulator, more than the"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = wan(&["up", file.to_str().unwrap()]);
+        assert_code(&output, code);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "one sentence: {}", stderr(&output));
+    }
+    let missing = wan(&["up", "/nonexistent.toml"]);
+    assert_code(&missing, 5);
+    let left = Path::new("/run/longhaul/bad.sock").exists();
+    assert!(!left, "a refusal leaves no socket");
+}
+
+#[test]
+fn nothing_is_left_when_the_holder_is_killed_and_the_name_can_be_used_again() {
+    let up = Up::row("killed");
+    let namespaces = up.namespaces();
+    let mut inside = up.start("left", "echo ready; sleep 1000");
+    kill_process(up.holder(), Signal::KILL).unwrap();
+    assert_eq!(inside.wait().unwrap().code(), Some(128 + 9), "the command went with its site");
+    assert_deserted(&namespaces);
+    let status = up.wan("status", &[]);
+    assert_code(&status, 1);
+    assert!(stderr(&status).contains("was killed"), "{}", stderr(&status));
+    assert_code(&wan(&["up", "lan", "--name", &up.name]), 0);
+    let again = up.status();
+    assert_eq!(again.links.len(), 1, "the name is a new topology's");
+}
+
+#[test]
+fn a_site_that_was_killed_is_named_and_the_others_go_on() {
+    let up = Up::row("site");
+    let inside = up.exec("left", &["sh", "-c", "kill -9 -1; true"]);
+    assert!(inside.status.code().is_some() && inside.status.signal().is_none());
+    // The first process of a namespace is safe from those inside it, so it is killed from here.
+    let first = processes().find(|process| {
+        let is_child = parent(process).is_some_and(|of| of.ends_with(up.holder().to_string()));
+        is_child
+            && fs::read_to_string(process.join("comm"))
+                .is_ok_and(|name| name.starts_with("longhaul-site"))
+    });
+    let first: i32 = first.unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
+    let alive = |site| up.exec(site, &["true"]).status.code();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let mut codes = ["left", "middle", "right"].map(alive);
+    while codes.iter().filter(|code| **code == Some(0)).count() == 3 && Instant::now() < deadline {
+        codes = ["left", "middle", "right"].map(alive);
+    }
+    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 2, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == Some(125)).count(), 1, "{codes:?}");
+    assert_eq!(up.status().links.len(), 2);
+}
+
+#[test]
+fn strangers_on_the_socket_hurt_themselves_alone() {
+    use std::os::unix::net::UnixStream;
+    let up = Up::row("noise");
+    let socket = format!("/run/longhaul/{}.sock", up.name);
+    for noise in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x05hello", b"GET / HTTP/1.0\r\n\r\n", b"\0\0"]
+    {
+        UnixStream::connect(&socket).unwrap().write_all(noise).unwrap();
+    }
+    assert_eq!(up.status().sites.len(), 3);
+}
+
+/// Runs a script as a user without privileges, with the program copied to where any user may
+/// execute it, and a TUN device that is open.
+fn unprivileged(script: &str) -> Output {
+    let directory = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    let copy = directory.path().join("longhaul");
+    fs::copy(PROGRAM, &copy).unwrap();
+    fs::write(directory.path().join("row.toml"), ROW).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let script = format!(
+        "mount -t tmpfs none /dev/net && mknod /dev/net/tun c 10 200 && chmod 0666 /dev/net/tun && \
+         cd {0} && mkdir session && chown 65534:65534 session && chmod 0700 session && \
+         exec env XDG_RUNTIME_DIR={0}/session setpriv --reuid 65534 --regid 65534 --clear-groups \
+         --inh-caps=-all sh -c '{script}'",
+        directory.path().display()
+    );
+    Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
+}
+
+#[test]
+fn an_ordinary_user_can_keep_a_topology() {
+    let output = unprivileged(
+        "./longhaul wan up row.toml && ./longhaul wan exec left -- ping -c 2 -i 0.05 -q right && \
+         ./longhaul wan exec right -- id -u && ./longhaul wan set second --rtt 1ms && \
+         ./longhaul wan status && ./longhaul wan down; code=$?; ls session/longhaul; exit $code",
+    );
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    assert!(text.contains(" 0% packet loss"), "{text}");
+    assert!(text.contains("\n65534\n"), "commands keep the user: {text}");
+    assert!(text.trim_end().ends_with(" B"), "no file is left: {text}");
+}
