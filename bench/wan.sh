@@ -11,7 +11,7 @@
 set -euo pipefail
 
 part=${1:?throughput, cost, rtt, idle, memory or report}
-longhaul=$(readlink -f "${2:-target/release/longhaul}")
+longhaul=$(realpath -m "${2:-target/release/longhaul}")
 out=${OUT:-/tmp/longhaul-wan-bench}
 rtts="0 15 90 180"
 omit=4 seconds=4
