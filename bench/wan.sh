@@ -11,7 +11,7 @@
 set -euo pipefail
 
 part=${1:?throughput, cost, rtt, idle, memory or report}
-longhaul=$(readlink -f "${2:-target/release/longhaul}")
+longhaul=$(realpath -m "${2:-target/release/longhaul}")
 out=${OUT:-/tmp/longhaul-wan-bench}
 rtts="0 15 90 180"
 omit=4 seconds=4
@@ -97,9 +97,10 @@ echoes() { # NAME RTT COMMAND-BEFORE OPTIONS...
     shift 3
     "$longhaul" wan run --rtt "${rtt}ms" --json-report "$work/link.json" "$@" -- sh -c "
         tcpdump -i wan0 -n -tt --time-stamp-precision nano -l icmp >'$work/stamps' 2>'$work/log' &
+        tcpdump=\$!
         until grep -q listening '$work/log'; do sleep 0.05; done
         $before
-        ping -i 0.02 -c 200 far; sleep 0.3; kill %1" >"$work/ping" 2>/dev/null
+        ping -i 0.02 -c 200 far; sleep 0.3; kill \$tcpdump" >"$work/ping" 2>/dev/null
     sed -n 's/.*time=\([0-9.]*\) ms.*/\1/p' "$work/ping" |
         awk -v rtt="$rtt" '{ printf "%.0f\n", ($1 - rtt) * 1000 }' >>"$out/rtt-$name-$rtt"
     # Seconds and nanoseconds apart: a double does not hold both.
