@@ -1,6 +1,6 @@
 //! The wide-area emulator.
 //!
-//! - [`link`] is the model: a pure function from a time and a packet to a verdict. It knows no
+//! - [`link`] is the model: a pure function from a time and a packet to pieces of it. It knows no
 //!   clock and no operating system, and is tested in virtual time.
 //! - `driver` moves real packets between two TUN devices by that model, on one thread.
 //! - `site` is a host: network, mount and PID namespaces of its own, in which commands run.
