@@ -2,7 +2,7 @@
 
 use std::io;
 
-use longhaul_sys::{namespace, tun};
+use longhaul_sys::namespace;
 use rustix::thread::CapabilitySet;
 
 use crate::EmuError;
@@ -13,13 +13,12 @@ use crate::EmuError;
 /// Call it first thing in a command that makes a link, while the process has one thread.
 ///
 /// # Errors
-/// The system does not let this user make namespaces or open the TUN device; the error names the
-/// command that grants it.
+/// The system does not let this user make namespaces; the error names the command that grants it.
 pub fn acquire_privileges() -> Result<(), EmuError> {
     if !has_capabilities() {
         namespace::enter_user_namespace().map_err(namespaces_error)?;
     }
-    tun::open().map(drop).map_err(tun_error)
+    Ok(())
 }
 
 /// Whether this thread may make namespaces and configure interfaces as it is.
