@@ -148,7 +148,10 @@ impl DeviceMaker {
                         socket
                     })
                     .map(Device::Packet)
-                    .map_err(|_| tun_error(closed.kind().into()))
+                    .map_err(|_| {
+                        let code = closed.raw_os_error();
+                        tun_error(code.map_or(closed.kind().into(), io::Error::from_raw_os_error))
+                    })
             }
         }
     }

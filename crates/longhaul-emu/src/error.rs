@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::io;
 
 use longhaul_core::plan::TopologyError;
@@ -45,9 +46,9 @@ pub enum EmuError {
     #[error("cannot create the link's namespaces: {reason}; {remedy}")]
     Namespaces {
         /// What stands in the way.
-        reason: &'static str,
+        reason: Cow<'static, str>,
         /// The command that removes it.
-        remedy: &'static str,
+        remedy: Cow<'static, str>,
         /// What the kernel said.
         #[source]
         source: io::Error,
@@ -56,9 +57,9 @@ pub enum EmuError {
     #[error("cannot use {}: {reason}; {remedy}", longhaul_sys::tun::DEVICE)]
     Tun {
         /// What stands in the way.
-        reason: &'static str,
+        reason: Cow<'static, str>,
         /// The command that removes it.
-        remedy: &'static str,
+        remedy: Cow<'static, str>,
         /// What the kernel said.
         #[source]
         source: io::Error,

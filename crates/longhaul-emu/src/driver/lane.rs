@@ -114,16 +114,15 @@ impl Lane {
         if self.pieces.is_empty() {
             return;
         }
-        match self.store.keep(length, shape, self.pieces.len() as u32) {
-            None => {
-                for piece in &self.pieces {
-                    self.dropped.memory_full += part(&shape, piece);
-                }
-            }
-            Some(parcel) => {
-                for piece in &self.pieces {
-                    self.schedule.add(Departure { parcel, piece: piece.clone() });
-                }
+        let own = self.pieces.iter().filter(|piece| !piece.is_release()).count() as u32;
+        let parcel = if own > 0 { self.store.keep(length, shape, own) } else { None };
+        for piece in &self.pieces {
+            if piece.is_release() {
+                self.schedule.release(piece.at);
+            } else if let Some(parcel) = parcel {
+                self.schedule.add(Departure { parcel, piece: piece.clone() });
+            } else {
+                self.dropped.memory_full += part(&shape, piece);
             }
         }
     }

@@ -22,6 +22,9 @@ pub(super) struct Schedule {
     overtaking: BinaryHeap<Reverse<Overtaker>>,
     /// How many ever overtook, which tells those due at one time apart.
     overtakers: u64,
+    /// Pieces held back, in the order in which they are to be released; each is due by itself at
+    /// its time, which rises.
+    held: VecDeque<Departure>,
 }
 
 #[derive(Debug)]
@@ -32,6 +35,32 @@ struct Overtaker {
 
 impl Schedule {
     pub(super) fn add(&mut self, departure: Departure) {
+        if departure.piece.treatment.held {
+            self.held.push_back(departure);
+        } else {
+            self.place(departure);
+        }
+    }
+
+    /// Has the piece held for longest, of those not due by themselves at `at`, leave at `at`.
+    pub(super) fn release(&mut self, at: LinkTime) {
+        self.place_held_until(at);
+        if let Some(mut departure) = self.held.pop_front() {
+            departure.piece.at = at;
+            self.place(departure);
+        }
+    }
+
+    /// Gives those held that are due by `at` their place among the others.
+    fn place_held_until(&mut self, at: LinkTime) {
+        while self.held.front().is_some_and(|held| held.piece.at <= at) {
+            if let Some(departure) = self.held.pop_front() {
+                self.place(departure);
+            }
+        }
+    }
+
+    fn place(&mut self, departure: Departure) {
         match self.in_order.back() {
             Some(last) if last.piece.at > departure.piece.at => {
                 self.overtakers += 1;
@@ -44,18 +73,18 @@ impl Schedule {
     /// When the next piece is due.
     pub(super) fn next(&self) -> Option<LinkTime> {
         let first = self.in_order.front().map(|departure| departure.piece.at);
-        match self.overtaking.peek() {
-            None => first,
-            Some(Reverse(overtaker)) => {
-                let other = overtaker.departure.piece.at;
-                Some(first.map_or(other, |first| first.min(other)))
-            }
+        if self.overtaking.is_empty() && self.held.is_empty() {
+            return first;
         }
+        let overtaker = self.overtaking.peek().map(|Reverse(other)| other.departure.piece.at);
+        let held = self.held.front().map(|departure| departure.piece.at);
+        [first, overtaker, held].into_iter().flatten().min()
     }
 
     /// The next piece, if it is due at `now`.
     pub(super) fn take_due(&mut self, now: LinkTime) -> Option<Departure> {
         let next = self.next().filter(|next| *next <= now)?;
+        self.place_held_until(next);
         // One in order that is due at the same time came first: the overtaker found a later one
         // at the end, before which the former had been added.
         if self.in_order.front().is_some_and(|departure| departure.piece.at == next) {
@@ -67,7 +96,7 @@ impl Schedule {
     /// All pieces under way, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Departure> {
         let overtaking = self.overtaking.iter().map(|Reverse(overtaker)| &overtaker.departure);
-        self.in_order.iter().chain(overtaking)
+        self.in_order.iter().chain(overtaking).chain(&self.held)
     }
 }
 
@@ -132,6 +161,34 @@ mod tests {
         assert_eq!(order, [5, 0, 2, 3]);
         let left: Vec<u32> = schedule.iter().map(|d| d.piece.segments.start).collect();
         assert_eq!(left, [1, 4]);
+    }
+
+    #[test]
+    fn a_held_piece_leaves_when_it_is_released_and_by_itself_at_its_time() {
+        let parcel = some_parcel();
+        let mut schedule = Schedule::default();
+        let held = |at, mark| {
+            let mut held = departure(parcel, at, mark);
+            held.piece.treatment.held = true;
+            held
+        };
+        schedule.add(held(100, 0));
+        schedule.add(held(110, 1));
+        schedule.add(departure(parcel, 20, 2));
+        schedule.release(LinkTime::from_nanos(20));
+        schedule.add(departure(parcel, 20, 3));
+        assert_eq!(schedule.next(), Some(LinkTime::from_nanos(20)));
+        assert_eq!(schedule.iter().count(), 4);
+        let order = |schedule: &mut Schedule| -> Vec<u32> {
+            let now = LinkTime::from_nanos(200);
+            std::iter::from_fn(|| schedule.take_due(now)).map(|d| d.piece.segments.start).collect()
+        };
+        assert_eq!(order(&mut schedule), [2, 0, 3, 1]);
+        schedule.add(held(300, 0));
+        schedule.add(held(320, 1));
+        schedule.add(departure(parcel, 310, 2));
+        schedule.release(LinkTime::from_nanos(310));
+        assert_eq!(schedule.next(), Some(LinkTime::from_nanos(300)), "the first was too late");
     }
 
     proptest! {

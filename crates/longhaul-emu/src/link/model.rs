@@ -1,19 +1,20 @@
 use std::ops::Range;
+use std::time::Duration;
 
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::{Impairments, Segments};
+use longhaul_core::units::Bytes;
 
-use super::bottleneck::Bottleneck;
-use super::loss::Losses;
-use super::random::{Purpose, Stream};
+use super::stages::Stages;
 use super::{LinkTime, PacketShape, Piece, Treatment};
 
 /// One direction of a link.
 #[derive(Debug, Clone)]
 pub struct LinkModel {
-    delay: std::time::Duration,
-    bottleneck: Option<Bottleneck>,
-    losses: Option<Losses>,
+    from: Side,
+    delay: Duration,
+    /// `None` where there is nothing but the delay.
+    stages: Option<Box<Stages>>,
     /// The number of the next segment offered, the first being 0. Every decision is about a
     /// number, so that it does not matter how segments are grouped into packets.
     number: u64,
@@ -23,22 +24,37 @@ pub struct LinkModel {
 }
 
 impl LinkModel {
-    /// The model of what leaves from `from` over the link of `plan`, which must be valid. A plan
-    /// without a seed has that of 0.
+    /// The model of what leaves from `from` over the link of `plan`, which must be valid and have
+    /// its files loaded. A plan without a seed has that of 0.
     pub fn new(plan: &LinkPlan, from: Side) -> Self {
-        let direction = plan.from(from);
-        let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
-        let bottleneck = direction.rate_bps.map(|rate| Bottleneck::new(rate, plan.queue(from)));
-        let losses = direction.loss.as_ref().and_then(|loss| {
-            Losses::new(loss, stream(Purpose::LossGap), stream(Purpose::LossBurst), 0)
-        });
-        LinkModel {
-            delay: direction.delay,
-            bottleneck,
-            losses,
+        let mut model = LinkModel {
+            from,
+            delay: Duration::ZERO,
+            stages: None,
             number: 0,
             last: LinkTime::default(),
             counts: Impairments::default(),
+        };
+        model.set(LinkTime::default(), plan);
+        model
+    }
+
+    /// Has `plan` hold for what is offered from `now` on.
+    ///
+    /// What was offered before keeps its time, and what follows does not leave before it; what the
+    /// old rate has yet to send is sent first. Whatever is the same in both plans goes on
+    /// undisturbed, and no random number is used twice. The seed must be the same.
+    pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
+        let mut stages = Stages::new(plan, self.from, now, self.number);
+        let before = self.stages.take();
+        match stages.only_delay() {
+            Some(delay) => self.delay = delay,
+            None => {
+                if let Some(before) = before {
+                    stages.follow(*before, now);
+                }
+                self.stages = Some(Box::new(stages));
+            }
         }
     }
 
@@ -48,13 +64,16 @@ impl LinkModel {
         let count = packet.segments();
         let first = self.number;
         self.number += u64::from(count);
-        let mut from = 0;
-        while let Some(lost) = self.next_loss(first, from..count) {
-            self.send(now, packet, from..lost.start, pieces);
-            self.counts.lost += sum(packet, lost.clone());
-            from = lost.end;
+        match &mut self.stages {
+            None => {
+                self.last = self.last.max(now + self.delay);
+                let treatment = Treatment::default();
+                pieces.push(Piece { segments: 0..count, at: self.last, treatment });
+            }
+            Some(stages) => {
+                stages.offer(now, packet, first, &mut self.last, pieces, &mut self.counts);
+            }
         }
-        self.send(now, packet, from..count, pieces);
     }
 
     /// What the plan did to segments so far.
@@ -62,48 +81,23 @@ impl LinkModel {
         &self.counts
     }
 
-    fn next_loss(&mut self, first: u64, segments: Range<u32>) -> Option<Range<u32>> {
-        let numbers = first + u64::from(segments.start)..first + u64::from(segments.end);
-        let run = self.losses.as_mut()?.first_in(&numbers)?;
-        Some((run.start - first) as u32..(run.end - first) as u32)
-    }
-
-    fn send(
-        &mut self,
-        now: LinkTime,
-        packet: &PacketShape,
-        segments: Range<u32>,
-        pieces: &mut Vec<Piece>,
-    ) {
-        if segments.is_empty() {
-            return;
-        }
-        let sent = match &mut self.bottleneck {
-            None => now,
-            Some(bottleneck) => match bottleneck.send(now, packet.bytes_of(segments.clone())) {
-                Some(sent) => sent,
-                None => {
-                    self.counts.queue_full += sum(packet, segments);
-                    return;
-                }
-            },
-        };
-        self.last = self.last.max(sent + self.delay);
-        pieces.push(Piece { segments, at: self.last, treatment: Treatment::default() });
+    /// What waits at `now` for the rate or is being sent, as the rate counts bytes, and for how
+    /// long it will. Cross traffic is known up to the last offer.
+    pub fn queue(&self, now: LinkTime) -> (Bytes, Duration) {
+        self.stages.as_ref().map_or_else(Default::default, |stages| stages.depth(now))
     }
 }
 
-fn sum(packet: &PacketShape, segments: Range<u32>) -> Segments {
+pub(super) fn segments_of(packet: &PacketShape, segments: Range<u32>) -> Segments {
     let count = u64::from(segments.end - segments.start);
     Segments { segments: count, bytes: packet.bytes_of(segments) }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use longhaul_core::plan::link::{LinkDirection, Loss, QueueLimit};
-    use longhaul_core::units::{Bytes, Rate};
+    use longhaul_core::plan::LinkDirection;
+    use longhaul_core::plan::link::{Loss, QueueLimit};
+    use longhaul_core::units::Rate;
 
     use super::*;
 
@@ -112,7 +106,7 @@ mod tests {
     fn model(delay_ms: u64, rate_bps: Option<u64>, queue: Option<u64>) -> LinkModel {
         let up = LinkDirection {
             rate_bps: rate_bps.map(Rate::from_bps),
-            queue: queue.map(|bytes| QueueLimit::Bytes(Bytes::new(bytes))),
+            queue: rate_bps.map(|_| QueueLimit::Bytes(queue.map_or(Bytes::gib(1), Bytes::new))),
             ..LinkDirection::delayed(Duration::from_millis(delay_ms))
         };
         let plan = LinkPlan { up, ..LinkPlan::symmetric(Duration::ZERO) };

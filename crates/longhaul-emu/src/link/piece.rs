@@ -8,12 +8,30 @@ use super::LinkTime;
 /// dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Which segments of the packet, counted from 0; never empty.
+    /// Which segments of the packet, counted from 0; empty only as [`Piece::release`] says.
     pub segments: Range<u32>,
-    /// When they leave.
+    /// When they leave; when they do at the latest, if they are held.
     pub at: LinkTime,
     /// What happens to each of them on the way.
     pub treatment: Treatment,
+}
+
+impl Piece {
+    /// Not segments, but word that the one held for longest of those that are to leave after `at`
+    /// leaves at `at` already, in its turn among the pieces.
+    pub fn release(at: LinkTime) -> Self {
+        Piece { segments: 0..0, at, treatment: Treatment::default() }
+    }
+
+    /// Whether it is the word of [`Piece::release`].
+    pub fn is_release(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// How many segments it has.
+    pub fn count(&self) -> u32 {
+        self.segments.end - self.segments.start
+    }
 }
 
 /// What the link does to segments that it delivers.
@@ -25,6 +43,9 @@ pub struct Treatment {
     pub corruption: Option<Corruption>,
     /// A second copy of segments that another piece delivers.
     pub duplicate: bool,
+    /// A segment held back until enough later ones have left, which a later offer tells by
+    /// [`Piece::release`]: in the order in which they were held.
+    pub held: bool,
 }
 
 impl Treatment {

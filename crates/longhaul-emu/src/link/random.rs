@@ -23,6 +23,7 @@ pub(super) enum Purpose {
     CrossGap = 9,
     CrossBurst = 10,
     Pie = 11,
+    PieCross = 12,
 }
 
 /// The random numbers of one purpose in one direction.
@@ -49,7 +50,13 @@ impl Stream {
 
     /// A number above 0 and up to 1, uniform over 2^53 values, for `index`.
     pub(super) fn unit(&self, index: u64) -> f64 {
-        ((self.bits(index) >> 11) + 1) as f64 / (1u64 << 53) as f64
+        unit(self.bits(index))
+    }
+
+    /// Two numbers as [`Stream::unit`] gives, independent of each other, for `index`.
+    pub(super) fn units(&self, index: u64) -> (f64, f64) {
+        let [a, b, c, d] = philox([index as u32, (index >> 32) as u32, self.id, 0], self.key);
+        (unit(u64::from(b) << 32 | u64::from(a)), unit(u64::from(d) << 32 | u64::from(c)))
     }
 
     /// How many trials of chance `p` (above 0) fail before the first success: geometric, drawn
@@ -66,6 +73,10 @@ impl Stream {
     pub(super) fn exponential(&self, index: u64) -> f64 {
         -self.unit(index).ln()
     }
+}
+
+fn unit(bits: u64) -> f64 {
+    ((bits >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {

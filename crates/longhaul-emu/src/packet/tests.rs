@@ -301,7 +301,7 @@ fn treatments() -> impl Strategy<Value = Treatment> {
     (any::<bool>(), corruption).prop_map(|(mark_ce, corruption)| Treatment {
         mark_ce,
         corruption,
-        duplicate: false,
+        ..Treatment::default()
     })
 }
 

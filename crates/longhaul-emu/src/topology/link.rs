@@ -55,8 +55,9 @@ impl Link {
     /// Lets packets that enter from now on be treated by `plan`.
     pub(super) fn set(&mut self, plan: &LinkPlan) {
         for (lane, side) in Side::BOTH.into_iter().enumerate() {
-            let model = LinkModel::new(plan, side);
-            self.driver.set(lane, memory_budget(plan, side), move |now, _| *now = model);
+            let changed = plan.clone();
+            let budget = memory_budget(plan, side);
+            self.driver.set(lane, budget, move |model, now| model.set(now, &changed));
         }
         self.plan = plan.clone();
     }

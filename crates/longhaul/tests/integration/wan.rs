@@ -362,3 +362,17 @@ fn a_missing_or_closed_device_is_named_with_its_remedy() {
         assert_eq!(stderr(&output).lines().count(), 1, "one sentence: {}", stderr(&output));
     }
 }
+
+#[test]
+fn a_limit_of_namespaces_is_named_with_its_remedy() {
+    // The limit is that of a user namespace made for it, not the host's.
+    let script =
+        format!("echo 0 > /proc/sys/user/max_net_namespaces && exec {} wan run -- true", program());
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    assert_code(&output, 125);
+    let says = "sudo sysctl -w user.max_net_namespaces=15000";
+    assert!(stderr(&output).contains(says), "{}", stderr(&output));
+}

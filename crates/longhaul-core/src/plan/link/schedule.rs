@@ -45,6 +45,16 @@ impl<T: Copy> Steps<T> {
         (self.steps[next.max(1) - 1].1, end.map(|end| cycle + end))
     }
 
+    /// When each value begins, in the order of time.
+    pub fn steps(&self) -> impl Iterator<Item = (Duration, T)> {
+        self.steps.iter().copied()
+    }
+
+    /// After how long they start again, if they do.
+    pub fn period(&self) -> Option<Duration> {
+        self.period
+    }
+
     /// The values, in the order of time.
     pub fn values(&self) -> impl Iterator<Item = T> {
         self.steps.iter().map(|(_, value)| *value)

@@ -1,0 +1,135 @@
+use std::f64::consts::TAU;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::plan::LinkPlan;
+use longhaul_core::plan::link::{DelaySamples, Jitter, Spread};
+
+use super::random::Stream;
+
+/// What is added to the delay of each segment.
+#[derive(Debug, Clone)]
+pub(super) struct Variation {
+    spread: Distribution,
+    stream: Stream,
+    /// Whether segments may overtake each other.
+    pub(super) reorders: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Distribution {
+    /// With half the width in nanoseconds.
+    Uniform(f64),
+    /// With the standard deviation.
+    Normal(f64),
+    Pareto(f64),
+    Samples(Arc<DelaySamples>),
+}
+
+/// Mean and standard deviation of a Pareto variable with shape 3 and minimum 1: 3/2, and the root
+/// of 3/4.
+const PARETO_SHAPE: f64 = 3.0;
+const PARETO_MEAN: f64 = 1.5;
+const PARETO_DEVIATION: f64 = 0.866_025_403_784_438_6;
+
+impl Variation {
+    pub(super) fn new(plan: &Jitter, stream: Stream) -> Option<Self> {
+        let nanos = |span: &Duration| span.as_nanos() as f64;
+        let spread = match &plan.spread {
+            Spread::Uniform { spread } => Distribution::Uniform(nanos(spread)),
+            Spread::Normal { spread } => Distribution::Normal(nanos(spread)),
+            Spread::Pareto { spread } => Distribution::Pareto(nanos(spread)),
+            Spread::File(file) => Distribution::Samples(Arc::clone(file.content()?)),
+        };
+        Some(Variation { spread, stream, reorders: plan.reorder })
+    }
+
+    /// The delay of the segment numbered `number`, which would be `delay` without jitter.
+    pub(super) fn apply(&self, delay: Duration, number: u64) -> Duration {
+        let (u, v) = self.stream.units(number);
+        let added = match &self.spread {
+            Distribution::Uniform(width) => (2.0 * u - 1.0) * width,
+            // Box and Muller, 1958.
+            Distribution::Normal(deviation) => (-2.0 * u.ln()).sqrt() * (TAU * v).cos() * deviation,
+            Distribution::Pareto(deviation) => {
+                let late = (u.powf(-1.0 / PARETO_SHAPE) - PARETO_MEAN) / PARETO_DEVIATION;
+                (late * deviation).min(LinkPlan::MAX_DELAY.as_nanos() as f64)
+            }
+            Distribution::Samples(samples) => {
+                let values = samples.values();
+                let index = ((1.0 - u) * values.len() as f64) as usize;
+                return delay + values[index.min(values.len() - 1)];
+            }
+        };
+        // A float becomes zero where it is below.
+        Duration::from_nanos((delay.as_nanos() as f64 + added).round() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::plan::Side;
+    use longhaul_core::plan::link::{LinkOptions, Trace};
+
+    use super::super::random::Purpose;
+    use super::*;
+
+    /// The delays of 100,000 segments of a link with 100 ms and this jitter, in ms and sorted.
+    fn delays(jitter: &str) -> Vec<f64> {
+        let mut options = LinkOptions::default();
+        options.set("jitter", jitter).unwrap();
+        let plan = options.plan(&|_| Ok("0ms\n30ms\n0ms\n0ms".to_owned())).unwrap();
+        let stream = Stream::new(11, Side::Near, Purpose::Jitter);
+        let variation = Variation::new(plan.up.jitter.as_ref().unwrap(), stream).unwrap();
+        let base = Duration::from_millis(100);
+        let mut all: Vec<f64> =
+            (0..100_000).map(|number| variation.apply(base, number).as_secs_f64() * 1e3).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+
+    /// Quantiles against those of the distribution. The standard error of a quantile is
+    /// sqrt(q(1-q)/n) over the density there; the tolerance is about four of them.
+    fn assert_quantiles(sorted: &[f64], expected: &[(f64, f64, f64)]) {
+        for (q, value, tolerance) in expected {
+            let found = sorted[(q * sorted.len() as f64) as usize];
+            assert!((found - value).abs() < *tolerance, "quantile {q}: {found}, not {value}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_distributions() {
+        assert_quantiles(
+            &delays("10ms:uniform"),
+            &[(0.01, 90.2, 0.03), (0.25, 95.0, 0.12), (0.5, 100.0, 0.13), (0.99, 109.8, 0.03)],
+        );
+        assert_quantiles(
+            &delays("10ms"),
+            &[(0.0228, 80.0, 0.4), (0.1587, 90.0, 0.2), (0.5, 100.0, 0.17), (0.9772, 120.0, 0.4)],
+        );
+        // Minimum at -0.577 deviations; quantile q at ((1-q)^(-1/3) - 1.5) / 0.866.
+        assert_quantiles(
+            &delays("10ms:pareto"),
+            &[(0.0, 94.226, 0.01), (0.5, 97.228, 0.06), (0.9, 107.557, 0.3), (0.999, 198.15, 15.0)],
+        );
+    }
+
+    #[test]
+    fn samples_are_drawn_alike_and_added() {
+        let all = delays("file:samples.txt");
+        let late = all.iter().filter(|ms| **ms > 129.0).count();
+        assert!((24_400..25_600).contains(&late), "{late}");
+        assert!(DelaySamples::parse("1ms\nsoon").is_err());
+    }
+
+    #[test]
+    fn a_delay_does_not_fall_below_zero() {
+        let mut options = LinkOptions::default();
+        options.set("jitter", "10ms:uniform").unwrap();
+        let plan = options.plan(&|_| Ok(String::new())).unwrap();
+        let stream = Stream::new(11, Side::Near, Purpose::Jitter);
+        let variation = Variation::new(plan.up.jitter.as_ref().unwrap(), stream).unwrap();
+        let zero = (0..1000).filter(|n| variation.apply(Duration::ZERO, *n).is_zero()).count();
+        assert!((400..600).contains(&zero), "{zero}");
+    }
+}

@@ -1,0 +1,168 @@
+use std::time::Duration;
+
+use super::LinkTime;
+use super::queue::Management;
+
+/// PIE (RFC 8033, sections 4 and 5), asked once for each segment that arrives.
+///
+/// Its controller runs every 15 ms. Between two arrivals the queue does nothing but shrink, so the
+/// runs that fell between are made up for when the next segment arrives, each with the wait that
+/// was there at its time. That wait is known, not estimated from a departure rate.
+#[derive(Debug, Clone)]
+pub(super) struct Pie {
+    target: Duration,
+    drop_probability: f64,
+    /// The sum of probabilities since the last drop.
+    accumulated: f64,
+    burst_allowance: Duration,
+    wait_before: Duration,
+    next_update: LinkTime,
+}
+
+/// `T_UPDATE`, `MAX_BURST`, and the coefficients in 1/s (RFC 8033, section 4.2).
+const UPDATE: Duration = Duration::from_millis(15);
+const MAX_BURST: Duration = Duration::from_millis(150);
+const ALPHA: f64 = 0.125;
+const BETA: f64 = 1.25;
+/// Above it, ECN-capable segments are dropped too (`MARK_ECNTH`, section 5.1).
+const MARK_UP_TO: f64 = 0.1;
+
+impl Pie {
+    pub(super) fn new(target: Duration, now: LinkTime) -> Self {
+        Pie {
+            target,
+            drop_probability: 0.0,
+            accumulated: 0.0,
+            burst_allowance: MAX_BURST,
+            wait_before: Duration::ZERO,
+            next_update: now + UPDATE,
+        }
+    }
+
+    /// What becomes of a segment that arrives at `now` in a queue that will be empty at
+    /// `free_at`. `small` says that less than two packets wait; `random` is uniform over (0, 1].
+    pub(super) fn decide(
+        &mut self,
+        now: LinkTime,
+        free_at: LinkTime,
+        small: bool,
+        ecn_capable: bool,
+        random: impl FnOnce() -> f64,
+    ) -> Management {
+        self.catch_up(now, free_at);
+        if self.drop_probability == 0.0 {
+            self.accumulated = 0.0;
+        }
+        if !self.burst_allowance.is_zero() {
+            return Management::Pass;
+        }
+        let calm = self.wait_before < self.target / 2 && self.drop_probability < 0.2;
+        if calm || small {
+            return Management::Pass;
+        }
+        // Drops are spread: none too soon after another, and none too long (section 5.4).
+        self.accumulated += self.drop_probability;
+        if self.accumulated < 0.85 {
+            return Management::Pass;
+        }
+        if self.accumulated < 8.5 && random() > self.drop_probability {
+            return Management::Pass;
+        }
+        self.accumulated = 0.0;
+        if ecn_capable && self.drop_probability <= MARK_UP_TO {
+            Management::Mark
+        } else {
+            Management::Drop
+        }
+    }
+
+    fn catch_up(&mut self, now: LinkTime, free_at: LinkTime) {
+        while self.next_update <= now {
+            self.update(free_at.since(self.next_update));
+            self.next_update = self.next_update + UPDATE;
+            let at_rest = self.drop_probability == 0.0 && self.wait_before.is_zero();
+            if at_rest && free_at <= self.next_update && self.burst_allowance == MAX_BURST {
+                // Nothing changes any more, however long the link was idle.
+                let phase = now.since(self.next_update).as_nanos() % UPDATE.as_nanos();
+                if self.next_update <= now {
+                    self.next_update = now + (UPDATE - Duration::from_nanos(phase as u64));
+                }
+                return;
+            }
+        }
+    }
+
+    fn update(&mut self, wait: Duration) {
+        let (before, target) = (self.wait_before, self.target);
+        let seconds = |span: Duration| span.as_secs_f64();
+        let mut step =
+            ALPHA * (seconds(wait) - seconds(target)) + BETA * (seconds(wait) - seconds(before));
+        // Small probabilities change in small steps (section 4.2).
+        step /= match self.drop_probability {
+            p if p < 1e-6 => 2048.0,
+            p if p < 1e-5 => 512.0,
+            p if p < 1e-4 => 128.0,
+            p if p < 1e-3 => 32.0,
+            p if p < 1e-2 => 8.0,
+            p if p < 1e-1 => 2.0,
+            _ => 1.0,
+        };
+        // Large ones do not jump (section 5.5).
+        if self.drop_probability >= 0.1 {
+            step = step.min(0.02);
+        }
+        let mut probability = self.drop_probability + step;
+        if wait.is_zero() && before.is_zero() {
+            probability *= 0.98;
+        }
+        // Section 5.3 of the queue that is far too long.
+        if wait > Duration::from_millis(250) {
+            probability += 0.02;
+        }
+        self.drop_probability = probability.clamp(0.0, 1.0);
+        self.wait_before = wait;
+        self.burst_allowance = self.burst_allowance.saturating_sub(UPDATE);
+        if self.drop_probability == 0.0 && wait < target / 2 && before < target / 2 {
+            self.burst_allowance = MAX_BURST;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    /// Segments every 0.1 ms for `span` ms from `start` ms on, each of which finds a wait of
+    /// `wait` ms; how many are not passed.
+    fn stopped(pie: &mut Pie, start: u64, span: u64, wait: u64, ecn_capable: bool) -> u64 {
+        let mut count = 0;
+        for i in 0..span * 10 {
+            let now = LinkTime::default() + MS(start) + Duration::from_micros(100 * i);
+            let random = || (i * 7919 % 1000 + 1) as f64 / 1000.0;
+            let fate = pie.decide(now, now + MS(wait), false, ecn_capable, random);
+            count += u64::from(fate != Management::Pass);
+        }
+        count
+    }
+
+    #[test]
+    fn a_burst_passes_and_a_standing_queue_does_not() {
+        let mut pie = Pie::new(MS(15), LinkTime::default());
+        assert_eq!(stopped(&mut pie, 0, 149, 100, false), 0, "within the allowance");
+        assert!(stopped(&mut pie, 149, 3000, 100, false) > 20);
+        assert!(pie.drop_probability > 0.01);
+    }
+
+    #[test]
+    fn a_short_queue_is_left_alone_and_idleness_forgets() {
+        let mut pie = Pie::new(MS(15), LinkTime::default());
+        assert_eq!(stopped(&mut pie, 0, 3000, 5, false), 0);
+        stopped(&mut pie, 3000, 3000, 100, false);
+        let later = LinkTime::default() + Duration::from_secs(86_400 * 365);
+        pie.catch_up(later, LinkTime::default());
+        assert_eq!((pie.drop_probability, pie.burst_allowance), (0.0, MAX_BURST));
+        assert!(pie.next_update > later && pie.next_update <= later + UPDATE);
+    }
+}

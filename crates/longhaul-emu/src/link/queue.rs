@@ -1,0 +1,282 @@
+//! The queue before a link's rate: who is admitted, and when each has been sent.
+//!
+//! Nothing waits here. A queue that is served in order sends a segment at a time that follows from
+//! those before it, so the time is known, and the decision taken, when the segment arrives.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use longhaul_core::plan::link::{Aqm, QueueLimit};
+use longhaul_core::plan::{LinkPlan, Side};
+use longhaul_core::result::Impairments;
+use longhaul_core::units::Bytes;
+
+use super::capacity::{Capacity, Progress, bytes_of, units_of};
+use super::codel::Codel;
+use super::cross::Cross;
+use super::model::segments_of;
+use super::pie::Pie;
+use super::random::{Purpose, Stream};
+use super::{LinkTime, PacketShape, Piece, Treatment};
+
+/// A queue with its bottleneck.
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    capacity: Capacity,
+    progress: Progress,
+    limit: QueueLimit,
+    overhead: u32,
+    mtu: u32,
+    manager: Option<Manager>,
+    cross: Option<Cross>,
+    /// What the plan says of it, to see what a new plan changes.
+    plan: (Option<Aqm>, Option<longhaul_core::plan::link::CrossTraffic>),
+    random: Stream,
+    random_cross: Stream,
+}
+
+/// What a queue's management says of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Management {
+    Pass,
+    Mark,
+    Drop,
+}
+
+#[derive(Debug, Clone)]
+enum Manager {
+    Codel { codel: Codel, target: Duration },
+    Pie(Pie),
+}
+
+/// What becomes of one segment.
+enum Fate {
+    Sent { at: LinkTime, mark: bool },
+    Full,
+    Managed,
+}
+
+/// Beyond this a super-packet leaves segment by segment: at 1 Gb/s, 64 KB take as long. A shorter
+/// one leaves whole when its last bit was sent.
+const SMOOTH_BEYOND: Duration = Duration::from_micros(500);
+
+impl Queue {
+    /// That of `plan` for what leaves from `from`, if it has a rate; empty at `now`.
+    pub(super) fn new(plan: &LinkPlan, from: Side, now: LinkTime) -> Option<Self> {
+        let direction = plan.from(from);
+        let capacity = Capacity::of(direction)?;
+        let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
+        let progress = capacity.begin(now);
+        let mut queue = Queue {
+            capacity,
+            progress,
+            limit: plan.queue_limit(from)?,
+            overhead: direction.overhead_bytes,
+            mtu: plan.mtu,
+            manager: None,
+            cross: None,
+            plan: (direction.aqm, direction.cross),
+            random: stream(Purpose::Pie),
+            random_cross: stream(Purpose::PieCross),
+        };
+        queue.manager = direction.aqm.map(|aqm| match aqm {
+            Aqm::Codel { target, interval } => {
+                Manager::Codel { codel: Codel::new(interval), target }
+            }
+            Aqm::Pie { target } => Manager::Pie(Pie::new(target, now)),
+        });
+        queue.cross = direction.cross.map(|cross| {
+            let packet = queue.mtu + queue.overhead;
+            Cross::new(&cross, packet, stream(Purpose::CrossGap), stream(Purpose::CrossBurst), now)
+        });
+        Some(queue)
+    }
+
+    /// Takes over from the queue of a plan that ends at `now`: what that one has accepted is sent
+    /// first, and what did not change goes on.
+    pub(super) fn follow(&mut self, before: Queue, now: LinkTime) {
+        if before.capacity == self.capacity {
+            self.progress = before.progress;
+        } else {
+            self.progress = self.capacity.begin(before.progress.free_at.max(now));
+        }
+        if self.plan.0 == before.plan.0 {
+            self.manager = before.manager;
+        }
+        let same_packets = (self.mtu, self.overhead) == (before.mtu, before.overhead);
+        match (&mut self.cross, before.cross) {
+            (Some(cross), Some(old)) if self.plan.1 == before.plan.1 && same_packets => {
+                *cross = old
+            }
+            (Some(cross), Some(old)) => cross.go_on_from(&old),
+            _ => {}
+        }
+    }
+
+    /// Offers adjacent segments of `packet` that arrive at `now`, the first of the packet being
+    /// segment number `first`; pushes pieces with the times at which those admitted were sent. The
+    /// link goes down at `cut_at`.
+    pub(super) fn offer(
+        &mut self,
+        now: LinkTime,
+        packet: &PacketShape,
+        segments: Range<u32>,
+        first: u64,
+        cut_at: Option<LinkTime>,
+        pieces: &mut Vec<Piece>,
+        counts: &mut Impairments,
+    ) {
+        let count = segments.end - segments.start;
+        if self.manager.is_none() {
+            let bytes = self.bytes(packet, segments.clone());
+            let sent = self.sent(now, bytes);
+            let time = sent.free_at.since(self.progress.free_at.max(now));
+            let fits = count == 1 && self.is_idle(now) || self.fits(now, bytes, sent);
+            // Some of those that a cut concerns may have been sent before it.
+            let together = time <= SMOOTH_BEYOND && cut_at.is_none_or(|cut| sent.free_at < cut);
+            if fits && (count == 1 || together) {
+                self.progress = sent;
+                pieces.push(Piece { segments, at: sent.free_at, treatment: Treatment::default() });
+                return;
+            }
+        }
+        for segment in segments {
+            let one = segment..segment + 1;
+            let bytes = self.bytes(packet, one.clone());
+            let random = (self.random, first + u64::from(segment));
+            match self.pass(now, bytes, packet.ecn_capable, random) {
+                Fate::Full => counts.queue_full += segments_of(packet, one),
+                Fate::Managed => counts.aqm_dropped += segments_of(packet, one),
+                Fate::Sent { at, mark } => {
+                    if mark {
+                        counts.marked_ce += segments_of(packet, one);
+                    }
+                    append(pieces, segment, at, mark);
+                }
+            }
+        }
+    }
+
+    /// Lets other traffic pass that arrived until `now`.
+    pub(super) fn catch_up(&mut self, now: LinkTime, counts: &mut Impairments) {
+        let Some(mut cross) = self.cross.take() else { return };
+        // A queue of bounded length has forgotten what was longer ago.
+        let memory = Duration::from_secs(1) + self.progress.free_at.since(now);
+        cross
+            .skip_to(LinkTime::from_nanos(now.as_nanos().saturating_sub(memory.as_nanos() as u64)));
+        while let Some((at, packets, burst)) = cross.next_until(now) {
+            let bytes = u64::from(self.mtu + self.overhead);
+            for packet in 0..packets {
+                let random = (self.random_cross, burst.wrapping_mul(1 << 24) + packet);
+                let ip = longhaul_core::result::Segments { segments: 1, bytes: self.mtu.into() };
+                match self.pass(at, bytes, false, random) {
+                    Fate::Sent { .. } => counts.cross_sent += ip,
+                    Fate::Full | Fate::Managed => counts.cross_dropped += ip,
+                }
+            }
+        }
+        self.cross = Some(cross);
+    }
+
+    /// Forgets all that waits, and other traffic that arrived before `now`.
+    pub(super) fn flush(&mut self, now: LinkTime) {
+        self.progress = self.capacity.begin(now);
+        if let Some(cross) = &mut self.cross {
+            cross.skip_to(now);
+        }
+    }
+
+    /// What waits at `now` or is being sent, as the rate counts bytes, and for how long.
+    pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
+        let waiting = bytes_of(self.capacity.waiting(self.progress, now));
+        (Bytes::new(waiting), self.progress.free_at.since(now))
+    }
+
+    fn pass(
+        &mut self,
+        now: LinkTime,
+        bytes: u64,
+        ecn_capable: bool,
+        (random, index): (Stream, u64),
+    ) -> Fate {
+        let sent = self.sent(now, bytes);
+        if !self.is_idle(now) && !self.fits(now, bytes, sent) {
+            return Fate::Full;
+        }
+        let managed = self.manage(now, ecn_capable, random, index);
+        if managed == Management::Drop {
+            return Fate::Managed;
+        }
+        self.progress = sent;
+        Fate::Sent { at: sent.free_at, mark: managed == Management::Mark }
+    }
+
+    fn manage(
+        &mut self,
+        now: LinkTime,
+        ecn_capable: bool,
+        random: Stream,
+        index: u64,
+    ) -> Management {
+        let Some(manager) = &mut self.manager else { return Management::Pass };
+        let packet = self.capacity.time_for(u64::from(self.mtu + self.overhead), now);
+        let head = self.progress.free_at.max(now);
+        let wait = head.since(now);
+        match manager {
+            Manager::Codel { codel, target } => {
+                codel.decide(head, wait, (*target).max(packet), ecn_capable)
+            }
+            Manager::Pie(pie) => {
+                let random = || random.unit(index);
+                pie.decide(now, self.progress.free_at, wait < packet * 2, ecn_capable, random)
+            }
+        }
+    }
+
+    /// The progress with `bytes` more that arrive at `now`.
+    fn sent(&self, now: LinkTime, bytes: u64) -> Progress {
+        let from = if self.is_idle(now) { self.capacity.begin(now) } else { self.progress };
+        self.capacity.after(from, bytes)
+    }
+
+    fn is_idle(&self, now: LinkTime) -> bool {
+        self.progress.free_at < now
+            || self.progress.free_at == now && !matches!(self.capacity, Capacity::Opportunities(_))
+    }
+
+    /// Whether the queue has room at `now` for `bytes`, after which it will have come to `sent`.
+    /// (A segment that finds the link idle is taken whatever its size; else even a short queue
+    /// would stop it for good.)
+    fn fits(&self, now: LinkTime, bytes: u64, sent: Progress) -> bool {
+        match self.limit {
+            QueueLimit::Time(limit) => sent.free_at.since(now) <= limit,
+            QueueLimit::Bytes(limit) => {
+                let waiting = self.capacity.waiting(self.progress, now);
+                waiting + units_of(bytes) <= units_of(limit.get())
+            }
+        }
+    }
+
+    fn bytes(&self, packet: &PacketShape, segments: Range<u32>) -> u64 {
+        let count = u64::from(segments.end - segments.start);
+        packet.bytes_of(segments) + count * u64::from(self.overhead)
+    }
+}
+
+/// Adds a segment to the last piece if it leaves with it, else as a piece of its own.
+fn append(pieces: &mut Vec<Piece>, segment: u32, at: LinkTime, mark_ce: bool) {
+    match pieces.last_mut() {
+        Some(last)
+            if last.segments.end == segment
+                && last.at == at
+                && last.treatment.mark_ce == mark_ce =>
+        {
+            last.segments.end += 1;
+        }
+        _ => pieces.push(Piece {
+            segments: segment..segment + 1,
+            at,
+            treatment: Treatment { mark_ce, ..Treatment::default() },
+        }),
+    }
+}

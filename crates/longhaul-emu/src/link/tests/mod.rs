@@ -1,0 +1,132 @@
+//! The whole model in virtual time: statistics of long runs with fixed seeds, and properties of
+//! any run.
+
+mod capacity;
+mod changes;
+mod order;
+mod properties;
+mod random;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use longhaul_core::plan::link::LinkOptions;
+use longhaul_core::plan::{LinkPlan, Side};
+
+use super::{LinkModel, LinkTime, PacketShape, Piece, Treatment};
+
+/// The plan of options as on the command line; every file that they name has this text.
+fn plan_with_file(options: &str, file: &str) -> LinkPlan {
+    let mut parsed = LinkOptions::default();
+    let words: Vec<&str> = options.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        parsed.set(pair[0].trim_start_matches("--"), pair[1]).unwrap();
+    }
+    parsed.plan(&|_| Ok(file.to_owned())).unwrap()
+}
+
+fn plan(options: &str) -> LinkPlan {
+    plan_with_file(options, "")
+}
+
+/// A super-packet of `segments` that have 1500 bytes each.
+fn bulk(segments: u32) -> PacketShape {
+    PacketShape {
+        header_bytes: 52,
+        payload_bytes: segments * 1448,
+        segment_bytes: 1448,
+        ecn_capable: false,
+    }
+}
+
+fn us(micros: u64) -> LinkTime {
+    LinkTime::from_nanos(micros * 1000)
+}
+
+/// A segment that left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Arrival {
+    /// Its number among all offered, from 0.
+    number: u64,
+    at: LinkTime,
+    treatment: Treatment,
+}
+
+/// A model, and what left it as a driver would have it leave.
+struct Run {
+    model: LinkModel,
+    offered: u64,
+    /// In the order in which they were scheduled.
+    arrivals: Vec<Arrival>,
+    held: VecDeque<Arrival>,
+    pieces: Vec<Piece>,
+}
+
+impl Run {
+    fn new(plan: &LinkPlan) -> Self {
+        Run {
+            model: LinkModel::new(plan, Side::Near),
+            offered: 0,
+            arrivals: Vec::new(),
+            held: VecDeque::new(),
+            pieces: Vec::new(),
+        }
+    }
+
+    fn offer(&mut self, now: LinkTime, packet: &PacketShape) {
+        self.pieces.clear();
+        self.model.offer(now, packet, &mut self.pieces);
+        for piece in &self.pieces {
+            if piece.is_release() {
+                while self.held.front().is_some_and(|held| held.at <= piece.at) {
+                    self.arrivals.extend(self.held.pop_front());
+                }
+                let released = self.held.pop_front().unwrap();
+                self.arrivals.push(Arrival { at: piece.at, ..released });
+            }
+            for segment in piece.segments.clone() {
+                let number = self.offered + u64::from(segment);
+                let arrival = Arrival { number, at: piece.at, treatment: piece.treatment };
+                if piece.treatment.held {
+                    self.held.push_back(arrival);
+                } else {
+                    self.arrivals.push(arrival);
+                }
+            }
+        }
+        self.offered += u64::from(packet.segments());
+    }
+
+    /// Offers `count` packets at a fixed interval.
+    fn offer_many(&mut self, count: u64, interval: Duration, packet: &PacketShape) {
+        let start = self.arrivals.last().map_or(LinkTime::default(), |last| last.at);
+        for i in 0..count {
+            self.offer(start + interval * i as u32, packet);
+        }
+    }
+
+    /// All that left, by time.
+    fn finish(mut self) -> Vec<Arrival> {
+        self.arrivals.extend(self.held);
+        self.arrivals.sort_by_key(|arrival| arrival.at);
+        self.arrivals
+    }
+
+    /// The numbers of the segments that did not leave.
+    fn missing(&self) -> Vec<u64> {
+        let mut there = vec![false; self.offered as usize];
+        for arrival in self.arrivals.iter().chain(&self.held) {
+            there[arrival.number as usize] = true;
+        }
+        (0..self.offered).filter(|number| !there[*number as usize]).collect()
+    }
+}
+
+/// Whether `hits` of `trials` is within four standard errors of probability `p`: once in 16,000
+/// runs it is not, and these runs have fixed seeds.
+#[track_caller]
+fn assert_share(hits: usize, trials: u64, p: f64) {
+    let (expected, n) = (p * trials as f64, trials as f64);
+    let error = (n * p * (1.0 - p)).sqrt();
+    assert!((hits as f64 - expected).abs() < 4.0 * error, "{hits} of {trials}, not {p}");
+}
