@@ -33,8 +33,8 @@ struct Edge {
 #[derive(Debug)]
 pub(super) struct Routes {
     edges: Vec<Edge>,
-    /// `next[from][to]`; `None` for the site itself and for those out of reach.
-    next: Vec<Vec<Option<Hop>>>,
+    /// `towards[to][from]`; `None` for the site itself and for those out of reach.
+    towards: Vec<Vec<Option<Hop>>>,
 }
 
 impl Edge {
@@ -63,18 +63,13 @@ impl Routes {
             })
             .collect();
         let sites = plan.sites.len();
-        let mut next = vec![vec![None; sites]; sites];
-        for to in 0..sites {
-            for (from, hop) in hops_towards(to, sites, &edges).into_iter().enumerate() {
-                next[from][to] = hop;
-            }
-        }
-        Routes { edges, next }
+        let towards = (0..sites).map(|to| hops_towards(to, sites, &edges)).collect();
+        Routes { edges, towards }
     }
 
     /// The link by which `from` sends to `to`.
     pub(super) fn next(&self, from: usize, to: usize) -> Option<Hop> {
-        self.next[from][to]
+        self.towards[to][from]
     }
 
     /// The links that a packet passes; `None` when there is no way, or none is needed.

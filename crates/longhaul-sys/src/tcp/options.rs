@@ -2,7 +2,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef};
 
 /// Options of a TCP socket; what is `None` or `false` is left as the host has it.
 ///
@@ -23,6 +23,8 @@ pub struct SocketOptions {
     pub notsent_lowat_bytes: Option<u32>,
     /// `TCP_NODELAY`: send small writes at once.
     pub nodelay: bool,
+    /// `IP_TOS` or `IPV6_TCLASS`: the six bits of the differentiated services code point.
+    pub dscp: Option<u8>,
 }
 
 /// Why a socket option could not be set.
@@ -81,6 +83,14 @@ impl SocketOptions {
             socket
                 .set_tcp_notsent_lowat(bytes)
                 .map_err(refused("TCP_NOTSENT_LOWAT", bytes.into()))?;
+        }
+        if let Some(dscp) = self.dscp {
+            let class = u32::from(dscp) << 2;
+            let set = match socket.domain().map_err(refused("SO_DOMAIN", 0))? {
+                Domain::IPV6 => socket.set_tclass_v6(class),
+                _ => socket.set_tos_v4(class),
+            };
+            set.map_err(refused("IP_TOS", class.into()))?;
         }
         if self.nodelay {
             socket.set_tcp_nodelay(true).map_err(refused("TCP_NODELAY", 1))?;

@@ -10,7 +10,7 @@ use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
-    ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
+    Grant, ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
 };
 use longhaul_engine::{EngineError, Result};
 
@@ -73,14 +73,15 @@ impl Drop for DataPort {
 /// Serves one copy on a control channel that needs no proof of who the client is.
 pub(super) fn serve_far(
     reader: impl Read + AsFd + Send + 'static,
-    writer: impl Write + Send + 'static,
+    writer: impl Write + AsFd + Send + 'static,
     data: &DataPort,
     secret: SessionSecret,
     stop: Arc<AtomicBool>,
 ) -> Result<()> {
     let streams = data.registry.register(secret);
     let (sender, receiver) = control(reader, writer, "the near side");
-    let session = ServedSession { sender, receiver, streams, authorised: true };
+    let session =
+        ServedSession { sender, receiver, streams, authorised: true, grant: Grant::default() };
     serve_session(session, &OwnFiles { stop })
 }
 

@@ -52,7 +52,7 @@ impl SshFar {
         let (sender, mut receiver) = control(output, input, destination);
         receiver.set_timeout(Some(LOGIN_TIMEOUT))?;
         let ready: FarReady = receiver.receive()?;
-        greet(&sender, &mut receiver, Service::Copy)?;
+        greet(&sender, &mut receiver, Service::Copy, |_| true)?;
         receiver.set_timeout(None)?;
 
         let mut addresses = Vec::new();

@@ -1,8 +1,12 @@
 //! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
 //! without that they fail and show why.
 
+mod cable;
+mod capture;
+mod clients;
 mod cp;
 mod cp_failures;
+mod cp_faults;
 mod generate;
 mod host;
 mod matrix;
@@ -10,3 +14,4 @@ mod ssh;
 mod test;
 mod topology;
 mod wan;
+mod wan_impairments;

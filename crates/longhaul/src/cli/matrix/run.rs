@@ -34,6 +34,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         drivers: &drivers,
         sources: &checked.sources,
         scratch: &checked.scratch,
+        retry_failed: args.retry_failed,
         stop: interrupt.flag(),
     };
     let ended = Matrix::prepare(setup, &mut archive, &mut network, &mut show)
@@ -55,7 +56,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
 }
 
 /// The table, or the JSON document, on standard output.
-pub(in crate::cli) fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
+fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
     let text = if json { report::json(contents, table) } else { report::text(contents, table) };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
