@@ -32,16 +32,18 @@ dir=$(mktemp -d "${DIR:-$PWD}/bench-cp.XXXXXX")
 export HOME=$dir/home
 mkdir -p "$HOME" "$dir/far"
 
-# A group for each end, to count its processors' time; cgroup v1 and v2 differ in names.
-if [ -d /sys/fs/cgroup/cpuacct ]; then
-    groups=/sys/fs/cgroup/cpuacct
+# A group for each end, to count its processors' time; cgroup v1 and v2 differ in names. Mounted
+# here, since the sites of a link have a /sys of their own.
+groups=$dir/groups
+mkdir "$groups"
+if grep -q '^cpuacct.*1$' /proc/cgroups && mount -t cgroup -o cpuacct none "$groups" 2>/dev/null; then
     used() { awk '{ print $1 / 1e9 }' "$groups/lh-bench-$1/cpuacct.usage"; }
 else
-    groups=/sys/fs/cgroup
+    mount -t cgroup2 none "$groups"
     used() { awk '/usage_usec/ { print $2 / 1e6 }' "$groups/lh-bench-$1/cpu.stat"; }
 fi
 mkdir -p "$groups/lh-bench-near" "$groups/lh-bench-far"
-trap 'rm -rf "$dir"; rmdir "$groups/lh-bench-near" "$groups/lh-bench-far"' EXIT
+trap 'rmdir "$groups/lh-bench-near" "$groups/lh-bench-far"; umount "$groups"; rm -rf "$dir"' EXIT
 
 if [ -n "${DATA:-}" ]; then
     ln "$DATA" "$dir/data"

@@ -8,11 +8,11 @@
 #
 # The guest's clock counts instructions (-icount): it stands still while the host does something
 # else, so that netem's timers are judged by themselves and not by the host's load. It takes some
-# ten minutes. Prints a table; the reports themselves, a line of JSON each, go to RAW if that is set.
+# ten minutes. Prints a table; the reports themselves, a line of JSON each, go to RAW if that is set. ONLY_HERE=FILE takes the guest's from such a file.
 set -euo pipefail
 
 longhaul=${1:-target/release/longhaul}
-: "${KERNEL_DEB:?the .deb file of the kernel to boot}"
+[ "${ONLY_HERE:-}" ] || : "${KERNEL_DEB:?the .deb file of the kernel to boot}"
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -31,7 +31,7 @@ loss 1e-2|loss random 1%|--loss 1e-2|200000|0.0001
 bursts of mean 5, loss 1e-2|loss gemodel 0.202% 20%|--loss 1e-2 --loss-burst 5|200000|0.0001
 reorder 25 %|delay 10ms reorder 25%|--reorder 0.75:10ms|20000|0.0005
 duplicate 1e-2|duplicate 1%|--duplicate 1e-2|200000|0.0001
-super-packets of 64, loss 1e-2|loss random 1%|--loss 1e-2|640000|0.0016*64
+super-packets of 64, loss 1e-2|loss random 1%|--loss 1e-2|640000|0.0064*64
 END
 }
 
@@ -116,11 +116,12 @@ run_guest() {
 run_here() {
     while IFS='|' read -r name _ options datagrams interval; do
         split_interval "$interval"
+        rm -f "$work/done"
         options=${options/--/--up-}
         "$longhaul" wan run --mtu 1500 ${options// --/ --up-} \
-            --far "$longhaul wan probe '$(receive_plan)' <'$work/sent' >'$work/report'; touch '$work/done'" -- \
-            sh -c "$longhaul wan probe '$(send_plan 198.18.0.2 "$datagrams" "$interval" "$together")' >'$work/sent.part'
-                   cat '$work/sent.part' >'$work/sent'; sleep 2"
+            --far "$longhaul wan probe '$(receive_plan)' 0<>'$work/sent' >'$work/report'; touch '$work/done'" -- \
+            sh -c "$longhaul wan probe '$(send_plan 198.18.0.2 "$datagrams" "$interval" "$together")' >'$work/sent'
+                   while [ ! -e '$work/done' ]; do sleep 0.1; done" 2>"$work/log"
         tail -n 1 "$work/report" |
             sed "s/^/{\"emulator\":\"longhaul\",\"setting\":\"$name\",\"report\":/; s/\$/}/"
     done < <(settings)
@@ -141,8 +142,15 @@ table() {
         | "| " + (map(tostring) | join(" | ")) + " |"' "$1"
 }
 
-make_guest
 mkfifo "$work/sent"
-{ run_guest; run_here; } >"$work/results"
+{
+    if [ "${ONLY_HERE:-}" ]; then
+        cat "$ONLY_HERE"
+    else
+        make_guest
+        run_guest
+    fi
+    run_here
+} >"$work/results"
 cp "$work/results" "${RAW:-/dev/null}"
 table "$work/results"

@@ -20,9 +20,10 @@ measure() { # OPTION RATE DATAGRAMS SEED
     local send="{\"send\":{\"to\":\"far\",\"port\":5300,\"datagrams\":$3,\"payload_bytes\":200,\
 \"together\":64,\"interval_seconds\":0.00015,\"verify\":true}}"
     rm -f "$work/done"
+    # The receiver opens the pipe for both ways and so at once: it listens before anything is sent.
     "$longhaul" wan run "--up-$1" "$2" --seed "$4" --json-report "$work/link.json" \
-        --far "$longhaul wan probe '$receive' <'$work/sent' >'$work/seen'; touch '$work/done'" -- \
-        sh -c "exec 9>'$work/sent'; $longhaul wan probe '$send' >&9; exec 9>&-
+        --far "$longhaul wan probe '$receive' 0<>'$work/sent' >'$work/seen'; touch '$work/done'" -- \
+        sh -c "$longhaul wan probe '$send' >'$work/sent'
                while [ ! -e '$work/done' ]; do sleep 0.1; done" 2>"$work/log"
     tail -n 1 "$work/seen" >"$work/report.json"
     local seen=lost counted

@@ -27,12 +27,11 @@ const CONTROL_BYTES: usize = 128;
 /// Names no option: the kernel's own error of the first that it refuses.
 pub fn sender(to: SocketAddr, segment_bytes: u16, ecn: u8) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
-    match to {
-        SocketAddr::V4(_) => socket.set_tos_v4(u32::from(ecn & 3))?,
-        SocketAddr::V6(_) => {
-            set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::c_int::from(ecn & 3))?
-        }
-    }
+    let (level, class) = match to {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    set_option(&socket, level, class, libc::c_int::from(ecn & 3))?;
     set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, libc::c_int::from(segment_bytes))?;
     socket.connect(&to.into())?;
     Ok(socket.into())

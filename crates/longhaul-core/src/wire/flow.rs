@@ -11,7 +11,7 @@ use crate::result::{SideResult, SideSample};
 #[serde(rename_all = "snake_case")]
 pub enum FlowOrder {
     /// What to run.
-    Plan(FlowPlan),
+    Plan(Box<FlowPlan>),
     /// The client takes data connections at this port of the address that the control channel
     /// comes from.
     Listening {

@@ -17,7 +17,7 @@ pub enum ThirdOrder {
         /// `HOST:PORT` of the other server, as the one asked resolves it.
         target: String,
         /// What to run, seen from the one asked.
-        plan: FlowPlan,
+        plan: Box<FlowPlan>,
     },
     /// End early, in order.
     Stop,

@@ -22,7 +22,7 @@ use crate::error::EngineError;
 fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
-    let contents: Vec<_> = (0..12).map(|i| bytes(if i < 9 { i * 700 } else { 5 << 20 })).collect();
+    let contents: Vec<_> = (0..12).map(|i| bytes(if i < 9 { i * 700 } else { 2 << 20 })).collect();
     for (i, content) in contents.iter().enumerate() {
         fs::write(world.far(&format!("t/{i}")), content).unwrap();
     }

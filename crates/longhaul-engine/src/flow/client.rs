@@ -128,7 +128,7 @@ fn prepare(
     plan: &FlowPlan,
 ) -> Result<Connections> {
     connect::check(plan, true)?;
-    sender.send(&FlowOrder::Plan(plan.clone()))?;
+    sender.send(&FlowOrder::Plan(Box::new(plan.clone())))?;
     expect(receiver, &FlowEvent::Accepted)?;
     let connections = match plan.opener {
         Opener::Client => connect::open(dialer, plan, true)?,

@@ -11,7 +11,7 @@ use longhaul_core::result::{End, SideResult, SideSample};
 use longhaul_core::units::Rate;
 
 use super::limits::{DRAIN_LIMIT, FlowLimits};
-use super::mover::{self, Carrier, Pacer, Slot, Supply};
+use super::mover::{self, Carrier, Pacer, Reading, Slot, Supply};
 use super::placement::Places;
 use super::sampler::Sampler;
 use super::ticks::end_of_time;
@@ -101,6 +101,11 @@ pub(super) fn run(
             return sampler.result(&granted, Some(cut));
         }
     };
+    let reading = Reading {
+        buffer_bytes: length,
+        skip_copy: plan.skip_receive_copy,
+        gather: plan.window_bytes.is_none(),
+    };
     let (first, closing) = (OnceLock::new(), AtomicBool::new(false));
     let cut = thread::scope(|scope| {
         if role == End::Sender {
@@ -115,8 +120,7 @@ pub(super) fn run(
                     mover::send(slot, stream, supply, share, pacer, closing, &this);
                 }
                 (Carrier::Tcp(stream), End::Receiver) => {
-                    let skip = plan.skip_receive_copy;
-                    mover::receive(slot, stream, length, skip, first, &this);
+                    mover::receive(slot, stream, reading, first, &this);
                 }
                 (Carrier::Udp(flow), End::Sender) => {
                     let pacer = pacer(plan, length as u64);

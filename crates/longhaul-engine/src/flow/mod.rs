@@ -28,12 +28,14 @@ mod placement;
 mod sampler;
 mod serve;
 mod snapshot;
+mod third;
 mod ticks;
 mod udp;
 
 pub use client::run;
 pub use limits::FlowLimits;
 pub use serve::serve;
+pub use third::{refuse_third, run_third, serve_third};
 
 #[cfg(test)]
 mod tests;

@@ -84,8 +84,14 @@ fn fail(sender: &ControlSender, error: EngineError) -> Result<()> {
 /// What opens data connections to the client: to where its control channel comes from, and
 /// nowhere else, whatever it asks for.
 fn dialer(peer: &str, port: u16, streams: &DataAcceptor) -> Result<DataDialer> {
-    let address: SocketAddr = peer.parse().map_err(|_| EngineError::Address(peer.to_owned()))?;
-    let address = SocketAddr::new(address.ip().to_canonical(), port);
+    let mut address: SocketAddr =
+        peer.parse().map_err(|_| EngineError::Address(peer.to_owned()))?;
+    address.set_port(port);
+    if let SocketAddr::V6(v6) = address
+        && let Some(v4) = v6.ip().to_ipv4_mapped()
+    {
+        address = (v4, port).into();
+    }
     Ok(DataDialer::to_be_proved(address, streams.secret().clone()))
 }
 

@@ -263,7 +263,7 @@ fn start_by_hand(
     plan: &FlowPlan,
 ) -> (crate::session::ControlSender, crate::session::ControlReceiver, TcpStream) {
     let (sender, mut receiver, dialer) = server.session().split();
-    sender.send(&FlowOrder::Plan(plan.clone())).unwrap();
+    sender.send(&FlowOrder::Plan(Box::new(plan.clone()))).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Accepted);
     let data = dialer.open(0, |_| Ok(())).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Ready);

@@ -12,4 +12,6 @@ mod options;
 pub use info::{TcpInfo, tcp_info};
 pub use memory::{SocketMemory, socket_memory};
 pub use multipath::is_multipath;
-pub use options::{Granted, OptionError, SocketOptions, granted, set_max_pacing_rate};
+pub use options::{
+    Granted, OptionError, SocketOptions, granted, set_max_pacing_rate, set_receive_low_water,
+};

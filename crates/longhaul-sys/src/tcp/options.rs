@@ -120,6 +120,26 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the kernel wake a reader of `socket` only when so many bytes wait (`SO_RCVLOWAT`), or the
+/// peer has closed its half.
+///
+/// # Errors
+/// The kernel refuses the option.
+pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: `bytes` lives over the call and its size is passed with it.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// What the kernel made of a socket's options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {

@@ -36,12 +36,10 @@ use crate::throttle::Throttle;
                         4 refused by the server, 5 files or disk, 7 some files failed, 130 \
                         stopped by Ctrl-C.")]
 pub(super) struct Args {
-    /// What to copy; 'dir/.' means the directory's contents, /dev/zero bytes from memory
-    #[arg(value_name = "SRC", required_unless_present = "check")]
-    sources: Vec<Location>,
-    /// Where to; /dev/null verifies and drops
-    #[arg(value_name = "DST", required_unless_present = "check")]
-    target: Option<Location>,
+    /// What to copy and where to: the last is the target. 'dir/.' means a directory's contents,
+    /// /dev/zero bytes from memory; the target /dev/null verifies and drops
+    #[arg(value_names = ["SRC", "DST"], num_args = 1.., required_unless_present = "check")]
+    places: Vec<Location>,
     /// Copy directories with all that is in them; links are followed
     #[arg(short, long)]
     recursive: bool,
@@ -136,9 +134,9 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
-            let dir = match (&self.sources[..], &self.target) {
-                ([], None) => None,
-                ([Location::Local(dir)], None) => Some(dir.as_path()),
+            let dir = match &self.places[..] {
+                [] => None,
+                [Location::Local(dir)] => Some(dir.as_path()),
                 _ => {
                     let error = anyhow!("--check takes one directory of this host, or none");
                     return Err(Coded::new(exit::USAGE, error));
@@ -190,21 +188,21 @@ impl Args {
                 "--block is {block}; it is a multiple of {page} bytes up to {BLOCK_LIMIT}"
             ));
         }
-        let Some(target) = &self.target else {
-            return usage("a copy needs a target".to_owned());
+        let Some((target, sources @ [_, ..])) = self.places.split_last() else {
+            return usage("a copy needs a target: SRC... DST".to_owned());
         };
-        let zeros = self.sources.contains(&Location::Zero);
+        let zeros = sources.contains(&Location::Zero);
         if zeros != self.size.is_some() {
             return usage(match zeros {
                 true => "/dev/zero has no end; say how much of it with --size".to_owned(),
                 false => "--size goes with the source /dev/zero".to_owned(),
             });
         }
-        if *target == Location::Zero || self.sources.contains(&Location::Null) {
+        if *target == Location::Zero || sources.contains(&Location::Null) {
             return usage("/dev/zero is a source and /dev/null a target".to_owned());
         }
         let local = matches!(
-            (&self.sources[..], target),
+            (sources, target),
             (sources, Location::Local(_) | Location::Null)
                 if sources.iter().all(|source| matches!(source, Location::Local(_) | Location::Zero))
         );
@@ -216,7 +214,7 @@ impl Args {
             (false, false) => Protection::Sealed,
         };
         Ok(CopyPlan {
-            sources: self.sources.clone(),
+            sources: sources.to_vec(),
             target: target.clone(),
             options: CopyOptions {
                 streams: self.streams,
@@ -242,7 +240,7 @@ impl Args {
         }
         let manifest = match &self.manifest {
             None => None,
-            Some(_) if self.target == Some(Location::Null) => {
+            Some(_) if self.places.last() == Some(&Location::Null) => {
                 return usage("/dev/null has no place for a manifest; use --digest");
             }
             Some(name) => {

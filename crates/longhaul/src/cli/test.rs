@@ -9,7 +9,7 @@ use longhaul_core::plan::{
     Amount, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol,
     parse_addresses,
 };
-use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult};
+use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::flow;
@@ -29,7 +29,9 @@ use crate::output::FlowText;
 pub(super) struct Args {
     #[arg(help = "Where 'longhaul serve' runs: HOST, HOST:PORT or [IPV6]:PORT")]
     host: HostPort,
-    /// The server's port
+    #[arg(help = "Another server: the first tests against it, and this host only asks and shows")]
+    other: Option<HostPort>,
+    /// The (first) server's port
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Test for this long [default: 10]
@@ -41,9 +43,10 @@ pub(super) struct Args {
     /// Test with this many blocks of -l bytes
     #[arg(short = 'k', long = "blockcount", value_name = "BLOCKS", conflicts_with_all = ["bytes", "time"])]
     blocks: Option<u64>,
-    /// Connections or flows in each direction, one thread each at both ends
-    #[arg(short = 'P', long = "parallel", value_name = "STREAMS", default_value_t = 1)]
-    streams: u32,
+    /// Connections or flows in each direction, one thread each at both ends [default: 1, or one
+    /// for each link of --local and --remote]
+    #[arg(short = 'P', long = "parallel", value_name = "STREAMS")]
+    streams: Option<u32>,
     /// The server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
@@ -225,25 +228,34 @@ impl Args {
             (false, false) => Family::Any,
         };
         let options = ConnectOptions { identity: &identity, config: &config, policy, family };
-        let session = connect_queued(&target, Service::Test, &options, |place| {
+        let service = match &self.other {
+            None => Service::Test,
+            Some(_) => Service::ThirdParty,
+        };
+        let session = connect_queued(&target, service, &options, |place| {
             eprintln!("longhaul: number {place} in the queue of {target}");
             !interrupt.flag().load(Ordering::Acquire)
         })?;
-        if let Some(bytes) = session.datagram_bytes() {
+        if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }
         let mut lines = Lines { out: io::stdout().lock(), interrupt: &interrupt };
-        let text = FlowText::new(&target.to_string(), &plan);
+        let shown = self.other.as_ref().unwrap_or(&target);
+        let text = FlowText::new(&shown.to_string(), &plan);
         if !self.json && !self.json_stream {
             lines.write(&text.head());
         }
-        let result = flow::run(session, &plan, interrupt.flag(), |sample| {
+        let show = |sample: &FlowSample| {
             if self.json_stream {
                 lines.write(&event("interval", &json!(sample)));
             } else if !self.json {
                 lines.write(&text.interval(sample));
             }
-        })?;
+        };
+        let result = match &self.other {
+            None => flow::run(session, &plan, interrupt.flag(), show),
+            Some(other) => flow::run_third(session, other, &plan, interrupt.flag(), show),
+        }?;
         for warning in &result.warnings {
             eprintln!("warning: {}: {}", warning.message, warning.advice);
         }
@@ -277,6 +289,8 @@ impl Args {
             Protocol::Udp => datagram_bytes,
             Protocol::Tcp | Protocol::Mptcp => defaults.write_bytes,
         });
+        let links = Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
+        let streams = self.streams.unwrap_or(links.len().max(1) as u32);
         let plan = FlowPlan {
             direction: match (self.reverse, self.bidir) {
                 (_, true) => Direction::Both,
@@ -293,18 +307,18 @@ impl Args {
             },
             omit: self.omit,
             interval: self.interval,
-            streams: self.streams,
+            streams,
             write_bytes,
             window_bytes: self.window,
             congestion: self.congestion.clone(),
             mss: self.mss,
             rate_bps: self.rate.map(|rate| match self.per_stream {
-                true => Rate::from_bps(rate.bps().saturating_mul(self.streams.into())),
+                true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
                 false => rate,
             }),
             protocol,
             opener: if self.flip { Opener::Server } else { Opener::Client },
-            links: Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote)),
+            links,
             pacing: self.pacing.map(|pacing| match pacing {
                 PacingArg::Kernel => Pacing::Kernel,
                 PacingArg::Timer => Pacing::Timer,
@@ -420,7 +434,7 @@ mod tests {
         };
         assert_eq!(found.unwrap(), expected);
         let found = plan("far --local 10.0.1.1+256*2 --remote 10.0.1.2,10.0.2.2").unwrap();
-        assert_eq!(found.links.len(), 2);
+        assert_eq!((found.links.len(), found.streams), (2, 2));
         assert_eq!(found.links[1].client.as_ref().unwrap().to_string(), "10.0.2.1");
     }
 

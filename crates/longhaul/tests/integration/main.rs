@@ -12,6 +12,8 @@ mod host;
 mod matrix;
 mod ssh;
 mod test;
+mod test_ways;
 mod topology;
 mod wan;
 mod wan_impairments;
+mod wan_selftest;

@@ -66,15 +66,16 @@ mod tests {
         for (distribution, deviation) in
             [(uniform as fn(f64) -> f64, 1.0 / 3.0_f64.sqrt()), (normal, 1.0), (pareto, 1.0)]
         {
-            let step = 0.001;
+            let step = 0.005;
             let (mut mean, mut square) = (0.0, 0.0);
-            for i in -10_000..4_000_000 {
+            for i in -2000..200_000 {
                 let x = f64::from(i) * step;
                 let p = distribution(x + step) - distribution(x);
                 mean += p * (x + step / 2.0);
                 square += p * (x + step / 2.0).powi(2);
             }
             assert!(mean.abs() < 0.001, "{mean}");
+            // Of the Pareto distribution's square the part beyond 1000 is missing.
             assert!((square.sqrt() - deviation).abs() < 0.01, "{square}");
         }
     }

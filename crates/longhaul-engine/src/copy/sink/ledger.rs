@@ -2,7 +2,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use longhaul_core::wire::copy::Entry;
 
@@ -124,14 +123,24 @@ struct State {
 pub(super) struct Standing {
     /// Entries put in place since the last look.
     pub(super) done: Vec<u64>,
-    /// Whether every entry is settled and no more will come.
-    pub(super) complete: bool,
     /// Files in place.
     pub(super) files: u64,
     /// Their bytes.
     pub(super) bytes: u64,
     /// Those that an earlier attempt had left.
     pub(super) resumed: u64,
+}
+
+impl State {
+    fn standing(&mut self, batch: usize) -> Standing {
+        let count = self.done.len().min(batch);
+        Standing {
+            done: self.done.drain(..count).collect(),
+            files: self.files,
+            bytes: self.bytes,
+            resumed: self.resumed,
+        }
+    }
 }
 
 impl Ledger {
@@ -239,22 +248,21 @@ impl Ledger {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Where the copy stands: at once when it is complete, else after `limit`.
-    pub(super) fn wait(&self, limit: Duration, batch: usize) -> Standing {
+    /// Where the copy stands, with up to `batch` entries that were put in place since the last
+    /// time.
+    pub(super) fn standing(&self, batch: usize) -> Standing {
+        self.lock().standing(batch)
+    }
+
+    /// Waits until every entry is settled and no more will come; `None` when the copy is over
+    /// before.
+    pub(super) fn wait_complete(&self) -> Option<Standing> {
         let incomplete = |state: &mut State| !state.closed && state.total != Some(state.settled);
-        let (mut state, _) = self
+        let mut state = self
             .settled
-            .wait_timeout_while(self.lock(), limit, incomplete)
+            .wait_while(self.lock(), incomplete)
             .unwrap_or_else(PoisonError::into_inner);
-        let count = state.done.len().min(batch);
-        let done = state.done.drain(..count).collect();
-        Standing {
-            done,
-            complete: state.done.is_empty() && state.total == Some(state.settled),
-            files: state.files,
-            bytes: state.bytes,
-            resumed: state.resumed,
-        }
+        (!state.closed).then(|| state.standing(0))
     }
 
     /// Whether every entry is settled and no more will come.
@@ -314,8 +322,8 @@ mod tests {
         assert!(ledger.failed(2).is_some() && ledger.failed(2).is_none());
         assert!(!ledger.is_complete(), "the source does not know yet");
         ledger.failure_told();
-        let standing = ledger.wait(Duration::ZERO, 10);
-        assert!(standing.complete);
+        assert!(ledger.wait_complete().is_some());
+        let standing = ledger.standing(10);
         assert_eq!((standing.files, standing.bytes, standing.done), (1, 5, vec![0]));
         assert!(matches!(ledger.file(2), Ok(None)));
     }

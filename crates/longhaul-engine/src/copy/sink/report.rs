@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
@@ -19,17 +20,19 @@ use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
+/// Nothing is ever sent: the channel ends, and that is the message.
+pub(super) type Never = std::convert::Infallible;
+
 /// How often it is written down what an attempt after this one need not do again.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
-/// Tells the source how far the sink is, until all is in place, and then so.
-pub(super) fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
-    let mut noted = Instant::now();
+/// Tells the source how far the sink is until the other end of `over` is dropped: also while the
+/// last things are put in order, which may take long, since silence ends a session.
+pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicBool) {
     let mut limited = shared.progress.limit();
     let clocks = [&shared.receiving, &shared.verifying, &shared.writing, &shared.syncing];
     let mut gauge = Gauge::new(clocks);
-    loop {
-        let mut standing = shared.ledger.wait(TICK, DONE_BATCH);
+    while over.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         if shared.cancel.is_set() {
             return;
         }
@@ -37,45 +40,62 @@ pub(super) fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
             shared.give_up(EngineError::Interrupted);
             return;
         }
-        if noted.elapsed() >= CHECKPOINT && !standing.complete {
-            shared.checkpoint();
-            noted = Instant::now();
-        }
-        let (written, resumed) = (shared.ledger.written_bytes(), shared.ledger.resumed_bytes());
-        shared.progress.resumed_bytes.store(resumed, Ordering::Relaxed);
-        shared.progress.moved_bytes.store(written, Ordering::Relaxed);
-        shared.progress.files.store(standing.files, Ordering::Relaxed);
+        let done = shared.show_progress();
         let [receive, verify, write, sync] = gauge.look();
         let stages = StageTimes { receive, verify, write, sync, ..StageTimes::default() };
         shared.progress.sink_is(stages);
         let message = SinkMessage::Progress {
             stages,
-            written_bytes: Bytes::new(written),
-            resumed_bytes: Bytes::new(resumed),
-            done: std::mem::take(&mut standing.done),
+            written_bytes: shared.progress.moved(),
+            resumed_bytes: shared.progress.resumed(),
+            done,
         };
         let told = shared.control.send(&message).and_then(|()| {
             let limit = shared.progress.limit();
-            if limit != limited {
-                // Only a sink that is the client is asked to change it.
-                limited = limit;
-                shared.control.send(&SinkMessage::Limit { rate_bps: limit })?;
+            if limit == limited {
+                return Ok(());
             }
-            if standing.complete {
-                let report = shared.complete(&standing)?;
-                shared.control.send(&SinkMessage::Finished(report.clone()))?;
-                shared.finished.store(true, Ordering::Relaxed);
-                *lock(&shared.report) = Some((report, Instant::now()));
-            }
-            Ok(())
+            // Only a sink that is the client is asked to change it.
+            limited = limit;
+            shared.control.send(&SinkMessage::Limit { rate_bps: limit })
         });
-        if let Err(reason) = told {
-            shared.cancel.fail(reason);
-            return;
+        // A source that has heard of the end may have left.
+        if !shared.finished.load(Ordering::Relaxed) {
+            shared.cancel.check(told);
         }
-        if standing.complete {
-            return;
-        }
+    }
+}
+
+/// Writes down, until the other end of `over` is dropped, how far the copy is.
+pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
+    while over.recv_timeout(CHECKPOINT) == Err(RecvTimeoutError::Timeout) {
+        shared.checkpoint();
+    }
+}
+
+/// Waits until every entry is settled, puts the last things in order, and tells the source.
+pub(super) fn conclude(shared: &Shared<'_>) {
+    let Some(standing) = shared.ledger.wait_complete() else { return };
+    let concluded = shared.complete(&standing).and_then(|report| {
+        shared.show_progress();
+        // Before the word is out, upon which the source closes the channel.
+        shared.finished.store(true, Ordering::Relaxed);
+        shared.control.send(&SinkMessage::Finished(report.clone()))?;
+        *lock(&shared.report) = Some((report, Instant::now()));
+        Ok(())
+    });
+    shared.cancel.check(concluded);
+}
+
+impl Shared<'_> {
+    /// Brings what is shown up to date; returns the entries put in place since the last time.
+    fn show_progress(&self) -> Vec<u64> {
+        let standing = self.ledger.standing(DONE_BATCH);
+        let progress = self.progress;
+        progress.resumed_bytes.store(self.ledger.resumed_bytes(), Ordering::Relaxed);
+        progress.moved_bytes.store(self.ledger.written_bytes(), Ordering::Relaxed);
+        progress.files.store(standing.files, Ordering::Relaxed);
+        standing.done
     }
 }
 

@@ -21,7 +21,7 @@ use super::ledger::{Ledger, SinkFile};
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
-use super::report::report_until_complete;
+use super::report::{Never, conclude, keep_journal, report};
 use super::store::Store;
 use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
@@ -284,7 +284,14 @@ impl Shared<'_> {
                 scope.spawn(move || self.cpu.run(|| write_blocks(self, &blocks, &whole)));
             }
             scope.spawn(move || self.cpu.run(|| finish_files(self, &to_finish)));
-            scope.spawn(move || self.cpu.run(|| report_until_complete(self, stop)));
+            let (over, ended) = bounded::<Never>(0);
+            let journal = ended.clone();
+            scope.spawn(move || self.cpu.run(|| report(self, &ended, stop)));
+            scope.spawn(move || self.cpu.run(|| keep_journal(self, &journal)));
+            scope.spawn(move || {
+                self.cpu.run(|| conclude(self));
+                drop(over);
+            });
             drop((received, to_write));
 
             let followed = self.cpu.run(|| follow_source(self, control, &whole));

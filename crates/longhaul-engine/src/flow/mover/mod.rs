@@ -8,6 +8,6 @@ mod slot;
 
 pub(super) use carrier::Carrier;
 pub(super) use pacer::Pacer;
-pub(super) use receive::receive;
+pub(super) use receive::{Reading, receive};
 pub(super) use send::{Supply, noise, send};
 pub(super) use slot::Slot;

@@ -16,8 +16,8 @@ pub(in crate::flow) enum Supply {
     Memory(Vec<u8>),
     /// From a file that lives in memory, by sendfile(2): the kernel sends the file's own pages.
     /// Over loopback MSG_ZEROCOPY copies all the same (skb_orphan_frags_rx() in
-    /// include/linux/skbuff.h), and elsewhere it does not send less; sendfile copies nowhere
-    /// (bench/runs/2026-11-21-epyc-2core/flow.md).
+    /// include/linux/skbuff.h), and costs its notifications on top; sendfile does not copy there
+    /// either (bench/runs/2026-11-21-epyc-2core/flow.md).
     File(File, usize),
 }
 

@@ -108,7 +108,7 @@ fn a_sender_whose_receiver_is_silent_stops() {
         Server::start(FlowLimits { idle: Duration::from_millis(600), ..FlowLimits::default() });
     let plan = FlowPlan { direction: Direction::Reverse, ..datagrams(60_000, 10) };
     let (sender, mut receiver, dialer) = server.session().split();
-    sender.send(&FlowOrder::Plan(plan)).unwrap();
+    sender.send(&FlowOrder::Plan(plan.into())).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Accepted);
     let flow = dialer.open_flow(0, &crate::session::Route::default(), |_| Ok(())).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Ready);

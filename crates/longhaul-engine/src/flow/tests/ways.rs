@@ -76,7 +76,7 @@ fn an_opening_server_sends_to_nobody_who_does_not_prove_himself() {
     let (sender, mut receiver, _dialer) = server.session().split();
     let plan =
         FlowPlan { opener: Opener::Server, direction: Direction::Reverse, ..FlowPlan::new() };
-    sender.send(&FlowOrder::Plan(plan)).unwrap();
+    sender.send(&FlowOrder::Plan(plan.into())).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Accepted);
     // A server of something else on the client's host.
     let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -6,7 +6,7 @@ use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::flow;
 use longhaul_engine::serve::Services;
-use longhaul_engine::session::{Grant, Rights, ServedSession};
+use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 
 use super::limits::Tiers;
 
@@ -20,6 +20,8 @@ pub(super) struct Offer {
     /// Nobody may have this server send to others.
     pub(super) no_third_party: bool,
     pub(super) tiers: Tiers,
+    /// Who this server is as a client of another.
+    pub(super) config: ConfigDir,
     /// Tests too are for the authorised alone.
     pub(super) keys_only: bool,
     pub(super) stop: Arc<AtomicBool>,
@@ -27,6 +29,8 @@ pub(super) struct Offer {
 
 const NOT_AUTHORISED: &str = "this key is not authorised; add the line that 'longhaul key' prints \
                               here to ~/.config/longhaul/authorized_keys there";
+
+const NO_THIRD_PARTY: &str = "it does not send to other servers for this key";
 
 impl Offer {
     /// The files that a key reaches and what it may do with them, or why none.
@@ -50,7 +54,13 @@ impl Services for Offer {
         let reason = match (service, &self.files) {
             _ if self.keys_only && !authorised => NOT_AUTHORISED.to_owned(),
             (Service::Test, _) => return None,
-            (Service::ThirdParty, _) => "it does not test against other servers".to_owned(),
+            (Service::ThirdParty, _) if self.no_third_party => NO_THIRD_PARTY.to_owned(),
+            (Service::ThirdParty, _) if authorised => return None,
+            (Service::ThirdParty, _) => {
+                format!(
+                    "it tests against other servers for authorised keys alone: {NOT_AUTHORISED}"
+                )
+            }
             (Service::Copy, None) if !self.key_roots => {
                 "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
@@ -66,7 +76,14 @@ impl Services for Offer {
                 Ok(files) => copy::serve(session, &files, &self.stop),
                 Err(reason) => copy::refuse(session, RefusalKind::NotAuthorised, reason),
             },
-            _ => {
+            Service::ThirdParty if session.grant.no_third_party => {
+                flow::refuse_third(session, NO_THIRD_PARTY.to_owned())
+            }
+            Service::ThirdParty => {
+                let limits = self.tiers.of(session.authorised);
+                flow::serve_third(session, &self.config, limits)
+            }
+            Service::Test => {
                 let limits = self.tiers.of(session.authorised);
                 flow::serve(session, limits)
             }

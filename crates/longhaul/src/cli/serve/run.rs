@@ -83,6 +83,7 @@ impl Args {
             key_roots,
             no_third_party: self.no_third_party,
             tiers: self.limits.tiers(),
+            config,
             keys_only: self.limits.keys_only,
             stop: interrupt.flag().clone(),
         };
