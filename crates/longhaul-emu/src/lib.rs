@@ -24,6 +24,8 @@ mod verdict;
 mod wan;
 
 pub use error::EmuError;
+#[doc(hidden)]
+pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
 pub use topology::Topology;
 pub use wan::Wan;
