@@ -11,6 +11,7 @@
 //! go with the last handle, and their processes with the thread that made them, even when the
 //! process is killed. docs/design/emulator.md tells how.
 
+mod device;
 mod driver;
 mod error;
 pub mod link;
@@ -23,6 +24,8 @@ mod verdict;
 mod wan;
 
 pub use error::EmuError;
+#[doc(hidden)]
+pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
 pub use topology::Topology;
 pub use wan::Wan;
