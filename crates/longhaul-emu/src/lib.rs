@@ -11,6 +11,7 @@
 //! go with the last handle, and their processes with the thread that made them, even when the
 //! process is killed. docs/design/emulator.md tells how.
 
+mod device;
 mod driver;
 mod error;
 pub mod link;

@@ -51,10 +51,9 @@ impl Accidents {
             if !packet.ecn_capable {
                 continue;
             }
-            if let Some(at) = isolate(pieces, segment(number)) {
-                if !std::mem::replace(&mut pieces[at].treatment.mark_ce, true) {
-                    counts.marked_ce += size(number);
-                }
+            let Some(at) = isolate(pieces, segment(number)) else { continue };
+            if !std::mem::replace(&mut pieces[at].treatment.mark_ce, true) {
+                counts.marked_ce += size(number);
             }
         }
         while let Some(number) = self.corrupt.take(&numbers) {

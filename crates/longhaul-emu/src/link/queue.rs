@@ -35,6 +35,17 @@ pub(super) struct Queue {
     random_cross: Stream,
 }
 
+/// What arrives at a queue.
+pub(super) struct Offered<'a> {
+    /// When.
+    pub(super) now: LinkTime,
+    pub(super) packet: &'a PacketShape,
+    /// The number of the packet's first segment.
+    pub(super) first: u64,
+    /// When the link goes down next.
+    pub(super) cut_at: Option<LinkTime>,
+}
+
 /// What a queue's management says of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Management {
@@ -106,26 +117,23 @@ impl Queue {
         let same_packets = (self.mtu, self.overhead) == (before.mtu, before.overhead);
         match (&mut self.cross, before.cross) {
             (Some(cross), Some(old)) if self.plan.1 == before.plan.1 && same_packets => {
-                *cross = old
+                *cross = old;
             }
             (Some(cross), Some(old)) => cross.go_on_from(&old),
             _ => {}
         }
     }
 
-    /// Offers adjacent segments of `packet` that arrive at `now`, the first of the packet being
-    /// segment number `first`; pushes pieces with the times at which those admitted were sent. The
-    /// link goes down at `cut_at`.
+    /// Offers adjacent segments of a packet; pushes pieces with the times at which those admitted
+    /// were sent.
     pub(super) fn offer(
         &mut self,
-        now: LinkTime,
-        packet: &PacketShape,
+        offered: &Offered,
         segments: Range<u32>,
-        first: u64,
-        cut_at: Option<LinkTime>,
         pieces: &mut Vec<Piece>,
         counts: &mut Impairments,
     ) {
+        let Offered { now, packet, first, cut_at } = *offered;
         let count = segments.end - segments.start;
         if self.manager.is_none() {
             let bytes = self.bytes(packet, segments.clone());

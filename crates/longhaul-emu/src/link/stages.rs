@@ -10,7 +10,7 @@ use super::delay::Delay;
 use super::loss::Losses;
 use super::model::segments_of;
 use super::outages::Outages;
-use super::queue::Queue;
+use super::queue::{Offered, Queue};
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
 use super::{LinkTime, PacketShape, Piece, Treatment};
@@ -168,7 +168,8 @@ impl Stages {
         let cut_at = self.outages.as_ref().and_then(Outages::next_start);
         match &mut self.queue {
             Some(queue) => {
-                queue.offer(now, packet, segments, first, cut_at, &mut self.pieces, counts);
+                let offered = Offered { now, packet, first, cut_at };
+                queue.offer(&offered, segments, &mut self.pieces, counts);
             }
             None => {
                 let treatment = Treatment::default();

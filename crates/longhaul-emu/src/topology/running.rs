@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{LinkWarning, SiteReport, TopologyLinkReport, TopologyReport};
 use longhaul_core::units::Bytes;
-use longhaul_sys::tun::Tun;
 
 use super::link::End;
 use super::{Link, Routes, check_fit, hosts};
 use crate::EmuError;
+use crate::device::Device;
+use crate::link::random_seed;
 use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, plan_windows};
 
 /// Sites and links that run.
@@ -43,11 +44,17 @@ impl Topology {
     /// Nothing is left in any of these cases.
     pub fn start(plan: &TopologyPlan) -> Result<Topology, EmuError> {
         plan.validate()?;
+        // The report tells it, so that a run can be had again.
+        let mut plan = plan.clone();
+        for link in &mut plan.links {
+            link.plan.seed.get_or_insert_with(random_seed);
+        }
+        let plan = &plan;
         let routes = Routes::plan(plan, 0);
         check_fit(plan, &routes)?;
         let drawing = draw(plan, &routes);
         let mut sites = Vec::new();
-        let mut devices: Vec<Vec<Option<Tun>>> = Vec::new();
+        let mut devices: Vec<Vec<Option<Device>>> = Vec::new();
         for spec in drawing.sites {
             let (site, tuns) = Site::start(spec)?;
             sites.push(site);
@@ -126,7 +133,8 @@ impl Topology {
     /// The plan is invalid, or asks for more memory than there is; the link is as it was.
     pub fn set(&mut self, link: usize, plan: LinkPlan) -> Result<(), EmuError> {
         let mut changed = self.plan.clone();
-        changed.links[link].plan = plan;
+        let seed = changed.links[link].plan.seed;
+        changed.links[link].plan = LinkPlan { seed, ..plan };
         changed.validate()?;
         check_fit(&changed, &Routes::plan(&changed, 0))?;
         self.links[link].set(&changed.links[link].plan);

@@ -44,7 +44,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "preset",
         "PATH",
-        "The round trip of lan (0.1 ms), man (2), wan (87), transatlantic (100) or satellite (1124 ms)",
+        "The round trip of lan (0.1 ms), man (15), wan (90), transatlantic (180) or satellite (1124 ms)",
         |link, text| {
             let preset = Preset::named(text).ok_or(Preset::FORM)?;
             set_delay(link, preset.rtt() / 2)

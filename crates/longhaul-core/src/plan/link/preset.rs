@@ -1,15 +1,15 @@
 use std::time::Duration;
 
-/// A path of a published testbed, by its round trip. A rate, loss and all else can be added.
+/// A path by its round trip, as the shipped topologies of these names have it. A rate, loss and all else can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// One machine room, as NASA Goddard's 20G testbed (SC10): 0.1 ms.
     Lan,
-    /// A metropolitan area, 100 km of fibre and its equipment: 2 ms.
+    /// A metropolitan area and its region, SC10's second round trip: 15 ms.
     Man,
-    /// Across the United States, Goddard to Ames (SC10): 87 ms.
+    /// Across the United States, SC10's third: 90 ms (Goddard to Ames has 87).
     Wan,
-    /// East coast of the United States to central Europe: 100 ms.
+    /// From the western United States to Europe, SC10's fourth: 180 ms.
     Transatlantic,
     /// Through geostationary satellites, as NASA Goddard's satellite path was: 1124 ms.
     Satellite,
@@ -35,9 +35,9 @@ impl Preset {
     pub const fn rtt(self) -> Duration {
         Duration::from_micros(match self {
             Preset::Lan => 100,
-            Preset::Man => 2_000,
-            Preset::Wan => 87_000,
-            Preset::Transatlantic => 100_000,
+            Preset::Man => 15_000,
+            Preset::Wan => 90_000,
+            Preset::Transatlantic => 180_000,
             Preset::Satellite => 1_124_000,
         })
     }
