@@ -1,40 +1,61 @@
 #!/usr/bin/env bash
-# Disk to disk over the emulated path: longhaul cp beside globus-url-copy -p 8 and scp.
+# Disk to disk over the emulated path: longhaul cp beside globus-url-copy -p 8, rsync and scp.
 #
-#   bench/cp.sh [REPEATS [SIZE_MIB [RTT_MS...]]]        default: 3 8192 0 90 180
+#   bench/cp.sh [REPEATS [SIZE_MIB [RTT_MS...]]]        default: 3 8192 0 15 90 180
 #
-# One file of random bytes, on a real disk (DIR, default: a directory under the current one).
-# Tools are interleaved within each repeat; before each run caches are dropped (as root) and after
-# it the destination is compared and removed. Prints one line a run, then medians and ratios.
+# One file of random bytes, on a real disk (DIR, default: a directory under the current one; DATA
+# names a file to use instead of making one). Tools are interleaved within each repeat; before each
+# run caches are dropped (as root) and after it the destination is compared and removed. Prints one
+# line a run, then medians.
 # "seconds" is the client command's wall time; longhaul's includes the sync that the others leave
-# to the kernel, and "synced" is the time until they would be as durable.
+# to the kernel, and "synced" is the time until they would be as durable. "cpu" is what all
+# processes of the near and of the far end used, in seconds for each 10^9 bytes, from cgroups.
 #
-# scp copies the first 512 MiB, at 90 ms alone.
+# rsync and scp copy the first 512 MiB, at 90 ms and more 128 MiB: they need minutes for the rest.
 #
-# LONGHAUL names the binary; TOOLS picks among: sealed cleartext globus scp.
+# LONGHAUL names the binary; LINK has more link options, such as '--loss 1e-4'; TOOLS picks among
+#   sealed cleartext globus rsync scp   the copies,
+#   read memory write                   the rungs they stand on, with longhaul: the source's disk to
+#                                       memory, memory to memory, memory to the sink's disk.
 set -euo pipefail
 
 repeats=${1:-3}
 mib=${2:-8192}
 shift $(($# < 2 ? $# : 2))
-rtts=("${@:-0 90 180}")
+rtts=("${@:-0 15 90 180}")
 read -ra rtts <<<"${rtts[*]}"
 longhaul=$(realpath "${LONGHAUL:-target/release/longhaul}")
-read -ra tools <<<"${TOOLS:-sealed cleartext globus scp}"
+read -ra tools <<<"${TOOLS:-sealed cleartext globus rsync}"
+read -ra link <<<"${LINK:-}"
 dir=$(mktemp -d "${DIR:-$PWD}/bench-cp.XXXXXX")
 # The service and its client share the user's key; a home of their own keeps the user's untouched.
 export HOME=$dir/home
 mkdir -p "$HOME" "$dir/far"
-trap 'rm -rf "$dir"' EXIT
 
-head -c "${mib}M" /dev/urandom >"$dir/data"
-# scp needs minutes for what the others move in seconds; a rate is a rate.
-scp_mib=$((mib < 512 ? mib : 512))
-head -c "${scp_mib}M" "$dir/data" >"$dir/data-scp"
+# A group for each end, to count its processors' time; cgroup v1 and v2 differ in names. Mounted
+# here, since the sites of a link have a /sys of their own.
+groups=$dir/groups
+mkdir "$groups"
+if grep -q '^cpuacct.*1$' /proc/cgroups && mount -t cgroup -o cpuacct none "$groups" 2>/dev/null; then
+    used() { awk '{ print $1 / 1e9 }' "$groups/lh-bench-$1/cpuacct.usage"; }
+else
+    mount -t cgroup2 none "$groups"
+    used() { awk '/usage_usec/ { print $2 / 1e6 }' "$groups/lh-bench-$1/cpu.stat"; }
+fi
+mkdir -p "$groups/lh-bench-near" "$groups/lh-bench-far"
+trap 'rmdir "$groups/lh-bench-near" "$groups/lh-bench-far"; umount "$groups"; rm -rf "$dir"' EXIT
+
+if [ -n "${DATA:-}" ]; then
+    ln "$DATA" "$dir/data"
+else
+    head -c "${mib}M" /dev/urandom >"$dir/data"
+fi
+head -c "$((mib < 512 ? mib : 512))M" "$dir/data" >"$dir/data-512"
+head -c "$((mib < 128 ? mib : 128))M" "$dir/data" >"$dir/data-128"
 for key in host user; do ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"; done
 cp "$dir/user.pub" "$dir/authorized_keys"
 mkdir -p /run/sshd
-cat >"$dir/sshd_config" <<EOF
+cat >"$dir/sshd_config" <<CONFIG
 Port 2222
 HostKey $dir/host
 AuthorizedKeysFile $dir/authorized_keys
@@ -43,65 +64,97 @@ StrictModes no
 UsePAM no
 PermitRootLogin prohibit-password
 Subsystem sftp internal-sftp
-EOF
+CONFIG
 
 serve="exec '$longhaul' serve --root '$dir/far' 2>/dev/null"
 ssh_options="-F none -i $dir/user -o IdentitiesOnly=yes -o BatchMode=yes \
 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 far_of() {
     case $1 in
-        sealed | cleartext) echo "$serve" ;;
         globus) echo "GLOBUS_HOSTNAME=far exec globus-gridftp-server -aa -p 2811 -anonymous-user root -allow-root -log-level ERROR >/dev/null 2>&1" ;;
-        scp) echo "exec /usr/sbin/sshd -D -f '$dir/sshd_config'" ;;
+        scp | rsync) echo "exec /usr/sbin/sshd -D -f '$dir/sshd_config'" ;;
+        *) echo "$serve" ;;
     esac
 }
-near_of() {
+near_of() { # TOOL FILE
     case $1 in
-        sealed) echo "'$longhaul' cp '$dir/data' lh://far/copy" ;;
-        cleartext) echo "'$longhaul' cp --cleartext '$dir/data' lh://far/copy" ;;
-        globus) echo "GLOBUS_HOSTNAME=near globus-url-copy -p 8 'file://$dir/data' 'ftp://far:2811$dir/far/copy'" ;;
-        scp) echo "scp $ssh_options -P 2222 '$dir/data-scp' 'root@far:$dir/far/copy'" ;;
+        sealed) echo "'$longhaul' cp --json '$2' lh://far/copy" ;;
+        cleartext) echo "'$longhaul' cp --json --cleartext '$2' lh://far/copy" ;;
+        read) echo "'$longhaul' cp --json --cleartext '$2' /dev/null" ;;
+        memory) echo "'$longhaul' cp --json --cleartext --size ${mib}MiB /dev/zero lh://far/dev/null" ;;
+        write) echo "'$longhaul' cp --json --cleartext --size ${mib}MiB /dev/zero '$dir/far/copy'" ;;
+        globus) echo "GLOBUS_HOSTNAME=near globus-url-copy -p 8 'file://$2' 'ftp://far:2811$dir/far/copy'" ;;
+        rsync) echo "rsync -e 'ssh $ssh_options -p 2222' '$2' 'root@far:$dir/far/copy'" ;;
+        scp) echo "scp $ssh_options -P 2222 '$2' 'root@far:$dir/far/copy'" ;;
     esac
 }
 
 run() { # TOOL RTT_MS
-    local out data=$dir/data size=$mib
-    [ "$1" = scp ] && data=$dir/data-scp size=$scp_mib
+    local out data=$dir/data size=$mib near far
+    case $1:$2 in
+        scp:?? | scp:??? | rsync:?? | rsync:???) data=$dir/data-128 size=$((mib < 128 ? mib : 128)) ;;
+        scp:* | rsync:*) data=$dir/data-512 size=$((mib < 512 ? mib : 512)) ;;
+    esac
     sync
     [ "$(id -u)" = 0 ] && echo 1 >/proc/sys/vm/drop_caches
-    out=$("$longhaul" wan run --rtt "${2}ms" --far "$(far_of "$1")" -- bash -c "
+    near=$(used near) far=$(used far)
+    out=$("$longhaul" wan run --rtt "${2}ms" "${link[@]}" \
+        --far "echo 0 >$groups/lh-bench-far/cgroup.procs; $(far_of "$1")" -- bash -c "
+        echo 0 >$groups/lh-bench-near/cgroup.procs
         for i in \$(seq 50); do
             for port in 5210 2811 2222; do (: </dev/tcp/far/\$port) 2>/dev/null && break 2; done
             sleep 0.1
         done
         start=\$(date +%s%N)
-        $(near_of "$1") >'$dir/said' 2>&1 || { cat '$dir/said' >&2; exit 1; }
+        $(near_of "$1" "$data") >'$dir/said' 2>'$dir/erred' || { cat '$dir/erred' >&2; exit 1; }
         end=\$(date +%s%N)
-        sync -f '$dir/far/copy'
-        echo \$(( end - start )) \$(( \$(date +%s%N) - start ))")
-    cmp "$data" "$dir/far/copy"
-    rm "$dir/far/copy"
-    awk -v tool="$1" -v rtt="$2" -v mib="$size" -v out="$out" 'BEGIN {
-        split(out, t, " ")
-        printf "%-10s %4d ms  %7.2f s  %6.2f Gb/s   synced %7.2f s  %6.2f Gb/s\n", tool, rtt,
-            t[1]/1e9, mib*8.388608e6/t[1], t[2]/1e9, mib*8.388608e6/t[2] }' | tee -a "$dir/runs"
+        [ -e '$dir/far/copy' ] && sync -f '$dir/far/copy'
+        echo \$(( end - start )) \$(( \$(date +%s%N) - start ))" 2>"$dir/warned") || {
+        cat "$dir/warned" >&2
+        exit 1
+    }
+    case $1 in
+        read | memory) ;;
+        write) rm "$dir/far/copy" ;;
+        *) cmp "$data" "$dir/far/copy" && rm "$dir/far/copy" ;;
+    esac
+    near=$(awk "BEGIN { print $(used near) - $near }") far=$(awk "BEGIN { print $(used far) - $far }")
+    python3 - "$1" "$2" "$size" "$near" "$far" "$dir/said" "${link[*]}" $out <<'PYTHON' | tee -a "$dir/runs"
+import json, sys
+tool, rtt, mib, near, far, said, link, took, synced = sys.argv[1:10]
+size, took, synced = int(mib) * 2**20, int(took) / 1e9, int(synced) / 1e9
+more = ""
+try:
+    result = json.load(open(said))
+    ends = [result[end]["peak_memory_bytes"] / 2**20 for end in ("source", "sink")]
+    more = "  memory {:.0f} {:.0f} MiB  {} streams {}  {}".format(
+        *ends, result["path"]["streams"], result["path"]["congestion"], result["limit"])
+except ValueError:
+    pass
+print(f"{tool:10} {rtt:>4} ms {link} {took:7.2f} s {size * 8e-9 / took:6.2f} Gb/s   "
+      f"synced {synced:7.2f} s {size * 8e-9 / synced:6.2f} Gb/s   "
+      f"cpu {float(near) * 1e9 / size:5.2f} {float(far) * 1e9 / size:5.2f} s/GB{more}", flush=True)
+PYTHON
+    grep -h "behind schedule" "$dir/warned" || true
 }
 
 for ((i = 0; i < repeats; i++)); do
     for rtt in "${rtts[@]}"; do
         for tool in "${tools[@]}"; do
-            # scp at every distance takes longer than all the rest together.
-            [ "$tool" = scp ] && [ "$rtt" != 90 ] && continue
             run "$tool" "$rtt"
         done
     done
 done
 echo
-echo "medians, Gb/s:"
-awk '{ key = $1 " " $2; rates[key] = rates[key] " " $6 }
-    END { for (key in rates) print key rates[key] }' "$dir/runs" | sort -k2,2n -k1,1 |
-    while read -r tool rtt rates; do
-        median=$(tr ' ' '\n' <<<"$rates" | sort -n | awk '{ v[NR] = $1 } END {
-            print (NR % 2) ? v[(NR+1)/2] : (v[NR/2] + v[NR/2+1]) / 2 }')
-        printf '%-10s %4s ms  %s\n' "$tool" "$rtt" "$median"
-    done
+echo "medians: tool, RTT, Gb/s, CPU s/GB of both ends"
+python3 - "$dir/runs" <<'PYTHON'
+import re, statistics, sys
+runs = {}
+for line in open(sys.argv[1]):
+    if found := re.match(r"(\S+) +(\d+) ms.*? s +([\d.]+) Gb/s .*cpu +([\d.]+) +([\d.]+)", line):
+        tool, rtt, rate, near, far = found.groups()
+        runs.setdefault((int(rtt), tool), []).append((float(rate), float(near) + float(far)))
+for (rtt, tool), seen in sorted(runs.items()):
+    rate, cpu = (statistics.median(column) for column in zip(*seen))
+    print(f"{tool:10} {rtt:4} ms {rate:6.2f} {cpu:6.2f}   of {len(seen)}")
+PYTHON

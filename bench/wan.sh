@@ -1,109 +1,203 @@
-#!/bin/sh
-# Compares TCP throughput through `longhaul wan run` with a plain veth pair of the same MTU.
+#!/bin/bash
+# The emulator's figures on this machine: throughput beside a plain veth pair, the cost of loss,
+# round trips idle and under load, an idle link's processor time, memory.
 #
-# usage: bench/wan.sh [LONGHAUL [ROUNDS [SECONDS]]]      (as root; needs iperf3, ip and ping)
+# usage: bench/wan.sh PART [LONGHAUL]       (as root; needs iperf3, ip, ping, tcpdump, jq)
+#        PART: throughput, cost, rtt, idle, memory: one round, added to the files in $OUT
+#              (default /tmp/longhaul-wan-bench); report: tables of medians, in Markdown
 #
-# Each round measures the veth pair and then each round-trip time, so that whatever else the
-# machine does falls on all of them alike, and each measurement waits for a quiet moment. The result is one line a measurement on standard error
-# and, on standard output, a table of medians in Markdown. iperf3 runs one stream; its first
-# seconds are left out (-O), since at 180 ms slow start alone takes two of them.
-set -eu
+# A round measures everything of its part once, the veth pairs among it, so that whatever else the
+# machine does falls on all of them alike. Run each part some times and then the report.
+set -euo pipefail
 
-longhaul=${1:-target/release/longhaul}
-rounds=${2:-3}
-seconds=${3:-10}
-omit=4
-mtu=9000
+part=${1:?throughput, cost, rtt, idle, memory or report}
+longhaul=$(realpath -m "${2:-target/release/longhaul}")
+out=${OUT:-/tmp/longhaul-wan-bench}
 rtts="0 15 90 180"
+omit=4 seconds=4
+mkdir -p "$out"
+
+note() { echo "$*" | tee -a "$out/$part" >&2; }
+gbps() { jq -r '.end.sum_received.bits_per_second / 1e9 * 100 | round / 100' "$1"; }
 
 work=$(mktemp -d)
-near=lhbench-near-$$
-far=lhbench-far-$$
+near=lhbench-near-$$ far=lhbench-far-$$
 cleanup() {
     ip netns del "$near" 2>/dev/null || true
     ip netns del "$far" 2>/dev/null || true
     rm -rf "$work"
 }
 trap cleanup EXIT
-trap 'exit 1' INT TERM HUP
 
-# Prints the receiver's Gb/s from an iperf3 JSON document.
-gbps() {
-    awk '/"sum_received"/ { inside = 1 }
-         inside && /"bits_per_second"/ { gsub(/[^0-9.e+]/, "", $2); printf "%.2f\n", $2 / 1e9; exit }' "$1"
-}
-
-# Prints the median of the numbers in a file.
-median() {
-    sort -n "$1" | awk '{ v[NR] = $1 } END {
-        printf "%.2f", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
-}
-
-ip netns add "$near"
-ip netns add "$far"
-ip -n "$near" link add veth0 mtu $mtu type veth peer name veth0 mtu $mtu netns "$far"
-ip -n "$near" address add 198.18.1.1/30 dev veth0
-ip -n "$far" address add 198.18.1.2/30 dev veth0
-ip -n "$near" link set veth0 up
-ip -n "$far" link set veth0 up
-
-# Waits, for at most two minutes, until the processors have been nine tenths idle for a second.
-wait_for_quiet() {
-    for attempt in $(seq 120); do
-        set -- $(sed -n 's/^cpu  //p' /proc/stat)
-        before_idle=$4 before=$(($1 + $2 + $3 + $4 + $5 + $6 + $7 + $8))
-        sleep 1
-        set -- $(sed -n 's/^cpu  //p' /proc/stat)
-        idle=$(($4 - before_idle)) all=$(($1 + $2 + $3 + $4 + $5 + $6 + $7 + $8 - before))
-        if [ $((idle * 10)) -ge $((all * 9)) ]; then return; fi
-    done
-    echo "the machine did not become quiet; measuring anyway" >&2
-}
-
-measure_veth() {
-    wait_for_quiet
+veth() { # MTU
+    ip netns add "$near"
+    ip netns add "$far"
+    ip -n "$near" link add veth0 mtu "$1" type veth peer name veth0 mtu "$1" netns "$far"
+    ip -n "$near" address add 198.18.1.1/30 dev veth0
+    ip -n "$far" address add 198.18.1.2/30 dev veth0
+    ip -n "$near" link set veth0 up
+    ip -n "$far" link set veth0 up
     ip netns exec "$far" iperf3 -s -1 >/dev/null 2>&1 &
-    server=$!
     sleep 0.5
-    ip netns exec "$near" iperf3 -c 198.18.1.2 -O $omit -t "$seconds" -J >"$work/run.json"
-    wait "$server"
-    gbps "$work/run.json" | tee -a "$work/veth" | sed 's/^/veth: /' >&2
+    ip netns exec "$near" iperf3 -c 198.18.1.2 -O $omit -t $seconds -J >"$work/run.json"
+    wait
+    ip netns del "$near"
+    ip netns del "$far"
+    note "veth $1 0 $(gbps "$work/run.json")"
 }
 
-measure_wan() {
-    wait_for_quiet
-    "$longhaul" wan run --rtt "$1ms" --mtu $mtu --json-report "$work/link.json" \
+wan() { # MTU RTT
+    "$longhaul" wan run --rtt "$2ms" --mtu "$1" --json-report "$work/link.json" \
         --far 'iperf3 -s -1 >/dev/null' -- \
-        iperf3 -c far -O $omit -t "$seconds" -J >"$work/run.json"
-    gbps "$work/run.json" | tee -a "$work/wan-$1" | sed "s/^/wan $1 ms: /" >&2
+        iperf3 -c far -O $omit -t $seconds -J >"$work/run.json" 2>"$work/log"
+    note "wan $1 $2 $(gbps "$work/run.json") $(jq -r \
+        '"late_p999_ms=\(.up.lateness.p999_ms) warnings=\([.warnings[].warning] | join(","))"' \
+        "$work/link.json")"
 }
 
-measure_rtt() {
-    wait_for_quiet
-    "$longhaul" wan run --rtt "$1ms" --mtu $mtu -- ping -q -i 0.05 -c 60 far |
-        sed -n 's|^rtt min/avg/max/mdev = \([^ ]*\) ms|\1|p' | tr / ' ' >"$work/rtt-$1"
+throughput() {
+    veth 9000
+    for rtt in $rtts; do wan 9000 "$rtt"; done
+    veth 1500
+    wan 1500 0
+    wan 1500 90
 }
 
-round=0
-while [ "$round" -lt "$rounds" ]; do
-    round=$((round + 1))
-    measure_veth
-    for rtt in $rtts; do measure_wan "$rtt"; done
-done
-for rtt in $rtts; do measure_rtt "$rtt"; done
+# The plans of a load of super-packets of 64 KB that cannot respond to anything.
+load() { # GBPS SECONDS
+    local bytes=64768 interval
+    interval=$(awk "BEGIN { print $bytes * 8 / ($1 * 1e9) }")
+    send="{\"send\":{\"to\":\"far\",\"port\":5300,\"datagrams\":$(awk \
+        "BEGIN { printf \"%d\", $2 * 44 / $interval }"),\"payload_bytes\":1472,\"together\":44,\
+\"interval_seconds\":$interval,\"verify\":false}}"
+    receive='{"receive":{"bind":"0.0.0.0:5300","drain_seconds":0.3,"verify":false}}'
+}
 
-veth=$(median "$work/veth")
-echo "| path | Gb/s, median of $rounds | of veth | ping min / mean / max, ms |"
-echo "|---|---|---|---|"
-echo "| veth pair | $veth | 1.00 | |"
-for rtt in $rtts; do
-    wan=$(median "$work/wan-$rtt")
-    ratio=$(awk "BEGIN { printf \"%.2f\", $wan / $veth }")
-    pings=$(awk '{ printf "%s / %s / %s", $1, $2, $3 }' "$work/rtt-$rtt")
-    echo "| wan, RTT $rtt ms | $wan | $ratio | $pings |"
-done
-echo
-echo "iperf3 $(iperf3 --version | awk 'NR == 1 { print $2 }'), one stream, -O $omit -t $seconds," \
-    "MTU $mtu, $(cat /proc/sys/net/ipv4/tcp_congestion_control);" \
-    "Linux $(uname -r | cut -d- -f1), $(nproc) x" \
-    "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+# Processor time of the emulator's thread for each byte that entered, MTU 1500, with and without
+# loss.
+cost() {
+    for gbps in 4 8; do
+        load $gbps 4
+        for loss in 0 1e-4; do
+            "$longhaul" wan run --mtu 1500 --up-loss $loss --json-report "$work/link.json" \
+                --far "sleep 6 | $longhaul wan probe '$receive' >/dev/null" -- \
+                "$longhaul" wan probe "$send" >"$work/sent" 2>"$work/log" || true
+            note "cost $gbps $loss $(jq -r '"\(.up.entered.bytes) \(.processor.busy_seconds)
+                \(.up.impairments.lost.segments) \(.up.interface_drops)" | gsub("\\s+"; " ")' \
+                "$work/link.json")"
+        done
+    done
+}
+
+# Errors of the round trip against what was asked for, in microseconds, one line a reply: as ping
+# prints them, to three digits (rtt-), and between the kernel's time stamps of request and reply at
+# the near end's device (stamps-).
+echoes() { # NAME RTT COMMAND-BEFORE OPTIONS...
+    local name=$1 rtt=$2 before=$3
+    shift 3
+    "$longhaul" wan run --rtt "${rtt}ms" --json-report "$work/link.json" "$@" -- sh -c "
+        tcpdump -i wan0 -n -tt --time-stamp-precision nano -l icmp >'$work/stamps' 2>'$work/log' &
+        tcpdump=\$!
+        until grep -q listening '$work/log'; do sleep 0.05; done
+        $before
+        ping -i 0.02 -c 200 far; sleep 0.3; kill \$tcpdump" >"$work/ping" 2>/dev/null
+    sed -n 's/.*time=\([0-9.]*\) ms.*/\1/p' "$work/ping" |
+        awk -v rtt="$rtt" '{ printf "%.0f\n", ($1 - rtt) * 1000 }' >>"$out/rtt-$name-$rtt"
+    # Seconds and nanoseconds apart: a double does not hold both.
+    awk -v rtt="$rtt" '{ split($1, t, "."); match($0, /seq [0-9]+/); n = substr($0, RSTART, RLENGTH) }
+        / echo request/ { s[n] = t[1]; ns[n] = t[2] }
+        / echo reply/ && n in s {
+            printf "%.0f\n", ((t[1] - s[n]) * 1e9 + t[2] - ns[n]) / 1000 - rtt * 1000
+        }' "$work/stamps" >>"$out/stamps-$name-$rtt"
+}
+
+rtt() {
+    for rtt in $rtts; do echoes idle "$rtt" true; done
+    load 5 7
+    for rtt in 0 15 90; do
+        # The first two seconds are the load's start.
+        echoes load5G "$rtt" "$longhaul wan probe '$send' >/dev/null & sleep 2" --mtu 1500 \
+            --far "sleep 12 | $longhaul wan probe '$receive' >/dev/null"
+        note "load $rtt $(jq -r '"\(.up.delivered.bytes * 8 / 7e9) Gb/s late_p999_ms=\(.up.lateness.p999_ms)"' "$work/link.json")"
+    done
+}
+
+# Of the whole process, its commands included.
+idle() {
+    for rtt in 0 180; do
+        TIMEFORMAT='%U %S'
+        { time "$longhaul" wan run --rtt "${rtt}ms" --json-report "$work/link.json" -- sleep 10; } 2>"$work/time"
+        note "idle $rtt $(tail -n 1 "$work/time") $(jq .processor.busy_seconds "$work/link.json")"
+    done
+}
+
+# The most that was resident while iperf3 ran, before the process took the link down.
+memory() {
+    for options in "--rtt 0ms" "--rtt 90ms" "--rtt 180ms --rate 1G" "--rtt 180ms --rate 5G"; do
+        # shellcheck disable=SC2086
+        "$longhaul" wan run $options --json-report "$work/link.json" \
+            --far 'iperf3 -s -1 >/dev/null' -- iperf3 -c far -t 6 -J >"$work/run.json" 2>/dev/null &
+        local pid=$! peak=0 now
+        while now=$(awk '/VmHWM/ { print $2 }' "/proc/$pid/status" 2>/dev/null) && [ -n "$now" ]; do
+            peak=$now
+            sleep 0.1
+        done
+        wait
+        note "memory|$options|$((peak / 1024))|$(jq -r '"\(.up.peak_memory_bytes / 1048576 | round)|\(.down.peak_memory_bytes / 1048576 | round)"' "$work/link.json")|$(gbps "$work/run.json")"
+    done
+}
+
+quantile() { # FILE Q
+    sort -n "$1" | awk -v q="$2" '{ v[NR] = $1 } END {
+        p = 1 + q * (NR - 1); i = int(p); printf "%.4g", v[i] + (v[i + (i < NR)] - v[i]) * (p - i) }'
+}
+median_of() { # FILE PATTERN COLUMN
+    grep "^$2 " "$1" | awk -v c="$3" '{ print $c }' >"$work/values"
+    quantile "$work/values" 0.5
+}
+
+report() {
+    echo "| path | MTU | RTT, ms | Gb/s, each round | median | of veth |"
+    echo "|---|---|---|---|---|---|"
+    for mtu in 9000 1500; do
+        local veth
+        veth=$(median_of "$out/throughput" "veth $mtu 0" 4)
+        for path in "veth $mtu 0" "wan $mtu 0" "wan $mtu 15" "wan $mtu 90" "wan $mtu 180"; do
+            grep -q "^$path " "$out/throughput" || continue
+            median=$(median_of "$out/throughput" "$path" 4)
+            echo "| ${path%% *} | $mtu | ${path##* } |" \
+                "$(grep "^$path " "$out/throughput" | awk '{ printf "%s ", $4 }')| $median |" \
+                "$(awk "BEGIN { printf \"%.2f\", $median / $veth }") |"
+        done
+    done
+    printf '\n| load, Gb/s | loss | ns of processor for each KB, each round | median | to no loss |\n|---|---|---|---|---|\n'
+    for gbps in 4 8; do
+        local clean=
+        for loss in 0 1e-4; do
+            grep "^cost $gbps $loss " "$out/cost" | awk '{ printf "%.1f\n", $5 / $4 * 1e12 }' >"$work/ns"
+            median=$(quantile "$work/ns" 0.5)
+            clean=${clean:-$median}
+            echo "| $gbps | $loss | $(tr '\n' ' ' <"$work/ns")| $median |" \
+                "$(awk "BEGIN { printf \"%.2f\", $median / $clean }") |"
+        done
+    done
+    printf '\n| ping | RTT, ms | replies | median error, us | p99 | largest |\n|---|---|---|---|---|---|\n'
+    for file in "$out"/rtt-* "$out"/stamps-*; do
+        name=${file##*/}
+        echo "| ${name%-*} | ${name##*-} | $(wc -l <"$file") | $(quantile "$file" 0.5) |" \
+            "$(quantile "$file" 0.99) | $(quantile "$file" 1) |"
+    done | sort -t'|' -k2,2 -k3,3n
+    printf '\n| idle link of RTT, ms | processor, %% of a core | its thread alone |\n|---|---|---|\n'
+    awk '/^idle/ { printf "| %s | %.2f | %.3f |\n", $2, ($3 + $4) * 10, $5 * 10 }' "$out/idle"
+    printf '\n| link under iperf3 | Gb/s | resident at most, MiB | packets up, MiB | down |\n|---|---|---|---|---|\n'
+    awk -F'|' '/^memory/ { printf "| %s | %s | %s | %s | %s |\n", $2, $6, $3, $4, $5 }' "$out/memory"
+    printf '\niperf3 %s, one stream, -O %s -t %s, %s; Linux %s, %s x %s.\n' \
+        "$(iperf3 --version | awk 'NR == 1 { print $2 }')" $omit $seconds \
+        "$(cat /proc/sys/net/ipv4/tcp_congestion_control)" "$(uname -r | cut -d- -f1)" \
+        "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+}
+
+case $part in
+    throughput | cost | rtt | idle | memory | report) $part ;;
+    *) echo "there is no part '$part'" >&2; exit 2 ;;
+esac

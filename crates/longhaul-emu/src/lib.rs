@@ -17,6 +17,7 @@ mod error;
 pub mod link;
 mod packet;
 mod privilege;
+pub mod selftest;
 mod site;
 mod topology;
 mod verdict;

@@ -88,6 +88,19 @@ pub enum EngineError {
     /// A key file cannot be used.
     #[error("{} is not a longhaul key file", .0.display())]
     BadKey(PathBuf),
+    /// What stands before a key in the authorised list is no option.
+    #[error(
+        "line {line} of {} has '{option}' before its key; known are root=DIR, read-only, \
+         write-only and no-third-party", .file.display()
+    )]
+    KeyOption {
+        /// The list.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What it has.
+        option: String,
+    },
     /// The program's own files need a home directory.
     #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
     NoConfigDir,
@@ -146,6 +159,12 @@ pub enum EngineError {
     /// A socket option that was asked for does not work on this host.
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),
+    /// A thread was to run on a CPU that cannot be used.
+    #[error("there is no CPU {cpu} that this process may use; see 'taskset -p $$' and -A")]
+    NoCpu {
+        /// Its number.
+        cpu: u32,
+    },
     /// The other side had to give up.
     #[error("{peer} could not go on: {reason}")]
     Failed {
@@ -153,6 +172,8 @@ pub enum EngineError {
         peer: String,
         /// The sentence it gave.
         reason: String,
+        /// It was for a lost connection, and may go on over another.
+        again: bool,
     },
     /// A thread or system resource is missing.
     #[error("cannot {operation}")]
@@ -171,6 +192,24 @@ pub enum EngineError {
 pub type Result<T> = std::result::Result<T, EngineError>;
 
 impl EngineError {
+    /// Whether it came from a connection that was lost or spoilt, so that the same may succeed
+    /// over another.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            EngineError::Resolve { .. }
+            | EngineError::Connect { .. }
+            | EngineError::DataConnect { .. }
+            | EngineError::DataMissing { .. }
+            | EngineError::Handshake { .. }
+            | EngineError::Data { .. } => true,
+            EngineError::Control { source, .. } => {
+                matches!(source, FrameError::Closed | FrameError::Io(_))
+            }
+            EngineError::Failed { again, .. } => *again,
+            _ => false,
+        }
+    }
+
     /// For `map_err` on an operation with a file.
     pub fn file(
         operation: &'static str,

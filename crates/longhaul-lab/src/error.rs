@@ -166,6 +166,12 @@ pub enum LabError {
         /// The driver.
         tool: &'static str,
     },
+    /// A tool that is driven with single files was given a directory.
+    #[error("{tool} is only driven with single files; leave it out, or name a file as the data")]
+    SingleFile {
+        /// The driver.
+        tool: &'static str,
+    },
     /// A helper program that a driver needs failed.
     #[error("{program} failed: {reason}")]
     Helper {

@@ -1,11 +1,11 @@
 //! Folds runs into the table: a row for each entry, a column for each condition, in each cell the
 //! median of the runs that count.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::result::{Guarantees, Outcome, RunRecord};
-use longhaul_core::stats::median;
+use longhaul_core::stats::{median, median_interval};
 use longhaul_core::units::Rate;
 use serde::Serialize;
 
@@ -52,10 +52,27 @@ pub struct CellFigure {
     pub min_bps: Option<Rate>,
     /// The greatest of them.
     pub max_bps: Option<Rate>,
+    /// Where the median lies with 95 % confidence, whatever the distribution; it takes six runs.
+    pub interval_bps: Option<(Rate, Rate)>,
+    /// This row's figure over that of the first row of its workload, in the same pass: the median
+    /// of these ratios, and where it lies with 95 % confidence. What drifts from pass to pass
+    /// falls on both alike.
+    pub ratio: Option<Ratio>,
     /// How many count.
     pub runs: usize,
     /// Numbers of notes, from 1.
     pub notes: Vec<usize>,
+}
+
+/// A ratio within passes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The median.
+    pub median: f64,
+    /// Its 95 % interval; it takes six passes.
+    pub interval: Option<(f64, f64)>,
+    /// Passes in which both rows have a figure.
+    pub passes: usize,
 }
 
 /// Whether a cell has a figure.
@@ -98,6 +115,8 @@ impl Table {
             let label = entry.label();
             let runs: Vec<&RunRecord> =
                 contents.runs.iter().filter(|run| run.label == label).collect();
+            let first = plan.entries.iter().find(|first| first.workload == entry.workload);
+            let first = first.map(|first| first.label()).filter(|first| *first != label);
             let missing = contents
                 .tools
                 .iter()
@@ -107,7 +126,13 @@ impl Table {
                 .iter()
                 .map(|condition| {
                     let here = runs.iter().copied().filter(|run| run.condition == *condition);
-                    figure(&here.collect::<Vec<_>>(), missing.is_some(), &mut notes)
+                    let here: Vec<&RunRecord> = here.collect();
+                    let ratio = first.as_ref().and_then(|first| {
+                        let is_first =
+                            |run: &&RunRecord| run.label == *first && run.condition == *condition;
+                        ratio(&here, contents.runs.iter().filter(is_first))
+                    });
+                    CellFigure { ratio, ..figure(&here, missing.is_some(), &mut notes) }
                 })
                 .collect();
             let absent = missing
@@ -152,9 +177,17 @@ impl Notes {
 fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
     let mut numbers = BTreeSet::new();
     let (mut failed, mut invalid) = (false, false);
+    let made_good = |run: &RunRecord| {
+        let same = runs.iter().filter(|other| other.sequence == run.sequence);
+        same.into_iter().any(|other| other.outcome == Outcome::Ok)
+    };
     for run in runs {
         let about = match &run.outcome {
             Outcome::Ok => continue,
+            Outcome::Invalid { .. } if made_good(run) => {
+                numbers.insert(notes.number("an invalid run was made again".into()));
+                continue;
+            }
             Outcome::Failed { reason } => {
                 failed = true;
                 format!("{} failed: {reason}", run.label)
@@ -186,9 +219,24 @@ fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
         median_bps: median(&counted).map(rate),
         min_bps: counted.iter().copied().reduce(f64::min).map(rate),
         max_bps: counted.iter().copied().reduce(f64::max).map(rate),
+        interval_bps: median_interval(&counted, 0.95).map(|(low, high)| (rate(low), rate(high))),
+        ratio: None,
         runs: counted.len(),
         notes: numbers.into_iter().collect(),
     }
+}
+
+/// The ratio of two rows' figures within passes.
+fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) -> Option<Ratio> {
+    let counted = |run: &RunRecord| {
+        let rate = run.throughput_bps.filter(|_| run.outcome == Outcome::Ok)?;
+        Some((run.repeat, rate.bps() as f64))
+    };
+    let first: HashMap<u32, f64> = first.filter_map(counted).collect();
+    let pairs = runs.iter().filter_map(|run| counted(run));
+    let ratios: Vec<f64> = pairs.filter_map(|(pass, bps)| Some(bps / first.get(&pass)?)).collect();
+    let interval = median_interval(&ratios, 0.95);
+    Some(Ratio { median: median(&ratios)?, interval, passes: ratios.len() })
 }
 
 /// That a row copied less than the others.

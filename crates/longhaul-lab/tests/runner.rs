@@ -7,11 +7,11 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_core::plan::{Condition, MatrixPlan, Side, Workload};
-use longhaul_core::result::{Guarantees, Outcome, ToolOutput};
+use longhaul_core::result::{Guarantees, Outcome};
 use longhaul_core::units::Rate;
 use longhaul_lab::archive::{Archive, Contents, Data, Header};
 use longhaul_lab::data::Source;
-use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Server, Task};
+use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Said, Server, Task};
 use longhaul_lab::runner::{Ended, Event, Matrix, Setup};
 use longhaul_lab::table::{CellState, Table};
 use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, plan};
@@ -99,8 +99,8 @@ impl Driver for Script {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
-        let rate = output.stdout.trim().parse().ok().map(Rate::from_bps);
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        let rate = said.client.stdout.trim().parse().ok().map(Rate::from_bps);
         Ok(Reading { throughput: rate, bytes: None })
     }
 }
@@ -188,6 +188,7 @@ impl Bench {
             drivers: &drivers,
             sources: &sources,
             scratch: &scratch,
+            retry_failed: false,
             stop: &stop,
         };
         let mut show = |event: Event<'_>| {
@@ -238,8 +239,13 @@ fn a_failing_tool_is_a_row_and_the_rest_goes_on() {
     ] {
         assert!(notes.contains(said), "{said} is not in:\n{notes}");
     }
-    // Four entries that are there, two conditions, two passes.
-    assert_eq!(contents.runs.len(), 16);
+    // Four entries that are there, two conditions, two passes; and at 90 ms two more attempts at
+    // each of the four places whose path broke its promise.
+    assert_eq!(contents.runs.len(), 16 + 8);
+    let attempts = contents.runs.iter().filter(|run| run.tool == "tester");
+    let attempts: Vec<u32> =
+        attempts.filter(|run| run.repeat == 2).map(|run| run.attempt).collect();
+    assert!(attempts.windows(3).any(|three| three == [1, 2, 3]), "{attempts:?}");
     let copied = contents.runs.iter().find(|run| run.tool == "copier").unwrap();
     assert_eq!(copied.bytes.unwrap().get(), 300_000);
     assert!(copied.durable_seconds.unwrap() >= copied.seconds.unwrap());
@@ -270,13 +276,13 @@ fn an_interrupted_matrix_goes_on_where_it_stopped() {
     let mut archive = bench.create();
     assert_eq!(bench.run(&mut archive, 3), Ended::Interrupted);
     drop(archive);
-    let mut archive = Archive::open(&bench.out()).unwrap();
+    let mut archive = Archive::open_to_continue(&bench.out()).unwrap();
     let before = archive.contents().unwrap().runs;
     assert_eq!(before.len(), 3);
 
     assert_eq!(bench.run(&mut archive, usize::MAX), Ended::Complete);
     let after = archive.contents().unwrap().runs;
-    assert_eq!(after.len(), 16);
+    assert_eq!(after.len(), 24);
     assert!(before.iter().all(|run| after.contains(run)), "a finished run was made again");
 }
 
@@ -306,6 +312,13 @@ fn an_archive_of_schema_1_still_reads() {
     rusqlite::Connection::open(&database).unwrap().execute_batch(stored).unwrap();
 
     let contents = Archive::open(dir.path()).unwrap().contents().unwrap();
+    let continued = Archive::open_to_continue(dir.path()).unwrap();
+    assert_eq!(continued.contents().unwrap(), contents, "the step to schema 2 changed something");
+    let again = rusqlite::Connection::open(&database).unwrap();
+    let figures = "SELECT group_concat(label || ' ' || runs || ' ' || median_gbps) FROM figures \
+                   WHERE runs > 0";
+    let figures: String = again.query_row(figures, [], |row| row.get(0)).unwrap();
+    assert_eq!(figures, "iperf3 1 23.5");
     assert_eq!(contents.header.plan.name, "stored");
     let table = Table::fold(&contents);
     assert_eq!(table.rows[0].cells[0].median_bps, Some(Rate::from_bps(23_500_000_000)));

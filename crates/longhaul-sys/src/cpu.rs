@@ -1,4 +1,4 @@
-//! CPU time used, by thread.
+//! CPUs: where a thread may run, and the CPU time that it used.
 //!
 //! Threads rather than the process: a server that answers several clients at once can tell what
 //! each of them costs. Time in the kernel on a thread's behalf counts (system time, and the
@@ -6,6 +6,8 @@
 
 use std::io;
 use std::time::Duration;
+
+use rustix::thread::CpuSet;
 
 /// A thread whose CPU time can be read from any thread while it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,11 @@ impl ThreadClock {
         // A thread's CPU clock as clock_gettime(2) takes it: the complement of the id, shifted
         // over CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED (linux/posix-timers.h).
         ThreadClock { clock: (!thread << 3) | 6 }
+    }
+
+    /// The thread's number.
+    pub fn thread(self) -> i32 {
+        !(self.clock >> 3)
     }
 
     /// User and system time of the thread since it began.
@@ -82,6 +89,80 @@ fn parse_stolen(text: &str) -> Option<u64> {
     line.split_whitespace().nth(7)?.parse().ok()
 }
 
+/// Lets the calling thread run on these CPUs alone.
+///
+/// # Errors
+/// `InvalidInput` when none of them is online and allowed to the process.
+pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
+        set.set(cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
+}
+
+/// The CPUs that the calling thread may run on, in order; below 1024.
+///
+/// # Errors
+/// The kernel has more CPUs than the call takes.
+pub fn allowed() -> io::Result<Vec<u32>> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
+}
+
+/// How the processors of the whole host have spent their time since it was started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostTimes {
+    idle: u64,
+    all: u64,
+}
+
+impl HostTimes {
+    /// The sums until now, from the first line of `/proc/stat` (proc_stat(5)).
+    ///
+    /// # Errors
+    /// The file cannot be read or holds something else.
+    pub fn now() -> io::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().unwrap_or_default();
+        // user nice system idle iowait irq softirq steal; guests are in user already.
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+        let [_, _, _, idle, waiting, ..] = ticks[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        Ok(HostTimes { idle: idle + waiting, all: ticks.iter().sum() })
+    }
+
+    /// The share of the time since `earlier` that the processors were not idle, 0 to 1.
+    pub fn busy_since(&self, earlier: &HostTimes) -> f64 {
+        let all = self.all.saturating_sub(earlier.all);
+        let idle = self.idle.saturating_sub(earlier.idle);
+        if all == 0 { 0.0 } else { 1.0 - (idle as f64 / all as f64).min(1.0) }
+    }
+}
+
+/// Lets the calling thread, and those it starts from now on, use what other programs leave of
+/// the processors and disks: niceness 10, and the idle class of I/O (ioprio_set(2)), which only
+/// some I/O schedulers observe.
+///
+/// # Errors
+/// The kernel refuses one of them.
+pub fn yield_to_others() -> io::Result<()> {
+    const NICENESS: i32 = 10;
+    // linux/ioprio.h: IOPRIO_WHO_PROCESS is 1, IOPRIO_CLASS_IDLE is 3, shifted by 13.
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_IDLE: libc::c_int = 3 << 13;
+    // SAFETY: both calls take plain numbers; 0 is the calling thread.
+    let codes = unsafe {
+        [
+            libc::c_long::from(libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS)),
+            libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE),
+        ]
+    };
+    if codes == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
 pub fn peak_memory_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -100,8 +181,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_host_is_busy_when_all_its_processors_are() {
+        let before = HostTimes::now().unwrap();
+        assert_eq!(before.busy_since(&before), 0.0);
+        let cores = std::thread::available_parallelism().unwrap().get();
+        std::thread::scope(|scope| {
+            for _ in 0..cores {
+                scope.spawn(|| {
+                    let start = Instant::now();
+                    while start.elapsed() < Duration::from_millis(300) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        });
+        assert!(HostTimes::now().unwrap().busy_since(&before) > 0.5);
+    }
+
+    #[test]
     fn work_counts_and_sleep_does_not() {
         let clock = ThreadClock::current();
+        assert_eq!(clock.thread(), rustix::thread::gettid().as_raw_nonzero().get());
         let before = clock.elapsed().unwrap();
         let begun = Instant::now();
         while clock.elapsed().unwrap() - before < Duration::from_millis(20) {}
@@ -154,5 +254,18 @@ mod tests {
             assert!(Instant::now() < deadline, "the clock of an ended thread still runs");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_bound_thread_stays_where_it_is_put() {
+        std::thread::spawn(|| {
+            let all = allowed().unwrap();
+            let last = *all.last().unwrap();
+            bind_thread(&[last]).unwrap();
+            assert_eq!(allowed().unwrap(), [last]);
+            assert!(bind_thread(&[8191]).is_err());
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -53,6 +53,15 @@ pub fn create_pair(
     Netlink::open()?.request(request)
 }
 
+/// The kernel's number of interface `name`, in the calling thread's network namespace.
+///
+/// # Errors
+/// There is no such interface.
+pub fn index(name: &str) -> io::Result<u32> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    rustix::net::netdevice::name_to_index(&socket, name).map_err(io::Error::from)
+}
+
 impl Interface {
     /// Its number in its network namespace.
     pub fn index(&self) -> u32 {

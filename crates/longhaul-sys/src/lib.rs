@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 pub mod cpu;
+pub mod datagram;
+pub mod host;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
@@ -14,4 +16,7 @@ pub mod poll;
 pub mod realtime;
 pub mod tcp;
 pub mod terminal;
+pub mod topology;
 pub mod tun;
+pub mod udp;
+pub mod users;

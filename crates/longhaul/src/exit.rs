@@ -19,6 +19,8 @@ pub const FILES: u8 = 5;
 pub const HOST: u8 = 6;
 /// The work was done in part: some files or some runs failed, and the output says which.
 pub const PARTIAL: u8 = 7;
+/// `wan selftest`: a check failed; the certificate says which.
+pub const UNPROVEN: u8 = 8;
 /// `wan run` itself failed, not its command (the convention of `env` and `timeout`).
 pub const WAN: u8 = 125;
 /// `wan run`: the command could not be executed.
@@ -64,15 +66,18 @@ impl From<EngineError> for Coded {
             | EngineError::Failed { .. }
             | EngineError::Data { .. } => UNREACHABLE,
             EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
+            EngineError::Refused { kind: RefusalKind::Unreachable, .. } => UNREACHABLE,
             EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::Refused { .. } => REFUSED,
             EngineError::File { .. } => FILES,
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
+            | EngineError::KeyOption { .. }
             | EngineError::NoConfigDir
             | EngineError::Spawn { .. }
             | EngineError::SocketOption(_)
+            | EngineError::NoCpu { .. }
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };

@@ -9,5 +9,7 @@ mod interrupt;
 mod lab_path;
 mod output;
 mod remote;
+mod supervisor;
+mod throttle;
 
 pub use cli::run;

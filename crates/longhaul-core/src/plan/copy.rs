@@ -3,6 +3,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::TreeOptions;
 use crate::units::{Bytes, Rate};
 
 /// One end of a copy, as the user writes it.
@@ -122,8 +123,8 @@ impl Protection {
 /// What both ends of a copy must agree on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOptions {
-    /// TCP connections that carry blocks (`-P`); 1 to 128.
-    pub streams: u32,
+    /// TCP connections that carry blocks (`-P`), 1 to 128; chosen by measurement if not given.
+    pub streams: Option<u32>,
     /// The size of a block: the unit of reading, verifying and writing.
     pub block_bytes: Bytes,
     /// What protects the blocks.
@@ -136,18 +137,26 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Pacing rate for all streams together (`--bwlimit`).
     pub rate_bps: Option<Rate>,
+    /// Leave processors, disks and path to others where they want them (`--nice`).
+    #[serde(default)]
+    pub nice: bool,
+    /// Links, owners, filters, deletion, digests.
+    #[serde(default)]
+    pub tree: TreeOptions,
 }
 
 impl Default for CopyOptions {
     fn default() -> Self {
         CopyOptions {
-            streams: 4,
+            streams: None,
             block_bytes: Bytes::mib(1),
             protection: Protection::Sealed,
             durable: true,
             preserve: false,
             recursive: false,
             rate_bps: None,
+            nice: false,
+            tree: TreeOptions::default(),
         }
     }
 }

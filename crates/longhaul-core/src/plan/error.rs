@@ -11,4 +11,20 @@ pub enum PlanError {
         /// What would be taken.
         accepted: &'static str,
     },
+    /// Two things were asked for that cannot be had together.
+    #[error("{one} cannot be had with {other}")]
+    Conflict {
+        /// The one.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+    /// Something was asked for that means nothing without another.
+    #[error("{one} needs {other}")]
+    Needs {
+        /// The one.
+        one: &'static str,
+        /// What it needs.
+        other: &'static str,
+    },
 }

@@ -17,6 +17,9 @@ pub struct MatrixPlan {
     /// Complete passes over all cells; 1 to 1000.
     #[serde(default = "once")]
     pub repeats: u32,
+    /// Further passes until the medians are known well enough; `None` makes `repeats` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// Seed of the order within each pass, so that a plan run twice runs in the same order.
     #[serde(default)]
     pub seed: u64,
@@ -33,6 +36,37 @@ pub struct MatrixPlan {
     pub disk: DiskWork,
     /// The tools to compare, in the order of the table's rows.
     pub entries: Vec<Entry>,
+}
+
+/// When a cell has been measured often enough, beyond the plan's `repeats`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Precision {
+    /// A cell is done when the 95 % interval of its median is narrower than this share of the
+    /// median; above 0, at most 1. It takes six valid runs at the least.
+    pub share: f64,
+    /// Passes, at most; up to 1000.
+    #[serde(default = "Precision::default_passes")]
+    pub at_most: u32,
+    /// No pass is begun after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<Span>,
+}
+
+impl Precision {
+    /// A target without a time limit.
+    pub fn new(share: f64, at_most: u32) -> Self {
+        Precision { share, at_most, limit: None }
+    }
+
+    /// The time after which no pass is begun.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit.map(|span| span.0)
+    }
+
+    const fn default_passes() -> u32 {
+        30
+    }
 }
 
 /// Lists of path properties; the conditions are their product.
@@ -190,6 +224,11 @@ impl MatrixPlan {
         self.entries.iter().any(|entry| entry.workload == workload)
     }
 
+    /// The passes that may be made at most.
+    pub fn passes(&self) -> u32 {
+        self.precision.as_ref().map_or(self.repeats, |target| target.at_most.max(self.repeats))
+    }
+
     /// Checks all that can be said without knowing the machine or the tools.
     ///
     /// # Errors
@@ -200,6 +239,14 @@ impl MatrixPlan {
         }
         if !(1..=1000).contains(&self.repeats) {
             return Err(MatrixFault::Repeats { repeats: self.repeats });
+        }
+        if let Some(target) = &self.precision {
+            if !(target.share > 0.0 && target.share <= 1.0) {
+                return Err(MatrixFault::Share { share: target.share });
+            }
+            if !(6..=1000).contains(&target.at_most) {
+                return Err(MatrixFault::AtMost { passes: target.at_most });
+            }
         }
         if self.limit_seconds == Some(0) {
             return Err(MatrixFault::NoLimit);
@@ -301,6 +348,7 @@ mod tests {
         MatrixPlan {
             name: "two".into(),
             repeats: 1,
+            precision: None,
             seed: 0,
             limit_seconds: None,
             conditions: Conditions::new(&[Duration::ZERO, Duration::from_millis(90)], &[]),
@@ -327,8 +375,13 @@ mod tests {
     fn says_what_is_wrong_and_where() {
         use Step::{Index, Key};
         type Break = fn(&mut MatrixPlan);
-        let cases: [(Break, Vec<Step>); 7] = [
+        let cases: [(Break, Vec<Step>); 9] = [
             (|p| p.repeats = 0, vec![Key("repeats")]),
+            (|p| p.precision = Some(Precision::new(0.0, 30)), vec![Key("precision"), Key("share")]),
+            (
+                |p| p.precision = Some(Precision::new(0.05, 5)),
+                vec![Key("precision"), Key("at_most")],
+            ),
             (|p| p.conditions.rtt.clear(), vec![Key("conditions"), Key("rtt")]),
             (
                 |p| p.conditions.rtt[1] = Span(Duration::ZERO),

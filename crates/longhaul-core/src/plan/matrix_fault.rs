@@ -23,6 +23,18 @@ pub enum MatrixFault {
         /// What was asked for.
         repeats: u32,
     },
+    /// An interval of no width, or wider than the median itself.
+    #[error("precision.share is {share}; it must be above 0 and at most 1, such as 0.05")]
+    Share {
+        /// What was asked for.
+        share: f64,
+    },
+    /// Fewer passes than an interval takes, or too many.
+    #[error("precision.at_most is {passes}; a 95 % interval takes 6 runs, and 1000 is the most")]
+    AtMost {
+        /// What was asked for.
+        passes: u32,
+    },
     /// A run that may take no time.
     #[error("limit_seconds is 0; a run needs at least one second")]
     NoLimit,
@@ -112,6 +124,8 @@ impl MatrixFault {
         match *self {
             MatrixFault::NoName => vec![Key("name")],
             MatrixFault::Repeats { .. } => vec![Key("repeats")],
+            MatrixFault::Share { .. } => vec![Key("precision"), Key("share")],
+            MatrixFault::AtMost { .. } => vec![Key("precision"), Key("at_most")],
             MatrixFault::NoLimit => vec![Key("limit_seconds")],
             MatrixFault::NoRtt => vec![Key("conditions"), Key("rtt")],
             MatrixFault::RttTooLong { index, .. } | MatrixFault::RttTwice { index, .. } => {

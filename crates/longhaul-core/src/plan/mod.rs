@@ -5,17 +5,25 @@
 
 mod copy;
 mod error;
+pub mod filter;
 mod flow;
 pub mod link;
 mod matrix;
 mod matrix_fault;
 mod seconds;
 mod topology;
+mod tree;
 
 pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
 pub use error::PlanError;
-pub use flow::{Amount, Direction, FlowPlan};
+pub use flow::{
+    Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,
+    parse_addresses,
+};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
-pub use matrix::{Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
+pub use matrix::{
+    Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Precision, Workload,
+};
 pub use matrix_fault::{MatrixFault, Step};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
+pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

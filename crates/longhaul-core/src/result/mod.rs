@@ -4,28 +4,43 @@
 //! a process says its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes
 //! them all.
 
+mod certificate;
+mod check;
 mod copy;
 mod flow;
 mod impairments;
+mod latency;
 mod link;
+mod manifest;
 mod run;
 mod side;
 mod topology;
+mod udp;
 mod warning;
 
+pub use certificate::{Certificate, Check, CheckVerdict, Unit};
+pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
-    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+    Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
+    EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
 };
 pub use flow::{
-    FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample, FlowSummary, SideSummary, StreamResult,
-    StreamSample,
+    Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
+    FlowSummary, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
+    StreamResult, StreamSample,
 };
 pub use impairments::{Impairments, Segments};
+pub use latency::{LatencyQuantiles, LatencyResult};
 pub use link::{
     DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
     Traffic,
 };
-pub use run::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
-pub use side::{SideResult, SideSample, SideStream, SideStreamSample, TcpSample};
+pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
+pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
+pub use side::{
+    HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
+    ThreadSample,
+};
 pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
+pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

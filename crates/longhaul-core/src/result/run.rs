@@ -16,6 +16,9 @@ pub struct RunRecord {
     pub sequence: u32,
     /// The pass that the run belongs to, from 1.
     pub repeat: u32,
+    /// Which attempt at this place it is, from 1: an invalid run is made again.
+    #[serde(default = "first")]
+    pub attempt: u32,
     /// The driver.
     pub tool: String,
     /// The row's name.
@@ -59,6 +62,22 @@ pub struct RunRecord {
     pub notes: Vec<String>,
     /// The path's own counters, in the path's own words.
     pub path: Value,
+    /// What the host did meanwhile; `None` in documents of the first version.
+    #[serde(default)]
+    pub host: Option<HostLoad>,
+}
+
+/// What the host's processors did while a command ran, as shares (0 to 1) of all their time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HostLoad {
+    /// Not idle, the run's own work included.
+    pub busy_share: f64,
+    /// Taken by the hypervisor for someone else.
+    pub steal_share: f64,
+}
+
+const fn first() -> u32 {
+    1
 }
 
 /// The name and version of a run's document.

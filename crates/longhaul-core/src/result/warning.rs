@@ -59,6 +59,17 @@ pub enum WarningKind {
     },
     /// The test ended before the omitted time had passed, so that nothing of it counts.
     AllOmitted,
+    /// The receiving kernel dropped the bytes without copying them, as was asked for.
+    ReceiveNotCopied,
+    /// A host dropped datagrams itself: the path is not to blame for them.
+    HostDropped {
+        /// At which end.
+        end: End,
+        /// How many.
+        datagrams: u64,
+    },
+    /// A connection of a test over MPTCP was plain TCP.
+    NotMultipath,
 }
 
 impl WarningKind {
@@ -80,6 +91,18 @@ impl WarningKind {
                 format!("{requested_bps} were asked for and {throughput_bps} arrived")
             }
             WarningKind::AllOmitted => "the test ended within the omitted time".to_owned(),
+            WarningKind::ReceiveNotCopied => {
+                "the receiver dropped the bytes without looking at them".to_owned()
+            }
+            WarningKind::HostDropped { end: End::Sender, datagrams } => {
+                format!("the sender's own interface queue dropped {datagrams} datagrams")
+            }
+            WarningKind::HostDropped { end: End::Receiver, datagrams } => {
+                format!("the receiver's full socket buffer dropped {datagrams} datagrams")
+            }
+            WarningKind::NotMultipath => {
+                "a connection fell back from MPTCP to plain TCP".to_owned()
+            }
         }
     }
 
@@ -101,6 +124,19 @@ impl WarningKind {
                 "the path or a host is slower than -b; measure again without -b"
             }
             WarningKind::AllOmitted => "make the test longer, or omit less (-O)",
+            WarningKind::ReceiveNotCopied => {
+                "no application could receive at this rate; measure without --skip-rx-copy"
+            }
+            WarningKind::HostDropped { end: End::Sender, .. } => {
+                "send slower (-b), or raise the interface's txqueuelen"
+            }
+            WarningKind::HostDropped { end: End::Receiver, .. } => {
+                "send slower (-b), or raise net.core.rmem_max there and the buffer (-w)"
+            }
+            WarningKind::NotMultipath => {
+                "the server, or a box on the path, does not have MPTCP; set net.mptcp.enabled=1 \
+                 there and restart it"
+            }
         }
     }
 }

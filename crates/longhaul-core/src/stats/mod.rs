@@ -1,5 +1,12 @@
-//! Summary statistics over repeated measurements.
+//! Statistics: summaries of repeated measurements, intervals for what was counted, and tests of
+//! what was seen against what was asked for.
 
+mod fit;
+mod interval;
+mod proportion;
+mod special;
 mod summary;
-
+pub use fit::{chi_square_p, kolmogorov_bound, kolmogorov_distance, normal_p, pearson_p};
+pub use interval::median_interval;
+pub use proportion::proportion_interval;
 pub use summary::{median, quantile};

@@ -19,6 +19,11 @@ impl Bytes {
         Bytes(count)
     }
 
+    /// `count` x 2^10 bytes.
+    pub const fn kib(count: u64) -> Self {
+        Bytes(count << 10)
+    }
+
     /// `count` x 2^20 bytes.
     pub const fn mib(count: u64) -> Self {
         Bytes(count << 20)

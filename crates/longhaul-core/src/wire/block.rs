@@ -4,17 +4,23 @@ use crate::units::Bytes;
 pub const BLOCK_HEADER_BYTES: usize = 24;
 /// The longest block that a peer may ask for or send.
 pub const BLOCK_LIMIT: Bytes = Bytes::mib(16);
+/// Most files in one pack: its table stays below 13 KiB.
+pub const PACK_FILES_LIMIT: usize = 1024;
+/// The length of a [`PackEntry`] on the wire.
+pub const PACK_ENTRY_BYTES: usize = 12;
 
 const KIND_BLOCK: u32 = 0;
 const KIND_END: u32 = 1;
+const KIND_PACK: u32 = 2;
 
 /// What stands before each block on a data connection, big-endian:
 ///
 /// ```text
-///  0  8  file: the entry's id
-///  8  8  offset in the file
+///  0  8  file: the entry's id (zero for a pack)
+///  8  8  offset in the file; the number of files of a pack
 /// 16  4  length of the payload
-/// 20  4  kind: 0 a block follows, 1 the end of this connection's blocks (all else zero)
+/// 20  4  kind: 0 a block follows, 1 the end of this connection's blocks (all else zero),
+///        2 a pack: its table of files, then their bytes one after the other
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockHeader {
@@ -27,39 +33,85 @@ pub enum BlockHeader {
         /// How long it is; never zero.
         length: u32,
     },
+    /// So many whole files follow: a table of them, then the payload.
+    Pack {
+        /// How many; 1 to [`PACK_FILES_LIMIT`].
+        files: u32,
+        /// The length of them all together; zero if all are empty.
+        length: u32,
+    },
     /// No more blocks come on this connection.
     End,
+}
+
+/// One file of a pack, 12 bytes: its entry's id (8) and its length (4), big-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackEntry {
+    /// The entry's id.
+    pub file: u64,
+    /// Its whole length.
+    pub length: u32,
 }
 
 impl BlockHeader {
     /// The bytes on the wire.
     pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
+        let (file, offset, length, kind) = match *self {
+            BlockHeader::Block { file, offset, length } => (file, offset, length, KIND_BLOCK),
+            BlockHeader::Pack { files, length } => (0, files.into(), length, KIND_PACK),
+            BlockHeader::End => (0, 0, 0, KIND_END),
+        };
         let mut bytes = [0; BLOCK_HEADER_BYTES];
-        match self {
-            BlockHeader::Block { file, offset, length } => {
-                bytes[..8].copy_from_slice(&file.to_be_bytes());
-                bytes[8..16].copy_from_slice(&offset.to_be_bytes());
-                bytes[16..20].copy_from_slice(&length.to_be_bytes());
-                bytes[20..].copy_from_slice(&KIND_BLOCK.to_be_bytes());
-            }
-            BlockHeader::End => bytes[20..].copy_from_slice(&KIND_END.to_be_bytes()),
-        }
+        bytes[..8].copy_from_slice(&file.to_be_bytes());
+        bytes[8..16].copy_from_slice(&offset.to_be_bytes());
+        bytes[16..20].copy_from_slice(&length.to_be_bytes());
+        bytes[20..].copy_from_slice(&kind.to_be_bytes());
         bytes
     }
 
     /// Takes the bytes apart; `None` if they are no header.
     pub fn decode(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
-        let field = |range: std::ops::Range<usize>| {
-            bytes[range].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
-        };
-        match (field(20..24) as u32, field(16..20) as u32) {
-            (KIND_BLOCK, length @ 1..) if u64::from(length) <= BLOCK_LIMIT.get() => {
-                Some(BlockHeader::Block { file: field(0..8), offset: field(8..16), length })
+        let (file, offset) = (number(&bytes[..8]), number(&bytes[8..16]));
+        let (length, kind) = (number(&bytes[16..20]) as u32, number(&bytes[20..]) as u32);
+        if u64::from(length) > BLOCK_LIMIT.get() {
+            return None;
+        }
+        match (kind, file, offset, length) {
+            (KIND_BLOCK, _, _, 1..) => Some(BlockHeader::Block { file, offset, length }),
+            (KIND_PACK, 0, 1.., _) if offset <= PACK_FILES_LIMIT as u64 => {
+                Some(BlockHeader::Pack { files: offset as u32, length })
             }
-            (KIND_END, 0) if bytes[..16] == [0; 16] => Some(BlockHeader::End),
+            (KIND_END, 0, 0, 0) => Some(BlockHeader::End),
             _ => None,
         }
     }
+}
+
+impl PackEntry {
+    /// The bytes on the wire.
+    pub fn encode(&self) -> [u8; PACK_ENTRY_BYTES] {
+        let mut bytes = [0; PACK_ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&self.file.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.length.to_be_bytes());
+        bytes
+    }
+
+    /// Takes a table apart; `None` unless its lengths add up to `total`.
+    pub fn decode_table(bytes: &[u8], total: u32) -> Option<Vec<Self>> {
+        let entries: Vec<_> = bytes
+            .chunks_exact(PACK_ENTRY_BYTES)
+            .map(|entry| PackEntry {
+                file: number(&entry[..8]),
+                length: number(&entry[8..]) as u32,
+            })
+            .collect();
+        let sum: u64 = entries.iter().map(|entry| u64::from(entry.length)).sum();
+        (sum == u64::from(total)).then_some(entries)
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
@@ -68,18 +120,34 @@ mod tests {
 
     #[test]
     fn a_header_comes_back() {
-        for header in
-            [BlockHeader::End, BlockHeader::Block { file: 7, offset: 1 << 40, length: 1 << 20 }]
-        {
+        for header in [
+            BlockHeader::End,
+            BlockHeader::Block { file: 7, offset: 1 << 40, length: 1 << 20 },
+            BlockHeader::Pack { files: 1, length: 0 },
+            BlockHeader::Pack { files: PACK_FILES_LIMIT as u32, length: 1 << 20 },
+        ] {
             assert_eq!(BlockHeader::decode(&header.encode()), Some(header));
         }
     }
 
     #[test]
     fn lengths_are_bounded() {
-        let bad = |length| BlockHeader::Block { file: 0, offset: 0, length }.encode();
-        assert_eq!(BlockHeader::decode(&bad(0)), None);
-        assert_eq!(BlockHeader::decode(&bad(u32::MAX)), None);
+        let block = |length| BlockHeader::Block { file: 0, offset: 0, length }.encode();
+        assert_eq!(BlockHeader::decode(&block(0)), None);
+        assert_eq!(BlockHeader::decode(&block(u32::MAX)), None);
+        let pack = |files, length| BlockHeader::Pack { files, length }.encode();
+        assert_eq!(BlockHeader::decode(&pack(0, 1)), None);
+        assert_eq!(BlockHeader::decode(&pack(PACK_FILES_LIMIT as u32 + 1, 1)), None);
+        assert_eq!(BlockHeader::decode(&pack(1, u32::MAX)), None);
         assert_eq!(BlockHeader::decode(&[0xff; BLOCK_HEADER_BYTES]), None);
+    }
+
+    #[test]
+    fn a_table_adds_up_to_its_payload() {
+        let entries = [PackEntry { file: 3, length: 10 }, PackEntry { file: 9, length: u32::MAX }];
+        let table: Vec<u8> = entries.iter().flat_map(PackEntry::encode).collect();
+        assert_eq!(PackEntry::decode_table(&table[..12], 10), Some(entries[..1].to_vec()));
+        assert_eq!(PackEntry::decode_table(&table[..12], 11), None);
+        assert_eq!(PackEntry::decode_table(&table, 9), None, "no sum wraps around");
     }
 }

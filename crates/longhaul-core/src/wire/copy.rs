@@ -7,16 +7,21 @@
 //!   data connections       ->
 //! source                                   sink
 //!   Entries, Entries, End  ->              (blocks meanwhile on the data connections)
+//!                          <-              Wanted, if the source was told to ask
 //!                          <-              Progress, Resend, Failed
 //!                          <-              Finished: everything is in place, or said to be not
 //! ```
 
+use std::fmt;
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
+pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
-use crate::result::{StageTimes, TransferEnd};
-use crate::units::Bytes;
+use crate::result::{Action, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
+use crate::units::{Bytes, Rate};
 
 /// Most entries in one [`SinkMessage::Progress`], for the same reason.
 pub const DONE_BATCH: usize = 16 << 10;
@@ -30,6 +35,8 @@ pub const ENTRIES_BATCH_BYTES: usize = 128 << 10;
 pub enum CopyRequest {
     /// The client is the source.
     Receive {
+        /// Which copy this is.
+        key: CopyKey,
         /// Where the server puts what comes.
         target: WirePath,
         /// What comes at the top level.
@@ -41,9 +48,92 @@ pub enum CopyRequest {
     Send {
         /// What the server sends.
         paths: Vec<WirePath>,
+        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        asks: bool,
         /// How.
         options: CopyOptions,
     },
+    /// The client is neither: the server sends to another, and the client passes on what both
+    /// say.
+    Forward {
+        /// What the server sends.
+        paths: Vec<WirePath>,
+        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        asks: bool,
+        /// How.
+        options: CopyOptions,
+        /// To whom.
+        to: Introduction,
+    },
+}
+
+/// How one end of a copy reaches the other, from the client that knows both.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Where the sink takes data connections; none if the client opens them to the source and
+    /// passes the bytes on.
+    pub addresses: Vec<SocketAddr>,
+    /// The keying material of the client's session with the sink: it opens that session's data
+    /// connections, and nothing else.
+    keying: [u8; 32],
+}
+
+/// Addresses in one [`Introduction`] at the most.
+pub const ADDRESSES_LIMIT: usize = 16;
+
+impl Introduction {
+    /// For a sink at `addresses`, of which the first few are told.
+    pub fn new(addresses: &[SocketAddr], keying: [u8; 32]) -> Self {
+        let addresses = addresses.iter().take(ADDRESSES_LIMIT).copied().collect();
+        Introduction { addresses, keying }
+    }
+
+    /// The keying material.
+    pub fn keying(&self) -> &[u8; 32] {
+        &self.keying
+    }
+}
+
+impl fmt::Debug for Introduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Introduction").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// The name of a copy: the same when the same command is given again, so that it can go on where
+/// it was broken off. 32 lower-case hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CopyKey(String);
+
+impl CopyKey {
+    /// The key of this number.
+    pub fn new(number: u128) -> Self {
+        CopyKey(format!("{number:032x}"))
+    }
+
+    /// Its digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for CopyKey {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        match text.len() == 32 && text.bytes().all(digit) {
+            true => Ok(CopyKey(text)),
+            false => Err("a copy's key has 32 hexadecimal digits"),
+        }
+    }
+}
+
+impl From<CopyKey> for String {
+    fn from(key: CopyKey) -> String {
+        key.0
+    }
 }
 
 /// What stands at the top level of a copy, which decides how the target's name is read.
@@ -63,7 +153,10 @@ pub enum Top {
 #[serde(rename_all = "snake_case")]
 pub enum CopyReply {
     /// Data connections are welcome.
-    Ready,
+    Ready {
+        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        asks: bool,
+    },
     /// The server will not.
     Refused {
         /// The class of the reason.
@@ -71,36 +164,6 @@ pub enum CopyReply {
         /// One sentence.
         reason: String,
     },
-}
-
-/// A file or directory, announced before its blocks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Counts from 0 in the order of announcement.
-    pub id: u64,
-    /// Relative to the target; begins with the top-level name.
-    pub path: WirePath,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Permission bits.
-    pub mode: u32,
-    /// Modification time, seconds since 1970.
-    pub mtime_seconds: i64,
-    /// Its nanoseconds.
-    pub mtime_ns: u32,
-}
-
-/// What an [`Entry`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EntryKind {
-    /// A regular file of this size; its blocks follow, none if it is empty.
-    File {
-        /// The size when it was announced.
-        size_bytes: Bytes,
-    },
-    /// A directory; announced before what is in it.
-    Directory,
 }
 
 /// From the source to the sink.
@@ -133,9 +196,20 @@ pub enum SourceMessage {
     /// What the source used; sent once the sink has finished.
     Report(SourceReport),
     /// Still here.
-    Alive,
-    /// The copy is given up; files that are not complete are to be removed.
-    Abort,
+    Alive {
+        /// How busy its stages were since the last time.
+        stages: StageTimes,
+    },
+    /// The client, being the sink, is to open data connections until there are so many.
+    Streams {
+        /// Connections in all.
+        wanted: u32,
+    },
+    /// The copy is given up.
+    Abort {
+        /// The connection is to blame: the copy may go on over another.
+        again: bool,
+    },
 }
 
 /// From the sink to the source.
@@ -144,11 +218,33 @@ pub enum SourceMessage {
 pub enum SinkMessage {
     /// How far it is; sent several times a second, also as a sign of life.
     Progress {
-        /// Bytes written to files.
+        /// Bytes written to files, now and by earlier attempts.
         written_bytes: Bytes,
+        /// Those of earlier attempts.
+        #[serde(default)]
+        resumed_bytes: Bytes,
+        /// How busy its stages were since the last time.
+        #[serde(default)]
+        stages: StageTimes,
         /// Entries that are in place since the last message; the source may forget them.
         done: Vec<u64>,
     },
+    /// Which of the entries announced so far are wanted; only if the source was told to ask.
+    Wanted {
+        /// All entries with smaller numbers are decided.
+        before: u64,
+        /// Those that are not wanted, or not all of them.
+        held: Vec<Held>,
+    },
+    /// Send no faster than this from now on, over all connections together; `None` for no limit.
+    Limit {
+        /// The limit.
+        rate_bps: Option<Rate>,
+    },
+    /// What is done besides, or would be.
+    Actions(Vec<Action>),
+    /// Digests of files that are in place.
+    Digests(Vec<DigestOf>),
     /// A block did not pass its check and is wanted again.
     Resend {
         /// Its file's entry.
@@ -169,13 +265,25 @@ pub enum SinkMessage {
     Abort {
         /// One sentence.
         reason: String,
+        /// The connection is to blame: the copy may go on over another.
+        again: bool,
     },
     /// Every announced entry is in place or has failed.
     Finished(SinkReport),
 }
 
+/// What the sink has of a file already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The file's entry.
+    pub id: u64,
+    /// The blocks it has, as first and count; `None` if the file is no part of the copy: it stays
+    /// as it is, or nothing is to be changed.
+    pub blocks: Option<Vec<(u64, u64)>>,
+}
+
 /// What the source used.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Its CPU and memory.
     pub end: TransferEnd,
@@ -183,6 +291,9 @@ pub struct SourceReport {
     pub stages: StageTimes,
     /// TCP segments sent again.
     pub retransmits: u64,
+    /// What was done to suit the path.
+    #[serde(default)]
+    pub path: PathReport,
 }
 
 /// What the sink has done.
@@ -192,6 +303,9 @@ pub struct SinkReport {
     pub files: u64,
     /// Bytes in them.
     pub bytes: Bytes,
+    /// Those of them that an earlier attempt had left there.
+    #[serde(default)]
+    pub resumed_bytes: Bytes,
     /// Blocks that did not pass their check and were sent again.
     pub resent_blocks: u64,
     /// Whether every file was synced before it got its name, and its directory after.
@@ -200,4 +314,16 @@ pub struct SinkReport {
     pub end: TransferEnd,
     /// Where its threads spent their time.
     pub stages: StageTimes,
+    /// What could not be kept of files that are in place.
+    #[serde(default)]
+    pub not_kept: Vec<NotKept>,
+    /// Files that stayed as they were, being as new.
+    #[serde(default)]
+    pub unchanged_files: u64,
+    /// Files and directories deleted.
+    #[serde(default)]
+    pub deleted: u64,
+    /// The manifest's path, if one was written.
+    #[serde(default)]
+    pub manifest: Option<WirePath>,
 }

@@ -5,6 +5,9 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The longest control message, 1 MiB. A file list is sent in batches well below it.
 pub const FRAME_LIMIT_BYTES: usize = 1 << 20;
 
+/// What is taken for a message before its bytes come; most are shorter.
+const FIRST_BYTES: usize = 16 << 10;
+
 /// Why a control message could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
@@ -59,8 +62,12 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     if length > FRAME_LIMIT_BYTES {
         return Err(FrameError::TooLong(length));
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
+    // Memory is taken as the bytes come: a length is cheap to send.
+    let mut body = Vec::with_capacity(length.min(FIRST_BYTES));
+    reader.take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
     serde_json::from_slice(&body).map_err(FrameError::Malformed)
 }
 

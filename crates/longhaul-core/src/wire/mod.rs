@@ -6,15 +6,22 @@
 
 mod block;
 pub mod copy;
+mod datagram;
+mod entry;
 mod flow;
 mod frame;
 mod hello;
 mod opening;
 mod path;
+mod third;
 
-pub use block::{BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader};
+pub use block::{
+    BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader, PACK_ENTRY_BYTES, PACK_FILES_LIMIT, PackEntry,
+};
+pub use datagram::{DATAGRAM_HEADER_BYTES, DatagramHeader, Greeting, GreetingKind};
 pub use flow::{FlowEvent, FlowOrder};
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
-pub use opening::{FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
+pub use opening::{AnyHello, FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 pub use path::WirePath;
+pub use third::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};

@@ -137,7 +137,7 @@ mod tests {
             );
             assert_eq!(isolate(&mut pieces, segment), Some(place), "it stays as it is");
             join(&mut pieces);
-            assert_eq!(pieces, [whole.clone()]);
+            assert_eq!(pieces, std::slice::from_ref(&whole));
         }
         assert_eq!(isolate(&mut vec![whole], 9), None);
     }

@@ -6,113 +6,256 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, EndReport, StageTimes, TransferEnd,
+    Action, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport, NotKept,
+    PathReport,
 };
-use longhaul_core::units::Rate;
-use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::wire::copy::{CopyKey, CopyReply, CopyRequest, SinkReport, Top};
 use longhaul_core::wire::{RefusalKind, WirePath};
 use longhaul_sys::tcp::TcpInfo;
+use twox_hash::XxHash3_128;
 
-use super::link::{Link, socket_options};
+use super::link::{Link, first_streams, socket_options};
 use super::progress::Progress;
-use super::server::STREAM_LIMIT;
-use super::sink::{self, Destination};
+pub use super::retry::Lifeline;
+use super::retry::persist;
+use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot};
+use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::verdict;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 
 /// How long the far side may take to look at its target or sources.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// A sink whose earlier attempt has not ended yet waits for it first.
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends `plan` to `target` at the other end of `session`.
+/// Sends `plan` to `target` at the other end of `line`.
 ///
 /// # Errors
 /// The copy could not be made or went on no longer. Single files that failed are in the result.
 pub fn push(
-    session: Session,
+    line: Lifeline<'_>,
     plan: &SourcePlan,
     target: &Path,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let start = Instant::now();
-    let request = CopyRequest::Receive {
-        target: wire_path(target)?,
-        top: plan.top(),
-        options: options.clone(),
-    };
-    let link = open(session, &request, options)?;
-    let same_host = same_host(&link);
-    let outcome = source::run(link, plan, options, progress, stop)?;
-    let mut summary = summarise(start.elapsed(), options, &outcome.sink, &outcome.tcp);
+    let mut whole = Whole::begin(options, progress);
+    let roots = plan.roots.iter().map(|root| format!("{root:?}")).collect::<Vec<_>>();
+    let key = copy_key("push", &roots, target);
+    let target = wire_path(target)?;
+    let outcome = persist(line, progress, stop, |session| {
+        let (key, target) = (key.clone(), target.clone());
+        let top = plan.top();
+        let options_sent = options.clone();
+        let request = CopyRequest::Receive { key, target, top, options: options_sent };
+        let (link, asks) = open(session, &request, options)?;
+        whole.look(&link);
+        source::run(link, plan, asks, options, progress, stop).inspect_err(|_| whole.lost(progress))
+    })?;
+    let mut summary = whole.summarise(options, &outcome.sink, &outcome.tcp);
     summary.retransmits = Some(outcome.source.retransmits);
+    summary.streams = outcome.source.path.streams;
+    let path = outcome.source.path;
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
-    let left_out = (outcome.failures, outcome.skipped);
-    Ok(result(summary, source, sink, same_host, left_out))
+    let told = Told {
+        failures: outcome.failures,
+        skipped: outcome.skipped,
+        not_kept: outcome.sink.not_kept,
+        actions: outcome.actions,
+        digests: outcome.digests,
+    };
+    let limits = (whole.same_host, progress.limit());
+    Ok(result(summary, source, sink, path, limits, told))
 }
 
-/// Fetches `paths` from the other end of `session` to `target` here.
+/// Fetches `paths` from the other end of `line` to `target` here.
 ///
 /// # Errors
 /// As for [`push`].
 pub fn pull(
-    session: Session,
+    line: Lifeline<'_>,
     paths: &[PathBuf],
     target: &Path,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let start = Instant::now();
+    let mut whole = Whole::begin(options, progress);
     let top = match paths {
         [path] if SourceRoot::is_contents(path) => Top::Contents,
         [_] => Top::One,
         _ => Top::Several,
     };
-    let destination = Destination::place(&Tree::anywhere(), target, top).map_err(|error| {
-        EngineError::Refused {
-            peer: "the target".to_owned(),
-            kind: RefusalKind::Files,
-            reason: error.to_string(),
-        }
+    let refused = |reason: String| EngineError::Refused {
+        peer: "the target".to_owned(),
+        kind: RefusalKind::Files,
+        reason,
+    };
+    let wired: Vec<_> = paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
+    let outcome = persist(line, progress, stop, |session| {
+        let names = paths.iter().map(|path| path.display().to_string());
+        let from: Vec<_> = std::iter::once(session.peer().to_owned()).chain(names).collect();
+        let key = copy_key("pull", &from, target);
+        let destination = Destination::place(&Tree::anywhere(), target, top, options)
+            .map_err(|error| refused(error.to_string()))?;
+        let sink = Sink::open(destination, &key, options, stop)
+            .map_err(|busy| refused(busy.to_string()))?;
+        let paths = wired.clone();
+        let request = CopyRequest::Send { paths, asks: sink.asks(), options: options.clone() };
+        let (link, _) = open(session, &request, options)?;
+        whole.look(&link);
+        sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
-    let paths = paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
-    let request = CopyRequest::Send { paths, options: options.clone() };
-    let link = open(session, &request, options)?;
-    let same_host = same_host(&link);
-    let outcome = sink::run(link, destination, options, progress, stop)?;
-    let elapsed = outcome.completed.duration_since(start);
-    let mut summary = summarise(elapsed, options, &outcome.report, &outcome.tcp);
-    let source = match outcome.source {
+    whole.end(outcome.completed);
+    let mut summary = whole.summarise(options, &outcome.report, &outcome.tcp);
+    let (source, path) = match outcome.source {
         Some(report) => {
             summary.retransmits = Some(report.retransmits);
-            EndReport { end: report.end, stages: report.stages }
+            summary.streams = report.path.streams;
+            (EndReport { end: report.end, stages: report.stages }, report.path)
         }
-        None => EndReport { end: TransferEnd::default(), stages: StageTimes::default() },
+        None => Default::default(),
     };
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
-    let left_out = (outcome.failures, outcome.skipped);
-    Ok(result(summary, source, sink, same_host, left_out))
+    let told = Told {
+        failures: outcome.failures,
+        skipped: outcome.skipped,
+        not_kept: outcome.report.not_kept,
+        actions: outcome.actions,
+        digests: outcome.digests,
+    };
+    let limits = (whole.same_host, progress.limit());
+    Ok(result(summary, source, sink, path, limits, told))
 }
 
-fn result(
+/// What is told of single files.
+pub(super) struct Told {
+    pub(super) failures: Vec<CopyFailure>,
+    pub(super) skipped: Vec<CopyFailure>,
+    pub(super) not_kept: Vec<NotKept>,
+    pub(super) actions: Vec<Action>,
+    pub(super) digests: Vec<DigestOf>,
+}
+
+/// The whole of a copy, over however many sessions.
+pub(super) struct Whole {
+    start: Instant,
+    end: Option<Instant>,
+    same_host: Option<f64>,
+    /// Sessions that were lost.
+    reconnects: u32,
+    /// What was there when the first session began, if it was lost.
+    resumed: Option<Bytes>,
+}
+
+impl Whole {
+    pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
+        progress.set_limit(options.rate_bps);
+        if options.nice {
+            // A kernel that refuses has no manners to offer.
+            let _ = longhaul_sys::cpu::yield_to_others();
+        }
+        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, resumed: None }
+    }
+
+    fn look(&mut self, link: &Link) {
+        self.same_host = same_host(link);
+    }
+
+    pub(super) fn lost(&mut self, progress: &Progress) {
+        self.reconnects += 1;
+        if progress.moved().get() > 0 {
+            self.resumed.get_or_insert(progress.resumed());
+        }
+    }
+
+    fn end(&mut self, at: Instant) {
+        self.end = Some(at);
+    }
+
+    pub(super) fn summarise(
+        &self,
+        options: &CopyOptions,
+        sink: &SinkReport,
+        tcp: &[TcpInfo],
+    ) -> CopySummary {
+        let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
+        // What an earlier session of this command has moved was not there before it.
+        let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
+        let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
+        CopySummary {
+            throughput_bps: Rate::mean(moved, elapsed),
+            bytes: sink.bytes,
+            resumed_bytes: resumed,
+            files: sink.files,
+            seconds: elapsed.as_secs_f64(),
+            verified: options.protection.verifies(),
+            encrypted: options.protection == Protection::Sealed,
+            durable: sink.durable,
+            streams: 0,
+            reconnects: self.reconnects,
+            resent_blocks: sink.resent_blocks,
+            retransmits: None,
+            rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
+            dry_run: options.tree.dry_run,
+            unchanged_files: sink.unchanged_files,
+            deleted: sink.deleted,
+            manifest: sink.manifest.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// What the same command, given again in the same place, has in common with this one.
+pub(super) fn copy_key(way: &str, from: &[String], target: &Path) -> CopyKey {
+    let mut hasher = XxHash3_128::new();
+    let mut add = |part: &[u8]| {
+        hasher.write(&(part.len() as u64).to_be_bytes());
+        hasher.write(part);
+    };
+    add(way.as_bytes());
+    add(rustix::system::uname().nodename().to_bytes());
+    add(std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
+    add(target.as_os_str().as_bytes());
+    from.iter().for_each(|part| add(part.as_bytes()));
+    CopyKey::new(hasher.finish_128())
+}
+
+pub(super) fn result(
     summary: CopySummary,
     source: EndReport,
     sink: EndReport,
-    same_host: Option<f64>,
-    (failures, skipped): (Vec<CopyFailure>, Vec<CopyFailure>),
+    path: PathReport,
+    (same_host, rate_limit): (Option<f64>, Option<Rate>),
+    told: Told,
 ) -> CopyResult {
-    let verdict = verdict(&source, &sink, same_host);
-    CopyResult { schema: COPY_SCHEMA.to_owned(), summary, verdict, source, sink, failures, skipped }
+    let (limit, verdict) = verdict(&summary, &source, &sink, &path, same_host, rate_limit);
+    let Told { failures, skipped, not_kept, actions, digests } = told;
+    let schema = COPY_SCHEMA.to_owned();
+    CopyResult {
+        schema,
+        summary,
+        verdict,
+        limit,
+        path,
+        source,
+        sink,
+        failures,
+        skipped,
+        not_kept,
+        actions,
+        digests,
+    }
 }
 
 /// Makes the request and opens the data connections, all in one round trip: the server knows the
 /// session's secret since the handshake, so that connections may come before its reply is here.
-fn open(session: Session, request: &CopyRequest, options: &CopyOptions) -> Result<Link> {
+/// Also returns whether the sink is to be asked what it wants.
+fn open(session: Session, request: &CopyRequest, options: &CopyOptions) -> Result<(Link, bool)> {
     let (sender, mut receiver, dialer) = session.split();
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     sender.send(request)?;
@@ -120,7 +263,7 @@ fn open(session: Session, request: &CopyRequest, options: &CopyOptions) -> Resul
     let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
     let (reply, sockets) = thread::scope(|scope| {
         let (dialer, prepare) = (&dialer, &prepare);
-        let dialing: Vec<_> = (0..options.streams.min(STREAM_LIMIT))
+        let dialing: Vec<_> = (0..first_streams(options).min(STREAM_LIMIT))
             .map(|stream| scope.spawn(move || dialer.open(stream, prepare)))
             .collect();
         let reply = receiver.receive();
@@ -128,13 +271,14 @@ fn open(session: Session, request: &CopyRequest, options: &CopyOptions) -> Resul
             dialing.into_iter().map(|dial| dial.join().unwrap_or_else(|_| lost())).collect();
         (reply, sockets)
     });
-    match reply? {
-        CopyReply::Ready => {}
+    let asks = match reply? {
+        CopyReply::Ready { asks } => asks,
         CopyReply::Refused { kind, reason } => {
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
-    }
-    Ok(Link { sender, receiver, sockets: sockets?, secret: dialer.secret().clone() })
+    };
+    let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
+    Ok((Link { sender, receiver, streams }, asks))
 }
 
 /// What stands for the result of a thread that panicked, which has said why.
@@ -144,34 +288,16 @@ fn lost<T>() -> Result<T> {
 
 /// The cores of this host, if the other end of the link is on it as well.
 fn same_host(link: &Link) -> Option<f64> {
-    let socket = link.sockets.first()?;
+    if !link.streams.are_direct() {
+        return None;
+    }
+    let socket = link.streams.sample()?;
     let same = socket.local_addr().ok()?.ip() == socket.peer_addr().ok()?.ip();
     let cores = std::thread::available_parallelism().ok()?;
     same.then_some(cores.get() as f64)
 }
 
-fn summarise(
-    elapsed: Duration,
-    options: &CopyOptions,
-    sink: &SinkReport,
-    tcp: &[TcpInfo],
-) -> CopySummary {
-    CopySummary {
-        throughput_bps: Rate::mean(sink.bytes, elapsed),
-        bytes: sink.bytes,
-        files: sink.files,
-        seconds: elapsed.as_secs_f64(),
-        verified: options.protection.verifies(),
-        encrypted: options.protection == Protection::Sealed,
-        durable: sink.durable,
-        streams: options.streams,
-        resent_blocks: sink.resent_blocks,
-        retransmits: None,
-        rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
-    }
-}
-
-fn wire_path(path: &Path) -> Result<WirePath> {
+pub(super) fn wire_path(path: &Path) -> Result<WirePath> {
     WirePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
         operation: "use",
         path: path.to_owned(),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::result::TransferEnd;
 use longhaul_core::units::Bytes;
-use longhaul_sys::cpu::ThreadClock;
+use longhaul_sys::cpu::{HostTimes, ThreadClock};
 
 /// The time that the threads of one stage spent at work, waiting for other stages left out.
 #[derive(Default)]
@@ -27,6 +27,16 @@ impl StageClock {
         done
     }
 
+    /// Counts time that was measured elsewhere.
+    pub(super) fn add(&self, time: Duration) {
+        self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// The time that its threads have worked, all together.
+    pub(super) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))
+    }
+
     /// The share of `elapsed` that its threads worked, 0 to 1; `None` if it had none.
     pub(super) fn share(&self, elapsed: Duration) -> Option<f64> {
         let threads = self.threads.load(Ordering::Relaxed);
@@ -36,12 +46,46 @@ impl StageClock {
     }
 }
 
+/// How busy stages are from one look to the next.
+pub(super) struct Gauge<'a, const N: usize> {
+    clocks: [&'a StageClock; N],
+    at: Instant,
+    busy: [Duration; N],
+}
+
+impl<'a, const N: usize> Gauge<'a, N> {
+    pub(super) fn new(clocks: [&'a StageClock; N]) -> Self {
+        Gauge { clocks, at: Instant::now(), busy: clocks.map(StageClock::busy) }
+    }
+
+    /// The shares of the time since the last look that each stage worked.
+    pub(super) fn look(&mut self) -> [Option<f64>; N] {
+        let elapsed = self.at.elapsed();
+        self.at = Instant::now();
+        let busy = self.clocks.map(StageClock::busy);
+        let before = std::mem::replace(&mut self.busy, busy);
+        std::array::from_fn(|stage| {
+            let threads = self.clocks[stage].threads.load(Ordering::Relaxed);
+            let available = elapsed.as_secs_f64() * threads as f64;
+            let worked = busy[stage].saturating_sub(before[stage]).as_secs_f64();
+            (available > 0.0).then(|| (worked / available).min(1.0))
+        })
+    }
+}
+
 /// The CPU time of the threads of one copy, so that a server with many clients can tell each
-/// what it cost.
-#[derive(Default)]
+/// what it cost; and how busy the whole host is meanwhile.
 pub(super) struct CpuMeter {
     running: Mutex<Vec<ThreadClock>>,
     ended_ns: AtomicU64,
+    host: Option<HostTimes>,
+}
+
+impl Default for CpuMeter {
+    fn default() -> Self {
+        let host = HostTimes::now().ok();
+        CpuMeter { running: Mutex::default(), ended_ns: AtomicU64::new(0), host }
+    }
 }
 
 impl CpuMeter {
@@ -67,7 +111,12 @@ impl CpuMeter {
             cpu_percent: 100.0 * cpu_seconds / elapsed.as_secs_f64().max(1e-9),
             cpu_seconds,
             peak_memory_bytes: Bytes::new(longhaul_sys::cpu::peak_memory_bytes()),
+            host_busy: self.host_busy(),
         }
+    }
+
+    fn host_busy(&self) -> Option<f64> {
+        Some(HostTimes::now().ok()?.busy_since(self.host.as_ref()?))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ThreadClock>> {

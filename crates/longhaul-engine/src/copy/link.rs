@@ -1,4 +1,3 @@
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +7,15 @@ use longhaul_sys::tcp::SocketOptions;
 
 use super::cancel::Cancel;
 use super::pool::Pool;
+use super::source::{FIRST_STREAMS, MOST_STREAMS};
 use super::stream::RECEIVE_SLACK;
+use super::streams::Streams;
 use crate::error::{EngineError, Result};
-use crate::session::{ControlReceiver, ControlSender, SessionSecret};
+use crate::session::{ControlReceiver, ControlSender};
 
 /// How long the other side may be silent: it sends a sign of life every second or sooner.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// Shorter cuts TCP survives by itself; after it the copy goes on over new connections.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 /// How often an end looks whether it should stop, and tells the other how far it is.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 /// How long a broken data connection waits for the control channel to say why.
@@ -31,31 +33,28 @@ const POOL_BUFFERS_PER_STREAM: usize = 2;
 pub(super) struct Link {
     pub(super) sender: ControlSender,
     pub(super) receiver: ControlReceiver,
-    pub(super) sockets: Vec<TcpStream>,
-    pub(super) secret: SessionSecret,
+    pub(super) streams: Streams,
 }
 
 impl Link {
     /// Lets `cancel` end everything that waits on this link.
     pub(super) fn arm(&self, cancel: &Cancel) -> Result<()> {
-        for socket in &self.sockets {
-            let socket = socket.try_clone().map_err(|source| EngineError::System {
-                operation: "share a data connection between threads",
-                source,
-            })?;
-            cancel.on_cancel(move || {
-                let _ = socket.shutdown(std::net::Shutdown::Both);
-            });
-        }
+        self.streams.arm(cancel)?;
         cancel.on_cancel(self.receiver.closer());
         self.receiver.set_timeout(Some(SILENCE_LIMIT))
     }
 }
 
-/// The pool of an end with these options.
+/// The pool of an end with these options. Buffers are made when they are first needed.
 pub(super) fn pool(options: &CopyOptions) -> Pool {
-    let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * options.streams as usize;
+    let streams = options.streams.unwrap_or(MOST_STREAMS);
+    let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
     Pool::new(count, options.block_bytes.get() as usize + RECEIVE_SLACK)
+}
+
+/// Data connections that a copy begins with.
+pub(super) fn first_streams(options: &CopyOptions) -> u32 {
+    options.streams.unwrap_or(FIRST_STREAMS)
 }
 
 /// What a source sets on its sockets.
@@ -63,7 +62,7 @@ pub(super) fn socket_options(options: &CopyOptions) -> SocketOptions {
     SocketOptions {
         max_pacing_bytes_per_second: options
             .rate_bps
-            .map(|rate| (rate.bytes_per_second() / u64::from(options.streams)).max(1)),
+            .map(|rate| (rate.bytes_per_second() / u64::from(first_streams(options))).max(1)),
         notsent_lowat_bytes: Some(NOTSENT_LOWAT),
         nodelay: true,
         ..SocketOptions::default()
@@ -72,12 +71,12 @@ pub(super) fn socket_options(options: &CopyOptions) -> SocketOptions {
 
 /// Fails the copy because data connection `stream` broke, unless the other side says a better
 /// reason on the control channel first.
-pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: usize, source: std::io::Error) {
+pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: u32, source: std::io::Error) {
     let deadline = std::time::Instant::now() + REASON_GRACE;
     while !cancel.is_set() && std::time::Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    cancel.fail(EngineError::Data { stream: stream as u32, source });
+    cancel.fail(EngineError::Data { stream, source });
 }
 
 /// Most failures that are kept one by one; a copy of a million unreadable files needs no more.

@@ -12,25 +12,39 @@
 //! the client's entry, [`serve`] the server's. What this does not do: open sessions, start ssh,
 //! draw progress.
 
+mod blocks;
 mod cancel;
+mod check;
 mod client;
 mod clock;
+mod digest;
+mod journal;
 mod link;
+mod metadata;
 mod pool;
 mod progress;
+mod retry;
 mod server;
 mod sink;
 mod source;
 mod stream;
+mod streams;
+mod third;
 mod tree;
 mod verdict;
 
-pub use client::{pull, push};
+pub use check::check;
+pub use client::{Lifeline, pull, push};
 pub use progress::Progress;
-pub use server::serve;
+pub use server::{refuse, serve};
 pub use sink::{Destination, PlaceError};
 pub use source::{SourcePlan, SourceRoot};
+pub use third::{Ends, between};
 pub use tree::Tree;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_faults;
+#[cfg(test)]
+mod tests_tree;

@@ -1,18 +1,78 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
-use longhaul_core::units::Bytes;
+use longhaul_core::result::{CopyLimit, StageTimes};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::verdict::slowest_stage;
+use crate::lock::lock;
 
 /// How far a copy is, for whoever draws the bar; updated by the engine, read at any time.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(super) total_bytes: AtomicU64,
     pub(super) moved_bytes: AtomicU64,
+    /// Those of the moved bytes that an earlier session or attempt had left.
+    pub(super) resumed_bytes: AtomicU64,
     pub(super) total_files: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) listed: AtomicBool,
+    /// The rate limit in bit/s; 0 is none.
+    limit_bps: AtomicU64,
+    /// How busy both ends are at present: the source's stages, then the sink's.
+    stages: Mutex<(StageTimes, StageTimes)>,
+    began: Mutex<Option<Instant>>,
 }
 
 impl Progress {
+    /// Forgets what an earlier session has counted.
+    pub(super) fn begin(&self) {
+        for counter in [
+            &self.total_bytes,
+            &self.moved_bytes,
+            &self.resumed_bytes,
+            &self.total_files,
+            &self.files,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.listed.store(false, Ordering::Relaxed);
+        *lock(&self.began) = Some(Instant::now());
+        *lock(&self.stages) = Default::default();
+    }
+
+    /// The stage that holds the copy up at present; `None` where none stands out.
+    pub fn busiest(&self) -> Option<CopyLimit> {
+        let (source, sink) = *lock(&self.stages);
+        slowest_stage(&source, &sink)
+    }
+
+    pub(super) fn source_is(&self, stages: StageTimes) {
+        lock(&self.stages).0 = stages;
+    }
+
+    pub(super) fn sink_is(&self, stages: StageTimes) {
+        lock(&self.stages).1 = stages;
+    }
+
+    /// The mean rate of this session.
+    pub fn rate(&self) -> Rate {
+        let began = *lock(&self.began);
+        let moved = self.moved().get().saturating_sub(self.resumed().get());
+        began.map_or(Rate::from_bps(0), |began| Rate::mean(Bytes::new(moved), began.elapsed()))
+    }
+
+    /// The rate limit in force.
+    pub fn limit(&self) -> Option<Rate> {
+        Some(Rate::from_bps(self.limit_bps.load(Ordering::Relaxed))).filter(|rate| rate.bps() > 0)
+    }
+
+    /// Changes the rate limit while the copy runs.
+    pub fn set_limit(&self, limit: Option<Rate>) {
+        self.limit_bps.store(limit.map_or(0, Rate::bps), Ordering::Relaxed);
+    }
+
     /// Bytes known to be copied, more as the source's tree is walked.
     pub fn total(&self) -> Bytes {
         Bytes::new(self.total_bytes.load(Ordering::Relaxed))
@@ -21,6 +81,11 @@ impl Progress {
     /// Bytes written to files at the sink.
     pub fn moved(&self) -> Bytes {
         Bytes::new(self.moved_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Those of [`moved`](Self::moved) that were there before.
+    pub fn resumed(&self) -> Bytes {
+        Bytes::new(self.resumed_bytes.load(Ordering::Relaxed))
     }
 
     /// Files known to be copied.

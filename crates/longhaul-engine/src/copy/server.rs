@@ -1,31 +1,45 @@
 use std::ffi::OsStr;
+use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::filter::Filters;
+use longhaul_core::plan::{CopyOptions, OwnerMode};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{CopyReply, CopyRequest};
+use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
-use super::link::Link;
+use super::link::{Link, first_streams, socket_options};
 use super::progress::Progress;
-use super::sink::{self, Destination};
+use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot};
+use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use crate::error::{EngineError, Result};
-use crate::session::ServedSession;
+use crate::session::{DataDialer, Rights, ServedSession, SessionSecret};
 
-/// Most data connections of one copy.
-pub(super) const STREAM_LIMIT: u32 = 128;
 /// How long the client may take to make its request and to open its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is decided before the reply.
 enum Task {
-    Receive(Destination, CopyOptions),
-    Send(SourcePlan, CopyOptions),
+    Receive(Box<Sink>, CopyOptions),
+    Send(SourcePlan, bool, CopyOptions),
+    Forward(SourcePlan, bool, CopyOptions, Introduction),
+}
+
+/// Answers the request of a client that may not copy at all.
+///
+/// # Errors
+/// The refusal, or that the client could not be told of it.
+pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
+    let ServedSession { sender, mut receiver, .. } = session;
+    receiver.set_timeout(Some(OPENING_TIMEOUT))?;
+    let _: CopyRequest = receiver.receive()?;
+    sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
 }
 
 /// Serves one copy within `tree`; the client is authorised already.
@@ -36,49 +50,155 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let ServedSession { sender, mut receiver, streams, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
-    let task = match plan(request, tree) {
+    let task = match plan(request, tree, stop) {
         Ok(task) => task,
         Err((kind, reason)) => {
             sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
-    sender.send(&CopyReply::Ready)?;
-    let (Task::Receive(_, options) | Task::Send(_, options)) = &task;
-    let sockets = streams.accept_all(options.streams, OPENING_TIMEOUT)?;
-    let link = Link { sender, receiver, sockets, secret: streams.secret().clone() };
-    let progress = Progress::default();
-    match task {
-        Task::Receive(destination, options) => {
-            sink::run(link, destination, &options, &progress, stop).map(|_| ())
+    let asks = matches!(&task, Task::Receive(sink, _) if sink.asks());
+    let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
+        &task;
+    if options.nice {
+        // For this thread and those that it starts: the session's alone. A kernel that refuses
+        // has no manners to offer.
+        let _ = longhaul_sys::cpu::yield_to_others();
+    }
+    let dialled = match &task {
+        Task::Forward(_, _, options, to) if !to.addresses.is_empty() => match dial(to, options) {
+            Ok(dialled) => Some(dialled),
+            Err(error) => {
+                let kind = RefusalKind::Unreachable;
+                let reason = format!("it cannot reach the target: {}", chain(&error));
+                sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
+                return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
+            }
+        },
+        _ => None,
+    };
+    sender.send(&CopyReply::Ready { asks })?;
+    let streams = match dialled {
+        Some((first, dialer)) => Streams::new(first, More::Dial(dialer), socket_options(options)),
+        None => {
+            let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
+            let streams = Streams::new(first, More::Accept(streams), socket_options(options));
+            match &task {
+                // The client passes on what is sealed for the sink.
+                Task::Forward(_, _, _, to) => {
+                    streams.of_session(SessionSecret::from_keying_material(to.keying()))
+                }
+                _ => streams,
+            }
         }
-        Task::Send(plan, options) => {
-            source::run(link, &plan, &options, &progress, stop).map(|_| ())
+    };
+    let link = Link { sender, receiver, streams };
+    let progress = Progress::default();
+    progress.set_limit(options.rate_bps);
+    match task {
+        Task::Receive(sink, options) => sink.run(link, &options, &progress, stop).map(|_| ()),
+        Task::Send(plan, asks, options) | Task::Forward(plan, asks, options, _) => {
+            source::run(link, &plan, asks, &options, &progress, stop).map(|_| ())
         }
     }
 }
 
-fn plan(request: CopyRequest, tree: &Tree) -> std::result::Result<Task, (RefusalKind, String)> {
+fn plan(
+    request: CopyRequest,
+    tree: &Tree,
+    stop: &AtomicBool,
+) -> std::result::Result<Task, (RefusalKind, String)> {
     let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
-        CopyRequest::Receive { target, top, options } => {
+        CopyRequest::Receive { key, target, top, options } => {
             check(&options)?;
-            let destination = Destination::place(tree, &path(&target), top)
+            check_write(tree.rights(), &options)?;
+            let destination = Destination::place(tree, &path(&target), top, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
-            Ok(Task::Receive(destination, options))
+            let sink = Sink::open(destination, &key, &options, stop)
+                .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
+            Ok(Task::Receive(Box::new(sink), options))
         }
-        CopyRequest::Send { paths, options } => {
+        CopyRequest::Send { paths, asks, options } => {
             check(&options)?;
+            check_read(tree.rights())?;
             let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
-            Ok(Task::Send(SourcePlan { tree: tree.clone(), roots }, options))
+            Ok(Task::Send(SourcePlan { tree: tree.clone(), roots }, asks, options))
+        }
+        CopyRequest::Forward { paths, asks, options, to } => {
+            check(&options)?;
+            check_read(tree.rights())?;
+            if !tree.may_go_elsewhere() {
+                let reason = "it does not send to others than the client".to_owned();
+                return Err((RefusalKind::NotAuthorised, reason));
+            }
+            if to.addresses.len() > ADDRESSES_LIMIT {
+                return Err((RefusalKind::Invalid, "too many addresses".to_owned()));
+            }
+            let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
+            let plan = SourcePlan { tree: tree.clone(), roots };
+            Ok(Task::Forward(plan, asks, options, to))
         }
     }
+}
+
+/// Opens the data connections of a session that is lent to this end.
+fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, DataDialer)> {
+    let secret = SessionSecret::from_keying_material(to.keying());
+    let dialer = DataDialer::spread(to.addresses.clone(), secret);
+    let before_connect = socket_options(options);
+    let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
+    let first = (0..first_streams(options)).map(|stream| dialer.open(stream, prepare));
+    Ok((first.collect::<Result<_>>()?, dialer))
+}
+
+/// `error` and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {
+    match rights.may_read() {
+        true => Ok(()),
+        false => Err((RefusalKind::NotAuthorised, "it takes files and gives none".to_owned())),
+    }
+}
+
+fn check_write(
+    rights: Rights,
+    options: &CopyOptions,
+) -> std::result::Result<(), (RefusalKind, String)> {
+    let refuse = |reason: &str| Err((RefusalKind::NotAuthorised, reason.to_owned()));
+    let tree = &options.tree;
+    if !rights.may_create() {
+        return refuse("it gives files and takes none");
+    }
+    if rights.may_replace() {
+        return Ok(());
+    }
+    // Each of these would tell what is there, change it, or leave a trap for who empties the box.
+    if tree.asks_first() || tree.delete.is_some() {
+        return refuse("it takes new files alone; leave away --update, --delete and --dry-run");
+    }
+    if tree.owner != OwnerMode::Ignore || tree.xattrs || tree.manifest.is_some() {
+        return refuse("it keeps modes and times of files alone; leave away -a and --manifest");
+    }
+    Ok(())
 }
 
 fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKind, String)> {
     let invalid = |reason: String| Err((RefusalKind::Invalid, reason));
-    if !(1..=STREAM_LIMIT).contains(&options.streams) {
-        return invalid(format!("{} streams; 1 to {STREAM_LIMIT} are served", options.streams));
+    if let Err(error) = Filters::check(&options.tree.filters) {
+        return invalid(error.to_string());
+    }
+    let manifest = options.tree.manifest.as_ref();
+    if manifest.is_some_and(|name| !name.as_bytes().is_empty() && !name.is_plain_relative()) {
+        return invalid("a manifest whose name leads elsewhere".to_owned());
+    }
+    let streams = first_streams(options);
+    if !(1..=STREAM_LIMIT).contains(&streams) {
+        return invalid(format!("{streams} streams; 1 to {STREAM_LIMIT} are served"));
     }
     let block = options.block_bytes;
     let aligned = block.get().is_multiple_of(longhaul_sys::memory::DIRECT_ALIGN as u64);

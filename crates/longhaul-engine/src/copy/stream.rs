@@ -8,14 +8,17 @@
 //!   XXH3-128 with a GCM tag over that;
 //! - *bare*: as hashed, without the hash.
 //!
+//! A pack of small files has a table between header and payload, sealed or signed as the header is.
+//!
 //! The payload is hashed or sealed a segment at a time between the reads and writes of the
 //! socket, while the segment is in the cache.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::Protection;
-use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader};
+use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, PackEntry};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use twox_hash::XxHash3_128;
 
@@ -83,20 +86,39 @@ pub(super) struct BlockSender {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
+    /// What sealing and hashing took.
+    sealing: Duration,
 }
 
 impl BlockSender {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
-        BlockSender { socket, sealer: Sealer::new(key), protection }
+        BlockSender { socket, sealer: Sealer::new(key), protection, sealing: Duration::ZERO }
     }
 
     /// Sends a block; sealing changes `payload`.
     pub(super) fn send(&mut self, file: u64, offset: u64, payload: &mut [u8]) -> io::Result<()> {
         let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
         let header = self.header(&BlockHeader::Block { file, offset, length });
-        let mut before: &[u8] = &header;
+        self.payload(&header, payload)
+    }
+
+    /// Sends whole files, whose bytes stand in `payload` one after the other.
+    pub(super) fn send_pack(&mut self, files: &[PackEntry], payload: &mut [u8]) -> io::Result<()> {
+        let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
+        let header = BlockHeader::Pack { files: files.len() as u32, length };
+        let mut before = self.header(&header).to_vec();
+        let start = before.len();
+        before.extend(files.iter().flat_map(PackEntry::encode));
+        let tag = self.protect(&mut before[start..]);
+        before.extend(tag);
+        self.payload(&before, payload)
+    }
+
+    /// Sends `before` and then `payload` with what protects it.
+    fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
+            let start = Instant::now();
             let tag = match self.protection {
                 Protection::Sealed => Some(self.sealer.seal(segment)),
                 Protection::Hashed => {
@@ -105,9 +127,13 @@ impl BlockSender {
                 }
                 Protection::Bare => None,
             };
+            self.sealing += start.elapsed();
             let after = tag.as_ref().map_or(&[][..], |tag| tag);
             write_all_vectored(&mut self.socket, [before, segment, after])?;
             before = &[];
+        }
+        if !before.is_empty() {
+            self.socket.write_all(before)?;
         }
         if self.protection == Protection::Hashed {
             let hash = hasher.finish_128().to_be_bytes();
@@ -115,6 +141,11 @@ impl BlockSender {
             write_all_vectored(&mut self.socket, [&hash, &tag, &[]])?;
         }
         Ok(())
+    }
+
+    /// What sealing and hashing took since the last time that it was asked.
+    pub(super) fn take_sealing(&mut self) -> Duration {
+        std::mem::take(&mut self.sealing)
     }
 
     /// Says that no more blocks come.
@@ -131,11 +162,16 @@ impl BlockSender {
         let mut bytes = [0; BLOCK_HEADER_BYTES + TAG_BYTES];
         let (plain, tag) = bytes.split_at_mut(BLOCK_HEADER_BYTES);
         plain.copy_from_slice(&header.encode());
-        tag.copy_from_slice(&match self.protection {
+        tag.copy_from_slice(&self.protect(plain));
+        bytes
+    }
+
+    /// Seals or signs `plain`, which is no payload, and returns its tag.
+    fn protect(&mut self, plain: &mut [u8]) -> [u8; TAG_BYTES] {
+        match self.protection {
             Protection::Sealed => self.sealer.seal(plain),
             Protection::Hashed | Protection::Bare => self.sealer.sign(plain),
-        });
-        bytes
+        }
     }
 }
 
@@ -144,6 +180,8 @@ pub(super) struct BlockReceiver {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
+    /// What opening and hashing took.
+    verifying: Duration,
 }
 
 /// Spare room that a buffer given to [`BlockReceiver::payload`] needs after the payload.
@@ -151,7 +189,7 @@ pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
 
 impl BlockReceiver {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
-        BlockReceiver { socket, sealer: Sealer::new(key), protection }
+        BlockReceiver { socket, sealer: Sealer::new(key), protection, verifying: Duration::ZERO }
     }
 
     /// The next header. `InvalidData` when it fails its check: the connection cannot be trusted
@@ -159,17 +197,36 @@ impl BlockReceiver {
     pub(super) fn header(&mut self) -> io::Result<BlockHeader> {
         let mut bytes = [0; BLOCK_HEADER_BYTES + TAG_BYTES];
         self.socket.read_exact(&mut bytes)?;
-        let genuine = match self.protection {
-            Protection::Sealed => self.sealer.open(&mut bytes),
-            Protection::Hashed | Protection::Bare => {
-                self.sealer.verify(&bytes[..BLOCK_HEADER_BYTES], &bytes[BLOCK_HEADER_BYTES..])
-            }
-        };
+        let genuine = self.genuine(&mut bytes);
         let mut plain = [0; BLOCK_HEADER_BYTES];
         plain.copy_from_slice(&bytes[..BLOCK_HEADER_BYTES]);
         BlockHeader::decode(&plain)
             .filter(|_| genuine)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a header fails its check"))
+    }
+
+    /// The table of a pack of `files` files with `length` bytes together. Fails as
+    /// [`header`](Self::header) does.
+    pub(super) fn table(&mut self, files: u32, length: u32) -> io::Result<Vec<PackEntry>> {
+        let plain_bytes = files as usize * PACK_ENTRY_BYTES;
+        let mut bytes = vec![0; plain_bytes + TAG_BYTES];
+        self.socket.read_exact(&mut bytes)?;
+        let genuine = self.genuine(&mut bytes);
+        PackEntry::decode_table(&bytes[..plain_bytes], length)
+            .filter(|_| genuine)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a table fails its check"))
+    }
+
+    /// Opens or verifies `bytes`, which end in their tag and are no payload.
+    fn genuine(&mut self, bytes: &mut [u8]) -> bool {
+        let plain_bytes = bytes.len() - TAG_BYTES;
+        match self.protection {
+            Protection::Sealed => self.sealer.open(bytes),
+            Protection::Hashed | Protection::Bare => {
+                let (plain, tag) = bytes.split_at(plain_bytes);
+                self.sealer.verify(plain, tag)
+            }
+        }
     }
 
     /// Receives a payload of `length` into the front of `buffer`, which has [`RECEIVE_SLACK`]
@@ -184,11 +241,16 @@ impl BlockReceiver {
                     // The tag lands where the next segment will begin, and is overwritten by it.
                     let segment = &mut buffer[start..end + TAG_BYTES];
                     self.socket.read_exact(segment)?;
+                    let start = Instant::now();
                     intact &= self.sealer.open(segment);
+                    self.verifying += start.elapsed();
                 }
                 Protection::Hashed => {
-                    self.socket.read_exact(&mut buffer[start..end])?;
-                    hasher.write(&buffer[start..end]);
+                    let segment = &mut buffer[start..end];
+                    self.socket.read_exact(segment)?;
+                    let start = Instant::now();
+                    hasher.write(segment);
+                    self.verifying += start.elapsed();
                 }
                 Protection::Bare => self.socket.read_exact(&mut buffer[start..end])?,
             }
@@ -200,6 +262,11 @@ impl BlockReceiver {
             intact = self.sealer.verify(hash, tag) && hash == hasher.finish_128().to_be_bytes();
         }
         Ok(intact)
+    }
+
+    /// What opening and hashing took since the last time that it was asked.
+    pub(super) fn take_verifying(&mut self) -> Duration {
+        std::mem::take(&mut self.verifying)
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
@@ -234,7 +301,13 @@ mod tests {
         (near, listener.accept().unwrap().0)
     }
 
-    /// Sends two blocks and an end through `tamper`, which sees all bytes, and returns what comes
+    const PACKED: [PackEntry; 3] = [
+        PackEntry { file: 4, length: 4 },
+        PackEntry { file: 5, length: 0 },
+        PackEntry { file: 9, length: 5 },
+    ];
+
+    /// Sends two blocks, a pack and an end through `tamper`, which sees all bytes, and returns what comes
     /// out at the other end.
     fn pass(
         protection: Protection,
@@ -247,6 +320,7 @@ mod tests {
             let mut long: Vec<u8> = (0..300_000_u32).map(|i| i as u8).collect();
             sender.send(1, 0, &mut long).unwrap();
             sender.send(2, 4096, &mut [9; 10]).unwrap();
+            sender.send_pack(&PACKED, &mut [7; 9]).unwrap();
             sender.finish().unwrap();
         });
         let mut wire = Vec::new();
@@ -262,12 +336,18 @@ mod tests {
             let mut buffer = vec![0; 300_000 + RECEIVE_SLACK];
             let block = receiver.header().and_then(|header| match header {
                 BlockHeader::End => Ok((header, true, Vec::new())),
+                BlockHeader::Pack { files, length } => {
+                    let table = receiver.table(files, length)?;
+                    assert_eq!(table, PACKED);
+                    let intact = receiver.payload(&mut buffer, length as usize)?;
+                    Ok((header, intact, buffer[..length as usize].to_vec()))
+                }
                 BlockHeader::Block { length, .. } => {
                     let intact = receiver.payload(&mut buffer, length as usize)?;
                     Ok((header, intact, buffer[..length as usize].to_vec()))
                 }
             });
-            let last = !matches!(block, Ok((BlockHeader::Block { .. }, ..)));
+            let last = matches!(block, Ok((BlockHeader::End, ..)) | Err(_));
             got.push(block);
             if last {
                 break;
@@ -286,7 +366,8 @@ mod tests {
             assert!(got[0].1 && got[0].2.iter().enumerate().all(|(i, byte)| *byte == i as u8));
             assert_eq!(got[1].0, BlockHeader::Block { file: 2, offset: 4096, length: 10 });
             assert_eq!(got[1].2, [9; 10]);
-            assert_eq!(got[2].0, BlockHeader::End);
+            assert_eq!((got[2].1, &got[2].2[..]), (true, &[7; 9][..]));
+            assert_eq!(got[3].0, BlockHeader::End);
         }
     }
 
@@ -295,7 +376,7 @@ mod tests {
         for protection in [Protection::Sealed, Protection::Hashed] {
             let got = pass(protection, |wire| wire[200_000] ^= 1);
             let intact: Vec<_> = got.into_iter().map(|block| block.unwrap().1).collect();
-            assert_eq!(intact, [false, true, true], "{protection:?}");
+            assert_eq!(intact, [false, true, true, true], "{protection:?}");
         }
     }
 

@@ -12,7 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_core::wire::WirePath;
+use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use twox_hash::XxHash3_128;
+
+use crate::session::Rights;
 
 /// Files of this size and more are read and written past the page cache: below it the cost of
 /// opening and aligning is not earned back.
@@ -22,6 +27,8 @@ pub(super) const DIRECT_FROM_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Tree {
     beneath: Option<Arc<OwnedFd>>,
+    rights: Rights,
+    third_party: bool,
 }
 
 /// What the walk needs to know of a file.
@@ -32,6 +39,14 @@ pub(super) struct Metadata {
     pub(super) mode: u32,
     pub(super) mtime_seconds: i64,
     pub(super) mtime_ns: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Names that the file has.
+    pub(super) names: u64,
+    /// Change time, which no program can set: seconds and nanoseconds.
+    pub(super) ctime: (i64, u64),
+    /// What it occupies, in units of 512 bytes.
+    pub(super) sectors: u64,
     /// Device and inode, which tell one file from another.
     pub(super) identity: (u64, u64),
 }
@@ -40,15 +55,28 @@ pub(super) struct Metadata {
 pub(super) enum FileKind {
     File,
     Directory,
-    Other,
+    Symlink,
+    Fifo,
+    Socket,
+    CharDevice(DeviceNumber),
+    BlockDevice(DeviceNumber),
 }
 
 impl Metadata {
     pub(super) fn of(stat: &Stat) -> Self {
+        let device = || DeviceNumber {
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+        };
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => FileKind::File,
             FileType::Directory => FileKind::Directory,
-            _ => FileKind::Other,
+            FileType::Symlink => FileKind::Symlink,
+            FileType::Fifo => FileKind::Fifo,
+            FileType::Socket => FileKind::Socket,
+            FileType::CharacterDevice => FileKind::CharDevice(device()),
+            FileType::BlockDevice => FileKind::BlockDevice(device()),
+            // Linux has no others.
+            FileType::RegularFile | FileType::Unknown => FileKind::File,
         };
         Metadata {
             kind,
@@ -56,15 +84,40 @@ impl Metadata {
             mode: stat.st_mode & 0o7777,
             mtime_seconds: stat.st_mtime,
             mtime_ns: stat.st_mtime_nsec as u32,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            names: stat.st_nlink,
+            ctime: (stat.st_ctime, stat.st_ctime_nsec),
+            sectors: stat.st_blocks as u64,
             identity: (stat.st_dev, stat.st_ino),
         }
+    }
+
+    /// A number that changes with the file: of its identity, size and times.
+    pub(super) fn stamp(&self) -> u64 {
+        let fields = [
+            self.identity.0,
+            self.identity.1,
+            self.size,
+            self.mtime_seconds as u64,
+            self.mtime_ns.into(),
+            self.ctime.0 as u64,
+            self.ctime.1,
+        ];
+        let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_be_bytes()).collect();
+        XxHash3_128::oneshot(&bytes) as u64
+    }
+
+    /// Whether it occupies less than it is long.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.sectors.saturating_mul(512) < self.size
     }
 }
 
 impl Tree {
     /// All that this user may reach; relative paths begin at the working directory.
     pub fn anywhere() -> Self {
-        Tree { beneath: None }
+        Tree { beneath: None, rights: Rights::Full, third_party: true }
     }
 
     /// What is beneath `root`.
@@ -79,7 +132,27 @@ impl Tree {
 
     /// What is beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
-        Tree { beneath: Some(Arc::new(dir)) }
+        Tree { beneath: Some(Arc::new(dir)), rights: Rights::Full, third_party: true }
+    }
+
+    /// The same files, with `rights` alone.
+    pub fn with_rights(self, rights: Rights) -> Self {
+        Tree { rights, ..self }
+    }
+
+    /// The same files, which may or may not be sent to others than the client.
+    pub fn with_third_party(self, third_party: bool) -> Self {
+        Tree { third_party, ..self }
+    }
+
+    /// Whether these files may be sent to another than the client.
+    pub(super) fn may_go_elsewhere(&self) -> bool {
+        self.third_party && self.rights.may_read()
+    }
+
+    /// What may be done here.
+    pub fn rights(&self) -> Rights {
+        self.rights
     }
 
     /// Opens `path` with `flags`.
@@ -98,6 +171,17 @@ impl Tree {
         Ok(fd)
     }
 
+    /// Opens the directory `path` for reading if no part of it is a link.
+    pub(super) fn open_real_dir(&self, path: &Path) -> io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match &self.beneath {
+            Some(dir) => Ok(openat2(&**dir, path, flags, Mode::empty(), resolve)?),
+            None => Ok(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?),
+        }
+    }
+
     /// Opens a directory as a place to create things in.
     pub(super) fn open_dir(&self, path: &Path) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
@@ -105,36 +189,58 @@ impl Tree {
 
     /// Metadata of `path`, links followed as far as the tree allows.
     pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let fd = self.open(path, OFlags::PATH, Mode::empty())?;
-        Ok(Metadata::of(&fstat(fd)?))
+        Ok(self.look(path, true)?.1)
+    }
+
+    /// A handle on `path`, or on the link that it is unless links are to be followed, and its
+    /// metadata.
+    pub(super) fn look(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
+        let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let fd = self.open(path, OFlags::PATH | nofollow, Mode::empty())?;
+        let metadata = Metadata::of(&fstat(&fd)?);
+        Ok((fd, metadata))
     }
 
     /// Opens a regular file for reading, `O_DIRECT` if asked for and possible. Never waits for a
     /// pipe's writer.
     pub(super) fn open_file(&self, path: &Path, direct: bool) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let fd = match self.open(path, flags | OFlags::DIRECT, Mode::empty()) {
-            Ok(fd) if direct => fd,
-            // tmpfs and some network file systems have no direct I/O.
-            _ => self.open(path, flags, Mode::empty())?,
-        };
-        Ok(File::from(fd))
+        if direct
+            // Some network and memory file systems have no direct I/O.
+            && let Ok(fd) = self.open(path, flags | OFlags::DIRECT, Mode::empty())
+        {
+            return Ok(File::from(fd));
+        }
+        Ok(File::from(self.open(path, flags, Mode::empty())?))
     }
 
     /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let fd = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(fd.as_fd())? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(PathBuf::from(OsStr::from_bytes(name)));
-            }
-        }
-        names.sort();
-        Ok(names)
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        list(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
     }
+}
+
+/// The names in an open directory, sorted.
+pub(super) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir.as_fd())? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(PathBuf::from(OsStr::from_bytes(name)));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// `path` as it travels.
+pub(super) fn wire_path(path: &Path) -> WirePath {
+    // A path that the operating system took holds no NUL; one from a peer was checked.
+    WirePath::new(path.as_os_str().as_bytes())
+        .or_else(|| WirePath::new("?"))
+        .expect("a question mark is a path")
 }
 
 #[cfg(test)]
@@ -168,6 +274,6 @@ mod tests {
         let path = dir.path().join("pipe");
         rustix::fs::mkfifoat(CWD, &path, Mode::from_raw_mode(0o600)).unwrap();
         let metadata = Tree::anywhere().metadata(&path).unwrap();
-        assert_eq!(metadata.kind, FileKind::Other);
+        assert_eq!(metadata.kind, FileKind::Fifo);
     }
 }

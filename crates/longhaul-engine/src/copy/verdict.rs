@@ -1,93 +1,224 @@
-use longhaul_core::result::{EndReport, StageTimes};
+use longhaul_core::result::{CopyLimit, CopySummary, EndReport, PathReport, StageTimes};
+use longhaul_core::units::Rate;
 
 /// From this share of its time on, a stage counts as never idle.
 const SATURATED: f64 = 0.85;
-/// CPU seconds per second and core from which the processors count as used up.
-const CPU_SATURATED: f64 = 0.85;
+/// Share of a host's processor time from which on it counts as used up.
+const CPU_SATURATED: f64 = 0.95;
+/// CPU seconds per second and core from which on the copy alone uses a host up.
+const OWN_CPU_SATURATED: f64 = 0.85;
+/// Share of the time with data to send from which on a window is what holds it back.
+const WINDOW_LIMITED: f64 = 0.5;
+/// Bytes sent again for each delivered from which on loss keeps a loss-based window below 200
+/// segments (RFC 3649, section 2).
+const LOSSY: f64 = 5e-5;
+/// How near to the limit asked for a rate is when that is what limits it.
+const AT_THE_LIMIT: f64 = 0.9;
 
-/// One sentence on what limited a copy, from where its threads spent their time.
+/// The stage that never waits for another, if there is one.
 ///
-/// A stage that never waits for another is the one that limits. Sending includes the wait for the
-/// socket: when it is saturated, it is what lies between the ends. Receiving says nothing by itself,
-/// since it waits for a slow source as it waits for a slow path.
-pub(super) fn verdict(source: &EndReport, sink: &EndReport, one_host_cores: Option<f64>) -> String {
-    let StageTimes { read, send, .. } = source.stages;
-    let StageTimes { receive, write, sync, .. } = sink.stages;
+/// Sending includes the wait for the socket: when it is saturated, it is what lies between the
+/// ends. Receiving says nothing by itself, since it waits for a slow source as it waits for a slow
+/// path.
+pub(super) fn slowest_stage(source: &StageTimes, sink: &StageTimes) -> Option<CopyLimit> {
     let saturated = |share: Option<f64>| share.is_some_and(|share| share >= SATURATED);
-    let percent = |share: Option<f64>| format!("{:.0} %", 100.0 * share.unwrap_or(0.0));
-    if saturated(write) {
-        return format!(
-            "limited by the sink's disk: its writers were busy {} of the time",
-            percent(write)
-        );
+    if saturated(sink.write) || saturated(sink.sync) {
+        Some(CopyLimit::SinkDisk)
+    } else if saturated(source.seal) {
+        Some(CopyLimit::Sealing)
+    } else if saturated(source.read) && !saturated(source.send) {
+        Some(CopyLimit::SourceDisk)
+    } else if saturated(source.send) {
+        Some(CopyLimit::Path)
+    } else {
+        None
     }
-    if saturated(sync) {
-        return format!(
-            "limited by syncing at the sink: {} of the time went to making files durable",
-            percent(sync)
-        );
+}
+
+/// What limited a copy, in a word and in a sentence. `cores` are those of the one host that both
+/// ends are on, `rate_limit` what was asked for.
+pub(super) fn verdict(
+    summary: &CopySummary,
+    source: &EndReport,
+    sink: &EndReport,
+    path: &PathReport,
+    cores: Option<f64>,
+    rate_limit: Option<Rate>,
+) -> (Option<CopyLimit>, String) {
+    let limit = limit(summary, source, sink, path, cores, rate_limit);
+    let what = match limit {
+        None => "nothing stands out".to_owned(),
+        Some(limit) => format!("limited by {}", words(limit, path)),
+    };
+    let busy = [
+        ("reading", source.stages.read),
+        ("sealing", source.stages.seal),
+        ("sending", source.stages.send),
+        ("receiving", sink.stages.receive),
+        ("verifying", sink.stages.verify),
+        ("writing", sink.stages.write),
+        ("syncing", sink.stages.sync),
+    ];
+    let waited: Vec<_> = busy
+        .iter()
+        .filter_map(|(stage, share)| Some(format!("{stage} {:.0} %", 100.0 * (1.0 - (*share)?))))
+        .collect();
+    (limit, format!("{what}; waited: {}", waited.join(", ")))
+}
+
+fn limit(
+    summary: &CopySummary,
+    source: &EndReport,
+    sink: &EndReport,
+    path: &PathReport,
+    cores: Option<f64>,
+    rate_limit: Option<Rate>,
+) -> Option<CopyLimit> {
+    if let Some(limit) = rate_limit
+        && summary.throughput_bps.bps() as f64 >= AT_THE_LIMIT * limit.bps() as f64
+    {
+        return Some(CopyLimit::Rate);
     }
-    if saturated(read) && !saturated(send) {
-        return format!(
-            "limited by the source's disk: its readers were busy {} of the time and the senders {}",
-            percent(read),
-            percent(send)
-        );
+    let stage = slowest_stage(&source.stages, &sink.stages);
+    if matches!(stage, Some(CopyLimit::SinkDisk | CopyLimit::SourceDisk | CopyLimit::Sealing)) {
+        return stage;
     }
-    let cores = one_host_cores.unwrap_or(f64::INFINITY);
-    let cpu = (source.end.cpu_percent + sink.end.cpu_percent) / 100.0;
-    if cpu >= CPU_SATURATED * cores {
-        return format!(
-            "limited by the processors: both ends are on this host and used {cpu:.1} of its \
-             {cores:.0} cores"
-        );
+    let full = |end: &EndReport| end.end.host_busy.is_some_and(|busy| busy >= CPU_SATURATED);
+    match cores {
+        Some(cores) => {
+            let own = (source.end.cpu_percent + sink.end.cpu_percent) / 100.0;
+            if full(source) || own >= OWN_CPU_SATURATED * cores {
+                return Some(CopyLimit::Cpu);
+            }
+        }
+        None if full(source) => return Some(CopyLimit::SourceCpu),
+        None if full(sink) => return Some(CopyLimit::SinkCpu),
+        None => {}
     }
-    if saturated(send) {
-        return format!(
-            "limited by the path: the senders were busy {} of the time, readers {} and writers {}",
-            percent(send),
-            percent(read),
-            percent(write)
-        );
+    match stage {
+        Some(CopyLimit::Path) if path.receive_window_limited >= WINDOW_LIMITED => {
+            Some(CopyLimit::ReceiveWindow)
+        }
+        Some(CopyLimit::Path) if path.send_buffer_limited >= WINDOW_LIMITED => {
+            Some(CopyLimit::SendWindow)
+        }
+        Some(CopyLimit::Path) if path.loss >= LOSSY => Some(CopyLimit::Loss),
+        stage => stage,
     }
-    format!(
-        "nothing stands out: readers were busy {} of the time, senders {}, receivers {}, writers {}",
-        percent(read),
-        percent(send),
-        percent(receive),
-        percent(write)
-    )
+}
+
+fn words(limit: CopyLimit, path: &PathReport) -> String {
+    let share = |share: f64| format!("{:.0} %", 100.0 * share);
+    match limit {
+        CopyLimit::SourceDisk => "the source's disk".to_owned(),
+        CopyLimit::SourceCpu => "the processors of the source's host".to_owned(),
+        CopyLimit::Sealing => "sealing at the source".to_owned(),
+        CopyLimit::SendWindow => format!(
+            "the send window, {} of the time: see net.ipv4.tcp_wmem at the source",
+            share(path.send_buffer_limited)
+        ),
+        CopyLimit::Path => "the path".to_owned(),
+        CopyLimit::Loss => format!("loss: {:.4} % was sent again", 100.0 * path.loss),
+        CopyLimit::ReceiveWindow => format!(
+            "the receive window, {} of the time: see net.ipv4.tcp_rmem at the sink",
+            share(path.receive_window_limited)
+        ),
+        CopyLimit::SinkCpu => "the processors of the sink's host".to_owned(),
+        CopyLimit::SinkDisk => "the sink's disk".to_owned(),
+        CopyLimit::Cpu => "the processors: both ends are on this host".to_owned(),
+        CopyLimit::Rate => "the rate that was asked for".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::result::TransferEnd;
+    use longhaul_core::units::Bytes;
+
     use super::*;
 
-    fn end(stages: StageTimes, cpu_percent: f64) -> EndReport {
-        let end = longhaul_core::result::TransferEnd { cpu_percent, ..Default::default() };
-        EndReport { end, stages }
+    fn source(read: f64, seal: f64, send: f64) -> EndReport {
+        let stages = StageTimes {
+            read: Some(read),
+            seal: Some(seal),
+            send: Some(send),
+            ..StageTimes::default()
+        };
+        EndReport { end: TransferEnd { cpu_percent: 50.0, ..TransferEnd::default() }, stages }
+    }
+
+    fn sink(receive: f64, write: f64) -> EndReport {
+        let stages =
+            StageTimes { receive: Some(receive), write: Some(write), ..StageTimes::default() };
+        EndReport { end: TransferEnd { cpu_percent: 50.0, ..TransferEnd::default() }, stages }
+    }
+
+    fn summary(gbps: u64) -> CopySummary {
+        CopySummary {
+            throughput_bps: Rate::from_bps(gbps * 1_000_000_000),
+            bytes: Bytes::new(1),
+            resumed_bytes: Bytes::new(0),
+            files: 1,
+            seconds: 1.0,
+            verified: true,
+            encrypted: true,
+            durable: true,
+            streams: 2,
+            reconnects: 0,
+            resent_blocks: 0,
+            retransmits: None,
+            rtt_ms: None,
+            dry_run: false,
+            unchanged_files: 0,
+            deleted: 0,
+            manifest: None,
+        }
     }
 
     #[test]
-    fn names_the_stage_that_never_waits() {
-        let source = |read, send| {
-            let stages = StageTimes { read: Some(read), send: Some(send), ..Default::default() };
-            end(stages, 50.0)
+    fn the_stage_that_never_waits_is_the_limit() {
+        let path = PathReport::default();
+        for (source, sink, expected) in [
+            (source(0.3, 0.1, 0.95), sink(0.5, 0.97), Some(CopyLimit::SinkDisk)),
+            (source(0.99, 0.1, 0.2), sink(0.9, 0.2), Some(CopyLimit::SourceDisk)),
+            (source(0.2, 0.9, 0.99), sink(0.9, 0.2), Some(CopyLimit::Sealing)),
+            (source(0.1, 0.1, 0.99), sink(0.99, 0.1), Some(CopyLimit::Path)),
+            (source(0.2, 0.1, 0.2), sink(0.2, 0.2), None),
+        ] {
+            let (limit, sentence) = verdict(&summary(1), &source, &sink, &path, None, None);
+            assert_eq!(limit, expected, "{sentence}");
+            assert!(sentence.contains("waited: reading"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_slow_path_has_a_reason() {
+        let held = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
+        let said = |path: PathReport| verdict(&summary(1), &held.0, &held.1, &path, None, None).0;
+        let lossy = PathReport { loss: 1e-4, ..PathReport::default() };
+        assert_eq!(said(lossy.clone()), Some(CopyLimit::Loss));
+        let window = PathReport { receive_window_limited: 0.7, ..lossy };
+        assert_eq!(said(window), Some(CopyLimit::ReceiveWindow));
+        let buffer = PathReport { send_buffer_limited: 0.7, ..PathReport::default() };
+        assert_eq!(said(buffer), Some(CopyLimit::SendWindow));
+    }
+
+    #[test]
+    fn processors_and_the_limit_asked_for_are_named() {
+        let path = PathReport::default();
+        let busy = |mut end: EndReport| {
+            end.end.host_busy = Some(0.99);
+            end
         };
-        let sink = |receive, write| {
-            let stages =
-                StageTimes { receive: Some(receive), write: Some(write), ..Default::default() };
-            end(stages, 50.0)
+        let (near, far) = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
+        let limit = |near: &EndReport, far: &EndReport, cores, rate| {
+            verdict(&summary(1), near, far, &path, cores, rate).0
         };
-        let says = |source: &EndReport, sink: &EndReport, word: &str| {
-            let verdict = verdict(source, sink, None);
-            assert!(verdict.contains(word), "{verdict}");
-        };
-        says(&source(0.3, 0.95), &sink(0.5, 0.97), "sink's disk");
-        says(&source(0.99, 0.2), &sink(0.9, 0.2), "source's disk");
-        says(&source(0.1, 0.99), &sink(0.99, 0.1), "path");
-        says(&source(0.2, 0.2), &sink(0.2, 0.2), "nothing stands out");
-        let busy = verdict(&source(0.2, 0.99), &end(StageTimes::default(), 140.0), Some(2.0));
-        assert!(busy.contains("processors"), "{busy}");
+        assert_eq!(limit(&busy(near.clone()), &far, None, None), Some(CopyLimit::SourceCpu));
+        assert_eq!(limit(&near, &busy(far.clone()), None, None), Some(CopyLimit::SinkCpu));
+        assert_eq!(limit(&busy(near.clone()), &far, Some(2.0), None), Some(CopyLimit::Cpu));
+        assert_eq!(limit(&near, &far, Some(1.0), None), Some(CopyLimit::Cpu), "100 % of one core");
+        let asked = Some(Rate::from_bps(1_050_000_000));
+        assert_eq!(limit(&near, &far, None, asked), Some(CopyLimit::Rate));
     }
 }

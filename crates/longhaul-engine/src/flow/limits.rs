@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use longhaul_core::plan::{Amount, FlowPlan};
-use longhaul_core::units::{Bytes, format_span};
+use longhaul_core::units::{Bytes, Rate, format_span};
 
 /// A stream on which nothing moves for this long is given up; iperf3's receive timeout too is of
 /// this order, and no retransmission timer of a live path is (RFC 6298 allows it to grow to a
@@ -9,6 +9,8 @@ use longhaul_core::units::{Bytes, format_span};
 pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(30);
 /// What a test by time may take beyond its time, for what is in flight at the end to drain.
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// How long a client whose turn it is may take to say what it wants; others wait for it.
+pub(super) const PLAN_LIMIT: Duration = Duration::from_secs(5);
 /// How long the other side may take for one step of setting up.
 pub(super) const STEP_LIMIT: Duration = Duration::from_secs(20);
 
@@ -19,6 +21,9 @@ pub struct FlowLimits {
     pub time: Duration,
     /// Most streams.
     pub streams: u32,
+    /// Fastest test, over all streams of a direction; `None` is no limit. Who asks for more, or for
+    /// no rate at all, is refused, and who sends faster all the same is cut.
+    pub rate: Option<Rate>,
     /// Most memory for buffers: streams times write length.
     pub buffers: Bytes,
     /// Give up a test on which no byte has moved for this long.
@@ -31,6 +36,7 @@ impl Default for FlowLimits {
         FlowLimits {
             time: Duration::from_secs(3700),
             streams: FlowPlan::MAX_STREAMS,
+            rate: None,
             buffers: Bytes::mib(256),
             idle: IDLE_LIMIT,
         }
@@ -54,6 +60,14 @@ impl FlowLimits {
                 format_span(self.time),
                 format_span(time)
             ));
+        }
+        if let Some(limit) = self.rate
+            && plan.rate_bps.is_none_or(|rate| rate > limit)
+        {
+            return Some(match plan.rate_bps {
+                Some(rate) => format!("this server allows {limit}, not {rate} (-b)"),
+                None => format!("this server allows {limit}; ask for no more than that (-b)"),
+            });
         }
         let buffers = Bytes::new(plan.write_bytes.get().saturating_mul(plan.streams.into()));
         if buffers > self.buffers {
@@ -83,6 +97,11 @@ mod tests {
         let hour = Amount::Time(Duration::from_secs(3600));
         let omit = Duration::from_secs(600);
         assert!(limits.refusal(&FlowPlan { amount: hour, omit, ..plan.clone() }).is_some());
+        let slow = FlowLimits { rate: Some(Rate::from_bps(1_000_000)), ..limits.clone() };
+        assert!(slow.refusal(&plan).unwrap().contains("allows 1.00 Mb/s; ask for no more"));
+        let paced = |bps| FlowPlan { rate_bps: Some(Rate::from_bps(bps)), ..plan.clone() };
+        assert!(slow.refusal(&paced(2_000_000)).unwrap().contains("not 2.00 Mb/s"));
+        assert_eq!(slow.refusal(&paced(1_000_000)), None);
         let large = FlowPlan { streams: 128, write_bytes: Bytes::mib(4), ..plan };
         assert!(FlowLimits::default().refusal(&large).unwrap().contains("256 MiB of buffers"));
     }

@@ -1,35 +1,41 @@
-//! Memory to memory over TCP: the engine of `longhaul test`.
+//! Memory to memory over TCP, MPTCP or UDP: the engine of `longhaul test`.
 //!
-//! Both ends are built alike. An [end](end::run) has one thread for each stream that does nothing
-//! but `write` or `read` and store its own count; the thread that started them takes a sample
-//! each interval, watches the clock, and stops them. No counter is shared between threads that
+//! Both ends are built alike. An [end](end::run) of each direction has one thread for each stream
+//! that does nothing but send or receive and store its own count; the thread that started them
+//! takes a sample each interval, watches the clock, and stops them. No counter is shared between threads that
 //! move bytes. Around that, [`run`] is the client and [`serve`] the service of `longhaul serve`;
 //! they exchange the plan and their samples over the session's control channel.
 //!
 //! - The receiver counts. Its clock runs from the first byte to the end of data, which the sender
 //!   marks in-band by closing its half after the last byte, so that both totals agree to the byte
-//!   on every test that was not cut.
+//!   on every TCP test that was not cut. Datagrams are [accounted for](udp) one by one.
 //! - A test by time ends when the sender's time is up. `TCP_NOTSENT_LOWAT` keeps the unsent data
 //!   small, so that what is still to drain is what is in flight.
-//! - The client opens every data connection, whichever way the bytes go.
+//! - The client opens every data connection, whichever way the bytes go, unless the plan has the
+//!   server do it; who opens is told where no other than the session's own peer is sent data.
 //! - A peer that vanishes or falls silent ends the test in bounded time: see
 //!   [`IDLE_LIMIT`](limits::IDLE_LIMIT).
-//!
-//! Not here: UDP, zero copy, both directions at once, placement on cores.
 
 mod client;
+mod connect;
 mod end;
+mod latency;
 mod limits;
 mod mover;
+mod observe;
 mod options;
+mod placement;
 mod sampler;
 mod serve;
 mod snapshot;
+mod third;
 mod ticks;
+mod udp;
 
 pub use client::run;
 pub use limits::FlowLimits;
 pub use serve::serve;
+pub use third::{refuse_third, run_third, serve_third};
 
 #[cfg(test)]
 mod tests;

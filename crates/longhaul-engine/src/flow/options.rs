@@ -1,4 +1,4 @@
-use longhaul_core::plan::FlowPlan;
+use longhaul_core::plan::{FlowPlan, Pacing, Protocol};
 use longhaul_core::result::End;
 use longhaul_sys::tcp::SocketOptions;
 
@@ -11,18 +11,25 @@ const NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// The options of the plan's connections at the end that is `role`. The receiver neither chooses
 /// the congestion control nor paces; what the sender can do is the sender's to say.
 pub(super) fn socket_options(plan: &FlowPlan, role: End) -> SocketOptions {
+    let (udp, dscp) = (plan.protocol == Protocol::Udp, plan.dscp);
+    let max_pacing_bytes_per_second = plan
+        .stream_rate()
+        .filter(|_| role == End::Sender && plan.pacing() == Pacing::Kernel)
+        .map(|rate| rate.bytes_per_second());
+    if udp {
+        // The buffers are the flow's own matter.
+        return SocketOptions { dscp, max_pacing_bytes_per_second, ..SocketOptions::default() };
+    }
     let window_bytes = plan.window_bytes.map(|w| w.get() as usize);
+    let both = SocketOptions { window_bytes, mss: plan.mss, dscp, ..SocketOptions::default() };
     match role {
-        End::Receiver => SocketOptions { window_bytes, mss: plan.mss, ..SocketOptions::default() },
+        End::Receiver => both,
         End::Sender => SocketOptions {
-            window_bytes,
             congestion: plan.congestion.clone(),
-            mss: plan.mss,
-            max_pacing_bytes_per_second: plan
-                .rate_bps
-                .map(|rate| (rate.bytes_per_second() / u64::from(plan.streams)).max(1)),
+            max_pacing_bytes_per_second,
             notsent_lowat_bytes: Some(NOTSENT_LOWAT_BYTES),
-            nodelay: false,
+            nodelay: plan.nodelay,
+            ..both
         },
     }
 }
@@ -46,6 +53,8 @@ mod tests {
         let options = socket_options(&plan, End::Sender);
         assert_eq!(options.max_pacing_bytes_per_second, Some(12_500_000_000));
         assert_eq!(socket_options(&plan, End::Receiver), SocketOptions::default());
+        let timed = FlowPlan { pacing: Some(Pacing::Timer), ..plan.clone() };
+        assert_eq!(socket_options(&timed, End::Sender).max_pacing_bytes_per_second, None);
         let unpaced = socket_options(&FlowPlan::new(), End::Sender);
         assert_eq!(unpaced.max_pacing_bytes_per_second, None);
     }

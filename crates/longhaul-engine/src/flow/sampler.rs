@@ -14,17 +14,23 @@ use longhaul_sys::tcp::Granted;
 
 use super::end::{Bounds, Signals};
 use super::mover::Slot;
-use super::snapshot::{Snapshot, StreamSnapshot, millis};
+use super::observe::{LOOK, Observer};
+use super::snapshot::{Snapshot, millis};
 use super::ticks::{Idle, Ticks, end_of_time};
 
-/// How long the sampler sleeps at most before it looks at its signals again.
-const LOOK: Duration = Duration::from_millis(20);
+/// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
+/// timers are late and catch up.
+const RATE_SLACK: f64 = 1.1;
+/// And how much earlier its bytes may come.
+const RATE_BURST: Duration = Duration::from_secs(1);
 /// How often a sender looks whether the last of its data has been acknowledged.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 /// Watches the movers of one end.
 pub(super) struct Sampler<'a, F> {
     role: End,
+    /// It is the half from the server to the client, in a test of both directions.
+    reverse: bool,
     slots: &'a [Slot],
     plan: &'a FlowPlan,
     bounds: Bounds,
@@ -34,12 +40,13 @@ pub(super) struct Sampler<'a, F> {
     base: Option<Snapshot>,
     /// Sum and number of the round-trip times sampled, by stream.
     rtts: Vec<(f64, u32)>,
+    observer: Observer,
     on_sample: F,
 }
 
 impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     pub(super) fn new(
-        role: End,
+        (role, reverse): (End, bool),
         slots: &'a [Slot],
         plan: &'a FlowPlan,
         bounds: Bounds,
@@ -48,14 +55,26 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     ) -> Self {
         let begun = Snapshot::take(slots);
         let rtts = vec![(0.0, 0); slots.len()];
-        Sampler { role, slots, plan, bounds, signals, begun, base: None, rtts, on_sample }
+        let observer = Observer::new(role, slots);
+        Sampler {
+            role,
+            reverse,
+            slots,
+            plan,
+            bounds,
+            signals,
+            begun,
+            base: None,
+            rtts,
+            observer,
+            on_sample,
+        }
     }
 
     /// Shuts every connection, which wakes the threads that wait in them.
     pub(super) fn shut(&self, how: Shutdown) {
         for slot in self.slots {
-            // A connection that is closed already needs no closing.
-            let _ = slot.stream.shutdown(how);
+            slot.carrier.shut(how);
         }
     }
 
@@ -102,6 +121,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 return Some(reason);
             }
             let now = Instant::now();
+            self.observer.look(self.slots, Some(now.saturating_duration_since(epoch)));
             let due = ticks.due.map(|due| epoch + due);
             let closed = closing.load(Ordering::Relaxed);
             let stopped = sending && self.signals.stop.load(Ordering::Acquire);
@@ -119,6 +139,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 thread::park_timeout(wait);
             }
         }
+        let ended = self.slots.iter().filter_map(Slot::ended).map(|ended| ended.at).max();
+        let since = ended.unwrap_or_else(Instant::now).saturating_duration_since(epoch);
+        self.observer.record(self.slots, Some(since));
         self.sample(&last, epoch, &ticks);
         if self.any_failed() {
             self.shut(Shutdown::Both);
@@ -135,7 +158,11 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 *sum = (sum.0 + millis(stream.tcp.rtt), sum.1 + 1);
             }
         }
-        (self.on_sample)(last.until(&now, epoch, ticks.index, ticks.omitting, sending));
+        let observed = self.observer.interval(self.slots, last, &now);
+        let mut sample = last.until(&now, epoch, sending, observed);
+        (sample.index, sample.omitted) = (ticks.index, ticks.omitting);
+        sample.reverse = self.reverse;
+        (self.on_sample)(sample);
         now
     }
 
@@ -143,9 +170,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     /// last bytes count too.
     fn drain(&mut self, epoch: Instant, idle: &mut Idle) -> Option<String> {
         loop {
-            let now = Snapshot::take(self.slots);
-            let left = |s: &StreamSnapshot| s.tcp.notsent_bytes > 0 || s.tcp.unacked_segments > 0;
-            if !now.streams.iter().any(left) {
+            if self.slots.iter().all(|slot| slot.carrier.drained()) {
                 return None;
             }
             if let Some(reason) = self.must_cut(epoch, idle) {
@@ -162,12 +187,27 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         if since.elapsed() > self.bounds.time {
             return Some(format!("it was not over after {:.1?}", self.bounds.time));
         }
-        idle.check(|| Snapshot::take(self.slots).progress())
+        if let Some(limit) = self.bounds.rate.filter(|_| self.role == End::Receiver) {
+            // A path may hold bytes back and let them go at once, so the limit is one on the mean.
+            let allowed = since.elapsed().mul_f64(RATE_SLACK) + RATE_BURST;
+            let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
+            if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
+                return Some(format!("it went faster than the {limit} that this server allows"));
+            }
+        }
+        let now = Instant::now();
+        self.slots.iter().for_each(|slot| slot.carrier.attend(self.role, now));
+        idle.check(|| Snapshot::take(self.slots).progress(self.role == End::Sender))
     }
 
     /// What this end saw, when all its threads have ended.
-    pub(super) fn result(&self, granted: &[Option<Granted>], cut: Option<String>) -> SideResult {
+    pub(super) fn result(
+        &mut self,
+        granted: &[Option<Granted>],
+        cut: Option<String>,
+    ) -> SideResult {
         let now = Snapshot::take(self.slots);
+        let (curve, limits) = self.observer.finish();
         // Within the omitted time nothing counts: the base is the end.
         let base = self.base.as_ref().unwrap_or(&now);
         let seconds = |slot: &Slot| {
@@ -196,6 +236,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                     End::Sender => g.send_buffer_bytes,
                     End::Receiver => g.receive_buffer_bytes,
                 })),
+                udp: to.udp.map(|to| to.since(&from.udp.unwrap_or_default())),
+                address: slot.carrier.local_address().map(|address| address.to_string()),
+                cpus: slot.cpus.clone(),
+                multipath: slot.carrier.multipath(self.plan.protocol),
                 failure: failure(number, slot),
             }
         };
@@ -204,7 +248,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             seconds: self.slots.iter().map(seconds).fold(0.0, f64::max),
             cpu_seconds: now.cpu().saturating_sub(base.cpu()).as_secs_f64(),
             cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
+            reverse: self.reverse,
             streams,
+            curve,
+            limits: Some(limits),
         }
     }
 }

@@ -1,19 +1,24 @@
 //! The service: takes one client's plan, runs the server's end, and tells the client what it
 //! sees.
 
-use std::net::TcpStream;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use longhaul_core::plan::FlowPlan;
+use longhaul_core::plan::{FlowPlan, Opener};
 use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind};
 
-use super::end::{self, Bounds, Signals, server_role};
-use super::limits::{FlowLimits, STEP_LIMIT};
-use super::options::accepted_options;
+use super::connect::{self, Connections};
+use super::end::{self, Bounds, Part, Signals};
+use super::latency;
+use super::limits::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
+use super::mover::Carrier;
+use super::placement::Places;
 use crate::error::{EngineError, Result};
-use crate::session::{ControlReceiver, ServedSession};
+use crate::session::{
+    ControlReceiver, ControlSender, DataAcceptor, DataDialer, FlowAnswers, ServedSession,
+};
 
 /// Serves one test under `limits`, on the calling thread. It returns in bounded time whatever
 /// the client does.
@@ -24,50 +29,116 @@ use crate::session::{ControlReceiver, ServedSession};
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, .. } = session;
     let peer = sender.peer().to_owned();
-    receiver.set_timeout(Some(STEP_LIMIT))?;
+    receiver.set_timeout(Some(PLAN_LIMIT))?;
     let FlowOrder::Plan(plan) = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
     };
+    receiver.set_timeout(Some(STEP_LIMIT))?;
     if let Some((kind, reason)) = refusal(&plan, limits) {
         sender.send(&FlowEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }
+    let prepared = Places::of(&plan, false).and_then(|places| {
+        connect::check(&plan, false)?;
+        Ok(places)
+    });
+    let places = match prepared {
+        Ok(places) => places,
+        Err(error) => return fail(&sender, error),
+    };
     sender.send(&FlowEvent::Accepted)?;
-    let connections = match streams.accept_all(plan.streams, STEP_LIMIT) {
-        Ok(connections) => connections,
-        Err(error) => {
-            sender.send(&FlowEvent::Failed { reason: error.to_string() })?;
-            return Err(error);
+    let connections = match plan.opener {
+        Opener::Client => connect::accept(&streams, &plan, false, STEP_LIMIT),
+        Opener::Server => {
+            let FlowOrder::Listening { port } = receiver.receive()? else {
+                return Err(EngineError::Protocol { peer, what: "it did not say its port" });
+            };
+            let dialer = dialer(&peer, port, &streams)?;
+            connect::open(&dialer, &plan, false)
         }
     };
-    if let Err(error) = set_up(&connections, &plan) {
-        sender.send(&FlowEvent::Failed { reason: error.to_string() })?;
-        return Err(error);
-    }
+    let Connections { parts, probe, answers } = match connections {
+        Ok(connections) => connections,
+        Err(error) => return fail(&sender, error),
+    };
     sender.send(&FlowEvent::Ready)?;
+    thread::scope(|scope| {
+        // From now on, because the client asks before the test begins.
+        if let Some(probe) = &probe {
+            scope.spawn(move || latency::echo(probe));
+        }
+        let told = run(sender, receiver, parts, answers, &plan, &places, limits);
+        if let Some(probe) = &probe {
+            let _ = probe.shutdown(Shutdown::Both);
+        }
+        told
+    })
+}
+
+/// Tells the client why the test cannot begin.
+fn fail(sender: &ControlSender, error: EngineError) -> Result<()> {
+    sender.send(&FlowEvent::Failed { reason: error.to_string() })?;
+    Err(error)
+}
+
+/// What opens data connections to the client: to where its control channel comes from, and
+/// nowhere else, whatever it asks for.
+fn dialer(peer: &str, port: u16, streams: &DataAcceptor) -> Result<DataDialer> {
+    let mut address: SocketAddr =
+        peer.parse().map_err(|_| EngineError::Address(peer.to_owned()))?;
+    address.set_port(port);
+    if let SocketAddr::V6(v6) = address
+        && let Some(v4) = v6.ip().to_ipv4_mapped()
+    {
+        address = (v4, port).into();
+    }
+    Ok(DataDialer::to_be_proved(address, streams.secret().clone()))
+}
+
+/// Runs the server's end from the client's start to its last word.
+fn run(
+    sender: ControlSender,
+    mut receiver: ControlReceiver,
+    parts: Vec<(Part, Vec<Carrier>)>,
+    answers: Option<FlowAnswers>,
+    plan: &FlowPlan,
+    places: &Places,
+    limits: &FlowLimits,
+) -> Result<()> {
+    let peer = sender.peer().to_owned();
     let FlowOrder::Start = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not start the test" });
     };
-
+    drop(answers);
     let (stop, abort) = (AtomicBool::new(false), AtomicBool::new(false));
-    let bounds = Bounds::new(&plan, limits);
+    let bounds = Bounds::new(plan, limits);
     // From now on the client may be silent until the test is over.
     receiver.set_timeout(Some(bounds.time + STEP_LIMIT))?;
     let closer = receiver.closer();
     let (finished, wait) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        let (stop, abort) = (&stop, &abort);
+        let (stop, abort, sender) = (&stop, &abort, &sender);
         scope.spawn(move || {
             obey(&mut receiver, stop, abort);
             drop(finished);
         });
         let signals = Signals { stop, abort };
-        let role = server_role(plan.direction);
-        let result = end::run(role, connections, &plan, bounds, signals, |sample| {
-            // A client that is gone is noticed by the thread that listens to it.
-            let _ = sender.send(&FlowEvent::Sample(sample));
-        });
-        let told = sender.send(&FlowEvent::Done(result));
+        let half = move |(part, carriers)| {
+            let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
+                // A client that is gone is noticed by the thread that listens to it.
+                let _ = sender.send(&FlowEvent::Sample(sample));
+            });
+            if result.cut.is_some() {
+                // One direction that breaks ends the other: alone it is another test.
+                abort.store(true, Ordering::Release);
+            }
+            sender.send(&FlowEvent::Done(result))
+        };
+        let halves: Vec<_> =
+            parts.into_iter().map(|part| scope.spawn(move || half(part))).collect();
+        let told: Vec<_> = halves.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let told =
+            told.into_iter().try_for_each(|told| told.unwrap_or(Err(EngineError::Interrupted)));
         if told.is_ok() {
             let _ = wait.recv_timeout(STEP_LIMIT);
         }
@@ -84,18 +155,13 @@ fn refusal(plan: &FlowPlan, limits: &FlowLimits) -> Option<(RefusalKind, String)
     limits.refusal(plan).map(|reason| (RefusalKind::Limit, reason))
 }
 
-fn set_up(connections: &[TcpStream], plan: &FlowPlan) -> Result<()> {
-    let options = accepted_options(plan, server_role(plan.direction));
-    connections.iter().try_for_each(|connection| Ok(options.apply(connection)?))
-}
-
 /// Does what the client says until it has finished or is gone.
 fn obey(receiver: &mut ControlReceiver, stop: &AtomicBool, abort: &AtomicBool) {
     loop {
         match receiver.receive() {
             Ok(FlowOrder::Stop) => stop.store(true, Ordering::Release),
             Ok(FlowOrder::Finished) => return,
-            Ok(FlowOrder::Plan(_) | FlowOrder::Start) | Err(_) => {
+            Ok(FlowOrder::Plan(_) | FlowOrder::Listening { .. } | FlowOrder::Start) | Err(_) => {
                 abort.store(true, Ordering::Release);
                 return;
             }

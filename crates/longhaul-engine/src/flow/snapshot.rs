@@ -2,17 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::{SideSample, SideStreamSample, TcpSample};
+use longhaul_core::result::{SideSample, SideStreamSample, TcpSample, UdpCounts};
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_sys::tcp::{TcpInfo, tcp_info};
+use longhaul_sys::cpu::ThreadClock;
+use longhaul_sys::tcp::TcpInfo;
 
 use super::mover::Slot;
+use super::observe::Observed;
 
 /// One end at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) streams: Vec<StreamSnapshot>,
+    /// CPU time of the thread that takes snapshots.
+    own_cpu: Duration,
 }
 
 /// One stream at one moment.
@@ -20,7 +24,12 @@ pub(super) struct Snapshot {
 pub(super) struct StreamSnapshot {
     pub(super) bytes: u64,
     pub(super) cpu: Duration,
+    /// All zero for UDP.
     pub(super) tcp: TcpInfo,
+    /// `None` for TCP.
+    pub(super) udp: Option<UdpCounts>,
+    /// Datagrams that the receiver told to have; `None` for TCP and at a receiver of UDP.
+    acknowledged: Option<u64>,
 }
 
 impl Snapshot {
@@ -30,48 +39,64 @@ impl Snapshot {
             .map(|slot| StreamSnapshot {
                 bytes: slot.bytes(),
                 cpu: slot.cpu(),
-                // A connection that is reset keeps its structure until it is closed.
-                tcp: tcp_info(&slot.stream).unwrap_or_default(),
+                tcp: slot.carrier.tcp_info().unwrap_or_default(),
+                udp: slot.carrier.udp_counts(),
+                acknowledged: slot.carrier.acknowledged(),
             })
             .collect();
-        Snapshot { at: Instant::now(), streams }
+        let own_cpu = ThreadClock::current().elapsed().unwrap_or_default();
+        Snapshot { at: Instant::now(), streams, own_cpu }
     }
 
     /// A number that grows whenever anything moves: a byte of a stream, or an acknowledgement
-    /// of what is draining.
-    pub(super) fn progress(&self) -> u64 {
-        self.streams.iter().map(|s| s.bytes.wrapping_add(s.tcp.acked_bytes)).sum()
+    /// of what is draining. What a sender of UDP sends does not prove that anyone receives it.
+    pub(super) fn progress(&self, sending: bool) -> u64 {
+        let of = |s: &StreamSnapshot| match s.acknowledged {
+            Some(acknowledged) if sending => acknowledged,
+            _ => s.bytes.wrapping_add(s.tcp.acked_bytes),
+        };
+        self.streams.iter().map(of).sum()
     }
 
+    /// CPU time of the threads that move bytes and of the one that watches them.
     pub(super) fn cpu(&self) -> Duration {
-        self.streams.iter().map(|s| s.cpu).sum()
+        self.streams.iter().map(|s| s.cpu).sum::<Duration>() + self.own_cpu
     }
 
-    /// The interval from `self` to `later`, on a clock that starts at `epoch`.
+    /// What lies between `self` and `later`, on a clock that starts at `epoch`; which interval
+    /// that is, is for the caller to say.
     pub(super) fn until(
         &self,
         later: &Snapshot,
         epoch: Instant,
-        index: u32,
-        omitted: bool,
         sending: bool,
+        observed: Observed,
     ) -> SideSample {
+        let tcp = |number: usize, from: &TcpInfo, to: &TcpInfo| {
+            let mut sample = tcp_sample(from, to);
+            observed.complete(number, &mut sample);
+            sample
+        };
         let streams = self
             .streams
             .iter()
             .zip(&later.streams)
-            .map(|(from, to)| SideStreamSample {
+            .zip(&observed.threads)
+            .enumerate()
+            .map(|(number, ((from, to), thread))| SideStreamSample {
                 bytes: Bytes::new(to.bytes - from.bytes),
-                tcp: sending.then(|| tcp_sample(&from.tcp, &to.tcp)),
+                tcp: (sending && to.udp.is_none()).then(|| tcp(number, &from.tcp, &to.tcp)),
+                udp: to.udp.map(|to| to.since(&from.udp.unwrap_or_default())),
+                thread: Some(thread.clone()),
             })
             .collect();
         SideSample {
-            index,
-            omitted,
             start_seconds: self.at.saturating_duration_since(epoch).as_secs_f64(),
             end_seconds: later.at.saturating_duration_since(epoch).as_secs_f64(),
             cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
             streams,
+            host: Some(observed.host),
+            ..SideSample::default()
         }
     }
 }
@@ -96,5 +121,8 @@ fn tcp_sample(from: &TcpInfo, to: &TcpInfo) -> TcpSample {
             to.receive_window_limited.saturating_sub(from.receive_window_limited),
         ),
         sndbuf_limited_ms: millis(to.send_buffer_limited.saturating_sub(from.send_buffer_limited)),
+        segments: to.data_segments_sent.saturating_sub(from.data_segments_sent),
+        marked_segments: to.marked_segments.saturating_sub(from.marked_segments),
+        ..TcpSample::default()
     }
 }

@@ -7,18 +7,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use longhaul_core::plan::{Amount, Direction, FlowPlan};
+use longhaul_core::plan::{Amount, Direction, FlowPlan, Protocol};
 use longhaul_core::result::{FlowEnd, FlowResult, WarningKind};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind, Service};
 
 use super::{FlowLimits, run, serve};
 use crate::error::{EngineError, Result};
-use crate::serve::{Host, Listener, Services};
+use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    Session, connect,
+    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    ServedSession, Session, connect,
 };
+
+mod udp;
+mod ways;
 
 struct Flow {
     limits: FlowLimits,
@@ -65,7 +68,8 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let stop = stop.clone();
-            move || listener.run(Arc::new(Host { identity, authorised }), services, false, &stop)
+            let host = Arc::new(Host { identity, authorised });
+            move || listener.run(host, services, ClientLimits::default(), false, &stop)
         });
         Server { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
     }
@@ -76,6 +80,7 @@ impl Server {
             identity: &identity,
             config: &self.config,
             policy: HostPolicy::RefuseChanged,
+            family: Family::Any,
         };
         connect(&HostPort::new("127.0.0.1", self.port), Service::Test, &options).unwrap()
     }
@@ -258,7 +263,7 @@ fn start_by_hand(
     plan: &FlowPlan,
 ) -> (crate::session::ControlSender, crate::session::ControlReceiver, TcpStream) {
     let (sender, mut receiver, dialer) = server.session().split();
-    sender.send(&FlowOrder::Plan(plan.clone())).unwrap();
+    sender.send(&FlowOrder::Plan(Box::new(plan.clone()))).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Accepted);
     let data = dialer.open(0, |_| Ok(())).unwrap();
     assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Ready);
@@ -343,7 +348,7 @@ fn a_server_that_floods_the_client_with_samples_is_refused() {
                     start_seconds: 0.0,
                     end_seconds: 0.0,
                     cpu_seconds: 0.0,
-                    streams: vec![],
+                    ..longhaul_core::result::SideSample::default()
                 }))?;
             }
         }

@@ -4,17 +4,20 @@
 //! its first bytes: a silent or vanished client costs one thread for seconds, never the server.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{RefusalKind, Service};
+use longhaul_core::wire::{RefusalKind, Service, Welcome};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::admission::{Admission, ClientLimits};
 use crate::error::{EngineError, Result};
-use crate::session::{AuthorisedKeys, Identity, ServedSession, SessionRegistry, serve_tls};
+use crate::session::{
+    AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor, serve_tls,
+};
 
 /// Most connections at once, of both kinds together; later ones are closed at once.
 const CONNECTION_LIMIT: usize = 1024;
@@ -25,6 +28,8 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// How long a connection may take to send its first byte.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
 const LISTEN_BACKLOG: i32 = 256;
+/// How many free TCP ports are tried for one that is free for UDP too.
+const FREE_PORT_TRIES: u32 = 16;
 /// How long sessions may take to end once the server is told to.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_CHECK: Duration = Duration::from_millis(10);
@@ -33,6 +38,8 @@ const LEAVE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
+    /// Lets UDP flows in, on the same port.
+    door: UdpDoor,
     address: SocketAddr,
 }
 
@@ -61,27 +68,29 @@ pub trait Services: Send + Sync {
 }
 
 impl Listener {
-    /// Listens on `address`; port 0 takes any free port. An IPv6 wildcard takes IPv4 as well.
+    /// Listens on `address`, for TCP (and MPTCP, where the kernel has it) and UDP; port 0 takes
+    /// any that is free for both. An IPv6 wildcard takes IPv4 as well.
     ///
     /// # Errors
     /// The address is taken, not ours, or not permitted.
     pub fn bind(address: SocketAddr) -> Result<Self> {
         let failed = |source| EngineError::Listen { address: address.to_string(), source };
-        let bind = || {
-            let socket =
-                Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-            if address.is_ipv6() {
-                socket.set_only_v6(false)?;
+        let mut tries = if address.port() == 0 { FREE_PORT_TRIES } else { 1 };
+        loop {
+            let socket = listen(address, Protocol::MPTCP)
+                .or_else(|_| listen(address, Protocol::TCP))
+                .map_err(failed)?;
+            let address = socket.local_addr().map_err(failed)?;
+            tries -= 1;
+            match UdpDoor::bind(address) {
+                Ok(door) => return Ok(Listener { socket, door, address }),
+                // The port that was free for TCP is not for UDP.
+                Err(_) if tries > 0 => {}
+                Err(source) => {
+                    return Err(EngineError::Listen { address: format!("UDP {address}"), source });
+                }
             }
-            socket.set_reuse_address(true)?;
-            socket.bind(&address.into())?;
-            socket.listen(LISTEN_BACKLOG)?;
-            let socket = TcpListener::from(socket);
-            socket.set_nonblocking(true)?;
-            let address = socket.local_addr()?;
-            io::Result::Ok(Listener { socket, address })
-        };
-        bind().map_err(failed)
+        }
     }
 
     /// The address listened on, with its real port.
@@ -89,10 +98,11 @@ impl Listener {
         self.address
     }
 
-    /// Admits the data connections of `registry` alone until `stop` is set: for the far end of
-    /// an ssh session, whose control channel is elsewhere.
+    /// Admits the data connections of `registry` alone until `stop` is set: where the control
+    /// channel is elsewhere, over ssh or opened by this end.
     pub fn run_data(self, registry: &SessionRegistry, stop: &AtomicBool) {
         self.accept_until(
+            registry,
             || stop.load(Ordering::Relaxed),
             |socket| {
                 let registry = registry.clone();
@@ -101,16 +111,18 @@ impl Listener {
         );
     }
 
-    /// Serves until `stop` is set or, with `one_off`, one session has ended. Then the sessions
-    /// still under way have a few seconds to put their things in order. A failing session is told
-    /// to [`Services::ended`].
+    /// Serves until `stop` is set or, with `one_off`, one client has been served. Then the
+    /// sessions still under way have a few seconds to put their things in order. A failing session
+    /// is told to [`Services::ended`].
     pub fn run(
         self,
         host: Arc<Host>,
         services: Arc<dyn Services>,
+        clients: ClientLimits,
         one_off: bool,
         stop: &AtomicBool,
     ) {
+        let admission = Admission::new(clients);
         let registry = SessionRegistry::default();
         let connections = Arc::new(AtomicUsize::new(0));
         let sessions = Arc::new(AtomicUsize::new(0));
@@ -118,7 +130,7 @@ impl Listener {
         let stopped = || {
             stop.load(Ordering::Relaxed) || one_off && sessions_ended.load(Ordering::Relaxed) > 0
         };
-        self.accept_until(stopped, |socket| {
+        self.accept_until(&registry, stopped, |socket| {
             let slot = Slot::take(&connections);
             if connections.load(Ordering::Relaxed) > CONNECTION_LIMIT {
                 return;
@@ -127,9 +139,11 @@ impl Listener {
             let services = services.clone();
             let registry = registry.clone();
             let (sessions, sessions_ended) = (sessions.clone(), sessions_ended.clone());
+            let admission = admission.clone();
             spawn(move || {
                 let _slot = slot;
-                if serve_connection(socket, &host, &*services, &registry, &sessions) {
+                let door = Door { host: &host, services: &*services, admission: &admission };
+                if door.serve_connection(socket, &registry, &sessions) {
                     sessions_ended.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -140,23 +154,48 @@ impl Listener {
         }
     }
 
-    fn accept_until(self, stopped: impl Fn() -> bool, mut take: impl FnMut(TcpStream)) {
-        while !stopped() {
-            match self.socket.accept() {
-                Ok((socket, _)) => {
-                    if socket.set_nonblocking(false).is_ok() {
-                        take(socket);
+    fn accept_until(
+        self,
+        registry: &SessionRegistry,
+        stopped: impl Fn() -> bool,
+        mut take: impl FnMut(TcpStream),
+    ) {
+        let Listener { socket, door, .. } = self;
+        let closed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| door.run(registry, || closed.load(Ordering::Relaxed)));
+            while !stopped() {
+                match socket.accept() {
+                    Ok((socket, _)) => {
+                        if socket.set_nonblocking(false).is_ok() {
+                            take(socket);
+                        }
                     }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        longhaul_sys::poll::readable(&socket, STOP_CHECK);
+                    }
+                    // A connection that was reset while it waited, or no file descriptors left:
+                    // the next may do better, and a pause keeps the loop from spinning.
+                    Err(_) => thread::sleep(STOP_CHECK),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    longhaul_sys::poll::readable(&self.socket, STOP_CHECK);
-                }
-                // A connection that was reset while it waited, or no file descriptors left: the
-                // next may do better, and a pause keeps the loop from spinning.
-                Err(_) => thread::sleep(STOP_CHECK),
             }
-        }
+            closed.store(true, Ordering::Relaxed);
+        });
     }
+}
+
+/// A TCP socket that listens without blocking.
+fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(LISTEN_BACKLOG)?;
+    let socket = TcpListener::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Runs `work` on a thread of its own. A host that has none left drops the connection, which the
@@ -181,39 +220,70 @@ impl Drop for Slot {
     }
 }
 
-/// Serves one connection to its end; true when it was a session.
-fn serve_connection(
-    socket: TcpStream,
-    host: &Host,
-    services: &dyn Services,
-    registry: &SessionRegistry,
-    sessions: &Arc<AtomicUsize>,
-) -> bool {
-    let mut first = [0];
-    let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
-        && matches!(socket.peek(&mut first), Ok(1));
-    if !ready {
-        return false;
-    }
-    if first[0] != TLS_HANDSHAKE {
-        registry.admit(socket);
-        return false;
-    }
-    let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
-    let _session = Slot::take(sessions);
-    let authorised = |key: &_| host.authorised.contains(key);
-    let outcome = serve_tls(socket, &host.identity, authorised, registry)
-        .and_then(|session| serve_session(session, services));
-    services.ended(&peer, outcome);
-    true
+/// What a connection meets.
+struct Door<'a> {
+    host: &'a Host,
+    services: &'a dyn Services,
+    admission: &'a Arc<Admission>,
 }
 
-/// Greets a client and runs the service it asks for, to its end.
+impl Door<'_> {
+    /// Serves one connection to its end; true when a client was served.
+    fn serve_connection(
+        &self,
+        socket: TcpStream,
+        registry: &SessionRegistry,
+        sessions: &Arc<AtomicUsize>,
+    ) -> bool {
+        let mut first = [0];
+        let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
+            && matches!(socket.peek(&mut first), Ok(1));
+        if !ready {
+            return false;
+        }
+        if first[0] != TLS_HANDSHAKE {
+            registry.admit(socket);
+            return false;
+        }
+        let address = socket.peer_addr();
+        let ip = address.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
+        let peer = address.map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+        let _session = Slot::take(sessions);
+        let mut served = false;
+        let authorised = |key: &_| self.host.authorised.find(key).cloned();
+        let outcome = serve_tls(socket, &self.host.identity, authorised, registry)
+            .and_then(|session| self.serve_session(session, ip, &mut served));
+        self.services.ended(&peer, outcome);
+        served
+    }
+
+    /// Serves a client when its turn has come.
+    fn serve_session(
+        &self,
+        mut session: ServedSession,
+        address: IpAddr,
+        served: &mut bool,
+    ) -> Result<()> {
+        let service = session.asked(|service, known| self.services.refusal(service, known))?;
+        let tell = |place| session.sender.send(&Welcome::Queued { place });
+        let _pass = match self.admission.enter(address, tell)? {
+            Ok(pass) => pass,
+            Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
+        };
+        session.welcome()?;
+        *served = true;
+        session.receiver.set_timeout(None)?;
+        self.services.run(service, session)
+    }
+}
+
+/// Greets the one client of an ssh connection and runs the service it asks for, to its end.
 ///
 /// # Errors
 /// The client was refused, or the service failed.
 pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
-    let service = session.greet(|service, authorised| services.refusal(service, authorised))?;
+    let service = session.asked(|service, authorised| services.refusal(service, authorised))?;
+    session.welcome()?;
     session.receiver.set_timeout(None)?;
     services.run(service, session)
 }

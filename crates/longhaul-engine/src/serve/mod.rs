@@ -1,8 +1,10 @@
 //! The listening end: one port for control channels and data connections, limits on both, and
 //! the dispatch to the services.
 
+mod admission;
 mod listener;
 
+pub use admission::ClientLimits;
 pub use listener::{Host, Listener, Services, serve_session};
 
 #[cfg(test)]

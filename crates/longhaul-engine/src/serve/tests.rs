@@ -2,18 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longhaul_core::wire::{RefusalKind, Service};
+use longhaul_core::wire::{PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 
-use super::{Host, Listener, Services};
+use super::{ClientLimits, Host, Listener, Services, serve_session};
 use crate::error::{EngineError, Result};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, ServedSession,
-    Session, connect,
+    AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
+    HostPolicy, HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret,
+    connect, connect_queued, control, greet, random_keying_material,
 };
 
 /// Echoes one message and one data connection; files are for authorised clients alone.
@@ -55,6 +57,10 @@ struct TestServer {
 
 impl TestServer {
     fn start(identity: Identity, config: &ConfigDir) -> Self {
+        Self::start_with(identity, config, ClientLimits::default())
+    }
+
+    fn start_with(identity: Identity, config: &ConfigDir, clients: ClientLimits) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = listener.address().port();
         let authorised = AuthorisedKeys::load(config, identity.public()).unwrap();
@@ -63,7 +69,7 @@ impl TestServer {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (echo, stop) = (echo.clone(), stop.clone());
-            move || listener.run(host, echo, false, &stop)
+            move || listener.run(host, echo, clients, false, &stop)
         });
         TestServer { port, echo, stop, thread: Some(thread) }
     }
@@ -72,8 +78,12 @@ impl TestServer {
     fn with_session(config: &ConfigDir, service: Service) -> (Self, Session) {
         let identity = Identity::load_or_create(config).unwrap();
         let server = TestServer::start(Identity::load_or_create(config).unwrap(), config);
-        let options =
-            ConnectOptions { identity: &identity, config, policy: HostPolicy::RequireKnown };
+        let options = ConnectOptions {
+            identity: &identity,
+            config,
+            policy: HostPolicy::RequireKnown,
+            family: Family::Any,
+        };
         let session = connect(&server.address(), service, &options).unwrap();
         (server, session)
     }
@@ -130,7 +140,8 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
     let identity = Identity::load_or_create(&config).unwrap();
     let server = TestServer::start(Identity::load_or_create(&far_config).unwrap(), &far_config);
     let open = |service, policy| {
-        let options = ConnectOptions { identity: &identity, config: &config, policy };
+        let options =
+            ConnectOptions { identity: &identity, config: &config, policy, family: Family::Any };
         connect(&server.address(), service, &options).map(|_| ())
     };
     // Unknown server: not for files, until it was accepted once.
@@ -156,8 +167,12 @@ fn a_server_with_another_key_is_refused_even_for_a_test() {
     let impostor = Identity::generate().public();
     std::fs::write(config.file("known_hosts"), format!("{} {impostor}\n", server.address()))
         .unwrap();
-    let options =
-        ConnectOptions { identity: &identity, config: &config, policy: HostPolicy::RefuseChanged };
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RefuseChanged,
+        family: Family::Any,
+    };
     let changed = connect(&server.address(), Service::Test, &options).map(|_| ());
     assert!(matches!(changed, Err(EngineError::KeyChanged { .. })), "{changed:?}");
 }
@@ -167,9 +182,137 @@ fn nothing_listening_is_said_so() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::generate();
-    let options =
-        ConnectOptions { identity: &identity, config: &config, policy: HostPolicy::RequireKnown };
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RequireKnown,
+        family: Family::Any,
+    };
     let port = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap().address().port();
     let refused = connect(&HostPort::new("127.0.0.1", port), Service::Test, &options).map(|_| ());
     assert!(matches!(refused, Err(EngineError::Connect { .. })), "{refused:?}");
+}
+
+/// Two ends of a pipe: a client, and the server's side of its session.
+fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let halves = |socket: UnixStream, peer| control(socket.try_clone().unwrap(), socket, peer);
+    let (sender, receiver) = halves(far, "the client");
+    let secret = SessionSecret::from_keying_material(&random_keying_material());
+    let streams = SessionRegistry::default().register(secret);
+    let client = halves(near, "the server");
+    (client, ServedSession { sender, receiver, streams, authorised: true, grant: Grant::default() })
+}
+
+#[test]
+fn a_client_of_another_version_is_told_so() {
+    for (protocol, service) in [(1, "\"test\""), (99, "{\"dance\":\"tango\"}")] {
+        let ((sender, mut receiver), session) = piped();
+        let hello: serde_json::Value = serde_json::from_str(&format!(
+            "{{\"protocol\":{protocol},\"version\":\"7.5\",\"service\":{service}}}"
+        ))
+        .unwrap();
+        sender.send(&hello).unwrap();
+        let refused = serve_session(session, &Echo::default());
+        assert!(matches!(refused, Err(EngineError::Refused { kind: RefusalKind::Version, .. })));
+        let Welcome::Refused { kind, reason } = receiver.receive().unwrap() else {
+            panic!("it was welcome")
+        };
+        assert_eq!(kind, RefusalKind::Version);
+        let words = format!("the client {protocol} (longhaul 7.5); use the same version at both");
+        assert!(reason.contains(&words), "{reason}");
+    }
+}
+
+#[test]
+fn a_server_of_another_version_says_so() {
+    let ((sender, mut receiver), session) = piped();
+    let reason = "it speaks protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
+    let answer = Welcome::Refused { kind: RefusalKind::Version, reason };
+    session.sender.send(&answer).unwrap();
+    let told = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
+    assert!(matches!(told, EngineError::Refused { kind: RefusalKind::Version, .. }), "{told:?}");
+    assert!(told.to_string().starts_with("the server refuses: it speaks protocol 99"), "{told}");
+}
+
+#[test]
+fn what_no_version_knows_is_refused() {
+    let ((sender, mut receiver), session) = piped();
+    sender.send(&serde_json::json!({"protocol": PROTOCOL_VERSION, "service": "dance"})).unwrap();
+    let refused = serve_session(session, &Echo::default());
+    assert!(matches!(refused, Err(EngineError::Refused { kind: RefusalKind::Invalid, .. })));
+    assert!(matches!(receiver.receive().unwrap(), Welcome::Refused { .. }));
+}
+
+#[test]
+fn clients_wait_for_their_turn_and_hear_their_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ConfigDir::at(dir.path());
+    let identity = Identity::load_or_create(&config).unwrap();
+    let alone = ClientLimits { at_once: 1, waiting: 1, each_address: usize::MAX };
+    let ours = Identity::load_or_create(&config).unwrap();
+    let server = TestServer::start_with(ours, &config, alone);
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RequireKnown,
+        family: Family::Any,
+    };
+    let first = connect(&server.address(), Service::Test, &options).unwrap();
+    let (say, heard) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            connect_queued(&server.address(), Service::Test, &options, |place| {
+                say.send(place).unwrap();
+                true
+            })
+        });
+        assert_eq!(heard.recv().unwrap(), 1);
+        // One may wait; the next is turned away.
+        let third = connect(&server.address(), Service::Test, &options).map(|_| ());
+        let Err(EngineError::Refused { kind: RefusalKind::Limit, reason, .. }) = third else {
+            panic!("{third:?}")
+        };
+        assert_eq!(reason, "its queue of 1 client is full; try later");
+        drop(first);
+        drop(second.join().unwrap().unwrap());
+    });
+    // Who does not want to wait leaves, and takes nobody's turn.
+    let first = connect(&server.address(), Service::Test, &options).unwrap();
+    let gone = connect_queued(&server.address(), Service::Test, &options, |_| false).map(|_| ());
+    assert!(matches!(gone, Err(EngineError::Interrupted)), "{gone:?}");
+    drop(first);
+    connect(&server.address(), Service::Test, &options).unwrap();
+}
+
+#[test]
+fn one_off_is_one_client_served_not_one_stranger() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ConfigDir::at(dir.path());
+    let identity = Identity::load_or_create(&config).unwrap();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = listener.address().port();
+    let ours = Identity::load_or_create(&config).unwrap();
+    let authorised = AuthorisedKeys::load(&config, ours.public()).unwrap();
+    let host = Arc::new(Host { identity: ours, authorised });
+    let echo = Arc::new(Echo::default());
+    let thread = std::thread::spawn({
+        let echo = echo.clone();
+        let stop = AtomicBool::new(false);
+        move || listener.run(host, echo, ClientLimits::default(), true, &stop)
+    });
+    // Not a handshake, though it begins like one.
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stranger.write_all(&[0x16; 100]).unwrap();
+    let _ = stranger.read_to_end(&mut Vec::new());
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RequireKnown,
+        family: Family::Any,
+    };
+    let session = connect(&HostPort::new("127.0.0.1", port), Service::Test, &options).unwrap();
+    drop(session);
+    thread.join().unwrap();
+    assert_eq!(echo.ended.lock().unwrap().len(), 2);
 }

@@ -12,6 +12,7 @@ use longhaul_core::wire::{read_frame, write_frame};
 use rustls::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::deadline::OPENING_TIMEOUT;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -31,18 +32,45 @@ pub struct ControlReceiver {
 
 /// What can be done to a channel while another thread waits in it.
 trait Limits: Send + Sync {
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+    fn set_timeout(&self, timeout: Option<Duration>);
+    /// A message begins: from now on its time runs.
+    fn begin(&self);
     fn close(&self);
+}
+
+/// The time that a message may take, and until when the present one may.
+#[derive(Default)]
+struct Clock(Mutex<(Option<Duration>, Option<Instant>)>);
+
+impl Clock {
+    fn set_timeout(&self, timeout: Option<Duration>) {
+        lock(&self.0).0 = timeout;
+    }
+
+    fn begin(&self) {
+        let mut clock = lock(&self.0);
+        clock.1 = clock.0.map(|timeout| Instant::now() + timeout);
+    }
+
+    /// What is left for the present message; `None` is for ever.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let Some(until) = lock(&self.0).1 else { return Ok(None) };
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
 }
 
 /// A control channel over a pair of pipes or sockets, such as those of an ssh process.
 pub fn control(
     reader: impl Read + AsFd + Send + 'static,
-    writer: impl Write + Send + 'static,
+    writer: impl Write + AsFd + Send + 'static,
     peer: &str,
 ) -> (ControlSender, ControlReceiver) {
     let limits = Arc::new(PipeLimits::default());
     let reader = PipeReader { pipe: reader, limits: limits.clone() };
+    let writer = PipeWriter { pipe: writer, limits: limits.clone() };
     assemble(reader, writer, limits, peer)
 }
 
@@ -66,9 +94,13 @@ pub(super) fn control_over_tls(
 ) -> io::Result<(ControlSender, ControlReceiver)> {
     // A whole message is sealed before any of it is sent; its length is bounded by its frame.
     connection.set_buffer_limit(None);
-    let limits = Arc::new(SocketLimits(socket.try_clone()?));
+    socket.set_write_timeout(Some(MESSAGE_LIMIT))?;
+    let limits = Arc::new(SocketLimits { socket: socket.try_clone()?, clock: Clock::default() });
+    // What has to follow the handshake is awaited no longer than the handshake was.
+    limits.set_timeout(Some(OPENING_TIMEOUT));
     let link = Arc::new(TlsLink { connection: Mutex::new(connection), socket });
-    let reader = TlsReader { link: link.clone(), chunk: vec![0; 16 << 10], fresh: 0..0 };
+    let (chunk, fresh) = (vec![0; 16 << 10], 0..0);
+    let reader = TlsReader { link: link.clone(), limits: limits.clone(), chunk, fresh };
     Ok(assemble(reader, TlsWriter(link), limits, peer))
 }
 
@@ -97,18 +129,19 @@ impl ControlReceiver {
     /// The channel is closed or broken, was silent for longer than its timeout, or brought
     /// something else than a `T`.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
+        self.limits.begin();
         read_frame(&mut self.reader)
             .map_err(|source| EngineError::Control { peer: self.peer.to_string(), source })
     }
 
-    /// How long [`receive`](Self::receive) waits for bytes; `None` is for ever.
+    /// How long [`receive`](Self::receive) may take for a whole message, however slowly its bytes
+    /// come; `None` is for ever.
     ///
     /// # Errors
     /// The socket is gone.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        self.limits
-            .set_timeout(timeout)
-            .map_err(|source| EngineError::System { operation: "set a socket timeout", source })
+        self.limits.set_timeout(timeout);
+        Ok(())
     }
 
     /// Who is at the other end, for messages.
@@ -123,17 +156,27 @@ impl ControlReceiver {
     }
 }
 
-struct SocketLimits(TcpStream);
+struct SocketLimits {
+    socket: TcpStream,
+    clock: Clock,
+}
 
 impl Limits for SocketLimits {
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_read_timeout(timeout)
+    fn set_timeout(&self, timeout: Option<Duration>) {
+        self.clock.set_timeout(timeout);
+    }
+
+    fn begin(&self) {
+        self.clock.begin();
     }
 
     fn close(&self) {
-        let _ = self.0.shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
+
+/// How long a message may take to be sent: a mebibyte, the longest, passes in it at 140 kb/s.
+const MESSAGE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often a reader of a pipe looks whether it was closed.
 const CLOSED_CHECK: Duration = Duration::from_millis(100);
@@ -142,13 +185,16 @@ const CLOSED_CHECK: Duration = Duration::from_millis(100);
 #[derive(Default)]
 struct PipeLimits {
     closed: AtomicBool,
-    timeout: Mutex<Option<Duration>>,
+    clock: Clock,
 }
 
 impl Limits for PipeLimits {
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        *lock(&self.timeout) = timeout;
-        Ok(())
+    fn set_timeout(&self, timeout: Option<Duration>) {
+        self.clock.set_timeout(timeout);
+    }
+
+    fn begin(&self) {
+        self.clock.begin();
     }
 
     fn close(&self) {
@@ -163,16 +209,37 @@ struct PipeReader<R> {
 
 impl<R: Read + AsFd> Read for PipeReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let start = Instant::now();
         while !longhaul_sys::poll::readable(&self.pipe, CLOSED_CHECK) {
             if self.limits.closed.load(Ordering::Relaxed) {
                 return Ok(0);
             }
-            if lock(&self.limits.timeout).is_some_and(|timeout| start.elapsed() > timeout) {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+            self.limits.clock.left()?;
         }
         self.pipe.read(buf)
+    }
+}
+
+/// What a pipe takes without waiting once it takes anything (`PIPE_BUF`, pipe(7)).
+const PIPE_BUF: usize = 4096;
+
+/// A writer that a closed channel does not hold: the program behind a pipe may have stalled.
+struct PipeWriter<W> {
+    pipe: W,
+    limits: Arc<PipeLimits>,
+}
+
+impl<W: Write + AsFd> Write for PipeWriter<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        while !longhaul_sys::poll::writable(&self.pipe, CLOSED_CHECK) {
+            if self.limits.closed.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+        self.pipe.write(&buf[..buf.len().min(PIPE_BUF)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pipe.flush()
     }
 }
 
@@ -188,6 +255,7 @@ struct TlsLink {
 
 struct TlsReader {
     link: Arc<TlsLink>,
+    limits: Arc<SocketLimits>,
     /// Bytes from the socket, of which `fresh` have not been taken apart yet.
     chunk: Vec<u8>,
     fresh: Range<usize>,
@@ -206,6 +274,7 @@ impl Read for TlsReader {
                 done => return done,
             }
             if self.fresh.is_empty() {
+                self.link.socket.set_read_timeout(self.limits.clock.left()?)?;
                 let got = (&self.link.socket).read(&mut self.chunk)?;
                 self.fresh = 0..got;
             }
@@ -229,11 +298,29 @@ impl Write for TlsWriter {
                 connection.write_tls(&mut records)?;
             }
         }
-        (&self.0.socket).write_all(&records)?;
+        write_within(&self.0.socket, &records, MESSAGE_LIMIT)?;
         Ok(buf.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Writes all of `bytes`, or fails when that takes longer than `limit`: the socket's own timeout
+/// begins anew with every byte that a slow reader takes.
+fn write_within(mut socket: &TcpStream, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
+    let until = Instant::now() + limit;
+    while !bytes.is_empty() {
+        match socket.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if !bytes.is_empty() && Instant::now() >= until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
 }

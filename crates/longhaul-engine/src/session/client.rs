@@ -1,23 +1,28 @@
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::wire::{Hello, PROTOCOL_VERSION, Service, Welcome};
+use longhaul_core::plan::LinkAddress;
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::{
+    Greeting, GreetingKind, HELLO_BYTES, Hello, PROTOCOL_VERSION, Service, Welcome,
+};
 use rustls::{ClientConnection, Connection};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
+use super::deadline::{OPENING_TIMEOUT, Until};
 use super::identity::{ConfigDir, Identity, PublicKey};
 use super::secret::SessionSecret;
 use super::tls;
 use super::trust::KnownHosts;
+use super::udp;
 use crate::error::{EngineError, Result};
 
 /// How long a connection may take to open: three SYNs over the longest path that matters.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long either side may be silent while a session is opened.
-pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Exporter label (RFC 8446, section 7.5) of the session's secret.
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
 
@@ -32,6 +37,28 @@ pub enum HostPolicy {
     AcceptNew,
 }
 
+/// Which of a host's addresses are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Family {
+    /// All, in the resolver's order.
+    #[default]
+    Any,
+    /// IPv4 alone.
+    V4,
+    /// IPv6 alone.
+    V6,
+}
+
+impl Family {
+    fn takes(self, address: &SocketAddr) -> bool {
+        match self {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        }
+    }
+}
+
 /// How to open a session.
 #[derive(Debug)]
 pub struct ConnectOptions<'a> {
@@ -41,6 +68,8 @@ pub struct ConnectOptions<'a> {
     pub config: &'a ConfigDir,
     /// Which servers are talked to.
     pub policy: HostPolicy,
+    /// Over which version of IP.
+    pub family: Family,
 }
 
 /// An open session, seen from the client.
@@ -48,12 +77,13 @@ pub struct Session {
     sender: ControlSender,
     receiver: ControlReceiver,
     dialer: DataDialer,
+    datagram_bytes: Option<Bytes>,
 }
 
 impl Session {
     /// A session over a control channel that is already authenticated, such as ssh's.
     pub fn new(sender: ControlSender, receiver: ControlReceiver, dialer: DataDialer) -> Self {
-        Session { sender, receiver, dialer }
+        Session { sender, receiver, dialer, datagram_bytes: None }
     }
 
     /// Its two halves and the opener of its data connections.
@@ -61,10 +91,38 @@ impl Session {
         (self.sender, self.receiver, self.dialer)
     }
 
+    /// The same with its data connections spread over `addresses`.
+    pub fn spread_over(mut self, addresses: Vec<SocketAddr>) -> Self {
+        self.dialer = DataDialer::spread(addresses, self.dialer.secret);
+        self
+    }
+
+    /// The addresses that its data connections go to.
+    pub fn data_addresses(&self) -> &[SocketAddr] {
+        self.dialer.addresses()
+    }
+
     /// Who is at the other end.
     pub fn peer(&self) -> &str {
         self.sender.peer()
     }
+
+    /// The payload of a UDP datagram that fits the path's MTU, as the control channel knows it;
+    /// no more than a jumbo frame holds.
+    pub fn datagram_bytes(&self) -> Option<Bytes> {
+        self.datagram_bytes
+    }
+}
+
+/// A frame of 9000 bytes less the headers of IPv4 and UDP.
+const JUMBO_PAYLOAD_BYTES: u32 = 8972;
+
+fn datagram_bytes(control: &TcpStream) -> Option<Bytes> {
+    let mtu = longhaul_sys::tcp::tcp_info(control).ok()?.path_mtu;
+    let ip_header = if control.peer_addr().ok()?.is_ipv4() { 20 } else { 40 };
+    let payload = mtu.checked_sub(ip_header + 8)?.min(JUMBO_PAYLOAD_BYTES);
+    // A path of less than IPv4's least MTU is not one that was measured.
+    (payload >= 500).then(|| Bytes::new(payload.into()))
 }
 
 /// Opens a session with `longhaul serve` at `target` for `service`.
@@ -77,16 +135,31 @@ pub fn connect(
     service: Service,
     options: &ConnectOptions<'_>,
 ) -> Result<Session> {
-    let (mut socket, address) = dial(target)?;
+    connect_queued(target, service, options, |_| true)
+}
+
+/// The same for a client that says how long the queue is: `queued` is called with its place, from
+/// 1, when that changes and every few seconds; when it says no, the client leaves.
+///
+/// # Errors
+/// As [`connect`]; [`EngineError::Interrupted`] when `queued` says no.
+pub fn connect_queued(
+    target: &HostPort,
+    service: Service,
+    options: &ConnectOptions<'_>,
+    queued: impl FnMut(u32) -> bool,
+) -> Result<Session> {
+    let (socket, address) = dial(target, options.family)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
     let name = rustls::pki_types::ServerName::IpAddress(address.ip().into());
     let connection = ClientConnection::new(tls::client_config(options.identity), name)
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Client(connection);
-    set_timeouts(&socket, Some(OPENING_TIMEOUT)).map_err(failed)?;
+    let mut opening = Until::opened(&socket);
+    let datagram_bytes = datagram_bytes(&socket);
     while connection.is_handshaking() {
-        connection.complete_io(&mut socket).map_err(failed)?;
+        connection.complete_io(&mut opening).map_err(failed)?;
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
@@ -96,33 +169,41 @@ pub fn connect(
     let (sender, mut receiver) = control_over_tls(connection, socket, &peer).map_err(|source| {
         EngineError::System { operation: "share the control channel between threads", source }
     })?;
-    greet(&sender, &mut receiver, service)?;
+    greet(&sender, &mut receiver, service, queued)?;
     receiver.set_timeout(None)?;
-    Ok(Session { sender, receiver, dialer: DataDialer::new(vec![address], secret) })
+    let dialer = DataDialer::new(vec![address], secret);
+    Ok(Session { sender, receiver, dialer, datagram_bytes })
 }
 
-/// Asks for `service` on a fresh control channel and waits for the welcome.
+/// Asks for `service` on a fresh control channel and waits for the welcome; `queued` is told the
+/// client's place, and says whether to go on.
 ///
 /// # Errors
-/// The server refuses, or is silent.
+/// The server refuses, or is silent, or `queued` says no.
 pub fn greet(
     sender: &ControlSender,
     receiver: &mut ControlReceiver,
     service: Service,
+    mut queued: impl FnMut(u32) -> bool,
 ) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     sender.send(&Hello { protocol: PROTOCOL_VERSION, version, service })?;
-    match receiver.receive()? {
-        Welcome::Ready { .. } => Ok(()),
-        Welcome::Refused { kind, reason } => {
-            Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
+    loop {
+        match receiver.receive()? {
+            Welcome::Ready { .. } => return Ok(()),
+            Welcome::Queued { place } if queued(place) => {}
+            Welcome::Queued { .. } => return Err(EngineError::Interrupted),
+            Welcome::Refused { kind, reason } => {
+                let peer = sender.peer().to_owned();
+                return Err(EngineError::Refused { peer, kind, reason });
+            }
         }
     }
 }
 
-fn dial(target: &HostPort) -> Result<(TcpStream, SocketAddr)> {
+fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
     let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
-    for address in target.resolve()? {
+    for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(socket) => {
                 // Control messages are small and awaited.
@@ -167,17 +248,61 @@ pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std
     socket.set_write_timeout(timeout)
 }
 
+/// Makes the data connection of a number, through something else than the network.
+pub type Tunnel = dyn Fn(u32) -> io::Result<TcpStream> + Send + Sync;
+
 /// Opens the data connections of a session.
 #[derive(Clone)]
 pub struct DataDialer {
     addresses: Vec<SocketAddr>,
+    /// Each connection begins with the next address.
+    spread: bool,
+    /// What makes connections where none can be dialled.
+    tunnel: Option<Arc<Tunnel>>,
     secret: SessionSecret,
+    /// Whoever accepts proves itself too before the connection counts.
+    mutual: bool,
+}
+
+/// Which way a data connection goes, where the routing table is not to choose it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Route {
+    /// The address to come from.
+    pub local: Option<LinkAddress>,
+    /// The address to go to, at the port of the session.
+    pub remote: Option<LinkAddress>,
 }
 
 impl DataDialer {
     /// Connections to the first of `addresses` that answers.
     pub fn new(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
-        DataDialer { addresses, secret }
+        DataDialer { addresses, spread: false, tunnel: None, secret, mutual: false }
+    }
+
+    /// Connections spread over all of `addresses`; one that does not answer is passed over.
+    pub fn spread(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
+        DataDialer { spread: true, ..DataDialer::new(addresses, secret) }
+    }
+
+    /// Connections that `tunnel` makes.
+    pub fn through(tunnel: Arc<Tunnel>, secret: SessionSecret) -> Self {
+        DataDialer { tunnel: Some(tunnel), ..DataDialer::new(Vec::new(), secret) }
+    }
+
+    /// The addresses that connections go to; none where they go through a tunnel.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether a connection's socket is on the path itself.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.tunnel.is_none()
+    }
+
+    /// Connections to `address`, which has to prove that it takes part in the session before
+    /// anything is sent to it.
+    pub(crate) fn to_be_proved(address: SocketAddr, secret: SessionSecret) -> Self {
+        DataDialer { mutual: true, ..DataDialer::new(vec![address], secret) }
     }
 
     /// The session's secret.
@@ -193,29 +318,115 @@ impl DataDialer {
     pub fn open(
         &self,
         stream: u32,
-        prepare: impl Fn(&Socket) -> std::io::Result<()>,
+        prepare: impl Fn(&Socket) -> io::Result<()>,
     ) -> Result<TcpStream> {
+        if let Some(tunnel) = &self.tunnel {
+            return tunnel(stream)
+                .and_then(|mut socket| {
+                    socket.write_all(&self.secret.hello(stream))?;
+                    Ok(socket)
+                })
+                .map_err(|source| EngineError::DataConnect {
+                    stream,
+                    address: "the tunnel".to_owned(),
+                    source,
+                });
+        }
+        self.open_tcp(stream, Protocol::TCP, &Route::default(), prepare)
+    }
+
+    /// As [`open`](Self::open), over TCP or MPTCP and by a given route.
+    pub(crate) fn open_tcp(
+        &self,
+        stream: u32,
+        protocol: Protocol,
+        route: &Route,
+        prepare: impl Fn(&Socket) -> io::Result<()>,
+    ) -> Result<TcpStream> {
+        self.first_that_answers(stream, route, |local, address| {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
+            prepare(&socket)?;
+            bind_to(&socket, local)?;
+            socket.connect_timeout(&address.into(), CONNECT_TIMEOUT)?;
+            let mut socket = TcpStream::from(socket);
+            set_timeouts(&socket, Some(OPENING_TIMEOUT))?;
+            socket.write_all(&self.secret.hello(stream))?;
+            if self.mutual {
+                let mut answer = [0; HELLO_BYTES];
+                socket.read_exact(&mut answer)?;
+                let proved = Greeting::decode(&answer).is_some_and(|(greeting, mac)| {
+                    greeting.kind == GreetingKind::Accept
+                        && greeting.stream == stream
+                        && self.secret.verify_greeting(&greeting, &mac)
+                });
+                if !proved {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+            }
+            set_timeouts(&socket, None)?;
+            Ok(socket)
+        })
+    }
+
+    /// Opens UDP flow `stream` by a given route; see [`super::udp`].
+    pub(crate) fn open_flow(
+        &self,
+        stream: u32,
+        route: &Route,
+        prepare: impl Fn(&Socket) -> io::Result<()>,
+    ) -> Result<UdpSocket> {
+        self.first_that_answers(stream, route, |local, address| {
+            let socket =
+                Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+            prepare(&socket)?;
+            bind_to(&socket, local)?;
+            socket.connect(&address.into())?;
+            let socket = UdpSocket::from(socket);
+            udp::open_flow(&socket, &self.secret, stream)?;
+            Ok(socket)
+        })
+    }
+
+    fn first_that_answers<T>(
+        &self,
+        stream: u32,
+        route: &Route,
+        attempt: impl Fn(Option<SocketAddr>, SocketAddr) -> io::Result<T>,
+    ) -> Result<T> {
+        let failed = |address: SocketAddr, source| {
+            let address = address.to_string();
+            EngineError::DataConnect { stream, address, source }
+        };
         let mut failure = None;
-        for address in &self.addresses {
-            let attempt = || {
-                let socket =
-                    Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
-                prepare(&socket)?;
-                socket.connect_timeout(&(*address).into(), CONNECT_TIMEOUT)?;
-                let mut socket = TcpStream::from(socket);
-                socket.set_write_timeout(Some(OPENING_TIMEOUT))?;
-                socket.write_all(&self.secret.hello(stream))?;
-                socket.set_write_timeout(None)?;
-                Ok(socket)
-            };
-            match attempt() {
-                Ok(socket) => return Ok(socket),
-                Err(source) => failure = Some((address.to_string(), source)),
+        let first = if self.spread { stream as usize } else { 0 };
+        for turn in 0..self.addresses.len() {
+            let mut address = self.addresses[(first + turn) % self.addresses.len()];
+            if let Some(remote) = &route.remote {
+                address = scoped(remote, address.port()).map_err(|e| failed(address, e))?;
+            }
+            let local = route.local.as_ref().map(|local| scoped(local, 0)).transpose();
+            match local.and_then(|local| attempt(local, address)) {
+                Ok(opened) => return Ok(opened),
+                Err(source) => failure = Some(failed(address, source)),
             }
         }
-        let (address, source) = failure.unwrap_or_else(|| {
-            ("the far side".to_owned(), std::io::ErrorKind::AddrNotAvailable.into())
-        });
-        Err(EngineError::DataConnect { stream, address, source })
+        Err(failure.unwrap_or_else(|| EngineError::DataConnect {
+            stream,
+            address: "the far side".to_owned(),
+            source: io::ErrorKind::AddrNotAvailable.into(),
+        }))
     }
+}
+
+fn bind_to(socket: &Socket, local: Option<SocketAddr>) -> io::Result<()> {
+    local.map_or(Ok(()), |local| socket.bind(&local.into()))
+}
+
+/// `address` with its zone looked up.
+fn scoped(address: &LinkAddress, port: u16) -> io::Result<SocketAddr> {
+    let mut socket = SocketAddr::new(address.ip, port);
+    if let (SocketAddr::V6(v6), Some(zone)) = (&mut socket, &address.zone) {
+        v6.set_scope_id(longhaul_sys::interface::index(zone)?);
+    }
+    Ok(socket)
 }

@@ -15,7 +15,7 @@ use crate::error::{EngineError, Result};
 /// The fixed start of an Ed25519 `SubjectPublicKeyInfo` (RFC 8410, section 4); the key follows.
 const SPKI_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-const KEY_TYPE: &str = "longhaul-ed25519";
+pub(super) const KEY_TYPE: &str = "longhaul-ed25519";
 
 /// Who a longhaul is: an Ed25519 public key.
 ///

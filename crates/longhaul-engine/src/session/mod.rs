@@ -10,17 +10,25 @@
 mod address;
 mod channel;
 mod client;
+mod deadline;
+mod grant;
 mod identity;
 mod secret;
 mod server;
 mod tls;
 mod trust;
+mod udp;
 
 pub use address::{DEFAULT_PORT, HostPort};
 pub use channel::{ControlReceiver, ControlSender, control};
-pub use client::{ConnectOptions, DataDialer, HostPolicy, Session, connect, greet};
+pub(crate) use client::Route;
+pub use client::{
+    ConnectOptions, DataDialer, Family, HostPolicy, Session, Tunnel, connect, connect_queued, greet,
+};
+pub use grant::{Grant, Rights};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
 pub use trust::{AuthorisedKeys, KnownHosts};
+pub(crate) use udp::{FlowAnswers, UdpDoor};

@@ -1,11 +1,14 @@
-use longhaul_core::wire::{DataHello, HELLO_BYTES, MAC_BYTES, SessionId};
+use longhaul_core::wire::{DataHello, Greeting, GreetingKind, HELLO_BYTES, MAC_BYTES, SessionId};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{hkdf, hmac};
 
 /// What both ends of a session know and nobody else: everything that protects its data
 /// connections is derived from it (HKDF-SHA-256, RFC 5869), each use under its own label.
 #[derive(Clone)]
-pub struct SessionSecret(hkdf::Prk);
+pub struct SessionSecret {
+    key: hkdf::Prk,
+    material: [u8; 32],
+}
 
 /// The 256-bit key of one data connection.
 pub struct StreamKey(pub(crate) [u8; 32]);
@@ -22,7 +25,13 @@ impl SessionSecret {
     /// From keying material exported by TLS, or random bytes passed through ssh.
     pub fn from_keying_material(material: &[u8; 32]) -> Self {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"longhaul session 1");
-        SessionSecret(salt.extract(material))
+        SessionSecret { key: salt.extract(material), material: *material }
+    }
+
+    /// What it was made from: with it another takes part in this session's data connections, and
+    /// in nothing else.
+    pub(crate) fn keying_material(&self) -> [u8; 32] {
+        self.material
     }
 
     /// The session's public name.
@@ -49,6 +58,31 @@ impl SessionSecret {
         hmac::verify(&self.hello_key(), &hello.signed_bytes(), mac).is_ok()
     }
 
+    /// A message that opens UDP flow `stream`, or answers one that does.
+    pub(super) fn greeting(
+        &self,
+        kind: GreetingKind,
+        stream: u32,
+        cookie: [u8; 7],
+    ) -> [u8; HELLO_BYTES] {
+        let greeting = Greeting { kind, session: self.session_id(), stream, cookie };
+        let tag = hmac::sign(&self.hello_key(), &greeting.signed_bytes());
+        let mut mac = [0; MAC_BYTES];
+        mac.copy_from_slice(tag.as_ref());
+        greeting.encode(&mac)
+    }
+
+    /// Whether `mac` proves that `greeting` comes from the other end of this session.
+    pub(super) fn verify_greeting(&self, greeting: &Greeting, mac: &[u8; MAC_BYTES]) -> bool {
+        greeting.session == self.session_id()
+            && hmac::verify(&self.hello_key(), &greeting.signed_bytes(), mac).is_ok()
+    }
+
+    /// What names UDP flow `stream` in each of its datagrams.
+    pub fn datagram_tag(&self, stream: u32) -> u64 {
+        u64::from_be_bytes(self.expand(&[b"datagram tag", &stream.to_be_bytes()]))
+    }
+
     fn hello_key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.expand::<32>(&[b"hello key"]))
     }
@@ -62,7 +96,7 @@ impl SessionSecret {
         }
         let mut key = [0; N];
         // HKDF-SHA-256 gives up to 255 x 32 bytes; every N here is at most 32.
-        self.0
+        self.key
             .expand(info, Length(N))
             .and_then(|okm| okm.fill(&mut key))
             .expect("a short key can be expanded");

@@ -1,31 +1,49 @@
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::identity::{ConfigDir, PublicKey};
+use super::grant::Grant;
+use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
 use crate::error::{EngineError, Result};
 
-/// The keys that may reach files here: the host's own and those in `authorized_keys`, one
-/// `longhaul-ed25519 BASE64 comment` a line; lines that begin with `#` are comments.
+/// The keys that may reach files here and what each is allowed: the host's own and those in
+/// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` a line; lines that begin
+/// with `#` are comments. `docs/guide/serve.md` has the options.
 #[derive(Debug, Clone)]
-pub struct AuthorisedKeys(HashSet<PublicKey>);
+pub struct AuthorisedKeys(HashMap<PublicKey, Grant>);
 
 impl AuthorisedKeys {
     /// Reads the list; `own` is always in it, so that everything on one machine works.
     ///
     /// # Errors
-    /// The file exists and cannot be read.
+    /// The file exists and cannot be read, or the options of a key are none.
     pub fn load(config: &ConfigDir, own: PublicKey) -> Result<Self> {
-        let text = read_if_present(config.file("authorized_keys"))?;
-        let mut keys: HashSet<_> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        keys.insert(own);
+        let path = config.file("authorized_keys");
+        let text = read_if_present(path.clone())?;
+        let mut keys = HashMap::new();
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.trim();
+            let Some(at) = line.find(KEY_TYPE).filter(|_| !line.starts_with('#')) else { continue };
+            let Ok(key) = line[at..].parse() else { continue };
+            let grant = Grant::from_options_or_none(line[..at].trim()).map_err(|option| {
+                EngineError::KeyOption { file: path.clone(), line: number, option }
+            })?;
+            // As with ssh, the first line of a key counts.
+            keys.entry(key).or_insert(grant);
+        }
+        keys.entry(own).or_default();
         Ok(AuthorisedKeys(keys))
     }
 
-    /// Whether `key` may reach files.
-    pub fn contains(&self, key: &PublicKey) -> bool {
-        self.0.contains(key)
+    /// What `key` is allowed; `None` if it may not reach files.
+    pub fn find(&self, key: &PublicKey) -> Option<&Grant> {
+        self.0.get(key)
+    }
+
+    /// Whether a key has a directory of its own.
+    pub fn has_roots(&self) -> bool {
+        self.0.values().any(|grant| grant.root.is_some())
     }
 }
 
@@ -88,7 +106,7 @@ fn read_if_present(path: PathBuf) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Identity;
+    use crate::session::{Identity, Rights};
 
     #[test]
     fn a_host_is_known_once_it_was_added() {
@@ -110,7 +128,26 @@ mod tests {
         let [own, friend, stranger] = [(); 3].map(|()| Identity::generate().public());
         fs::write(dir.path().join("authorized_keys"), format!("# people\n{friend} bob\n")).unwrap();
         let keys = AuthorisedKeys::load(&config, own).unwrap();
-        assert!(keys.contains(&own) && keys.contains(&friend));
-        assert!(!keys.contains(&stranger));
+        assert!(keys.find(&own).is_some() && keys.find(&friend).is_some());
+        assert!(keys.find(&stranger).is_none() && !keys.has_roots());
+    }
+
+    #[test]
+    fn options_stand_before_a_key_and_slips_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = ConfigDir::at(dir.path());
+        let [own, alice, bob] = [(); 3].map(|()| Identity::generate().public());
+        let file = dir.path().join("authorized_keys");
+        let lines = format!("root=\"/data/a b\",read-only {alice}\n# x {bob}\nwrite-only {own}\n");
+        fs::write(&file, &lines).unwrap();
+        let keys = AuthorisedKeys::load(&config, own).unwrap();
+        let grant = keys.find(&alice).unwrap();
+        assert_eq!(grant.root.as_deref(), Some("/data/a b".as_ref()));
+        assert_eq!(grant.rights, Rights::ReadOnly);
+        assert!(keys.find(&bob).is_none() && keys.has_roots());
+        assert_eq!(keys.find(&own).unwrap().rights, Rights::WriteOnly);
+        fs::write(&file, format!("{lines}readonly {bob}\n")).unwrap();
+        let slip = AuthorisedKeys::load(&config, own).unwrap_err();
+        assert!(matches!(&slip, EngineError::KeyOption { line: 4, .. }), "{slip}");
     }
 }

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use longhaul_core::result::RunRecord;
 use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
@@ -8,20 +9,36 @@ use super::{Archive, Contents, FILE_NAME, Header, Tool, schema};
 use crate::LabError;
 
 impl Archive {
-    /// Opens the archive in `dir`.
+    /// Opens the archive in `dir` to read it; one of an earlier schema stays as it is.
     ///
     /// # Errors
     /// There is none, it is damaged, or a later version wrote it.
     pub fn open(dir: &Path) -> Result<Self, LabError> {
+        Self::open_with(dir, OpenFlags::SQLITE_OPEN_READ_ONLY).map(|(archive, _)| archive)
+    }
+
+    /// Opens the archive in `dir` to keep further runs in it; one of an earlier schema is brought
+    /// to the present one first, wholly or not at all.
+    ///
+    /// # Errors
+    /// Those of [`Archive::open`], and the disk's.
+    pub fn open_to_continue(dir: &Path) -> Result<Self, LabError> {
+        let (archive, version) = Self::open_with(dir, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        schema::advance(&archive.connection, version)
+            .map_err(failed("bring to the present version", &archive.path()))?;
+        Ok(archive)
+    }
+
+    fn open_with(dir: &Path, mode: OpenFlags) -> Result<(Self, i64), LabError> {
         let path = dir.join(FILE_NAME);
         if !path.is_file() {
             return Err(LabError::NoArchive { path: dir.to_owned() });
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(failed("open", &path))?;
-        schema::check(&connection, &path)?;
-        Ok(Archive { dir: dir.to_owned(), connection })
+        let version = schema::check(&connection, &path)?;
+        Ok((Archive { dir: dir.to_owned(), connection }, version))
     }
 
     /// What the matrix is.
@@ -36,14 +53,6 @@ impl Archive {
         self.document("header", &json)
     }
 
-    /// The numbers of the runs that are kept.
-    ///
-    /// # Errors
-    /// The database's.
-    pub fn finished(&self) -> Result<Vec<u32>, LabError> {
-        self.rows("SELECT sequence FROM run ORDER BY sequence", |row| row.get(0))
-    }
-
     /// Everything, for a report.
     ///
     /// # Errors
@@ -52,11 +61,18 @@ impl Archive {
         let tools = self.rows("SELECT name, version, missing FROM tool ORDER BY name", |row| {
             Ok(Tool { name: row.get(0)?, version: row.get(1)?, missing: row.get(2)? })
         })?;
+        Ok(Contents { header: self.header()?, tools, runs: self.runs()? })
+    }
+
+    /// The runs that are kept, in the order of their places and attempts.
+    ///
+    /// # Errors
+    /// The database's, or a document of a later version.
+    pub fn runs(&self) -> Result<Vec<RunRecord>, LabError> {
+        // Rows were added in the order of attempts.
         let records: Vec<String> =
-            self.rows("SELECT record_json FROM run ORDER BY sequence", |row| row.get(0))?;
-        let runs = records.iter().map(|json| self.document("run", json));
-        let runs = runs.collect::<Result<_, _>>()?;
-        Ok(Contents { header: self.header()?, tools, runs })
+            self.rows("SELECT record_json FROM run ORDER BY sequence, rowid", |row| row.get(0))?;
+        records.iter().map(|json| self.document("run", json)).collect()
     }
 
     fn rows<T>(

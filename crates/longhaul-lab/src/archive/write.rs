@@ -89,9 +89,10 @@ impl Archive {
         };
         self.connection.execute(
             "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
             params![
                 run.sequence,
+                run.attempt,
                 run.repeat,
                 run.tool,
                 run.label,
@@ -108,6 +109,8 @@ impl Archive {
                 run.guarantees.encrypted,
                 run.guarantees.verified,
                 run.guarantees.synced,
+                run.host.map(|host| host.busy_share),
+                run.host.map(|host| host.steal_share),
                 run.started_at,
                 run.tool_version,
                 run.near_command,
@@ -150,11 +153,12 @@ fn cut(run: &RunRecord) -> RunRecord {
     }
 }
 
-/// `0007-scp-90ms.json`
+/// `0007-scp-90ms.json`, a second attempt `0007-scp-90ms-2.json`
 fn document_name(run: &RunRecord) -> String {
     let plain = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-");
     let rtt = longhaul_core::units::format_span(run.condition.rtt);
-    format!("{:04}-{}-{rtt}.json", run.sequence, plain(&run.tool))
+    let attempt = if run.attempt > 1 { format!("-{}", run.attempt) } else { String::new() };
+    format!("{:04}-{}-{rtt}{attempt}.json", run.sequence, plain(&run.tool))
 }
 
 /// Headers and runs are numbers, texts and lists of them; writing them cannot fail.

@@ -35,11 +35,14 @@ pub trait Driver {
     /// What the client needs could not be made.
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError>;
 
-    /// Reads what the client printed, when it ended well.
+    /// Reads what client and server printed, when the client ended well. A copy is timed by the
+    /// runner, so that a copying tool that states no rate has nothing to read.
     ///
     /// # Errors
     /// One line: why there is no figure in the output.
-    fn read(&self, job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String>;
+    fn read(&self, _job: &Job<'_>, _said: Said<'_>) -> Result<Reading, String> {
+        Ok(Reading::default())
+    }
 
     /// Why the client failed, from what it printed.
     fn failure(&self, output: &ToolOutput) -> Option<String> {
@@ -114,6 +117,17 @@ impl<'a> Job<'a> {
             Task::Memory(_) => Err(LabError::Task { tool }),
         }
     }
+
+    /// As [`Job::disk`], for a tool that is driven with single files.
+    ///
+    /// # Errors
+    /// The source is a directory, too.
+    pub fn single_file(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
+        match self.disk(tool)? {
+            task if task.tree => Err(LabError::SingleFile { tool }),
+            task => Ok(task),
+        }
+    }
 }
 
 /// A far server.
@@ -132,6 +146,15 @@ impl Server {
     pub fn new(command: Command, port: u16) -> Self {
         Server { command, port, made: None }
     }
+}
+
+/// What the two ends of a run printed.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// The client at the near end.
+    pub client: &'a ToolOutput,
+    /// The server at the far end, if there was one; it was ended after the client.
+    pub server: Option<&'a ToolOutput>,
 }
 
 /// What a tool says it did.

@@ -2,9 +2,9 @@ use std::path::Path;
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
-use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Reading, Server, detect};
+use super::{Detected, Driver, Job, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "globus-url-copy";
@@ -54,15 +54,10 @@ impl Driver for GlobusUrlCopy {
         command.arg(format!("ftp://{}:{PORT}{}{slash}", job.far, url_path(task.destination)));
         Ok(command)
     }
-
-    /// Its -vb prints a rate a line, sampled; the clock of the runner is the better one.
-    fn read(&self, _job: &Job<'_>, _output: &ToolOutput) -> Result<Reading, String> {
-        Ok(Reading::default())
-    }
 }
 
 /// A path as it stands in a URL: what RFC 3986 calls unreserved, and slashes, as they are.
-fn url_path(path: &Path) -> String {
+pub(super) fn url_path(path: &Path) -> String {
     let mut url = String::new();
     for &byte in path.as_os_str().as_encoded_bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {

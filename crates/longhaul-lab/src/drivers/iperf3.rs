@@ -4,7 +4,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Server, detect};
+use super::{Detected, Driver, Job, Reading, Said, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "iperf3";
@@ -45,8 +45,8 @@ impl Driver for Iperf3 {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
-        let document = detect::json(output)?;
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        let document = detect::json(said.client)?;
         if let Some(error) = document["error"].as_str() {
             return Err(error.to_owned());
         }
@@ -85,7 +85,8 @@ mod tests {
                 "sum_received": {"start": 0, "end": 2.003683, "seconds": 2.003683,
                     "bytes": 2991063040, "bits_per_second": 11946196998.227762}}}"#,
         );
-        let reading = memory_job(|job| Iperf3.read(job, &output)).unwrap();
+        let reading =
+            memory_job(|job| Iperf3.read(job, Said { client: &output, server: None })).unwrap();
         assert_eq!(reading.throughput, Some(Rate::from_bps(11_946_196_998)));
         assert_eq!(reading.bytes, Some(Bytes::new(2_991_063_040)));
     }
@@ -95,6 +96,8 @@ mod tests {
         let output = printed(r#"{"error": "unable to connect to server: Connection refused"}"#);
         let said = Iperf3.failure(&output).unwrap();
         assert_eq!(said, "unable to connect to server: Connection refused");
-        assert!(memory_job(|job| Iperf3.read(job, &output)).is_err());
+        assert!(
+            memory_job(|job| Iperf3.read(job, Said { client: &output, server: None })).is_err()
+        );
     }
 }

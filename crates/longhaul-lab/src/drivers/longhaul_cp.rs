@@ -2,10 +2,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
-use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::result::Guarantees;
 
 use super::longhaul_test::{PORT, read_summary};
-use super::{Detected, Driver, Job, Reading, Server, detect};
+use super::{Detected, Driver, Job, Reading, Said, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "longhaul cp";
@@ -50,8 +50,8 @@ impl Driver for LonghaulCp {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
-        read_summary(output)
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        read_summary(said.client)
     }
 }
 

@@ -5,7 +5,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Server, detect};
+use super::{Detected, Driver, Job, Reading, Said, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "longhaul test";
@@ -50,8 +50,8 @@ impl Driver for LonghaulTest {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
-        read_summary(output)
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        read_summary(said.client)
     }
 }
 

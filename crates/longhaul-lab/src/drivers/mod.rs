@@ -7,31 +7,52 @@
 //!
 //! A new tool is a new file here and a line in [`all`].
 
+mod aria2;
+mod curl;
 mod detect;
 mod driver;
 mod globus;
+mod iperf2;
 mod iperf3;
+mod lftp;
 mod longhaul_cp;
 mod longhaul_test;
+mod nginx;
 mod nuttcp;
+mod rclone;
 mod rsync;
+mod rsync_daemon;
 mod scp;
+mod sftp;
 mod sshd;
+mod tar_ssh;
+mod wget;
+mod xrdcp;
 
 use std::path::Path;
 
 pub use detect::Detected;
-pub use driver::{DiskTask, Driver, Job, MemoryTask, Reading, Server, Task};
+pub use driver::{DiskTask, Driver, Job, MemoryTask, Reading, Said, Server, Task};
 
 /// Every driver. `program` is the longhaul that is measured.
 pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
     vec![
         Box::new(longhaul_test::LonghaulTest { program: program.to_owned() }),
         Box::new(iperf3::Iperf3),
+        Box::new(iperf2::Iperf2),
         Box::new(nuttcp::Nuttcp),
         Box::new(longhaul_cp::LonghaulCp { program: program.to_owned() }),
         Box::new(scp::Scp),
+        Box::new(sftp::Sftp),
+        Box::new(tar_ssh::TarSsh),
         Box::new(rsync::Rsync),
+        Box::new(rsync_daemon::RsyncDaemon),
+        Box::new(rclone::Rclone),
+        Box::new(lftp::Lftp),
         Box::new(globus::GlobusUrlCopy),
+        Box::new(xrdcp::Xrdcp),
+        Box::new(curl::Curl),
+        Box::new(wget::Wget),
+        Box::new(aria2::Aria2),
     ]
 }

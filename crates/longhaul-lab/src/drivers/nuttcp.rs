@@ -1,10 +1,10 @@
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
-use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Server, detect};
+use super::{Detected, Driver, Job, Reading, Said, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "nuttcp";
@@ -47,10 +47,10 @@ impl Driver for Nuttcp {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
         let omit = job.memory(NAME).map_err(|error| error.to_string())?.omit_seconds;
         let (mut time, mut counted, mut bits) = (0.0, 0.0, 0.0);
-        for line in output.stdout.lines() {
+        for line in said.client.stdout.lines() {
             // Interval lines say real_sec, the last line real_seconds.
             let (Some(seconds), Some(rate)) = (field(line, "real_sec"), field(line, "rate_Mbps"))
             else {
@@ -82,6 +82,8 @@ fn field(line: &str, key: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::result::ToolOutput;
+
     use super::*;
     use crate::drivers::driver::tests::memory_job;
 
@@ -96,13 +98,17 @@ mod tests {
                 .into(),
             ..ToolOutput::default()
         };
-        let reading = memory_job(|job| Nuttcp.read(job, &output)).unwrap();
+        let reading =
+            memory_job(|job| Nuttcp.read(job, Said { client: &output, server: None })).unwrap();
         assert_eq!(reading.throughput, Some(Rate::from_bps(14_000_000_000)));
     }
 
     #[test]
     fn says_when_there_is_nothing_to_count() {
-        let said = memory_job(|job| Nuttcp.read(job, &ToolOutput::default())).unwrap_err();
+        let said = memory_job(|job| {
+            Nuttcp.read(job, Said { client: &ToolOutput::default(), server: None })
+        })
+        .unwrap_err();
         assert!(said.contains("no interval"), "{said}");
     }
 }

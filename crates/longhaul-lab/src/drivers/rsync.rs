@@ -1,10 +1,10 @@
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
-use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Server, detect, sshd};
+use super::{Detected, Driver, Job, Reading, Said, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "rsync";
@@ -51,8 +51,8 @@ impl Driver for Rsync {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: &ToolOutput) -> Result<Reading, String> {
-        Ok(statistics(&output.stdout))
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        Ok(statistics(&said.client.stdout))
     }
 }
 
@@ -63,7 +63,7 @@ fn for_rsync(word: String) -> String {
 
 /// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`; a line that has
 /// changed its looks costs only rsync's own figure, which is kept beside the measured one.
-fn statistics(text: &str) -> Reading {
+pub(super) fn statistics(text: &str) -> Reading {
     let number = |text: &str| text.replace(',', "").parse::<f64>().ok();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();

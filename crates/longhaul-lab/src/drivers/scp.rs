@@ -1,9 +1,9 @@
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
-use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Reading, Server, detect, sshd};
+use super::{Detected, Driver, Job, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "scp";
@@ -43,10 +43,5 @@ impl Driver for Scp {
         command.args(job.options).arg(task.source);
         command.arg(format!("{host}:{}", task.destination.display()));
         Ok(command)
-    }
-
-    /// scp prints its rate only to a terminal.
-    fn read(&self, _job: &Job<'_>, _output: &ToolOutput) -> Result<Reading, String> {
-        Ok(Reading::default())
     }
 }

@@ -12,7 +12,7 @@ use super::{Job, Server, detect};
 use crate::LabError;
 
 /// Free to choose: the far end is a namespace of its own.
-const PORT: u16 = 2222;
+pub(super) const PORT: u16 = 2222;
 /// The name under which the client knows the host key, whatever the far end is called.
 const ALIAS: &str = "longhaul-far";
 /// Where sshd drops its privileges to when it is started by root; Debian makes it only with the
@@ -28,7 +28,7 @@ pub(super) fn server(job: &Job<'_>) -> Result<Server, LabError> {
     make_key(&dir.join("host_key"))?;
     make_key(&dir.join("user_key"))?;
     let host_key = read(&dir.join("host_key.pub"))?;
-    write(&dir.join("known_hosts"), &format!("{ALIAS} {host_key}"))?;
+    write(&dir.join("known_hosts"), &format!("{ALIAS},[{}]:{PORT} {host_key}", job.far))?;
     write(&dir.join("authorized_keys"), &read(&dir.join("user_key.pub"))?)?;
     write(&dir.join("sshd_config"), &configuration(dir))?;
     let made = make_privilege_separation_dir()?;
@@ -59,9 +59,14 @@ pub(super) fn client_options(job: &Job<'_>) -> Vec<String> {
     options
 }
 
-/// `user@far`; the server lets in only the user that started it.
+/// `user@far`.
 pub(super) fn destination_host(job: &Job<'_>) -> Result<String, LabError> {
-    Ok(format!("{}@{}", helper("id", &["-un"])?.trim(), job.far))
+    Ok(format!("{}@{}", user()?, job.far))
+}
+
+/// The user that the server lets in: the one that started it.
+pub(super) fn user() -> Result<String, LabError> {
+    Ok(helper("id", &["-un"])?.trim().to_owned())
 }
 
 fn configuration(dir: &Path) -> String {
@@ -119,7 +124,7 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::file("read", path))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), LabError> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), LabError> {
     fs::write(path, text).map_err(LabError::file("write", path))
 }
 

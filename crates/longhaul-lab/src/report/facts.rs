@@ -1,5 +1,6 @@
 use maud::{Markup, html as markup};
 
+use super::text::passes;
 use crate::archive::Contents;
 use crate::plan::fingerprint;
 
@@ -14,10 +15,7 @@ pub(super) fn facts(contents: &Contents) -> Markup {
         "{} (fingerprint {}), {}, order seeded with {}",
         header.plan.name,
         fingerprint(&header.plan),
-        match header.plan.repeats {
-            1 => "one pass".to_owned(),
-            repeats => format!("{repeats} passes"),
-        },
+        passes(&header.plan),
         header.plan.seed
     );
     markup! {

@@ -31,6 +31,9 @@ pub fn html(contents: &Contents, table: &Table) -> String {
                     h2 { "Throughput, Gb/s" }
                     (figures(table))
                     (notes(table))
+                    @for workload in [Workload::Memory, Workload::Disk] {
+                        (ratios(table, workload))
+                    }
                     h2 { "Throughput against round-trip time" }
                     @for workload in [Workload::Memory, Workload::Disk] {
                         @if let Some(plot) = plot::throughput(table, workload) {
@@ -149,8 +152,10 @@ fn figure_cell(cell: &CellFigure, best: bool) -> Markup {
         (CellState::NotInstalled | CellState::NotRun, _) => "figure none",
         (CellState::Failed | CellState::Invalid, _) => "figure bad",
     };
-    let range = match (cell.min_bps, cell.max_bps) {
-        (Some(min), Some(max)) if cell.runs > 1 => Some(format!("{} - {}", gbps(min), gbps(max))),
+    let span = |low, high| format!("{} - {}", gbps(low), gbps(high));
+    let range = match (cell.interval_bps, cell.min_bps, cell.max_bps) {
+        (Some((low, high)), ..) => Some(format!("95 %: {}", span(low, high))),
+        (None, Some(min), Some(max)) if cell.runs > 1 => Some(span(min, max)),
         _ => None,
     };
     markup! {
@@ -161,6 +166,47 @@ fn figure_cell(cell: &CellFigure, best: bool) -> Markup {
             }
             (references(&cell.notes))
             @if let Some(range) = range { span.range { (range) } }
+        }
+    }
+}
+
+/// Each row over the first of its workload, pass by pass; nothing for a matrix of one pass.
+fn ratios(table: &Table, workload: Workload) -> Markup {
+    let rows: Vec<&Row> = table.rows_of(workload).collect();
+    let repeated =
+        rows.iter().flat_map(|row| &row.cells).any(|cell| cell.ratio.is_some_and(|r| r.passes > 1));
+    let (Some((first, others)), true) = (rows.split_first(), repeated) else { return markup! {} };
+    markup! {
+        h2 { "Times " (first.label) }
+        div.scroll {
+            table {
+                thead { tr {
+                    th { "Tool" }
+                    @for condition in &table.conditions {
+                        th.figure { (Condition::label(condition)) }
+                    }
+                } }
+                tbody {
+                    @for row in others {
+                        tr {
+                            th scope="row" { (row.label) }
+                            @for cell in &row.cells { td.figure { (ratio(cell)) } }
+                        }
+                    }
+                }
+            }
+        }
+        p.soft { "Median of the ratios within passes; below it the 95 % interval, from six passes." }
+    }
+}
+
+fn ratio(cell: &CellFigure) -> Markup {
+    markup! {
+        @if let Some(ratio) = cell.ratio {
+            (format!("{:.2}", ratio.median))
+            @if let Some((low, high)) = ratio.interval {
+                span.range { (format!("{low:.2} - {high:.2}")) }
+            }
         }
     }
 }

@@ -1,21 +1,27 @@
-//! Renders a [`Table`](crate::table::Table): as text for the terminal, as JSON, as one
-//! self-contained HTML file with plots.
+//! Renders a [`Table`](crate::table::Table): as text for the terminal, as Markdown, as JSON, as
+//! one self-contained HTML file with plots; and the runs themselves as CSV.
 //!
 //! Renderers read and compute nothing; the same archive gives the same bytes.
 
+mod change;
+mod csv;
 mod facts;
 mod html;
 mod json;
+mod markdown;
 mod plot;
 mod runs;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod scale;
 mod text;
 mod write;
 
+pub use change::change_text;
+pub use csv::csv;
 pub use html::html;
 pub use json::json;
+pub use markdown::markdown;
 pub use plot::throughput;
 pub use text::text;
 pub use write::write;

@@ -8,7 +8,7 @@ use longhaul_core::units::{Bytes, Rate};
 
 use crate::archive::{Contents, Data, Header, Tool};
 
-pub(super) fn contents() -> Contents {
+pub(crate) fn contents() -> Contents {
     let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
     let entry = |tool: &str, workload, options: &[&str]| Entry {
         tool: tool.into(),
@@ -20,6 +20,7 @@ pub(super) fn contents() -> Contents {
     let plan = MatrixPlan {
         name: "sample".into(),
         repeats: 2,
+        precision: None,
         seed: 0,
         limit_seconds: None,
         conditions: Conditions::new(&rtt, &[]),
@@ -100,6 +101,7 @@ fn run(
     RunRecord {
         schema: RunSchema::V1,
         sequence,
+        attempt: 1,
         repeat,
         tool: entry.tool.clone(),
         label: entry.label(),
@@ -126,5 +128,6 @@ fn run(
         far_output: None,
         notes: Vec::new(),
         path: serde_json::Value::Null,
+        host: None,
     }
 }

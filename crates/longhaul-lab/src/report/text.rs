@@ -1,4 +1,4 @@
-use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::plan::{Condition, MatrixPlan, Workload};
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::Rate;
 
@@ -11,6 +11,9 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     lines.extend(align(&cells(table), table.conditions.len()));
     lines.push(String::new());
     lines.push(legend(table).to_owned());
+    if table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.interval_bps.is_some()) {
+        lines.push("(low-high): where the median lies with 95 % confidence.".to_owned());
+    }
     for (number, note) in (1..).zip(&table.notes) {
         lines.push(format!("[{number}] {note}"));
     }
@@ -35,11 +38,19 @@ pub(super) fn headline(contents: &Contents) -> String {
             if data.files == 1 { String::new() } else { format!(" in {} files", data.files) };
         parts.push(format!("disk {}{files}", data.bytes));
     }
-    parts.push(match plan.repeats {
-        1 => "one run a cell".to_owned(),
-        repeats => format!("medians of {repeats}"),
-    });
+    parts.push(passes(plan));
     format!("{}; Gb/s", parts.join(", "))
+}
+
+/// How often each cell was run.
+pub(super) fn passes(plan: &MatrixPlan) -> String {
+    match (&plan.precision, plan.repeats) {
+        (Some(target), _) => {
+            format!("medians known to {:.0} % where runs allow it", target.share * 100.0)
+        }
+        (None, 1) => "one run a cell".to_owned(),
+        (None, repeats) => format!("medians of {repeats}"),
+    }
 }
 
 fn cells(table: &Table) -> Vec<Vec<String>> {
@@ -58,15 +69,18 @@ fn cells(table: &Table) -> Vec<Vec<String>> {
     lines
 }
 
-fn cell(figure: &CellFigure) -> String {
+pub(super) fn cell(figure: &CellFigure) -> String {
     let notes = references(&figure.notes);
     match figure.median_bps {
-        Some(rate) => format!("{}{notes}", gbps(rate)),
+        Some(rate) => match figure.interval_bps {
+            Some((low, high)) => format!("{} ({}-{}){notes}", gbps(rate), gbps(low), gbps(high)),
+            None => format!("{}{notes}", gbps(rate)),
+        },
         None => format!("{}{notes}", figure.state.label()),
     }
 }
 
-fn references(notes: &[usize]) -> String {
+pub(super) fn references(notes: &[usize]) -> String {
     notes.iter().map(|number| format!("[{number}]")).collect()
 }
 
@@ -81,7 +95,7 @@ pub(super) fn gbps(rate: Rate) -> String {
     }
 }
 
-fn guarantees(row: &Row) -> String {
+pub(super) fn guarantees(row: &Row) -> String {
     match row.guarantees {
         Some(Guarantees { encrypted, verified, synced }) if row.workload == Workload::Disk => {
             let mark = |has: bool, letter: &'static str| if has { letter } else { "-" };
@@ -91,11 +105,11 @@ fn guarantees(row: &Row) -> String {
     }
 }
 
-fn sync(row: &Row) -> String {
+pub(super) fn sync(row: &Row) -> String {
     row.sync_seconds.map_or(String::new(), |seconds| format!("+{:.1} s", seconds.max(0.0)))
 }
 
-fn legend(table: &Table) -> &'static str {
+pub(super) fn legend(table: &Table) -> &'static str {
     if table.rows_of(Workload::Disk).next().is_none() {
         return "Memory: goodput at the receiver.";
     }
@@ -104,7 +118,7 @@ fn legend(table: &Table) -> &'static str {
 }
 
 /// Pads the columns; names to the left, figures to the right, a rule under the head.
-fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
+pub(super) fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
     let columns = lines.first().map_or(0, Vec::len);
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);

@@ -4,18 +4,20 @@
 //! A fresh path for every run costs some tenths of a second and buys independence: no cached TCP
 //! metrics, no server or child left from the run before, no emulator memory that another tool
 //! warmed. A tool that fails, hangs or delivers wrong bytes is a run with that outcome, and the
-//! rest goes on.
+//! rest goes on. A run over a path that was not what was asked for is made again, twice at most.
 
 mod compare;
 mod disk;
 mod estimate;
 mod event;
+mod load;
 mod matrix;
 mod order;
 mod process;
 mod ready;
 mod run;
 mod shell;
+mod tally;
 
 pub use event::{Event, Progress};
 pub use matrix::{Ended, Matrix, Setup};

@@ -13,13 +13,14 @@ pub struct Cell {
     pub condition: Condition,
 }
 
-/// All cells in the order of running: complete passes, each shuffled by the plan's seed.
+/// All cells in the order of running, to the last pass that the plan may make: complete passes,
+/// each shuffled by the plan's seed.
 ///
 /// Randomised complete blocks: what drifts over the hours (another tenant, a warming disk) then
 /// falls on all tools alike, and an interrupted matrix has whole passes to show.
 pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
     let mut all = Vec::new();
-    for repeat in 1..=plan.repeats {
+    for repeat in 1..=plan.passes() {
         let mut pass: Vec<Cell> = (0..plan.entries.len())
             .flat_map(|entry| {
                 let conditions = plan.conditions().into_iter();

@@ -10,17 +10,19 @@ use longhaul_core::units::Rate;
 use serde_json::Value;
 
 use super::compare::compare;
+use super::load::CpuTimes;
 use super::process::{Process, Waited};
 use super::ready::{self, Readiness};
 use super::{Cell, disk, shell};
 use crate::LabError;
 use crate::data::Source;
-use crate::drivers::{DiskTask, Driver, Job, MemoryTask, Server, Task};
+use crate::drivers::{DiskTask, Driver, Job, MemoryTask, Said, Server, Task};
 use crate::network::{NetPath, Network};
 
 /// One run that is about to be made.
 pub(super) struct Run<'a> {
     pub(super) sequence: u32,
+    pub(super) attempt: u32,
     pub(super) cell: Cell,
     pub(super) entry: &'a Entry,
     pub(super) driver: &'a dyn Driver,
@@ -128,10 +130,12 @@ impl Run<'_> {
         };
         let options = &self.entry.options;
         let job = Job { near: &near, far: &far, options, task, private };
-        match self.driver.server(&job)? {
+        let took = match self.driver.server(&job)? {
             None => self.with_client(path, &job, record),
             Some(server) => self.with_server(path, server, &job, record),
-        }
+        }?;
+        self.read(&job, took, record)
+            .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
     }
 
     fn with_server(
@@ -140,7 +144,7 @@ impl Run<'_> {
         server: Server,
         job: &Job<'_>,
         record: &mut RunRecord,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Duration, Trouble> {
         let Server { command, port, made } = server;
         record.far_command = Some(shell::words(&command));
         let done = start(path, Side::Far, command).and_then(|server| {
@@ -162,16 +166,19 @@ impl Run<'_> {
         done
     }
 
+    /// Runs the client to its end; the time that took.
     fn with_client(
         &self,
         path: &mut dyn NetPath,
         job: &Job<'_>,
         record: &mut RunRecord,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Duration, Trouble> {
         let command = self.driver.client(job)?;
         record.near_command = shell::words(&command);
+        let before = CpuTimes::now();
         let client = start(path, Side::Near, command)?;
         let waited = client.wait(self.limit, self.stop);
+        record.host = before.and_then(CpuTimes::until_now);
         let settled = match self.work {
             Work::Disk { scratch, .. } => disk::settle(scratch).ok(),
             Work::Memory(_) => None,
@@ -186,7 +193,7 @@ impl Run<'_> {
             Waited::Ended(took) => {
                 record.seconds = Some(took.as_secs_f64());
                 record.durable_seconds = settled.map(|more| (took + more).as_secs_f64());
-                self.read(job, took, record)
+                Ok(took)
             }
         }
     }
@@ -201,7 +208,8 @@ impl Run<'_> {
                 return Err(Trouble::Failed(format!("ended {how}: {said}")));
             }
         }
-        let reading = self.driver.read(job, output).map_err(Trouble::Failed)?;
+        let said = Said { client: output, server: record.far_output.as_ref() };
+        let reading = self.driver.read(job, said).map_err(Trouble::Failed)?;
         record.tool_throughput_bps = reading.throughput;
         (record.bytes, record.throughput_bps) = match self.work {
             Work::Memory(_) => (reading.bytes, reading.throughput),
@@ -226,6 +234,7 @@ impl Run<'_> {
         RunRecord {
             schema: RunSchema::V1,
             sequence: self.sequence,
+            attempt: self.attempt,
             repeat: self.cell.repeat,
             tool: self.entry.tool.clone(),
             label: self.entry.label(),
@@ -251,6 +260,7 @@ impl Run<'_> {
             far_output: None,
             notes: Vec::new(),
             path: Value::Null,
+            host: None,
         }
     }
 }

@@ -30,6 +30,17 @@ pub struct TcpInfo {
     pub peer_window_bytes: u64,
     /// Segments sent and not yet acknowledged.
     pub unacked_segments: u32,
+    /// Of those, segments the peer has acknowledged out of order.
+    pub sacked_segments: u32,
+    /// Of the unacknowledged segments, those taken for lost.
+    pub lost_segments: u32,
+    /// Segments retransmitted and not yet acknowledged.
+    pub retransmitting_segments: u32,
+    /// Segments with payload sent since the connection was made, retransmissions included.
+    pub data_segments_sent: u64,
+    /// Segments the peer acknowledged with word of congestion (ECN) since the connection was made
+    /// (Linux 4.18).
+    pub marked_segments: u64,
     /// Segments retransmitted since the connection was made.
     pub retransmits: u64,
     /// Payload bytes retransmitted since the connection was made (Linux 4.19).
@@ -56,6 +67,14 @@ pub struct TcpInfo {
     pub path_mtu: u32,
     /// Reordering events seen by the sender (Linux 4.19).
     pub reordering_seen: u32,
+}
+
+impl TcpInfo {
+    /// Segments in the network, by the sender's reckoning (`tcp_packets_in_flight`, net/tcp.h).
+    pub fn in_flight_segments(&self) -> u32 {
+        let left = self.sacked_segments.saturating_add(self.lost_segments);
+        self.unacked_segments.saturating_sub(left).saturating_add(self.retransmitting_segments)
+    }
 }
 
 /// Reads the state of the TCP connection `fd`.
@@ -111,6 +130,11 @@ fn parse(bytes: &[u8]) -> TcpInfo {
         slow_start_threshold_segments: word(76),
         peer_window_bytes: word(228).into(),
         unacked_segments: word(24),
+        sacked_segments: word(28),
+        lost_segments: word(32),
+        retransmitting_segments: word(36),
+        data_segments_sent: word(156).into(),
+        marked_segments: word(196).into(),
         retransmits: word(100).into(),
         retransmitted_bytes: long(208),
         notsent_bytes: word(144).into(),
@@ -152,6 +176,8 @@ mod tests {
         assert!(info.congestion_window_segments > 0 && info.send_mss > 0);
         assert!(info.peer_window_bytes > 0 && info.path_mtu > 0);
         assert!(info.busy < Duration::from_secs(10));
+        assert_eq!((info.in_flight_segments(), info.marked_segments), (0, 0));
+        assert!(info.data_segments_sent > 0);
     }
 
     #[test]

@@ -5,7 +5,13 @@
 //! `connect(2)`, a `TcpStream` and an accepted connection alike.
 
 mod info;
+mod memory;
+mod multipath;
 mod options;
 
 pub use info::{TcpInfo, tcp_info};
-pub use options::{Granted, OptionError, SocketOptions, granted, set_max_pacing_rate};
+pub use memory::{SocketMemory, socket_memory};
+pub use multipath::is_multipath;
+pub use options::{
+    Granted, OptionError, SocketOptions, granted, set_max_pacing_rate, set_receive_low_water,
+};

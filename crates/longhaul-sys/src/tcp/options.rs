@@ -2,7 +2,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef};
 
 /// Options of a TCP socket; what is `None` or `false` is left as the host has it.
 ///
@@ -23,6 +23,8 @@ pub struct SocketOptions {
     pub notsent_lowat_bytes: Option<u32>,
     /// `TCP_NODELAY`: send small writes at once.
     pub nodelay: bool,
+    /// `IP_TOS` or `IPV6_TCLASS`: the six bits of the differentiated services code point.
+    pub dscp: Option<u8>,
 }
 
 /// Why a socket option could not be set.
@@ -82,6 +84,14 @@ impl SocketOptions {
                 .set_tcp_notsent_lowat(bytes)
                 .map_err(refused("TCP_NOTSENT_LOWAT", bytes.into()))?;
         }
+        if let Some(dscp) = self.dscp {
+            let class = u32::from(dscp) << 2;
+            let set = match socket.domain().map_err(refused("SO_DOMAIN", 0))? {
+                Domain::IPV6 => socket.set_tclass_v6(class),
+                _ => socket.set_tos_v4(class),
+            };
+            set.map_err(refused("IP_TOS", class.into()))?;
+        }
         if self.nodelay {
             socket.set_tcp_nodelay(true).map_err(refused("TCP_NODELAY", 1))?;
         }
@@ -105,6 +115,26 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
             libc::SO_MAX_PACING_RATE,
             (&raw const bytes_per_second).cast(),
             size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the kernel wake a reader of `socket` only when so many bytes wait (`SO_RCVLOWAT`), or the
+/// peer has closed its half.
+///
+/// # Errors
+/// The kernel refuses the option.
+pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: `bytes` lives over the call and its size is passed with it.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

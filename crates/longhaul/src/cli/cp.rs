@@ -1,23 +1,36 @@
 //! `longhaul cp`: arguments to a plan, a session, a copy, its output.
 
+mod check;
+mod filters;
+mod gate;
+mod route;
+
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::anyhow;
-use longhaul_core::plan::{CopyOptions, CopyPlan, Location, Protection};
-use longhaul_core::result::CopyResult;
-use longhaul_core::units::{Bytes, Rate};
-use longhaul_core::wire::{BLOCK_LIMIT, Service};
-use longhaul_engine::copy::{Progress, SourcePlan, SourceRoot, Tree, pull, push};
-use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, Session, connect,
+use longhaul_core::plan::{
+    CopyOptions, CopyPlan, DeleteOptions, Location, OwnerMode, Protection, TreeOptions,
 };
+use longhaul_core::result::{CopyResult, NotKept};
+use longhaul_core::units::{Bytes, Rate, parse_span};
+use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
+use longhaul_engine::EngineError;
+use longhaul_engine::copy::{Ends, Lifeline, Progress, between, pull, push};
+use longhaul_engine::session::HostPolicy;
 
+use self::check::check;
+use self::filters::FilterArgs;
+use self::gate::{Addresses, Gate};
+use self::route::{Far, Route};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, copy_text};
-use crate::remote::{LocalFar, SshFar, SshOptions};
+use crate::remote::{Rsh, SshOptions};
+use crate::throttle::Throttle;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which runs longhaul \
@@ -26,25 +39,65 @@ use crate::remote::{LocalFar, SshFar, SshOptions};
                         4 refused by the server, 5 files or disk, 7 some files failed, 130 \
                         stopped by Ctrl-C.")]
 pub(super) struct Args {
-    /// What to copy; 'dir/.' means the directory's contents, /dev/zero bytes from memory
-    #[arg(value_name = "SRC", required = true)]
-    sources: Vec<Location>,
-    /// Where to; /dev/null verifies and drops
-    #[arg(value_name = "DST", required = true)]
-    target: Location,
-    /// Copy directories with all that is in them; links to files are followed
+    /// What to copy and where to: the last is the target. 'dir/.' means a directory's contents,
+    /// /dev/zero bytes from memory; the target /dev/null verifies and drops
+    #[arg(value_names = ["SRC", "DST"], num_args = 1.., required_unless_present = "check")]
+    places: Vec<Location>,
+    /// Copy directories with all that is in them; links are followed
     #[arg(short, long)]
     recursive: bool,
+    /// Keep everything: -r -p -l, hard links, owners and groups, extended attributes, access
+    /// control lists, devices, FIFOs and sockets
+    #[arg(short, long)]
+    archive: bool,
     /// Keep modes and times
     #[arg(short, long)]
     preserve: bool,
-    /// TCP connections that carry the data
-    #[arg(short = 'P', long = "streams", value_name = "N", default_value_t = CopyOptions::default().streams,
+    /// Copy symbolic links as links
+    #[arg(short, long)]
+    links: bool,
+    /// With -a: keep owners and groups by number, not by name
+    #[arg(long, requires = "archive")]
+    numeric_ids: bool,
+    /// Leave files alone that are newer at the target, or as new and as long
+    #[arg(short, long)]
+    update: bool,
+    /// Delete what is in a copied directory at the target and not at the source, once everything
+    /// was copied; with -n only list it
+    #[arg(long)]
+    delete: bool,
+    /// With --delete: if there are more than this to delete, delete nothing
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u64>,
+    /// Change nothing; list what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    #[command(flatten)]
+    filters: FilterArgs,
+    /// Tell each file's BLAKE3 digest, as b3sum does
+    #[arg(long)]
+    digest: bool,
+    /// Write a manifest of the files' digests beside them [default name: the copy's with .b3]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    manifest: Option<PathBuf>,
+    /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it
+    #[arg(long, value_name = "MANIFEST")]
+    check: Option<PathBuf>,
+    /// TCP connections that carry the data [default: as many as bring something, from 2 to 16]
+    #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
-    streams: u32,
-    /// Send no faster than this, over all connections together
+    streams: Option<u32>,
+    /// Send no faster than this, over all connections together; while the copy runs, signal USR1
+    /// halves the rate and USR2 doubles it
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
+    /// Yield processors and disks to other programs and the path to other traffic, at both ends
+    #[arg(long)]
+    nice: bool,
+    /// When the connection is lost, try this long to go on without moving a byte
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    give_up: Duration,
     /// Do not encrypt the data; it is still authenticated and verified
     #[arg(long)]
     cleartext: bool,
@@ -63,44 +116,45 @@ pub(super) struct Args {
     /// Record the key of a server that is not known yet
     #[arg(long)]
     accept_new: bool,
-    /// The ssh to use, with options, such as 'ssh -p 2222'
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    rsh: String,
+    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
+    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
+    rsh: Rsh,
     /// The longhaul to run at the far side of ssh
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     far_longhaul: String,
+    /// Send everything through ssh, for hosts where its port alone is open: slower than beside it
+    #[arg(long)]
+    via_ssh: bool,
+    /// Spread the data connections over these addresses of the far host, or over all that its
+    /// name has
+    #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
+    addresses: Option<Addresses>,
     /// Print one JSON document, "longhaul.cp/1"
     #[arg(long)]
     json: bool,
 
-    // Of the contract or of rsync's habits, but not built: taken so that they can be refused.
-    #[arg(short, long, hide = true)]
-    archive: bool,
-    #[arg(short, long, hide = true)]
-    update: bool,
-    #[arg(long, hide = true)]
-    delete: bool,
-    #[arg(short = 'n', long, hide = true)]
-    dry_run: bool,
-    #[arg(long, hide = true, value_name = "PATTERN")]
-    include: Option<String>,
-    #[arg(long, hide = true, value_name = "PATTERN")]
-    exclude: Option<String>,
-    #[arg(long, hide = true, value_name = "FILE")]
-    files_from: Option<String>,
-    #[arg(long, hide = true)]
-    via_ssh: bool,
-    #[arg(long, hide = true, value_name = "MANIFEST")]
-    check: Option<String>,
+    // Of the contract, but not built: taken so that it can be refused.
     #[arg(long, hide = true)]
     json_stream: bool,
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        let plan = self.plan()?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
+        if let Some(manifest) = &self.check {
+            let dir = match &self.places[..] {
+                [] => None,
+                [Location::Local(dir)] => Some(dir.as_path()),
+                _ => {
+                    let error = anyhow!("--check takes one directory of this host, or none");
+                    return Err(Coded::new(exit::USAGE, error));
+                }
+            };
+            return check(manifest, dir, self.json, interrupt.flag());
+        }
+        let plan = self.plan()?;
         let progress = Arc::new(Progress::default());
+        let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
         let bar = CopyBar::start(progress.clone(), self.json);
         let copied = self.copy(&plan, &progress, interrupt.flag());
         bar.finish();
@@ -119,29 +173,19 @@ impl Args {
         } else {
             println!("{}", copy_text(&result));
         }
-        Ok(match (result.failures.is_empty(), result.summary.files) {
-            (true, _) => exit::OK,
-            (false, 0) => exit::FILES,
-            (false, _) => exit::PARTIAL,
+        let summary = &result.summary;
+        let done = summary.files + summary.unchanged_files + result.actions.len() as u64;
+        Ok(match (result.failures.is_empty(), result.not_kept.is_empty()) {
+            (true, true) => exit::OK,
+            (false, _) if done == 0 => exit::FILES,
+            _ => exit::PARTIAL,
         })
     }
 
     fn plan(&self) -> Result<CopyPlan, Coded> {
         let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
-        let missing = [
-            (self.archive, "-a (all metadata)"),
-            (self.update, "-u (newer files only)"),
-            (self.delete, "--delete"),
-            (self.dry_run, "-n (dry run)"),
-            (self.include.is_some(), "--include"),
-            (self.exclude.is_some(), "--exclude"),
-            (self.files_from.is_some(), "--files-from"),
-            (self.via_ssh, "--via-ssh (data through ssh)"),
-            (self.check.is_some(), "--check (verify a manifest)"),
-            (self.json_stream, "--json-stream"),
-        ];
-        if let Some((_, flag)) = missing.iter().find(|(given, _)| *given) {
-            return usage(format!("{flag} is not built yet"));
+        if self.json_stream {
+            return usage("--json-stream is not built yet".to_owned());
         }
         let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
         let block = self.block;
@@ -150,18 +194,21 @@ impl Args {
                 "--block is {block}; it is a multiple of {page} bytes up to {BLOCK_LIMIT}"
             ));
         }
-        let zeros = self.sources.contains(&Location::Zero);
+        let Some((target, sources @ [_, ..])) = self.places.split_last() else {
+            return usage("a copy needs a target: SRC... DST".to_owned());
+        };
+        let zeros = sources.contains(&Location::Zero);
         if zeros != self.size.is_some() {
             return usage(match zeros {
                 true => "/dev/zero has no end; say how much of it with --size".to_owned(),
                 false => "--size goes with the source /dev/zero".to_owned(),
             });
         }
-        if self.target == Location::Zero || self.sources.contains(&Location::Null) {
+        if *target == Location::Zero || sources.contains(&Location::Null) {
             return usage("/dev/zero is a source and /dev/null a target".to_owned());
         }
         let local = matches!(
-            (&self.sources[..], &self.target),
+            (sources, target),
             (sources, Location::Local(_) | Location::Null)
                 if sources.iter().all(|source| matches!(source, Location::Local(_) | Location::Zero))
         );
@@ -173,18 +220,60 @@ impl Args {
             (false, false) => Protection::Sealed,
         };
         Ok(CopyPlan {
-            sources: self.sources.clone(),
-            target: self.target.clone(),
+            sources: sources.to_vec(),
+            target: target.clone(),
             options: CopyOptions {
                 streams: self.streams,
                 block_bytes: block,
                 protection,
                 durable: !self.no_fsync,
-                preserve: self.preserve,
-                recursive: self.recursive,
+                preserve: self.preserve || self.archive,
+                recursive: self.recursive || self.archive,
                 rate_bps: self.bwlimit,
+                nice: self.nice,
+                tree: self.tree()?,
             },
             zero_bytes: self.size,
+        })
+    }
+
+    /// What is copied of a tree, and what happens to what is there.
+    fn tree(&self) -> Result<TreeOptions, Coded> {
+        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
+        let recursive = self.recursive || self.archive;
+        if self.delete && !recursive {
+            return usage("--delete is about directories; it goes with -r or -a");
+        }
+        let manifest = match &self.manifest {
+            None => None,
+            Some(_) if self.places.last() == Some(&Location::Null) => {
+                return usage("/dev/null has no place for a manifest; use --digest");
+            }
+            Some(name) => {
+                let name = WirePath::new(name.as_os_str().as_bytes());
+                match name {
+                    Some(name) if name.as_bytes().is_empty() || name.is_plain_relative() => {
+                        Some(name)
+                    }
+                    _ => return usage("--manifest is a name beside what is copied, without '..'"),
+                }
+            }
+        };
+        let archive = if self.archive { TreeOptions::archive() } else { TreeOptions::default() };
+        Ok(TreeOptions {
+            keep_links: self.links || self.archive,
+            owner: match (self.archive, self.numeric_ids) {
+                (false, _) => OwnerMode::Ignore,
+                (true, false) => OwnerMode::Names,
+                (true, true) => OwnerMode::Numbers,
+            },
+            update: self.update,
+            dry_run: self.dry_run,
+            delete: self.delete.then_some(DeleteOptions { limit: self.max_delete }),
+            filters: self.filters.rules()?,
+            digests: self.digest,
+            manifest,
+            ..archive
         })
     }
 
@@ -194,112 +283,60 @@ impl Args {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<CopyResult, Coded> {
-        let route = Route::of(plan)?;
         let options = &plan.options;
-        let run = |session| match &route.way {
-            Way::Push(source, target) => push(session, source, target, options, progress, stop),
-            Way::Pull(paths, target) => pull(session, paths, target, options, progress, stop),
+        let ssh = SshOptions {
+            rsh: self.rsh.clone(),
+            far_longhaul: self.far_longhaul.clone(),
+            via_ssh: self.via_ssh,
         };
-        let ssh = || SshOptions { rsh: self.rsh.clone(), far_longhaul: self.far_longhaul.clone() };
-        Ok(match &route.far {
-            Far::Here => {
-                let (far, session) = LocalFar::start(stop)?;
-                let result = run(session);
-                far.finish();
-                result?
-            }
-            Far::Server(address) => run(self.connect(address)?)?,
-            Far::Ssh(destination) => {
-                let (far, session) = SshFar::start(destination, &ssh())?;
-                let result = run(session)?;
-                far.finish();
-                result
-            }
-        })
-    }
-
-    fn connect(&self, address: &str) -> Result<Session, Coded> {
-        let target: HostPort = address.parse()?;
-        let config = ConfigDir::of_user()?;
-        let identity = Identity::load_or_create(&config)?;
         let policy = match self.accept_new {
             true => HostPolicy::AcceptNew,
             false => HostPolicy::RequireKnown,
         };
-        let options = ConnectOptions { identity: &identity, config: &config, policy };
-        Ok(connect(&target, Service::Copy, &options)?)
+        let gate = |far: &Far, addresses| Gate::new(far, &ssh, policy, addresses, stop);
+        let lost = |error: &EngineError| {
+            eprintln!("longhaul: {}; trying to go on", chain(error));
+        };
+        let give_up = self.give_up;
+        let addresses = self.addresses.clone();
+        Ok(match Route::of(plan)? {
+            Route::Push { source, far, target } => {
+                let mut gate = gate(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let line = Lifeline { connect, give_up, lost: &lost };
+                let result = push(line, &source, &target, options, progress, stop);
+                gate.finish();
+                result?
+            }
+            Route::Pull { far, paths, target } => {
+                let mut gate = gate(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let line = Lifeline { connect, give_up, lost: &lost };
+                let result = pull(line, &paths, &target, options, progress, stop);
+                gate.finish();
+                result?
+            }
+            Route::Between { from, paths, to, target } => {
+                let (mut source, mut sink) = (gate(&from, None)?, gate(&to, addresses)?);
+                let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
+                let line = Lifeline { connect, give_up, lost: &lost };
+                let notice = |reason: &str| {
+                    eprintln!("longhaul: {from}: {reason}; the data goes through this host");
+                };
+                let ends = Ends { source: &mut || source.open(), paths: &paths, target: &target };
+                let result = between(line, ends, options, progress, &notice, stop);
+                source.finish();
+                sink.finish();
+                result?
+            }
+        })
     }
 }
 
-/// Which end is where.
-struct Route {
-    far: Far,
-    way: Way,
-}
-
-enum Far {
-    Here,
-    Server(String),
-    Ssh(String),
-}
-
-enum Way {
-    Push(SourcePlan, PathBuf),
-    Pull(Vec<PathBuf>, PathBuf),
-}
-
-impl Route {
-    fn of(plan: &CopyPlan) -> Result<Self, Coded> {
-        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        let (source_far, paths) = match plan.sources.first() {
-            Some(Location::Server { address, .. }) => (Some(Far::Server(address.clone())), true),
-            Some(Location::Ssh { destination, .. }) => (Some(Far::Ssh(destination.clone())), true),
-            _ => (None, false),
-        };
-        let mut roots = Vec::new();
-        let mut far_paths = Vec::new();
-        for source in &plan.sources {
-            match (source, &source_far) {
-                (Location::Local(path), None) => roots.push(SourceRoot::Path(path.clone())),
-                (Location::Zero, None) => {
-                    roots.push(SourceRoot::Zero(plan.zero_bytes.unwrap_or_default()));
-                }
-                (Location::Server { address, path }, Some(Far::Server(first)))
-                    if address == first =>
-                {
-                    far_paths.push(path.clone());
-                }
-                (Location::Ssh { destination, path }, Some(Far::Ssh(first)))
-                    if destination == first =>
-                {
-                    far_paths.push(path.clone());
-                }
-                _ => return usage("all sources must be at one place: here, or on one host"),
-            }
-        }
-        let (far, target) = match (&plan.target, source_far) {
-            (Location::Local(path), far) => (far.unwrap_or(Far::Here), path.clone()),
-            (Location::Null, far) => (far.unwrap_or(Far::Here), "/dev/null".into()),
-            (_, Some(_)) => {
-                return usage(
-                    "a copy between two other hosts is not built yet; run it on one of them",
-                );
-            }
-            (Location::Server { address, path }, None) => {
-                (Far::Server(address.clone()), path.clone())
-            }
-            (Location::Ssh { destination, path }, None) => {
-                (Far::Ssh(destination.clone()), path.clone())
-            }
-            (Location::Zero, None) => return usage("/dev/zero is a source"),
-        };
-        let way = if paths {
-            Way::Pull(far_paths, target)
-        } else {
-            Way::Push(SourcePlan { tree: Tree::anywhere(), roots }, target)
-        };
-        Ok(Route { far, way })
-    }
+/// `error` and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Failures and what was passed over, on standard error.
@@ -310,6 +347,11 @@ fn report(result: &CopyResult) {
     }
     if result.failures.len() > SHOWN {
         eprintln!("longhaul: and {} more (--json lists them)", result.failures.len() - SHOWN);
+    }
+    for NotKept { what, count, example, reason } in &result.not_kept {
+        let what = what.as_str();
+        let things = if *count == 1 { "path" } else { "paths" };
+        eprintln!("longhaul: {what} not kept of {count} {things}, such as {example}: {reason}");
     }
     for skipped in result.skipped.iter().take(SHOWN) {
         eprintln!("longhaul: {} is skipped: {}", skipped.path, skipped.reason);
@@ -331,7 +373,7 @@ mod tests {
     fn plan(words: &str) -> Result<CopyPlan, String> {
         let words = std::iter::once("cp").chain(words.split_whitespace());
         let args = Program::try_parse_from(words).map_err(|error| error.to_string())?.args;
-        let plan = args.plan().map_err(|coded| coded.error.to_string())?;
+        let plan = args.plan().map_err(|coded| format!("{:#}", coded.error))?;
         Route::of(&plan).map_err(|coded| coded.error.to_string())?;
         Ok(plan)
     }
@@ -346,14 +388,38 @@ mod tests {
     }
 
     #[test]
+    fn archive_means_all_of_it() {
+        let options = plan("-a a far:b").unwrap().options;
+        assert!(options.recursive && options.preserve);
+        assert_eq!(options.tree, TreeOptions::archive());
+        let by_number = plan("-a --numeric-ids a far:b").unwrap().options.tree;
+        assert_eq!(by_number.owner, OwnerMode::Numbers);
+        assert!(plan("-r -l a far:b").unwrap().options.tree.keep_links);
+    }
+
+    #[test]
+    fn filters_keep_their_order() {
+        let words = "--exclude x --include y --exclude=z a far:b";
+        let rules = plan(words).unwrap().options.tree.filters;
+        let rules: Vec<_> =
+            rules.iter().map(|rule| (rule.include, rule.pattern.to_string())).collect();
+        let rule = |include, pattern: &str| (include, pattern.to_owned());
+        assert_eq!(rules, [rule(false, "x"), rule(true, "y"), rule(false, "z")]);
+    }
+
+    #[test]
     fn nonsense_and_the_unbuilt_are_refused_by_name() {
         for (words, expected) in [
-            ("-a a far:b", "-a (all metadata) is not built yet"),
-            ("--exclude x a far:b", "--exclude is not built yet"),
-            ("--via-ssh a far:b", "--via-ssh"),
+            ("--numeric-ids a far:b", "--archive"),
+            ("--delete a far:b", "-r or -a"),
+            ("--max-delete 3 -r a far:b", "--delete"),
+            ("--manifest=../x a far:b", "'..'"),
+            ("--manifest a /dev/null", "--digest"),
+            ("--exclude= a far:b", "no pattern"),
+            ("--exclude-from /no/such/file a far:b", "/no/such/file"),
             ("- far:b", "'-'"),
             ("ftp://far/x y", "ftp://far/x"),
-            ("far:a lh://other/b", "between two other hosts"),
+            ("--via-ssh --addresses all a far:b", "--addresses"),
             ("a far:b c", "at one place"),
             ("/dev/zero far:b", "--size"),
             ("--size 1G a far:b", "--size"),

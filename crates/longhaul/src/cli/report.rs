@@ -1,31 +1,92 @@
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
-use longhaul_lab::archive::Archive;
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use longhaul_lab::archive::{Archive, Contents};
+use longhaul_lab::change::Change;
 use longhaul_lab::report;
 use longhaul_lab::table::Table;
+use serde_json::json;
 
-use super::matrix::{coded, print};
+use super::matrix::coded;
 use crate::exit::{self, Coded};
 
 /// Render the table and the report of a matrix again, from its archive
+///
+/// Exit codes: 0, 2 bad arguments, 5 there is no archive, or it is damaged.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
     /// Directory of the matrix
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Print one JSON document (longhaul.matrix/1) instead of the table
-    #[arg(long)]
+    /// What to print; the default also writes report.html and its plots into DIR again
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Print what changed since this earlier matrix instead
+    #[arg(long, value_name = "DIR")]
+    since: Option<PathBuf>,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
     json: bool,
 }
 
-/// Writes `report.html` and its plots, and prints the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The table
+    Text,
+    /// The table in Markdown
+    Markdown,
+    /// The report, one self-contained document
+    Html,
+    /// Every run, a row each
+    Csv,
+    /// Everything, one document (longhaul.matrix/1)
+    Json,
+}
+
+/// Prints what was asked for.
 pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
-    let contents =
-        Archive::open(&args.dir).and_then(|archive| archive.contents()).map_err(coded)?;
-    let table = Table::fold(&contents);
-    let html = report::write(&args.dir, &contents, &table).map_err(coded)?;
-    print(&contents, &table, args.json)?;
-    eprintln!("longhaul: report: {}", html.display());
+    let format = if args.json { Format::Json } else { args.format };
+    let text = match &args.since {
+        Some(earlier) => since(&args.dir, earlier, format)?,
+        None => rendered(&args.dir, format)?,
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
     Ok(exit::OK)
+}
+
+fn read(dir: &Path) -> Result<(Contents, Table), Coded> {
+    let contents = Archive::open(dir).and_then(|archive| archive.contents()).map_err(coded)?;
+    let table = Table::fold(&contents);
+    Ok((contents, table))
+}
+
+fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {
+    let ((then, then_table), (now, now_table)) = (read(earlier)?, read(dir)?);
+    let change = Change::between((&then.header, &then_table), (&now.header, &now_table));
+    match format {
+        Format::Text => Ok(report::change_text(&change)),
+        Format::Json => {
+            let document = json!({ "schema": "longhaul.change/1", "change": change });
+            Ok(format!("{document:#}\n"))
+        }
+        _ => Err(Coded::new(exit::USAGE, anyhow!("--since prints text or json"))),
+    }
+}
+
+fn rendered(dir: &Path, format: Format) -> Result<String, Coded> {
+    let (contents, table) = read(dir)?;
+    Ok(match format {
+        Format::Text => {
+            let html = report::write(dir, &contents, &table).map_err(coded)?;
+            eprintln!("longhaul: report: {}", html.display());
+            report::text(&contents, &table)
+        }
+        Format::Markdown => report::markdown(&contents, &table),
+        Format::Html => report::html(&contents, &table),
+        Format::Csv => report::csv(&contents),
+        Format::Json => report::json(&contents, &table),
+    })
 }

@@ -5,13 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use longhaul_core::plan::{Amount, Direction, FlowPlan};
-use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult};
+use longhaul_core::plan::{
+    Amount, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol,
+    parse_addresses,
+};
+use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::flow;
 use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, HostPolicy, HostPort, Identity, connect,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, connect_queued,
 };
 use serde_json::json;
 
@@ -26,7 +29,9 @@ use crate::output::FlowText;
 pub(super) struct Args {
     #[arg(help = "Where 'longhaul serve' runs: HOST, HOST:PORT or [IPV6]:PORT")]
     host: HostPort,
-    /// The server's port
+    #[arg(help = "Another server: the first tests against it, and this host only asks and shows")]
+    other: Option<HostPort>,
+    /// The (first) server's port
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Test for this long [default: 10]
@@ -35,16 +40,44 @@ pub(super) struct Args {
     /// Test with this many bytes, over all streams together
     #[arg(short = 'n', long)]
     bytes: Option<Bytes>,
-    /// TCP connections, one thread each at both ends
-    #[arg(short = 'P', long = "parallel", value_name = "STREAMS", default_value_t = 1)]
-    streams: u32,
+    /// Test with this many blocks of -l bytes
+    #[arg(short = 'k', long = "blockcount", value_name = "BLOCKS", conflicts_with_all = ["bytes", "time"])]
+    blocks: Option<u64>,
+    /// Connections or flows in each direction, one thread each at both ends [default: 1, or one
+    /// for each link of --local and --remote]
+    #[arg(short = 'P', long = "parallel", value_name = "STREAMS")]
+    streams: Option<u32>,
     /// The server sends
-    #[arg(short = 'R', long)]
+    #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
-    /// Pace to this rate, over all streams together
+    /// Both send at once, each over its own streams
+    #[arg(long)]
+    bidir: bool,
+    /// The server opens the data connections, to a port of this host: for a server behind a
+    /// firewall
+    #[arg(long)]
+    flip: bool,
+    /// UDP instead of TCP; without -b as fast as the host can
+    #[arg(short = 'u', long, conflicts_with = "mptcp")]
+    udp: bool,
+    /// Multipath TCP instead of TCP
+    #[arg(long)]
+    mptcp: bool,
+    /// Pace to this rate, over all streams of a direction together
     #[arg(short = 'b', long = "bitrate", value_name = "RATE")]
     rate: Option<Rate>,
-    /// Bytes in one write and one read [default: 1 MiB]
+    /// -b is the rate of each stream
+    #[arg(long, requires = "rate")]
+    per_stream: bool,
+    /// What paces: the kernel, packet by packet, or a timer in the sending thread
+    /// [default: the kernel for TCP, a timer for UDP]
+    #[arg(long, value_name = "BY")]
+    pacing: Option<PacingArg>,
+    /// Bytes that a paced stream sends back to back, by a timer [default: 1 ms worth]
+    #[arg(long, value_name = "BYTES")]
+    burst: Option<Bytes>,
+    /// Bytes in one write, or in a datagram [default: 1 MiB; over UDP what the path's MTU takes,
+    /// 8972 at most]
     #[arg(short, long = "length", value_name = "BYTES")]
     length: Option<Bytes>,
     /// Socket buffers at both ends [default: the kernel's autotuning]
@@ -56,6 +89,40 @@ pub(super) struct Args {
     /// Maximum segment size
     #[arg(short = 'M', long = "set-mss", value_name = "BYTES")]
     mss: Option<u32>,
+    /// Send small writes at once
+    #[arg(short = 'N', long)]
+    no_delay: bool,
+    /// Differentiated services code point: 0 to 63, or a name such as ef, cs1 or af41
+    #[arg(long, value_name = "DSCP", value_parser = parse_dscp, conflicts_with = "tos")]
+    dscp: Option<u8>,
+    /// The same as the whole byte: 0xb8 is --dscp 46
+    #[arg(short = 'S', long, value_name = "BYTE", value_parser = parse_tos)]
+    tos: Option<u8>,
+    /// Send without copying from user memory, by sendfile(2)
+    #[arg(short = 'Z', long)]
+    zerocopy: bool,
+    /// The receiver's kernel drops the bytes without copying them: not what an application could
+    #[arg(long)]
+    skip_rx_copy: bool,
+    /// CPUs of the streams, here and there: 0-3,4-7 or 0+2,1+3; 'auto' is near the network
+    /// interface where there are several NUMA nodes, 'off' leaves it to the scheduler
+    #[arg(short = 'A', long, value_name = "CPUS[,CPUS]", value_parser = parse_placement, default_value = "auto")]
+    affinity: Placement,
+    /// Addresses here to spread the streams over: ADDR,ADDR or ADDR+STEP*COUNT
+    #[arg(long, value_name = "ADDRS", value_parser = AddressList::parse)]
+    local: Option<AddressList>,
+    /// Addresses of the server to spread the streams over
+    #[arg(long, value_name = "ADDRS", value_parser = AddressList::parse)]
+    remote: Option<AddressList>,
+    /// IPv4 alone
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 alone
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// Measure the round-trip time of small requests before the test and beside it
+    #[arg(long)]
+    latency: bool,
     /// Leave the first seconds out of the result
     #[arg(short = 'O', long, value_name = "SECS", value_parser = parse_span, default_value = "0")]
     omit: Duration,
@@ -68,21 +135,86 @@ pub(super) struct Args {
     /// Print one line of JSON for each interval, and one for the result
     #[arg(long)]
     json_stream: bool,
+}
 
-    // Of the contract, but not built: taken so that they can be refused by name.
-    #[arg(short = 'u', long, hide = true)]
-    udp: bool,
-    #[arg(long, hide = true)]
-    bidir: bool,
-    #[arg(short = 'Z', long, hide = true)]
-    zerocopy: bool,
-    #[arg(short = 'A', long, hide = true, value_name = "CPUS")]
-    affinity: Option<String>,
+/// What paces.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum PacingArg {
+    Kernel,
+    Timer,
+}
+
+/// The addresses of one option.
+#[derive(Debug, Clone)]
+struct AddressList(Vec<LinkAddress>);
+
+impl AddressList {
+    fn parse(text: &str) -> Result<Self, PlanError> {
+        parse_addresses(text).map(AddressList)
+    }
+
+    fn of(list: &Option<Self>) -> &[LinkAddress] {
+        list.as_ref().map_or(&[], |list| &list.0)
+    }
+}
+
+/// `CPUS[,CPUS]`, iperf3's order: here, then there.
+fn parse_placement(text: &str) -> Result<Placement, PlanError> {
+    match text {
+        "auto" => return Ok(Placement::Auto),
+        "off" => return Ok(Placement::Free),
+        _ => {}
+    }
+    let (here, there) = match text.split_once(',') {
+        Some((here, there)) => (here, Some(there)),
+        None => (text, None),
+    };
+    let list = |text: &str| text.parse().map(Some);
+    // An empty list before the comma leaves this end alone.
+    let client = if here.is_empty() && there.is_some() { None } else { list(here)? };
+    Ok(Placement::On { client, server: there.map_or(Ok(None), list)? })
+}
+
+/// A number, or a name of RFC 2474, 2597, 3246 or 8622.
+fn parse_dscp(text: &str) -> Result<u8, PlanError> {
+    let digit = |at: usize, range: std::ops::RangeInclusive<u8>| {
+        let value = text.as_bytes().get(at)?.wrapping_sub(b'0');
+        range.contains(&value).then_some(value)
+    };
+    let found = match (text.to_ascii_lowercase().as_str(), text.len()) {
+        ("ef", _) => Some(46),
+        ("le", _) => Some(1),
+        (name, 3) if name.starts_with("cs") => digit(2, 0..=7).map(|class| class * 8),
+        (name, 4) if name.starts_with("af") => digit(2, 1..=4)
+            .zip(digit(3, 1..=3))
+            .map(|(class, precedence)| class * 8 + precedence * 2),
+        (number, _) => number.parse().ok().filter(|dscp| *dscp < 64),
+    };
+    found.ok_or_else(|| PlanError::OutOfRange {
+        field: "DSCP",
+        value: format!("'{text}'"),
+        accepted: "0 to 63, or a name such as ef, le, cs1 or af41",
+    })
+}
+
+/// The traffic class as a whole byte, decimal or `0x`; its two lower bits are ECN's, the kernel's
+/// own.
+fn parse_tos(text: &str) -> Result<u8, PlanError> {
+    let byte: Option<u8> = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    byte.filter(|byte| byte % 4 == 0).map(|byte| byte / 4).ok_or_else(|| PlanError::OutOfRange {
+        field: "type of service",
+        value: format!("'{text}'"),
+        accepted: "a byte whose two lowest bits, which are ECN's, are zero: 0x00 to 0xfc",
+    })
 }
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        let plan = self.plan()?;
+        // What is wrong is said before anyone is called.
+        let mut plan = self.plan(FlowPlan::DATAGRAM_BYTES)?;
         let mut target = self.host.clone();
         target.port = self.port.unwrap_or(target.port);
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
@@ -90,20 +222,40 @@ impl Args {
         let identity = Identity::load_or_create(&config)?;
         // A test sends nothing secret, so an unknown server will do; a changed key will not.
         let policy = HostPolicy::RefuseChanged;
-        let options = ConnectOptions { identity: &identity, config: &config, policy };
-        let session = connect(&target, Service::Test, &options)?;
+        let family = match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (false, true) => Family::V6,
+            (false, false) => Family::Any,
+        };
+        let options = ConnectOptions { identity: &identity, config: &config, policy, family };
+        let service = match &self.other {
+            None => Service::Test,
+            Some(_) => Service::ThirdParty,
+        };
+        let session = connect_queued(&target, service, &options, |place| {
+            eprintln!("longhaul: number {place} in the queue of {target}");
+            !interrupt.flag().load(Ordering::Acquire)
+        })?;
+        if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
+            plan = self.plan(bytes)?;
+        }
         let mut lines = Lines { out: io::stdout().lock(), interrupt: &interrupt };
-        let text = FlowText::new(&target.to_string(), &plan);
+        let shown = self.other.as_ref().unwrap_or(&target);
+        let text = FlowText::new(&shown.to_string(), &plan);
         if !self.json && !self.json_stream {
             lines.write(&text.head());
         }
-        let result = flow::run(session, &plan, interrupt.flag(), |sample| {
+        let show = |sample: &FlowSample| {
             if self.json_stream {
                 lines.write(&event("interval", &json!(sample)));
             } else if !self.json {
                 lines.write(&text.interval(sample));
             }
-        })?;
+        };
+        let result = match &self.other {
+            None => flow::run(session, &plan, interrupt.flag(), show),
+            Some(other) => flow::run_third(session, other, &plan, interrupt.flag(), show),
+        }?;
         for warning in &result.warnings {
             eprintln!("warning: {}: {}", warning.message, warning.advice);
         }
@@ -125,32 +277,59 @@ impl Args {
         }
     }
 
-    fn plan(&self) -> Result<FlowPlan, Coded> {
-        let missing = [
-            (self.udp, "-u (UDP)"),
-            (self.bidir, "--bidir (both directions at once)"),
-            (self.zerocopy, "-Z (zero-copy send)"),
-            (self.affinity.is_some(), "-A (placement on CPUs)"),
-        ];
-        if let Some((_, flag)) = missing.iter().find(|(given, _)| *given) {
-            return Err(Coded::new(exit::USAGE, anyhow!("{flag} is not built yet")));
-        }
+    /// The plan; `datagram_bytes` is what a datagram has unless the user says it.
+    fn plan(&self, datagram_bytes: Bytes) -> Result<FlowPlan, Coded> {
         let defaults = FlowPlan::new();
+        let protocol = match (self.udp, self.mptcp) {
+            (true, _) => Protocol::Udp,
+            (false, true) => Protocol::Mptcp,
+            (false, false) => Protocol::Tcp,
+        };
+        let write_bytes = self.length.unwrap_or(match protocol {
+            Protocol::Udp => datagram_bytes,
+            Protocol::Tcp | Protocol::Mptcp => defaults.write_bytes,
+        });
+        let links = Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
+        let streams = self.streams.unwrap_or(links.len().max(1) as u32);
         let plan = FlowPlan {
-            direction: if self.reverse { Direction::Reverse } else { Direction::Forward },
-            amount: match (self.bytes, self.time) {
-                (Some(bytes), _) => Amount::Bytes(bytes),
-                (None, Some(time)) => Amount::Time(time),
-                (None, None) => defaults.amount,
+            direction: match (self.reverse, self.bidir) {
+                (_, true) => Direction::Both,
+                (true, false) => Direction::Reverse,
+                (false, false) => Direction::Forward,
+            },
+            amount: match (self.bytes, self.blocks, self.time) {
+                (Some(bytes), _, _) => Amount::Bytes(bytes),
+                (None, Some(blocks), _) => {
+                    Amount::Bytes(Bytes::new(blocks.saturating_mul(write_bytes.get())))
+                }
+                (None, None, Some(time)) => Amount::Time(time),
+                (None, None, None) => defaults.amount,
             },
             omit: self.omit,
             interval: self.interval,
-            streams: self.streams,
-            write_bytes: self.length.unwrap_or(defaults.write_bytes),
+            streams,
+            write_bytes,
             window_bytes: self.window,
             congestion: self.congestion.clone(),
             mss: self.mss,
-            rate_bps: self.rate,
+            rate_bps: self.rate.map(|rate| match self.per_stream {
+                true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
+                false => rate,
+            }),
+            protocol,
+            opener: if self.flip { Opener::Server } else { Opener::Client },
+            links,
+            pacing: self.pacing.map(|pacing| match pacing {
+                PacingArg::Kernel => Pacing::Kernel,
+                PacingArg::Timer => Pacing::Timer,
+            }),
+            burst_bytes: self.burst,
+            dscp: self.dscp.or(self.tos),
+            nodelay: self.no_delay,
+            zero_copy: self.zerocopy,
+            skip_receive_copy: self.skip_rx_copy,
+            placement: self.affinity.clone(),
+            latency: self.latency,
         };
         plan.validate().map_err(|error| Coded::new(exit::USAGE, error))?;
         Ok(plan)
@@ -190,7 +369,7 @@ mod tests {
 
     fn plan(line: &str) -> Result<FlowPlan, Coded> {
         let words = std::iter::once("test").chain(line.split_whitespace());
-        Program::try_parse_from(words).expect("clap takes it").args.plan()
+        Program::try_parse_from(words).expect("clap takes it").args.plan(Bytes::new(8972))
     }
 
     #[test]
@@ -208,6 +387,7 @@ mod tests {
             congestion: Some("bbr".to_owned()),
             mss: Some(1400),
             rate_bps: Some(Rate::from_bps(10_000_000_000)),
+            ..FlowPlan::new()
         };
         assert_eq!(plan, expected);
     }
@@ -218,24 +398,91 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_refused_by_name() {
-        for (flag, name) in [("-u", "-u"), ("--bidir", "--bidir"), ("-Z", "-Z"), ("-A 0,1", "-A")] {
-            let refused = plan(&format!("far {flag}")).unwrap_err();
-            assert_eq!(refused.code, exit::USAGE);
-            let message = refused.error.to_string();
-            assert!(
-                message.starts_with(name) && message.ends_with("is not built yet"),
-                "{message}"
-            );
+    fn the_rest_of_the_flags_reach_the_plan() {
+        let found = plan(
+            "far -u --bidir --flip -b 1G -P 4 --per-stream --burst 64K -S 0xb8 --latency \
+             -A 0-1,2+4",
+        );
+        let expected = FlowPlan {
+            protocol: Protocol::Udp,
+            direction: Direction::Both,
+            opener: Opener::Server,
+            rate_bps: Some(Rate::from_bps(4_000_000_000)),
+            streams: 4,
+            write_bytes: Bytes::new(8972),
+            burst_bytes: Some(Bytes::new(65536)),
+            dscp: Some(46),
+            latency: true,
+            placement: Placement::On {
+                client: Some("0-1".parse().unwrap()),
+                server: Some("2+4".parse().unwrap()),
+            },
+            ..FlowPlan::new()
+        };
+        assert_eq!(found.unwrap(), expected);
+        let found = plan("far --mptcp -Z --skip-rx-copy -N --dscp af41 -k 3 -l 64K -A off");
+        let expected = FlowPlan {
+            protocol: Protocol::Mptcp,
+            zero_copy: true,
+            skip_receive_copy: true,
+            nodelay: true,
+            dscp: Some(34),
+            write_bytes: Bytes::new(65536),
+            amount: Amount::Bytes(Bytes::new(3 * 65536)),
+            placement: Placement::Free,
+            ..FlowPlan::new()
+        };
+        assert_eq!(found.unwrap(), expected);
+        let found = plan("far --local 10.0.1.1+256*2 --remote 10.0.1.2,10.0.2.2").unwrap();
+        assert_eq!((found.links.len(), found.streams), (2, 2));
+        assert_eq!(found.links[1].client.as_ref().unwrap().to_string(), "10.0.2.1");
+    }
+
+    #[test]
+    fn classes_and_places_are_read_by_name() {
+        for (text, dscp) in [("0", 0), ("63", 63), ("EF", 46), ("cs1", 8), ("af11", 10), ("le", 1)]
+        {
+            assert_eq!(parse_dscp(text).unwrap(), dscp, "{text}");
+        }
+        for text in ["64", "-1", "cs8", "af51", "af14", "ef1", "", "afXX"] {
+            assert!(parse_dscp(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_tos("184").unwrap(), 46);
+        assert!(parse_tos("0xb9").is_err() && parse_tos("256").is_err());
+        let there = Placement::On { client: None, server: Some("1".parse().unwrap()) };
+        assert_eq!(parse_placement(",1").unwrap(), there);
+        for text in ["", ",", "a", "1,", "1,2,3"] {
+            assert!(parse_placement(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn nonsense_is_a_usage_error() {
-        for line in ["far -P 0", "far -P 1000", "far -t 0", "far -n 0", "far -i 0", "far -l 1G"] {
+        for line in [
+            "far -P 0",
+            "far -P 1000",
+            "far -t 0",
+            "far -n 0",
+            "far -i 0",
+            "far -l 1G",
+            "far -u -Z",
+            "far --burst 1K",
+            "far -u -l 10",
+        ] {
             assert_eq!(plan(line).unwrap_err().code, exit::USAGE, "{line}");
         }
-        for line in ["far -t 10 -n 1G", "far -b fast", "far -t -1", "far:0", "", "a b"] {
+        for line in [
+            "far -t 10 -n 1G",
+            "far -R --bidir",
+            "far -u --mptcp",
+            "far -4 -6",
+            "far --per-stream",
+            "far -b fast",
+            "far -t -1",
+            "far:0",
+            "",
+            "a b",
+        ] {
             let words = std::iter::once("test").chain(line.split_whitespace());
             assert!(Program::try_parse_from(words).is_err(), "{line}");
         }

@@ -1,5 +1,6 @@
 //! The progress and the result of a copy, for people.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_core::result::CopyResult;
+use longhaul_core::result::{Action, ActionKind, CopyResult, DigestOf};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
 
@@ -82,11 +83,50 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
         total => format!("  {}/{total} files", progress.files()),
     };
     let more = if progress.listed() { "" } else { "+" };
-    format!("{moved} of {total}{more}{files}  {rate}{left}")
+    let limit = match (progress.limit(), progress.busiest()) {
+        (Some(limit), _) => format!("  (limit {limit})"),
+        (None, Some(stage)) => format!("  (limit: {})", stage.as_str()),
+        (None, None) => String::new(),
+    };
+    format!("{moved} of {total}{more}{files}  {rate}{left}{limit}")
 }
 
-/// The result in a few lines; the last is the answer.
+/// The result in a few lines; the last is the answer. Before them what was done besides, or in a
+/// dry run would be, and the digests.
 pub(crate) fn copy_text(result: &CopyResult) -> String {
+    let mut text = String::new();
+    for Action { what, path, .. } in &result.actions {
+        let _ = writeln!(text, "{} {path}", what.as_str());
+    }
+    for DigestOf { blake3, path, .. } in &result.digests {
+        let _ = writeln!(text, "{blake3}  {path}");
+    }
+    if result.summary.dry_run {
+        return text + &dry_run_text(result);
+    }
+    if let Some(manifest) = &result.summary.manifest {
+        let _ = writeln!(text, "the digests are in {manifest}");
+    }
+    text + &summary_text(result)
+}
+
+fn dry_run_text(result: &CopyResult) -> String {
+    let of = |kinds: &[ActionKind]| {
+        let found = result.actions.iter().filter(|action| kinds.contains(&action.what));
+        let (count, bytes) = found
+            .fold((0_u64, 0), |(count, bytes), action| (count + 1, bytes + action.bytes.get()));
+        (count, Bytes::new(bytes))
+    };
+    let (changed, bytes) = of(&[ActionKind::Create, ActionKind::Replace]);
+    let (deleted, _) = of(&[ActionKind::Delete]);
+    let unchanged = result.summary.unchanged_files;
+    format!(
+        "dry run, nothing was changed: {changed} to create or replace ({bytes}), {deleted} to \
+         delete, {unchanged} to leave alone"
+    )
+}
+
+fn summary_text(result: &CopyResult) -> String {
     let summary = &result.summary;
     let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
     let mut facts = vec![
@@ -98,6 +138,13 @@ pub(crate) fn copy_text(result: &CopyResult) -> String {
     if let Some(retransmits) = summary.retransmits {
         facts.push(format!("{retransmits} {}", plural(retransmits, "retransmit")));
     }
+    facts.extend(result.path.congestion.clone());
+    if summary.reconnects > 0 {
+        facts.push(format!("connected again {} times", summary.reconnects));
+    }
+    if summary.resumed_bytes.get() > 0 {
+        facts.push(format!("{} were there already", summary.resumed_bytes));
+    }
     if summary.resent_blocks > 0 {
         facts.push(format!("{} corrupted blocks sent again", summary.resent_blocks));
     }
@@ -108,12 +155,19 @@ pub(crate) fn copy_text(result: &CopyResult) -> String {
         "CPU {:.0} % at the source, {:.0} % at the sink",
         result.source.end.cpu_percent, result.sink.end.cpu_percent
     ));
-    let failed = match result.failures.len() {
-        0 => String::new(),
-        count => format!(", {count} failed"),
-    };
+    let mut more = String::new();
+    for (count, what) in [
+        (summary.unchanged_files, "unchanged"),
+        (summary.deleted, "deleted"),
+        (result.failures.len() as u64, "failed"),
+    ] {
+        if count > 0 {
+            let _ = write!(more, ", {count} {what}");
+        }
+    }
+    let steps: String = result.path.steps.iter().map(|step| format!("{step}\n")).collect();
     format!(
-        "{}\n{}\n{} in {} {}{failed} in {:.2} s: {}",
+        "{steps}{}\n{}\n{} in {} {}{more} in {:.2} s: {}",
         facts.join(", "),
         result.verdict,
         summary.bytes,

@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
-    ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
+    Grant, ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
 };
 use longhaul_engine::{EngineError, Result};
 
@@ -73,23 +73,26 @@ impl Drop for DataPort {
 /// Serves one copy on a control channel that needs no proof of who the client is.
 pub(super) fn serve_far(
     reader: impl Read + AsFd + Send + 'static,
-    writer: impl Write + Send + 'static,
+    writer: impl Write + AsFd + Send + 'static,
     data: &DataPort,
     secret: SessionSecret,
     stop: Arc<AtomicBool>,
 ) -> Result<()> {
     let streams = data.registry.register(secret);
     let (sender, receiver) = control(reader, writer, "the near side");
-    let session = ServedSession { sender, receiver, streams, authorised: true };
+    let session =
+        ServedSession { sender, receiver, streams, authorised: true, grant: Grant::default() };
     serve_session(session, &OwnFiles { stop })
 }
 
-/// `longhaul serve --stdio`: the far end of an ssh connection.
+/// `longhaul serve --stdio`: the far end of an ssh connection. With `loopback` its data
+/// connections come from this host alone, through ssh as well.
 ///
 /// # Errors
 /// What went wrong, which the near side has been told where it could be.
-pub(crate) fn serve_stdio(stop: Arc<AtomicBool>) -> Result<()> {
-    let data = DataPort::open(Ipv6Addr::UNSPECIFIED.into())?;
+pub(crate) fn serve_stdio(loopback: bool, stop: Arc<AtomicBool>) -> Result<()> {
+    let bind = if loopback { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let data = DataPort::open(bind)?;
     let secret = random_keying_material();
     // "CLIENT-IP CLIENT-PORT SERVER-IP SERVER-PORT", sshd(8).
     let address = std::env::var("SSH_CONNECTION")

@@ -35,7 +35,7 @@ impl LocalFar {
             move || serve_far(far, far_writer, &data, secret, stop)
         });
         let (sender, mut receiver) = control(near, near_writer, "this host");
-        greet(&sender, &mut receiver, Service::Copy)?;
+        greet(&sender, &mut receiver, Service::Copy, |_| true)?;
         let dialer = DataDialer::new(vec![address], secret);
         Ok((LocalFar { thread }, Session::new(sender, receiver, dialer)))
     }

@@ -1,12 +1,19 @@
 //! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
 //! without that they fail and show why.
 
+mod cable;
+mod capture;
+mod clients;
 mod cp;
 mod cp_failures;
+mod cp_faults;
 mod generate;
 mod host;
 mod matrix;
 mod ssh;
 mod test;
+mod test_ways;
 mod topology;
 mod wan;
+mod wan_impairments;
+mod wan_selftest;

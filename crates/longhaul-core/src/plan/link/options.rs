@@ -209,3 +209,114 @@ impl Scalar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Aqm, Loss, QueueLimit, RateSchedule};
+    use super::*;
+    use crate::units::{Bytes, Rate};
+
+    fn options(pairs: &[(&str, &str)]) -> Result<LinkOptions, LinkPlanError> {
+        let mut options = LinkOptions::default();
+        pairs.iter().try_for_each(|(name, value)| options.set(name, *value))?;
+        Ok(options)
+    }
+
+    fn plan(pairs: &[(&str, &str)]) -> Result<LinkPlan, LinkPlanError> {
+        options(pairs)?.plan(&|path| match path {
+            "rate.txt" => Ok("0 10M\n5s 20M\n".to_owned()),
+            "empty.txt" => Ok("# nothing\n".to_owned()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    #[test]
+    fn the_special_goes_before_the_general_and_builds_on_it() {
+        let plan = plan(&[
+            ("preset", "satellite"),
+            ("up-delay", "5ms"),
+            ("loss", "1e-3"),
+            ("down-loss-burst", "4"),
+            ("down-rate", "1G"),
+            ("queue", "50ms"),
+            ("down-aqm", "codel"),
+        ])
+        .unwrap();
+        assert_eq!((plan.up.delay.as_millis(), plan.down.delay.as_millis()), (5, 562));
+        assert!(matches!(plan.up.loss, Some(Loss::Independent { .. })));
+        assert!(matches!(plan.down.loss, Some(Loss::Bursty { mean_burst_segments: 4.0, .. })));
+        // Up has no rate, so what is said of both queues is meant for the other.
+        let limit = QueueLimit::Time(Duration::from_millis(50));
+        assert_eq!((plan.up.queue, plan.down.queue), (None, Some(limit)));
+        assert!(matches!(plan.down.aqm, Some(Aqm::Codel { .. })));
+        assert_eq!(limit.bytes(Rate::from_bps(8_000_000_000)), Bytes::new(50_000_000));
+    }
+
+    #[test]
+    fn each_refusal_names_the_option_and_what_it_takes() {
+        for (pairs, says) in [
+            (&[("loss", "1.5")][..], "--loss cannot be '1.5': a probability is from 0 to 1"),
+            (&[("down-mark", "-0.1")], "--down-mark cannot be '-0.1'"),
+            (&[("loss", "0.9"), ("loss-burst", "2")], "with --loss-burst B at most B/(1+B)"),
+            (&[("loss-burst", "3")], "--loss-burst cannot be '3': the mean length"),
+            (&[("loss", "0.1"), ("loss-pattern", "3")], "--loss and --loss-pattern contradict"),
+            (&[("up-rate", "1G"), ("up-rate-trace", "rate.txt")], "--up-rate and --up-rate-trace"),
+            (&[("distance", "10km"), ("rtt", "1ms")], "--rtt and --distance contradict"),
+            (&[("rate", "0")], "a rate of 0.00 b/s is below"),
+            (&[("queue", "50ms")], "--queue means nothing without --rate"),
+            (&[("rate", "1G"), ("queue", "0")], "--queue cannot be '0 B'"),
+            (&[("rate", "1G"), ("queue", "2h")], "--queue cannot be '2h'"),
+            (&[("rate", "1G"), ("cross", "2G")], "--cross cannot be '2.00 Gb/s'"),
+            (&[("rate", "1G"), ("rate-layer", "wire:5000")], "--rate-layer cannot be 'wire:5000'"),
+            (&[("rate", "1G"), ("aqm", "red")], "--aqm cannot be 'red'"),
+            (&[("jitter", "20s")], "--jitter cannot be '20s'"),
+            (&[("reorder", "0.1:0")], "--reorder cannot be '0.1:0'"),
+            (&[("outage", "5s+0s")], "--outage cannot be '5s+0ms'"),
+            (&[("loss-trace", "gone.txt")], "--loss-trace gone.txt: the file cannot be read"),
+            (&[("rate-trace", "empty.txt")], "--rate-trace empty.txt: the file has no entry"),
+            (&[("seed", "-1")], "--seed cannot be '-1'"),
+            (&[("up-seed", "1")], "there is no link option 'up-seed'"),
+            (&[("gravity", "1")], "there is no link option 'gravity'"),
+        ] {
+            let error = plan(pairs).unwrap_err().to_string();
+            assert!(error.starts_with(says) || error.contains(says), "{pairs:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_document_has_options_by_name_and_a_plan_reads_back_with_all_of_them() {
+        let text = r#"{"rtt": "90ms", "loss": 0.001, "loss-burst": 3, "up-rate-trace": "rate.txt",
+            "down-rate": "1G", "down-aqm": "pie:20ms", "cross": "5M:64KiB", "rate-layer": "wire",
+            "jitter": "1ms:pareto:reorder", "reorder": "0.01:5ms", "corrupt": 1e-5,
+            "corrupt-silent": "1e-6", "duplicate": "0.1%", "mark": 0.5, "outage": "1s+2s/10s,5s+1s",
+            "queue": "1MB", "mtu": 1500, "seed": 7}"#;
+        let read = |_: &str| Ok("0 10M\n5s 20M\n".to_owned());
+        let options: LinkOptions = serde_json::from_str(text).unwrap();
+        let plan = options.plan(&read).unwrap();
+        let document = serde_json::to_string(&plan).unwrap();
+        let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
+        assert!(again.validate().unwrap_err().to_string().contains("not been read"));
+        again.load(&read).unwrap();
+        assert_eq!(again, plan);
+        let trace = plan.up.rate_trace.as_ref().and_then(|file| file.content().cloned()).unwrap();
+        assert!(matches!(&*trace, RateSchedule::Steps(_)));
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<LinkOptions>(&text).unwrap(), options);
+    }
+
+    #[test]
+    fn a_running_link_takes_changes_and_none_takes_an_option_away() {
+        let before = plan(&[("rtt", "20ms"), ("rate", "1G"), ("queue", "5ms"), ("loss", "0.1")]);
+        let changes =
+            options(&[("up-rate", "2G"), ("queue", "none"), ("loss", "none"), ("delay", "7ms")]);
+        let after =
+            changes.unwrap().change(before.as_ref().unwrap(), &|_| Ok(String::new())).unwrap();
+        assert_eq!(after.up.rate_bps, Some(Rate::from_bps(2_000_000_000)));
+        assert_eq!(after.down.rate_bps, Some(Rate::from_bps(1_000_000_000)));
+        assert_eq!((after.up.queue, &after.down.loss), (None, &None));
+        assert_eq!(after.rtt(), Duration::from_millis(14));
+        let fixed = options(&[("mtu", "1500")]).unwrap();
+        let error = fixed.change(&after, &|_| Ok(String::new())).unwrap_err().to_string();
+        assert!(error.contains("--mtu of a running link is fixed"), "{error}");
+    }
+}

@@ -1,23 +1,35 @@
 //! The last stage: sync, then name. Files that become complete together are synced together.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ledger::SinkFile;
-use super::store::{PartialFile, Store};
+use super::partial::{PartialFile, Temporary};
+use super::store::Store;
+use crate::copy::journal::FileId;
 
-/// Files that are synced together at the most.
-pub(super) const SYNC_BATCH: usize = 512;
+/// Files that are synced together at the most; bounds how long the first of them waits.
+pub(super) const SYNC_BATCH: usize = 4096;
 /// From so many files on, one syncfs(2) for all of them is cheaper than an fsync(2) for each: it
-/// commits the file system's journal once.
+/// commits the file system's journal once. Below, it could wait for what others have written.
 const SYNCFS_FROM: usize = 8;
 
-/// A file with all its blocks; `None` where bytes are dropped.
+/// A file with all its bytes.
 pub(super) struct Whole {
     pub(super) file: Arc<SinkFile>,
-    pub(super) partial: Option<Arc<PartialFile>>,
+    pub(super) form: Form,
+}
+
+/// How a whole file stands on the disk.
+pub(super) enum Form {
+    /// Not at all: bytes are dropped.
+    Dropped,
+    /// Small: written, dressed and closed.
+    Closed(Temporary, FileId),
+    /// Still open.
+    Open(Arc<PartialFile>),
 }
 
 /// Finishes files, and remembers the directories whose new names must be made durable.
@@ -32,38 +44,45 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, touched: Mutex::default() }
     }
 
-    /// Puts a batch in place and tells of each file how it went.
+    /// Puts a wave of files in place and tells of each file how it went, and what is there now
+    /// unless bytes are dropped.
     pub(super) fn finish(
         &self,
-        batch: Vec<Whole>,
-        mut tell: impl FnMut(&SinkFile, io::Result<()>),
+        wave: Vec<Whole>,
+        mut tell: impl FnMut(&SinkFile, io::Result<Option<FileId>>),
     ) {
-        let mut dressed = Vec::with_capacity(batch.len());
-        for Whole { file, partial } in batch {
-            let Some(partial) = partial else {
-                tell(&file, Ok(()));
-                continue;
-            };
-            match self.store.dress(&partial, &file.attributes) {
-                Ok(()) => dressed.push((file, partial)),
-                Err(error) => tell(&file, Err(error)),
+        let mut dressed = Vec::with_capacity(wave.len());
+        for Whole { file, form } in wave {
+            match &form {
+                Form::Dropped => tell(&file, Ok(None)),
+                Form::Closed(_, id) => dressed.push((file, *id, form)),
+                Form::Open(partial) => match self.dress(partial, &file) {
+                    Ok(id) => dressed.push((file, id, form)),
+                    Err(error) => tell(&file, Err(error)),
+                },
             }
         }
-        let together = self.durable && dressed.len() >= SYNCFS_FROM;
-        let synced_together = together && sync_together(&dressed);
-        for (file, partial) in dressed {
-            let synced = if self.durable && !synced_together { partial.sync() } else { Ok(()) };
-            let named = synced.and_then(|()| {
-                // Every writer has let go of a file before it is whole.
-                let partial = Arc::try_unwrap(partial)
-                    .map_err(|_| io::Error::other("the file is still being written"))?;
-                partial.rename()
-            });
+        let mut syncs = Syncs::new(dressed.len());
+        for (file, id, form) in dressed {
+            let synced = if self.durable { syncs.sync(&form) } else { Ok(()) };
+            let named = synced.and_then(|()| form.rename());
             if named.is_ok() && self.durable {
                 let above = file.path.parent().unwrap_or(Path::new("")).to_owned();
                 self.touched().insert(above);
             }
-            tell(&file, named);
+            tell(&file, named.map(|()| Some(id)));
+        }
+    }
+
+    fn dress(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
+        self.store.dress(partial, &file.path, &file.attributes)?;
+        partial.id()
+    }
+
+    /// Notes that the name `path` is new.
+    pub(super) fn made_name(&self, path: &Path) {
+        if self.durable {
+            self.touched().insert(path.parent().unwrap_or(Path::new("")).to_owned());
         }
     }
 
@@ -78,7 +97,11 @@ impl<'a> Finisher<'a> {
 
     /// Makes every new name durable.
     pub(super) fn sync_names(&self) -> Result<(), (PathBuf, io::Error)> {
-        for path in std::mem::take(&mut *self.touched()) {
+        let touched = std::mem::take(&mut *self.touched());
+        if touched.len() >= SYNCFS_FROM && self.store.sync_all().unwrap_or(false) {
+            return Ok(());
+        }
+        for path in touched {
             self.store.sync_dir(&path).map_err(|error| (path, error))?;
         }
         Ok(())
@@ -89,18 +112,48 @@ impl<'a> Finisher<'a> {
     }
 }
 
-/// One sync for every file system that the files are on; false if any of it failed, when the
-/// files are synced one by one to learn which.
-fn sync_together(files: &[(Arc<SinkFile>, Arc<PartialFile>)]) -> bool {
-    let mut synced = HashSet::new();
-    files.iter().all(|(_, partial)| {
-        partial
-            .device()
-            .and_then(
-                |device| {
-                    if synced.insert(device) { partial.sync_file_system() } else { Ok(()) }
-                },
-            )
-            .is_ok()
-    })
+/// The syncs of one wave: one for each file system where that is possible and pays.
+struct Syncs {
+    together: bool,
+    /// By handle, how it went: an error is everyone's, since it cannot be told whose it is.
+    done: HashMap<usize, Result<(), io::ErrorKind>>,
+}
+
+impl Syncs {
+    fn new(files: usize) -> Self {
+        Syncs { together: files >= SYNCFS_FROM, done: HashMap::new() }
+    }
+
+    fn sync(&mut self, form: &Form) -> io::Result<()> {
+        let temporary = match form {
+            Form::Dropped => return Ok(()),
+            Form::Closed(temporary, _) => temporary,
+            Form::Open(partial) => &partial.temporary,
+        };
+        match (&temporary.dir.sync, form) {
+            (Some(handle), _) if self.together => {
+                let sync = || {
+                    let synced = temporary.dir.faults.tick();
+                    let synced = synced.and_then(|()| Ok(rustix::fs::syncfs(handle)?));
+                    synced.map_err(|error| error.kind())
+                };
+                let done = *self.done.entry(Arc::as_ptr(handle) as usize).or_insert_with(sync);
+                Ok(done?)
+            }
+            (_, Form::Open(partial)) => partial.sync(),
+            (Some(_), _) => temporary.sync(),
+            // Synced when it was written.
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+impl Form {
+    fn rename(&self) -> io::Result<()> {
+        match self {
+            Form::Dropped => Ok(()),
+            Form::Closed(temporary, _) => temporary.rename(),
+            Form::Open(partial) => partial.temporary.rename(),
+        }
+    }
 }

@@ -1,10 +1,14 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use super::store::{Attributes, PartialFile};
+use longhaul_core::wire::copy::Entry;
+
+use super::partial::PartialFile;
+use crate::copy::blocks::BlockSet;
+use crate::copy::digest::FileDigest;
+use crate::copy::metadata::Attributes;
 
 /// Entries that may be under way at once. The source announces little ahead of its blocks, so
 /// only a hostile one comes near.
@@ -16,16 +20,22 @@ pub(super) struct SinkFile {
     pub(super) path: PathBuf,
     pub(super) size: u64,
     pub(super) attributes: Attributes,
+    /// Changes with the source's file.
+    pub(super) stamp: u64,
+    pub(super) sparse: bool,
+    /// Bytes that an earlier attempt had left.
+    pub(super) resumed: u64,
+    /// If it is wanted.
+    pub(super) digest: Option<FileDigest>,
     state: Mutex<FileState>,
 }
 
 /// How far a file is.
 pub(super) struct FileState {
     pub(super) partial: Stage,
-    /// One bit for each block that is written.
-    written: Vec<u64>,
-    /// Blocks that are not.
-    missing: u64,
+    /// Blocks that are written.
+    pub(super) written: BlockSet,
+    blocks: u64,
 }
 
 /// The file on disk.
@@ -39,16 +49,30 @@ pub(super) enum Stage {
 }
 
 impl SinkFile {
+    /// A file as the source announced it, of which nothing has come.
     pub(super) fn new(
-        id: u64,
+        entry: &Entry,
         path: PathBuf,
         size: u64,
         attributes: Attributes,
         block_bytes: u64,
     ) -> Self {
-        let blocks = size.div_ceil(block_bytes);
-        let state = FileState { partial: Stage::Waiting, written: Vec::new(), missing: blocks };
-        SinkFile { id, path, size, attributes, state: Mutex::new(state) }
+        let state = FileState {
+            partial: Stage::Waiting,
+            written: BlockSet::default(),
+            blocks: size.div_ceil(block_bytes),
+        };
+        SinkFile {
+            id: entry.id,
+            path,
+            size,
+            attributes,
+            stamp: entry.stamp,
+            sparse: entry.holes.is_some(),
+            resumed: 0,
+            digest: None,
+            state: Mutex::new(state),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, FileState> {
@@ -59,16 +83,12 @@ impl SinkFile {
 impl FileState {
     /// Notes that `block` is written; true when it was the last.
     pub(super) fn note_written(&mut self, block: u64) -> bool {
-        let (word, bit) = ((block / 64) as usize, 1 << (block % 64));
-        if self.written.len() <= word {
-            self.written.resize(word + 1, 0);
-        }
-        if self.written[word] & bit != 0 {
-            return false;
-        }
-        self.written[word] |= bit;
-        self.missing -= 1;
-        self.missing == 0
+        self.written.insert(block, block + 1) > 0 && self.is_whole()
+    }
+
+    /// Whether every block is written.
+    pub(super) fn is_whole(&self) -> bool {
+        self.written.count() == self.blocks
     }
 }
 
@@ -79,6 +99,7 @@ pub(super) struct Ledger {
     announced: Condvar,
     settled: Condvar,
     written_bytes: AtomicU64,
+    resumed_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -92,7 +113,9 @@ struct State {
     settled: u64,
     files: u64,
     bytes: u64,
+    resumed: u64,
     done: Vec<u64>,
+    failed: HashSet<u64>,
     closed: bool,
 }
 
@@ -100,12 +123,24 @@ struct State {
 pub(super) struct Standing {
     /// Entries put in place since the last look.
     pub(super) done: Vec<u64>,
-    /// Whether every entry is settled and no more will come.
-    pub(super) complete: bool,
     /// Files in place.
     pub(super) files: u64,
     /// Their bytes.
     pub(super) bytes: u64,
+    /// Those that an earlier attempt had left.
+    pub(super) resumed: u64,
+}
+
+impl State {
+    fn standing(&mut self, batch: usize) -> Standing {
+        let count = self.done.len().min(batch);
+        Standing {
+            done: self.done.drain(..count).collect(),
+            files: self.files,
+            bytes: self.bytes,
+            resumed: self.resumed,
+        }
+    }
 }
 
 impl Ledger {
@@ -123,7 +158,7 @@ impl Ledger {
             None => state.settled += 1,
         }
         self.announced.notify_all();
-        self.settled.notify_all();
+        self.settled(&state);
         true
     }
 
@@ -150,8 +185,9 @@ impl Ledger {
             state.settled += 1;
             state.files += 1;
             state.bytes += file.size;
+            state.resumed += file.resumed;
             state.done.push(file.id);
-            self.settled.notify_all();
+            self.settled(&state);
         }
     }
 
@@ -159,40 +195,74 @@ impl Ledger {
     /// [`failure_told`](Self::failure_told), once the source knows: the copy must not be complete
     /// before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
-        let file = self.lock().open.remove(&id)?;
+        let file = {
+            let mut state = self.lock();
+            if id < state.next {
+                state.failed.insert(id);
+            }
+            state.open.remove(&id)?
+        };
         file.lock().partial = Stage::Gone;
         Some(file)
     }
 
+    /// Notes that an entry that is no file has failed.
+    pub(super) fn note_failed(&self, id: u64) {
+        self.lock().failed.insert(id);
+    }
+
+    /// Whether an entry has failed.
+    pub(super) fn has_failed(&self, id: u64) -> bool {
+        self.lock().failed.contains(&id)
+    }
+
     /// Settles a file that has failed.
     pub(super) fn failure_told(&self) {
-        self.lock().settled += 1;
-        self.settled.notify_all();
+        let mut state = self.lock();
+        state.settled += 1;
+        self.settled(&state);
+    }
+
+    /// Wakes who waits for the end, if this is it.
+    fn settled(&self, state: &State) {
+        if state.total == Some(state.settled) {
+            self.settled.notify_all();
+        }
     }
 
     pub(super) fn add_written(&self, bytes: u64) {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Notes bytes that an earlier attempt had written.
+    pub(super) fn add_resumed(&self, bytes: u64) {
+        self.resumed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.add_written(bytes);
+    }
+
+    pub(super) fn resumed_bytes(&self) -> u64 {
+        self.resumed_bytes.load(Ordering::Relaxed)
+    }
+
     pub(super) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Where the copy stands: at once when it is complete, else after `limit`.
-    pub(super) fn wait(&self, limit: Duration, batch: usize) -> Standing {
+    /// Where the copy stands, with up to `batch` entries that were put in place since the last
+    /// time.
+    pub(super) fn standing(&self, batch: usize) -> Standing {
+        self.lock().standing(batch)
+    }
+
+    /// Waits until every entry is settled and no more will come; `None` when the copy is over
+    /// before.
+    pub(super) fn wait_complete(&self) -> Option<Standing> {
         let incomplete = |state: &mut State| !state.closed && state.total != Some(state.settled);
-        let (mut state, _) = self
+        let mut state = self
             .settled
-            .wait_timeout_while(self.lock(), limit, incomplete)
+            .wait_while(self.lock(), incomplete)
             .unwrap_or_else(PoisonError::into_inner);
-        let count = state.done.len().min(batch);
-        let done = state.done.drain(..count).collect();
-        Standing {
-            done,
-            complete: state.done.is_empty() && state.total == Some(state.settled),
-            files: state.files,
-            bytes: state.bytes,
-        }
+        (!state.closed).then(|| state.standing(0))
     }
 
     /// Whether every entry is settled and no more will come.
@@ -215,11 +285,17 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::units::Bytes;
+    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::copy::EntryKind;
+
     use super::*;
 
     fn file(id: u64, size: u64) -> Arc<SinkFile> {
-        let attributes = Attributes { mode: 0, mtime_seconds: 0, mtime_ns: 0 };
-        Arc::new(SinkFile::new(id, "f".into(), size, attributes, 10))
+        let kind = EntryKind::File { size_bytes: Bytes::new(size) };
+        let mut entry = Entry::new(WirePath::new("f").unwrap(), kind, 0);
+        entry.id = id;
+        Arc::new(SinkFile::new(&entry, "f".into(), size, Attributes::default(), 10))
     }
 
     #[test]
@@ -246,8 +322,8 @@ mod tests {
         assert!(ledger.failed(2).is_some() && ledger.failed(2).is_none());
         assert!(!ledger.is_complete(), "the source does not know yet");
         ledger.failure_told();
-        let standing = ledger.wait(Duration::ZERO, 10);
-        assert!(standing.complete);
+        assert!(ledger.wait_complete().is_some());
+        let standing = ledger.standing(10);
         assert_eq!((standing.files, standing.bytes, standing.done), (1, 5, vec![0]));
         assert!(matches!(ledger.file(2), Ok(None)));
     }

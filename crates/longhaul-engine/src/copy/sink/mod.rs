@@ -2,13 +2,28 @@
 //!
 //! A block is verified before its write counts. A file is written under a temporary name beside
 //! its place, and gets its final name only when every block is in it and, unless asked otherwise,
-//! it is synced. Whatever ends the copy early, temporary files are removed on the way out.
+//! it is synced. Whatever ends the copy early, temporary files are removed on the way out, but for
+//! those that the journal tells the next attempt to go on with.
 
+mod digests;
+mod entry;
+mod extras;
+mod fault;
 mod finish;
+mod follow;
 mod ledger;
+mod nodes;
+mod partial;
 mod placement;
+mod receive;
+mod recorder;
+mod report;
 mod run;
 mod store;
+mod write;
 
 pub use placement::{Destination, PlaceError};
-pub(super) use run::run;
+pub(super) use run::Sink;
+
+#[cfg(test)]
+pub(super) use fault::set::fail_at;

@@ -1,8 +1,10 @@
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::Top;
 use rustix::fs::Mode;
 
@@ -21,7 +23,11 @@ pub enum Destination {
         path: PathBuf,
         /// The name that the top-level entry gets instead of its own.
         rename: Option<OsString>,
+        /// What comes are the contents of a directory, which this one corresponds to.
+        contents: bool,
     },
+    /// A directory that is not there, in a dry run.
+    Planned(PathBuf),
 }
 
 /// Why a target cannot take what comes.
@@ -45,12 +51,23 @@ pub enum PlaceError {
 }
 
 impl Destination {
+    /// The directory that entries go into.
+    pub(super) fn base(&self) -> Option<OwnedFd> {
+        let Destination::Directory { tree, .. } = self else { return None };
+        tree.open_dir(Path::new(".")).ok()
+    }
+
     /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
     /// name in the directory above it.
     ///
     /// # Errors
     /// The target cannot take `top`.
-    pub fn place(tree: &Tree, target: &Path, top: Top) -> Result<Self, PlaceError> {
+    pub fn place(
+        tree: &Tree,
+        target: &Path,
+        top: Top,
+        options: &CopyOptions,
+    ) -> Result<Self, PlaceError> {
         if target == Path::new("/dev/null") {
             return Ok(Destination::Null);
         }
@@ -60,7 +77,9 @@ impl Destination {
         };
         let into = |path: &Path, rename| {
             let dir = tree.open_dir(path).map_err(parent_failed(path))?;
-            Ok(Destination::Directory { tree: Tree::from_dir(dir), path: path.to_owned(), rename })
+            let tree = Tree::from_dir(dir).with_rights(tree.rights());
+            let contents = top == Top::Contents;
+            Ok(Destination::Directory { tree, path: path.to_owned(), rename, contents })
         };
         let existing = match tree.metadata(target) {
             Ok(metadata) => Some(metadata.kind),
@@ -81,6 +100,9 @@ impl Destination {
                 let Some(name) = target.file_name() else {
                     return Err(PlaceError::NoDirectory(target.to_owned()));
                 };
+                if options.tree.dry_run {
+                    return Ok(Destination::Planned(target.to_owned()));
+                }
                 let above = tree.open_dir(parent).map_err(parent_failed(parent))?;
                 rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777))
                     .map_err(|error| parent_failed(target)(error.into()))?;
@@ -102,8 +124,9 @@ mod tests {
     use super::*;
 
     fn place(target: &Path, top: Top) -> Result<(PathBuf, Option<OsString>), PlaceError> {
-        match Destination::place(&Tree::anywhere(), target, top)? {
+        match Destination::place(&Tree::anywhere(), target, top, &CopyOptions::default())? {
             Destination::Directory { path, rename, .. } => Ok((path, rename)),
+            Destination::Planned(_) => panic!("this is no dry run"),
             Destination::Null => Ok(("null".into(), None)),
         }
     }

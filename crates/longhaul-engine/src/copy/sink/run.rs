@@ -1,48 +1,70 @@
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Sender, bounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{CopyFailure, StageTimes};
-use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{
-    DONE_BATCH, Entry, EntryKind, SinkMessage, SinkReport, SourceMessage, SourceReport,
-};
-use longhaul_core::wire::{BlockHeader, WirePath};
-use longhaul_sys::tcp::{TcpInfo, tcp_info};
-use std::os::unix::ffi::OsStrExt;
+use longhaul_core::result::{Action, CopyFailure, DigestOf};
+use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
+use longhaul_sys::tcp::TcpInfo;
 
-use super::finish::{Finisher, SYNC_BATCH, Whole};
-use super::ledger::{Ledger, SinkFile, Stage};
+use super::digests::Digests;
+use super::entry::HardLink;
+use super::extras::Extras;
+use super::finish::Finisher;
+use super::follow::follow_source;
+use super::ledger::{Ledger, SinkFile};
 use super::placement::Destination;
-use super::store::{Attributes, Store};
+use super::receive::receive_blocks;
+use super::recorder::Recorder;
+use super::report::{Never, conclude, keep_journal, report};
+use super::store::Store;
+use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::link::{Link, TICK, data_failed, keep, pool};
+use crate::copy::journal::{Journal, OpenError};
+use crate::copy::link::{Link, SILENCE_LIMIT, pool};
+use crate::copy::metadata::Attributes;
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
-use crate::copy::stream::BlockReceiver;
+use crate::copy::streams::Streams;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::session::{ControlReceiver, ControlSender};
+use crate::session::{ControlSender, random_keying_material};
 
 /// Writers, each with one write in flight: as many as the source has readers.
 const WRITERS: usize = 4;
 /// Blocks that wait for a writer; the pool bounds them further.
 const WRITE_QUEUE: usize = 64;
-/// Blocks that may fail their check before the copy is given up: a path that corrupts more than
-/// this is broken, and a peer that sends them on purpose gets no further.
-const RESEND_LIMIT: u64 = 256;
+/// Waves of whole files that wait to be synced; beyond, writers wait too.
+const FINISH_QUEUE: usize = 256;
+/// How long an earlier attempt may take to let go of the journal: its end of a broken connection
+/// notices by the silence.
+const JOURNAL_PATIENCE: Duration = SILENCE_LIMIT.saturating_add(Duration::from_secs(10));
+
+/// A place that is ready to receive a copy.
+pub(in crate::copy) struct Sink {
+    store: Store,
+    recorder: Recorder,
+    asks: bool,
+}
+
+/// Another copy of the same things to the same place does not end.
+#[derive(Debug, thiserror::Error)]
+#[error("the same copy is under way already; wait for it or end it")]
+pub(in crate::copy) struct Busy;
 
 /// What the sink knows at the end.
 pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) report: SinkReport,
     pub(in crate::copy) failures: Vec<CopyFailure>,
     pub(in crate::copy) skipped: Vec<CopyFailure>,
+    pub(in crate::copy) actions: Vec<Action>,
+    pub(in crate::copy) digests: Vec<DigestOf>,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
     /// The other end's own account, if it gave one.
     pub(in crate::copy) source: Option<SourceReport>,
@@ -50,442 +72,248 @@ pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) completed: Instant,
 }
 
-struct Received {
-    file: Arc<SinkFile>,
-    offset: u64,
-    length: usize,
-    buffer: PoolBuffer,
+/// What came in one buffer, verified.
+pub(super) struct Received {
+    pub(super) what: Content,
+    pub(super) buffer: PoolBuffer,
+}
+
+/// Whose bytes a buffer holds.
+pub(super) enum Content {
+    Block {
+        file: Arc<SinkFile>,
+        offset: u64,
+        length: usize,
+    },
+    /// Whole files and where each begins in the buffer.
+    Pack(Vec<(Arc<SinkFile>, usize)>),
 }
 
 /// What the threads of a sink share.
-struct Shared<'a> {
-    control: ControlSender,
-    cancel: Arc<Cancel>,
-    pool: Pool,
-    ledger: Arc<Ledger>,
-    store: &'a Store,
-    finisher: Finisher<'a>,
-    options: &'a CopyOptions,
-    progress: &'a Progress,
-    resent: AtomicU64,
-    dirs: Mutex<Vec<(PathBuf, Attributes)>>,
-    failures: Mutex<Vec<CopyFailure>>,
-    skipped: Mutex<Vec<CopyFailure>>,
-    receiving: StageClock,
-    writing: StageClock,
-    syncing: StageClock,
-    cpu: CpuMeter,
-    start: Instant,
-    finished: AtomicBool,
-    report: Mutex<Option<(SinkReport, Instant)>>,
-    source: Mutex<Option<SourceReport>>,
+pub(super) struct Shared<'a> {
+    pub(super) control: ControlSender,
+    pub(super) cancel: Arc<Cancel>,
+    pub(super) pool: Pool,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) store: &'a Store,
+    pub(super) recorder: &'a Recorder,
+    /// Whether the source waits to hear what is wanted.
+    pub(super) asks: bool,
+    pub(super) finisher: Finisher<'a>,
+    pub(super) options: &'a CopyOptions,
+    pub(super) progress: &'a Progress,
+    /// Data connections that the source wants in all.
+    pub(super) wanted: AtomicU32,
+    pub(super) resent: AtomicU64,
+    pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    pub(super) links: Mutex<Vec<HardLink>>,
+    pub(super) extras: Extras,
+    pub(super) digests: Digests,
+    pub(super) unchanged: AtomicU64,
+    pub(super) actions: Mutex<Vec<Action>>,
+    pub(super) told_digests: Mutex<Vec<DigestOf>>,
+    pub(super) failures: Mutex<Vec<CopyFailure>>,
+    pub(super) skipped: Mutex<Vec<CopyFailure>>,
+    pub(super) receiving: StageClock,
+    pub(super) verifying: StageClock,
+    pub(super) writing: StageClock,
+    pub(super) syncing: StageClock,
+    pub(super) cpu: CpuMeter,
+    pub(super) start: Instant,
+    pub(super) finished: AtomicBool,
+    pub(super) report: Mutex<Option<(SinkReport, Instant)>>,
+    pub(super) source: Mutex<Option<SourceReport>>,
 }
 
-/// Receives everything that the source announces into `destination`.
-pub(in crate::copy) fn run(
-    link: Link,
-    destination: Destination,
-    options: &CopyOptions,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> Result<SinkOutcome> {
-    let cancel = Arc::new(Cancel::default());
-    link.arm(&cancel)?;
-    let pool = pool(options);
-    let ledger = Arc::new(Ledger::default());
-    cancel.on_cancel({
-        let (pool, ledger) = (pool.clone(), ledger.clone());
-        move || {
-            pool.close();
-            ledger.close();
-        }
-    });
-    let mut token = [0; 4];
-    token.copy_from_slice(&link.secret.session_id().0[..4]);
-    let store = Store::new(destination, options.preserve, u32::from_be_bytes(token));
-    let shared = Shared {
-        control: link.sender,
-        cancel: cancel.clone(),
-        pool,
-        ledger,
-        store: &store,
-        finisher: Finisher::new(&store, options.durable),
-        options,
-        progress,
-        resent: AtomicU64::new(0),
-        dirs: Mutex::default(),
-        failures: Mutex::default(),
-        skipped: Mutex::default(),
-        receiving: StageClock::default(),
-        writing: StageClock::default(),
-        syncing: StageClock::default(),
-        cpu: CpuMeter::default(),
-        start: Instant::now(),
-        finished: AtomicBool::new(false),
-        report: Mutex::default(),
-        source: Mutex::default(),
-    };
-    let shared = &shared;
-    let mut control = link.receiver;
-    let receivers: Vec<_> = link
-        .sockets
-        .into_iter()
-        .enumerate()
-        .map(|(stream, socket)| {
-            let key = link.secret.stream_key(stream as u32);
-            BlockReceiver::new(socket, &key, options.protection)
-        })
-        .collect();
-
-    let tcp = thread::scope(|scope| {
-        let (received, to_write) = bounded(WRITE_QUEUE);
-        let (whole, to_finish) = bounded(SYNC_BATCH);
-        let receiving: Vec<_> = receivers
-            .into_iter()
-            .enumerate()
-            .map(|(stream, receiver)| {
-                let received = received.clone();
-                scope.spawn(move || {
-                    shared.cpu.run(|| receive_blocks(shared, stream, receiver, &received))
-                })
-            })
-            .collect();
-        for _ in 0..WRITERS {
-            let (blocks, whole) = (to_write.clone(), whole.clone());
-            scope.spawn(move || shared.cpu.run(|| write_blocks(shared, &blocks, &whole)));
-        }
-        scope.spawn(move || shared.cpu.run(|| finish_files(shared, &to_finish)));
-        scope.spawn(move || shared.cpu.run(|| report_until_complete(shared, stop)));
-        drop((received, to_write));
-
-        let followed = shared.cpu.run(|| follow_source(shared, &mut control, &whole));
-        drop(whole);
-        match followed {
-            // The source closes its side once it has read that all is in place.
-            Err(_) if shared.finished.load(Ordering::Relaxed) => cancel.release(),
-            Err(reason) => shared.give_up(reason),
-            Ok(never) => match never {},
-        }
-        receiving.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-    });
-
-    match lock(&shared.report).take() {
-        Some((report, completed)) => Ok(SinkOutcome {
-            report,
-            failures: std::mem::take(&mut *lock(&shared.failures)),
-            skipped: std::mem::take(&mut *lock(&shared.skipped)),
-            tcp,
-            source: lock(&shared.source).take(),
-            completed,
-        }),
-        None => Err(cancel.take_reason()),
-    }
-}
-
-/// Hears the source out; ends only with the channel.
-fn follow_source(
-    shared: &Shared<'_>,
-    control: &mut ControlReceiver,
-    whole: &Sender<Whole>,
-) -> Result<std::convert::Infallible> {
-    let peer = control.peer().to_owned();
-    let mut announced = 0;
-    loop {
-        match control.receive()? {
-            SourceMessage::Entries(entries) => {
-                announced += entries.len() as u64;
-                for entry in entries {
-                    take_entry(shared, entry, whole, &peer)?;
+impl Sink {
+    /// Makes `destination` ready for the copy `key`, and finds what an earlier attempt has left.
+    pub(in crate::copy) fn open(
+        destination: Destination,
+        key: &CopyKey,
+        options: &CopyOptions,
+        stop: &AtomicBool,
+    ) -> std::result::Result<Self, Busy> {
+        let base = destination.base();
+        let block_bytes = options.block_bytes.get();
+        let again = |base: &OwnedFd| base.try_clone().ok();
+        let journal = match base.as_ref().and_then(again) {
+            None => None,
+            // What changes nothing leaves no journal.
+            Some(_) if options.tree.dry_run => None,
+            Some(dir) => {
+                let patience = JOURNAL_PATIENCE;
+                match Journal::open(dir, key, block_bytes, options.durable, patience, stop) {
+                    Ok(opened) => Some(opened),
+                    Err(OpenError::Unavailable) => None,
+                    Err(OpenError::Busy) => return Err(Busy),
                 }
-            }
-            SourceMessage::Failed { id, path, reason } => {
-                keep(&mut lock(&shared.failures), path.to_string(), reason);
-                if id.is_some_and(|id| shared.ledger.failed(id).is_some()) {
-                    shared.ledger.failure_told();
-                }
-            }
-            SourceMessage::Skipped { path, reason } => {
-                keep(&mut lock(&shared.skipped), path.to_string(), reason);
-            }
-            SourceMessage::End { entries } if entries == announced => {
-                shared.progress.listed.store(true, Ordering::Relaxed);
-                shared.ledger.end(entries);
-            }
-            SourceMessage::End { .. } => {
-                return Err(broken(&peer, "it announced another number of entries"));
-            }
-            SourceMessage::Report(report) => *lock(&shared.source) = Some(report),
-            SourceMessage::Alive => {}
-            SourceMessage::Abort => return Err(EngineError::Interrupted),
-        }
-    }
-}
-
-fn take_entry(shared: &Shared<'_>, entry: Entry, whole: &Sender<Whole>, peer: &str) -> Result<()> {
-    if !entry.path.is_plain_relative() {
-        return Err(broken(peer, "it names a path that leads elsewhere"));
-    }
-    let Entry { id, path, kind, mode, mtime_seconds, mtime_ns } = entry;
-    let path = shared.store.path(path.as_bytes());
-    let attributes = Attributes { mode, mtime_seconds, mtime_ns };
-    let EntryKind::File { size_bytes } = kind else {
-        match shared.store.make_dir(&path) {
-            Ok(()) => {
-                shared.finisher.made_dir(&path);
-                lock(&shared.dirs).push((path, attributes));
-            }
-            Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
-        }
-        return numbered(shared.ledger.announce(id, None), peer);
-    };
-    let size = size_bytes.get();
-    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-    shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
-    let block_bytes = shared.options.block_bytes.get();
-    let file = Arc::new(SinkFile::new(id, path, size, attributes, block_bytes));
-    numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
-    if size == 0 {
-        match shared.store.create(id, &file.path, 0) {
-            Ok(partial) => {
-                let partial = partial.map(Arc::new);
-                // The finisher leaves only when the copy is over.
-                let _ = whole.send(Whole { file, partial });
-            }
-            Err(error) => shared.fail(&file, "create", &error),
-        }
-    }
-    Ok(())
-}
-
-/// Receives and verifies the blocks of one connection, and returns what the kernel knows of it.
-fn receive_blocks(
-    shared: &Shared<'_>,
-    stream: usize,
-    mut receiver: BlockReceiver,
-    received: &Sender<Received>,
-) -> Option<TcpInfo> {
-    shared.receiving.join();
-    loop {
-        let header = match shared.receiving.time(|| receiver.header()) {
-            Ok(BlockHeader::End) => break,
-            Ok(BlockHeader::Block { file, offset, length }) => (file, offset, length as usize),
-            // The source is gone, and nothing is missed.
-            Err(_) if shared.ledger.is_complete() => break,
-            Err(error) => {
-                if error.kind() == io::ErrorKind::InvalidData {
-                    shared.give_up(EngineError::Data { stream: stream as u32, source: error });
-                } else {
-                    data_failed(&shared.cancel, stream, error);
-                }
-                return None;
             }
         };
-        let (id, offset, length) = header;
-        let Ok(file) = shared.ledger.file(id) else { return None };
-        let mut buffer = shared.pool.take()?;
-        if !fits(file.as_deref(), offset, length, shared.options.block_bytes.get()) {
-            shared.give_up(broken(shared.control.peer(), "it sent a block that does not fit"));
-            return None;
-        }
-        let intact = match shared.receiving.time(|| receiver.payload(&mut buffer, length)) {
-            Ok(intact) => intact,
-            Err(error) => {
-                data_failed(&shared.cancel, stream, error);
-                return None;
+        let own_token = journal.is_some();
+        let token = match own_token {
+            true => u32::from_str_radix(&key.as_str()[..8], 16).unwrap_or_default(),
+            false => {
+                let [a, b, c, d, ..] = random_keying_material();
+                u32::from_be_bytes([a, b, c, d])
             }
         };
-        // A block of a file that has failed meanwhile is dropped.
-        let Some(file) = file else { continue };
-        if intact {
-            if received.send(Received { file, offset, length, buffer }).is_err() {
-                return None;
-            }
-        } else if shared.resent.fetch_add(1, Ordering::Relaxed) < RESEND_LIMIT {
-            shared.cancel.check(shared.control.send(&SinkMessage::Resend { id, offset }));
-        } else {
-            shared.give_up(broken(shared.control.peer(), "too many blocks arrive corrupted"));
-            return None;
-        }
+        let recorder = Recorder::new(journal, base, options.durable);
+        let asks = recorder.has_past() || options.tree.asks_first();
+        let store = Store::new(destination, options, token, own_token);
+        Ok(Sink { store, recorder, asks })
     }
-    tcp_info(receiver.socket()).ok()
-}
 
-/// Whether a block is one of the file's, neither shifted nor short. A file that has failed takes
-/// any.
-fn fits(file: Option<&SinkFile>, offset: u64, length: usize, block_bytes: u64) -> bool {
-    let length = length as u64;
-    let Some(file) = file else { return length <= block_bytes };
-    offset < file.size
-        && offset.is_multiple_of(block_bytes)
-        && length == block_bytes.min(file.size - offset)
-}
-
-fn write_blocks(shared: &Shared<'_>, blocks: &Receiver<Received>, whole: &Sender<Whole>) {
-    shared.writing.join();
-    for Received { file, offset, length, mut buffer } in blocks {
-        let written = shared.writing.time(|| {
-            let partial = {
-                let mut state = file.lock();
-                match &state.partial {
-                    Stage::Gone => return Ok(false),
-                    Stage::Open(partial) => partial.clone(),
-                    Stage::Waiting => {
-                        let made = shared
-                            .store
-                            .create(file.id, &file.path, file.size)
-                            .map_err(|error| ("create", error))?
-                            .map(Arc::new);
-                        state.partial = Stage::Open(made.clone());
-                        made
-                    }
-                }
-            };
-            match partial {
-                Some(partial) => partial.write(offset, length, &mut buffer).map(|()| true),
-                None => Ok(true),
-            }
-            .map_err(|error| ("write", error))
-        });
-        drop(buffer);
-        match written {
-            Ok(false) => {}
-            Ok(true) => {
-                shared.ledger.add_written(length as u64);
-                // The closure above has let go of the file, so the last one here holds it alone.
-                let mut state = file.lock();
-                let last = state.note_written(offset / shared.options.block_bytes.get());
-                if last
-                    && let Stage::Open(partial) = std::mem::replace(&mut state.partial, Stage::Gone)
-                {
-                    drop(state);
-                    if whole.send(Whole { file, partial }).is_err() {
-                        return;
-                    }
-                }
-            }
-            Err((operation, error)) => shared.fail(&file, operation, &error),
-        }
+    /// Whether the source is to wait for [`SinkMessage::Wanted`].
+    ///
+    /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
+    pub(in crate::copy) fn asks(&self) -> bool {
+        self.asks
     }
-}
 
-fn finish_files(shared: &Shared<'_>, whole: &Receiver<Whole>) {
-    shared.syncing.join();
-    while let Ok(first) = whole.recv() {
-        let mut batch = vec![first];
-        batch.extend(whole.try_iter().take(SYNC_BATCH - 1));
-        shared.syncing.time(|| {
-            shared.finisher.finish(batch, |file, outcome| match outcome {
-                Ok(()) => shared.ledger.done(file),
-                Err(error) => shared.fail(file, "finish", &error),
-            });
-        });
-    }
-}
-
-/// Tells the source how far the sink is, until all is in place, and then so.
-fn report_until_complete(shared: &Shared<'_>, stop: &AtomicBool) {
-    loop {
-        let standing = shared.ledger.wait(TICK, DONE_BATCH);
-        if shared.cancel.is_set() {
-            return;
-        }
-        if stop.load(Ordering::Relaxed) {
-            shared.give_up(EngineError::Interrupted);
-            return;
-        }
-        let written = shared.ledger.written_bytes();
-        shared.progress.moved_bytes.store(written, Ordering::Relaxed);
-        shared.progress.files.store(standing.files, Ordering::Relaxed);
-        let message =
-            SinkMessage::Progress { written_bytes: Bytes::new(written), done: standing.done };
-        let told = shared.control.send(&message).and_then(|()| {
-            if standing.complete {
-                let report = shared.complete(standing.files, standing.bytes)?;
-                shared.control.send(&SinkMessage::Finished(report.clone()))?;
-                shared.finished.store(true, Ordering::Relaxed);
-                *lock(&shared.report) = Some((report, Instant::now()));
+    /// Receives everything that the source announces.
+    pub(in crate::copy) fn run(
+        self,
+        link: Link,
+        options: &CopyOptions,
+        progress: &Progress,
+        stop: &AtomicBool,
+    ) -> Result<SinkOutcome> {
+        let cancel = Arc::new(Cancel::default());
+        link.arm(&cancel)?;
+        let pool = pool(options);
+        let ledger = Arc::new(Ledger::default());
+        cancel.on_cancel({
+            let (pool, ledger) = (pool.clone(), ledger.clone());
+            move || {
+                pool.close();
+                ledger.close();
             }
-            Ok(())
         });
-        if let Err(reason) = told {
-            shared.cancel.fail(reason);
-            return;
+        progress.begin();
+        let shared = Shared {
+            control: link.sender,
+            cancel: cancel.clone(),
+            pool,
+            ledger,
+            store: &self.store,
+            recorder: &self.recorder,
+            asks: self.asks,
+            finisher: Finisher::new(&self.store, options.durable),
+            options,
+            progress,
+            wanted: AtomicU32::new(0),
+            resent: AtomicU64::new(0),
+            dirs: Mutex::default(),
+            links: Mutex::default(),
+            extras: Extras::new(options, &self.store.destination),
+            digests: Digests::new(options),
+            unchanged: AtomicU64::new(0),
+            actions: Mutex::default(),
+            told_digests: Mutex::default(),
+            failures: Mutex::default(),
+            skipped: Mutex::default(),
+            receiving: StageClock::default(),
+            verifying: StageClock::default(),
+            writing: StageClock::default(),
+            syncing: StageClock::default(),
+            cpu: CpuMeter::default(),
+            start: Instant::now(),
+            finished: AtomicBool::new(false),
+            report: Mutex::default(),
+            source: Mutex::default(),
+        };
+        let mut control = link.receiver;
+        let tcp = shared.carry(link.streams, stop, &mut control);
+        let report = lock(&shared.report).take();
+        if report.is_none() {
+            // Whatever has come is not to come again.
+            shared.checkpoint();
+            self.recorder.end(false);
         }
-        if standing.complete {
-            return;
+        match report {
+            Some((report, completed)) => Ok(SinkOutcome {
+                report,
+                failures: std::mem::take(&mut *lock(&shared.failures)),
+                skipped: std::mem::take(&mut *lock(&shared.skipped)),
+                actions: std::mem::take(&mut *lock(&shared.actions)),
+                digests: std::mem::take(&mut *lock(&shared.told_digests)),
+                tcp,
+                source: lock(&shared.source).take(),
+                completed,
+            }),
+            None => Err(cancel.take_reason()),
         }
     }
 }
 
 impl Shared<'_> {
-    /// Makes names durable, dresses directories, and sums up.
-    fn complete(&self, files: u64, bytes: u64) -> Result<SinkReport> {
-        let mut durable = self.options.durable && self.store.keeps();
-        self.syncing.time(|| -> Result<()> {
-            // Deepest first: a directory's time changes when something is made in it.
-            for (path, attributes) in lock(&self.dirs).drain(..).rev() {
-                if let Err(error) = self.store.finish_dir(&path, &attributes) {
-                    self.tell_failed(None, &path, "finish", &error)?;
-                }
-            }
-            if let Err((path, error)) = self.finisher.sync_names() {
-                durable = false;
-                self.tell_failed(None, &path, "sync", &error)?;
-            }
-            Ok(())
-        })?;
-        let elapsed = self.start.elapsed();
-        Ok(SinkReport {
-            files,
-            bytes: Bytes::new(bytes),
-            resent_blocks: self.resent.load(Ordering::Relaxed),
-            durable,
-            end: self.cpu.report(elapsed),
-            stages: StageTimes {
-                receive: self.receiving.share(elapsed),
-                write: self.writing.share(elapsed),
-                sync: self.syncing.share(elapsed),
-                ..StageTimes::default()
-            },
-        })
-    }
-
-    /// Settles a file as failed, removes what came of it, and tells the source.
-    fn fail(&self, file: &SinkFile, operation: &str, error: &io::Error) {
-        if self.ledger.failed(file.id).is_some() {
-            let told = self.tell_failed(Some(file.id), &file.path, operation, error);
-            self.cancel.check(told);
-            self.ledger.failure_told();
-        }
-    }
-
-    fn tell_failed(
+    /// Runs all stages to the end, and returns what the kernel knows of the connections.
+    fn carry(
         &self,
-        id: Option<u64>,
-        path: &Path,
-        operation: &str,
-        error: &io::Error,
-    ) -> Result<()> {
-        let path = self.store.display(path);
-        let path = WirePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
-        let reason = format!("cannot {operation} it: {error}");
-        keep(&mut lock(&self.failures), path.to_string(), reason.clone());
-        self.control.send(&SinkMessage::Failed { id, path, reason })
-    }
+        streams: Streams,
+        stop: &AtomicBool,
+        control: &mut crate::session::ControlReceiver,
+    ) -> Vec<TcpInfo> {
+        let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
+        let (tcp_all, streams) = (&tcp, &streams);
+        thread::scope(|scope| {
+            let (received, to_write) = bounded(WRITE_QUEUE);
+            let (whole, to_finish) = bounded(FINISH_QUEUE);
+            let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
+                let receiver = streams.receiver(stream, socket, self.options.protection);
+                scope.spawn(move || {
+                    let info = self.cpu.run(|| receive_blocks(self, stream, receiver, &received));
+                    lock(tcp_all).extend(info);
+                });
+            };
+            let first = streams.first();
+            let had = first.len() as u32;
+            for (stream, socket) in first {
+                receive(stream, socket, received.clone());
+            }
+            let more = received.clone();
+            let dialing = scope.spawn(move || {
+                let over = || self.cancel.is_set() || self.finished.load(Ordering::Relaxed);
+                let wanted = || self.wanted.load(Ordering::Relaxed);
+                streams.more(had, &self.cancel, over, wanted, |stream, socket| {
+                    receive(stream, socket, more.clone());
+                });
+            });
+            for _ in 0..WRITERS {
+                let (blocks, whole) = (to_write.clone(), whole.clone());
+                scope.spawn(move || self.cpu.run(|| write_blocks(self, &blocks, &whole)));
+            }
+            scope.spawn(move || self.cpu.run(|| finish_files(self, &to_finish)));
+            let (over, ended) = bounded::<Never>(0);
+            let journal = ended.clone();
+            scope.spawn(move || self.cpu.run(|| report(self, &ended, stop)));
+            scope.spawn(move || self.cpu.run(|| keep_journal(self, &journal)));
+            scope.spawn(move || {
+                self.cpu.run(|| conclude(self));
+                drop(over);
+            });
+            drop((received, to_write));
 
-    /// Gives the copy up and tells the source, which may be gone, why.
-    fn give_up(&self, reason: EngineError) {
-        let words = reason.to_string();
-        self.cancel.fail_saying(reason, || {
-            let _ = self.control.send(&SinkMessage::Abort { reason: words });
+            let followed = self.cpu.run(|| follow_source(self, control, &whole));
+            drop(whole);
+            dialing.thread().unpark();
+            match followed {
+                // The source closes its side once it has read that all is in place.
+                Err(_) if self.finished.load(Ordering::Relaxed) => self.cancel.release(),
+                Err(reason) => self.give_up(reason),
+                Ok(never) => match never {},
+            }
         });
+        tcp.into_inner().unwrap_or_default()
+    }
+
+    /// The source asks for so many connections in all.
+    pub(super) fn streams_wanted(&self, wanted: u32) {
+        self.wanted.store(wanted, Ordering::Relaxed);
     }
 }
 
-fn numbered(good: bool, peer: &str) -> Result<()> {
-    if good { Ok(()) } else { Err(broken(peer, "its entries are numbered wrongly")) }
-}
-
-fn broken(peer: &str, what: &'static str) -> EngineError {
+/// The peer did what it must not.
+pub(super) fn broken(peer: &str, what: &'static str) -> EngineError {
     EngineError::Protocol { peer: peer.to_owned(), what }
 }

@@ -1,60 +1,79 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::NotKept;
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps, fallocate, fchmod,
-    fstat, futimens, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, fstat, fstatfs, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::fault::Countdown;
+use super::partial::{PartialFile, Temporary};
+
 use super::placement::Destination;
+use crate::copy::journal::FileId;
+use crate::copy::metadata::{Attributes, Keeper};
 use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
 use crate::lock::lock;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
+/// File systems whose syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs, where
+/// nothing is (linux/magic.h). On others, FUSE above all, it may never reach the server behind.
+const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// The place that entries are written to.
 pub(super) struct Store {
-    destination: Destination,
-    preserve: bool,
-    umask: u32,
-    dirs: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
+    pub(super) destination: Destination,
+    pub(super) keeper: Keeper,
+    dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
+    /// Directories that this copy has made: no name in them can be in the way.
+    made: Mutex<HashSet<PathBuf>>,
+    /// By device, what syncs the file system at once.
+    syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     /// Makes temporary names of two copies into one directory differ.
     token: u32,
+    /// The token is this copy's alone, for ever: what has a name with it may be replaced.
+    own_token: bool,
 }
 
-/// What is known of an entry besides its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes {
-    pub(super) mode: u32,
-    pub(super) mtime_seconds: i64,
-    pub(super) mtime_ns: u32,
-}
-
-/// A file under its temporary name. Dropped before [`rename`](Self::rename), it is removed.
-pub(super) struct PartialFile {
-    file: File,
-    parent: Arc<OwnedFd>,
-    temporary: OsString,
-    name: OsString,
-    size: u64,
-    /// Writes must be aligned; the last one runs over the end, which is cut off later.
-    direct: bool,
-    renamed: bool,
+/// A directory that files are created in.
+pub(super) struct OpenDir {
+    pub(super) fd: OwnedFd,
+    fresh: bool,
+    /// Whether what is there may be replaced.
+    pub(super) replaces: bool,
+    pub(super) faults: Countdown,
+    /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
+    /// `None` where one sync for all files does not hold.
+    pub(super) sync: Option<Arc<File>>,
 }
 
 impl Store {
-    pub(super) fn new(destination: Destination, preserve: bool, token: u32) -> Self {
-        Store { destination, preserve, umask: umask(), dirs: Mutex::default(), token }
+    pub(super) fn new(
+        destination: Destination,
+        options: &CopyOptions,
+        token: u32,
+        own_token: bool,
+    ) -> Self {
+        Store {
+            destination,
+            keeper: Keeper::new(options),
+            token,
+            own_token,
+            dirs: Mutex::default(),
+            made: Mutex::default(),
+            syncs: Mutex::default(),
+        }
     }
 
     /// Whether what is written stays: not so where bytes are dropped.
@@ -79,17 +98,27 @@ impl Store {
     pub(super) fn display(&self, path: &Path) -> PathBuf {
         match &self.destination {
             Destination::Directory { path: base, .. } => base.join(path),
+            Destination::Planned(base) => base.join(path),
             Destination::Null => "/dev/null".into(),
         }
     }
 
-    /// Makes a directory, or takes the one that is there.
-    pub(super) fn make_dir(&self, path: &Path) -> io::Result<()> {
-        let Some((tree, parent, name)) = self.locate(path)? else { return Ok(()) };
+    /// What could not be kept so far.
+    pub(super) fn not_kept(&self) -> Vec<NotKept> {
+        self.keeper.not_kept()
+    }
+
+    /// Makes a directory, or takes the one that is there; whether its attributes are to be set.
+    pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
+        let Some((tree, parent, name)) = self.locate(path)? else { return Ok(false) };
         // Writable for us until all is in it; the final mode comes at the end.
-        match mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
-            Err(Errno::EXIST) => tree.open_dir(path).map(|_| ()),
-            done => Ok(done?),
+        match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) => {
+                lock(&self.made).insert(path.to_owned());
+                Ok(true)
+            }
+            Err(Errno::EXIST) => tree.open_dir(path).map(|_| tree.rights().may_replace()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -97,7 +126,8 @@ impl Store {
     pub(super) fn finish_dir(&self, path: &Path, attributes: &Attributes) -> io::Result<()> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(()) };
         let dir = tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        self.set_attributes(&File::from(dir), attributes, None)
+        self.keeper.dress(dir, attributes, None, &self.display(path));
+        Ok(())
     }
 
     /// Makes the names in the directory `path` durable.
@@ -108,43 +138,44 @@ impl Store {
         Ok(rustix::fs::fsync(dir)?)
     }
 
-    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped.
+    /// Makes everything on the file systems written to durable, if one call for each can.
+    pub(super) fn sync_all(&self) -> io::Result<bool> {
+        for sync in lock(&self.syncs).values() {
+            match sync {
+                Some(sync) => rustix::fs::syncfs(sync)?,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped. A sparse one gets
+    /// no room in advance, and no bytes where they are all zero.
     pub(super) fn create(
         &self,
         id: u64,
         path: &Path,
         size: u64,
+        sparse: bool,
     ) -> io::Result<Option<PartialFile>> {
-        let Some((_, parent, name)) = self.locate(path)? else { return Ok(None) };
-        if statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        {
-            return Err(Errno::ISDIR.into());
-        }
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        existing_mode(&dir, name)?;
+        dir.faults.tick()?;
         let temporary = self.temporary_name(name, id);
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = |extra| openat(&parent, &temporary, flags | extra, Mode::from_raw_mode(0o600));
+        let create = |extra| self.create_new(&dir.fd, &temporary, extra, 0o600);
         let direct = size >= DIRECT_FROM_BYTES;
         let (fd, direct) = match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Ok(fd) => (fd, direct),
             // The file system has no direct I/O. Some make the file before they say so.
             Err(Errno::INVAL) if direct => {
-                let _ = unlinkat(&parent, &temporary, AtFlags::empty());
+                let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
                 (create(OFlags::empty())?, false)
             }
             Err(error) => return Err(error.into()),
         };
-        let partial = PartialFile {
-            file: File::from(fd),
-            parent,
-            temporary,
-            name: name.to_owned(),
-            size,
-            direct,
-            renamed: false,
-        };
-        if size > 0 {
+        let temporary = Temporary::new(dir, temporary, name.to_owned());
+        let partial = PartialFile { file: File::from(fd), temporary, size, sparse, direct };
+        if size > 0 && !sparse {
             // A disk that is too small says so before anything is sent in vain.
             match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -154,43 +185,107 @@ impl Store {
         Ok(Some(partial))
     }
 
-    /// Gives a complete file its length, mode and times.
-    pub(super) fn dress(&self, partial: &PartialFile, attributes: &Attributes) -> io::Result<()> {
-        if partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64) {
-            partial.file.set_len(partial.size)?;
+    /// Stores a whole small file under its temporary name and closes it; `None` where bytes are
+    /// dropped. It is durable once its directory's file system is synced; where that cannot be
+    /// relied on, it is synced here if `durable`.
+    pub(super) fn create_whole(
+        &self,
+        id: u64,
+        path: &Path,
+        bytes: &[u8],
+        attributes: &Attributes,
+        durable: bool,
+    ) -> io::Result<Option<(Temporary, FileId)>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let existing = existing_mode(&dir, name)?;
+        let temporary = self.temporary_name(name, id);
+        dir.faults.tick()?;
+        let plain = self.keeper.is_plain() && existing.is_none();
+        let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
+        let fd = self.create_new(&dir.fd, &temporary, OFlags::empty(), mode)?;
+        let mut file = File::from(fd);
+        let temporary = Temporary::new(dir, temporary, name.to_owned());
+        file.write_all(bytes)?;
+        if !plain {
+            self.keeper.dress(&file, attributes, existing, &self.display(path));
         }
-        let existing = statat(&partial.parent, &partial.name, AtFlags::SYMLINK_NOFOLLOW)
-            .ok()
-            .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
-            .map(|stat| stat.st_mode & 0o777);
-        self.set_attributes(&partial.file, attributes, existing)
+        if durable && temporary.dir.sync.is_none() {
+            file.sync_all()?;
+        }
+        let id = file_id(&fstat(&file)?);
+        Ok(Some((temporary, id)))
     }
 
-    /// The source's mode and times when they are preserved; else the mode that a file replaced,
-    /// or what the umask leaves of the source's.
-    fn set_attributes(
+    /// Goes on with what an earlier attempt has left under the name `temporary`, if it is still
+    /// that file.
+    pub(super) fn reopen(
         &self,
-        file: &File,
-        attributes: &Attributes,
-        existing: Option<u32>,
-    ) -> io::Result<()> {
-        let mode = if self.preserve {
-            attributes.mode & 0o777
-        } else {
-            existing.unwrap_or(attributes.mode & 0o777 & !self.umask)
+        path: &Path,
+        size: u64,
+        sparse: bool,
+        temporary: &OsStr,
+        id: &FileId,
+    ) -> io::Result<Option<PartialFile>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |extra| openat(&dir.fd, temporary, flags | extra, Mode::empty());
+        let direct = size >= DIRECT_FROM_BYTES;
+        let (fd, direct) = match open(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
+            Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
+            fd => (fd?, direct),
         };
-        fchmod(file, Mode::from_raw_mode(mode))?;
-        if self.preserve {
-            let time = Timespec {
-                tv_sec: attributes.mtime_seconds,
-                tv_nsec: attributes.mtime_ns.min(999_999_999).into(),
-            };
-            futimens(file, &Timestamps { last_access: time, last_modification: time })?;
+        let now = file_id(&fstat(&fd)?);
+        if (now.device, now.inode) != (id.device, id.inode) {
+            return Ok(None);
         }
+        let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
+        Ok(Some(PartialFile { file: File::from(fd), temporary, size, sparse, direct }))
+    }
+
+    /// What is in place at `path`.
+    pub(super) fn placed(&self, path: &Path) -> io::Result<Option<FileId>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
+    }
+
+    /// Makes a file under a temporary name.
+    pub(super) fn create_new(
+        &self,
+        dir: &OwnedFd,
+        name: &OsStr,
+        extra: OFlags,
+        mode: u32,
+    ) -> Result<OwnedFd, Errno> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || openat(dir, name, flags | extra, Mode::from_raw_mode(mode));
+        match create() {
+            // Left by an attempt that was killed.
+            Err(Errno::EXIST) if self.own_token => {
+                unlinkat(dir, name, AtFlags::empty())?;
+                create()
+            }
+            created => created,
+        }
+    }
+
+    /// Gives a complete file at `path` its length and attributes.
+    pub(super) fn dress(
+        &self,
+        partial: &PartialFile,
+        path: &Path,
+        attributes: &Attributes,
+    ) -> io::Result<()> {
+        let overran = partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64);
+        if overran || partial.sparse {
+            partial.file.set_len(partial.size)?;
+        }
+        let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
+        self.keeper.dress(&partial.file, attributes, existing, &self.display(path));
         Ok(())
     }
 
-    fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
+    pub(super) fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
         // NAME_MAX is 255; the end of a long name goes, since the number makes it unique.
         let kept = &name.as_bytes()[..name.len().min(200)];
         let suffix = format!(".longhaul-{:08x}-{id}.part", self.token);
@@ -198,15 +293,22 @@ impl Store {
     }
 
     /// The open directory above `path`, and the last part of `path`.
-    fn locate<'a>(&self, path: &'a Path) -> io::Result<Option<(&Tree, Arc<OwnedFd>, &'a OsStr)>> {
+    pub(super) fn locate<'a>(
+        &self,
+        path: &'a Path,
+    ) -> io::Result<Option<(&Tree, Arc<OpenDir>, &'a OsStr)>> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(None) };
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let above = path.parent().unwrap_or(Path::new(""));
         if let Some(dir) = lock(&self.dirs).get(above) {
             return Ok(Some((tree, dir.clone(), name)));
         }
-        let dir =
-            Arc::new(tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?);
+        let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
+        let fresh = lock(&self.made).contains(above);
+        let sync = self.sync_handle(&fd)?;
+        let replaces = tree.rights().may_replace();
+        let faults = Countdown::of(&self.display(Path::new("")));
+        let dir = Arc::new(OpenDir { fd, fresh, replaces, faults, sync });
         let mut dirs = lock(&self.dirs);
         if dirs.len() >= OPEN_DIRS {
             dirs.clear();
@@ -214,66 +316,44 @@ impl Store {
         dirs.insert(above.to_owned(), dir.clone());
         Ok(Some((tree, dir, name)))
     }
-}
 
-impl PartialFile {
-    /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
-    /// room up to the next multiple of [`DIRECT_ALIGN`], which a direct write fills with zeros.
-    pub(super) fn write(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
-        if !self.direct {
-            return self.file.write_all_at(&buffer[..length], offset);
+    /// What syncs the file system of `dir`, one for all its directories.
+    fn sync_handle(&self, dir: &OwnedFd) -> io::Result<Option<Arc<File>>> {
+        let device = fstat(dir)?.st_dev;
+        let mut syncs = lock(&self.syncs);
+        if let Some(sync) = syncs.get(&device) {
+            return Ok(sync.clone());
         }
-        let padded = length.next_multiple_of(DIRECT_ALIGN);
-        buffer[length..padded].fill(0);
-        match self.file.write_all_at(&buffer[..padded], offset) {
-            // A file system that takes O_DIRECT at open and refuses it here.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                let flags = rustix::fs::fcntl_getfl(&self.file)?;
-                rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
-                self.file.write_all_at(&buffer[..length], offset)
-            }
-            done => done,
-        }
-    }
-
-    /// Makes the bytes durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
-    }
-
-    /// Makes everything on the file's file system durable: one call for many small files.
-    pub(super) fn sync_file_system(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(&self.file)?)
-    }
-
-    /// The file system that the file is on.
-    pub(super) fn device(&self) -> io::Result<u64> {
-        Ok(fstat(&self.file)?.st_dev)
-    }
-
-    /// Gives the file its final name.
-    pub(super) fn rename(mut self) -> io::Result<()> {
-        renameat(&self.parent, &self.temporary, &self.parent, &self.name)?;
-        self.renamed = true;
-        Ok(())
+        let holds = fstatfs(dir).is_ok_and(|fs| SYNCFS_HOLDS.contains(&(fs.f_type as u64)));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A directory that may be written and not read is synced file by file.
+        let sync = openat(dir, ".", flags, Mode::empty()).ok().filter(|_| holds);
+        let sync = sync.map(|fd| Arc::new(File::from(fd)));
+        syncs.insert(device, sync.clone());
+        Ok(sync)
     }
 }
 
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        if !self.renamed {
-            let _ = unlinkat(&self.parent, &self.temporary, AtFlags::empty());
-        }
+/// What tells the file of `stat` from others and from itself at another time.
+pub(super) fn file_id(stat: &Stat) -> FileId {
+    FileId {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: stat.st_size as u64,
+        mtime_seconds: stat.st_mtime,
+        mtime_ns: stat.st_mtime_nsec,
     }
 }
 
-/// The process's umask, without changing it for a moment as umask(2) would.
-fn umask() -> u32 {
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-            u32::from_str_radix(line.trim(), 8).ok()
-        })
-        .unwrap_or(0o022)
+/// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
+pub(super) fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
+    if dir.fresh {
+        return Ok(None);
+    }
+    let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(None) };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        FileType::RegularFile => Ok(Some(stat.st_mode & 0o777)),
+        _ => Ok(None),
+    }
 }

@@ -1,14 +1,20 @@
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::fstat;
+use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
+use crate::copy::blocks::BlockSet;
 use crate::copy::tree::{DIRECT_FROM_BYTES, FileKind, Metadata, Tree};
+use crate::lock::lock;
+
+/// Holes of one file that are looked for: each costs two calls, and a span in its announcement.
+const HOLES_LIMIT: usize = 4096;
 
 /// A file that is being sent.
 pub(super) struct SourceFile {
@@ -16,6 +22,9 @@ pub(super) struct SourceFile {
     pub(super) path: PathBuf,
     pub(super) size: u64,
     origin: Origin,
+    block_bytes: u64,
+    /// Blocks that are not sent: holes, and what the sink has.
+    left_out: Mutex<BlockSet>,
     /// Blocks that no reader has finished yet.
     unread: AtomicU64,
     failed: AtomicBool,
@@ -51,9 +60,42 @@ impl SourceFile {
         SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
     }
 
-    fn with(id: u64, path: PathBuf, size: u64, origin: Origin, block: u64) -> Self {
-        let unread = AtomicU64::new(size.div_ceil(block));
-        SourceFile { id, path, size, origin, unread, failed: AtomicBool::new(false) }
+    fn with(id: u64, path: PathBuf, size: u64, origin: Origin, block_bytes: u64) -> Self {
+        let unread = AtomicU64::new(size.div_ceil(block_bytes));
+        let left_out = Mutex::default();
+        SourceFile { id, path, size, origin, block_bytes, left_out, unread, failed: false.into() }
+    }
+
+    /// How many blocks the file has.
+    pub(super) fn blocks(&self) -> u64 {
+        self.size.div_ceil(self.block_bytes)
+    }
+
+    /// Leaves blocks out. Before any is read.
+    pub(super) fn leave_out(&self, blocks: &BlockSet) {
+        let mut left_out = lock(&self.left_out);
+        for (first, count) in blocks.spans() {
+            left_out.insert(first, first + count);
+        }
+        self.unread.store(self.blocks() - left_out.count(), Ordering::Relaxed);
+    }
+
+    /// The blocks that are to be read.
+    pub(super) fn blocks_to_read(&self) -> impl Iterator<Item = u64> + use<> {
+        let left_out = lock(&self.left_out).clone();
+        (0..self.blocks()).filter(move |block| !left_out.contains(*block))
+    }
+
+    /// The blocks that lie in holes, which the file leaves out; `None` if it is not sparse.
+    pub(super) fn leave_holes_out(&self) -> Option<Vec<(u64, u64)>> {
+        let Origin::Tree { tree, metadata, .. } = &self.origin else { return None };
+        if !metadata.is_sparse() || self.is_small(self.block_bytes) {
+            return None;
+        }
+        let file = tree.open_file(&self.path, false).ok()?;
+        let holes = holes(&file, self.size, self.block_bytes)?;
+        self.leave_out(&holes);
+        Some(holes.spans())
     }
 
     /// Marks the file as failed; true for the first to do so.
@@ -112,14 +154,76 @@ impl SourceFile {
         }
         if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
             unchanged(&file, metadata)?;
+            // It may be long until the sink has it; descriptors are few.
+            *open.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         Ok(())
+    }
+
+    /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
+    pub(super) fn is_small(&self, block_bytes: u64) -> bool {
+        let fits = self.size < DIRECT_FROM_BYTES.min(block_bytes);
+        self.size == 0 || fits && matches!(self.origin, Origin::Tree { .. })
+    }
+
+    /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read.
+    pub(super) fn open_small(&self) -> Result<Option<File>, ReadError> {
+        let Origin::Tree { tree, metadata, .. } = &self.origin else { return Ok(None) };
+        if self.size == 0 {
+            return Ok(None);
+        }
+        let file = tree.open_file(&self.path, false).map_err(ReadError::Open)?;
+        unchanged(&file, metadata)?;
+        // Only a hint: a file system that does not take it reads later.
+        let _ = fadvise(&file, 0, NonZeroU64::new(self.size), Advice::WillNeed);
+        Ok(Some(file))
+    }
+
+    /// Reads a small file, open as `file`, whole into the front of `buffer`.
+    pub(super) fn read_small(&self, file: &File, buffer: &mut [u8]) -> Result<(), ReadError> {
+        file.read_exact_at(&mut buffer[..self.size as usize], 0).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => ReadError::Shrunk,
+                _ => ReadError::Read(error),
+            }
+        })?;
+        match &self.origin {
+            Origin::Tree { metadata, .. } => unchanged(file, metadata),
+            Origin::Zero => Ok(()),
+        }
     }
 
     /// Lets a block be read once more.
     pub(super) fn reread(&self) {
         self.unread.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The blocks of a file of `size` bytes that lie in holes; `None` where there are none, or where
+/// the file system does not tell. A file of very many holes is taken for one without the last.
+fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
+    let mut holes = BlockSet::default();
+    let mut at = 0;
+    let mut any = false;
+    for _ in 0..HOLES_LIMIT {
+        let hole = seek(file, SeekFrom::Hole(at)).ok()?;
+        if hole >= size {
+            break;
+        }
+        any = true;
+        // Past the last data there is an error (ENXIO), and nothing but hole.
+        let data = seek(file, SeekFrom::Data(hole)).unwrap_or(size).min(size);
+        let end = if data == size { size.div_ceil(block_bytes) } else { data / block_bytes };
+        let first = hole.div_ceil(block_bytes);
+        if first < end {
+            holes.insert(first, end);
+        }
+        at = data;
+        if at >= size {
+            break;
+        }
+    }
+    any.then_some(holes)
 }
 
 fn libc_einval() -> i32 {

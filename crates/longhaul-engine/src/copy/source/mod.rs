@@ -2,11 +2,18 @@
 //!
 //! The walk announces entries on the control channel and queues their blocks; readers fill
 //! buffers from files; each data connection has a sender that takes the next filled buffer,
-//! whichever file it belongs to. Nothing waits for a round trip per file.
+//! whichever file it belongs to; small
+//! files share a buffer. Nothing waits for a round trip per file.
 
+mod announce;
+mod carry;
 mod file;
+mod follow;
+mod outstanding;
 mod run;
+mod steer;
 mod walk;
 
 pub(super) use run::run;
 pub use run::{SourcePlan, SourceRoot};
+pub(super) use steer::{FIRST_STREAMS, MOST_STREAMS};

@@ -1,40 +1,42 @@
-use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{CopyFailure, StageTimes};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{
-    Entry, EntryKind, SinkMessage, SinkReport, SourceMessage, SourceReport,
-};
-use longhaul_core::wire::{WirePath, copy::Top};
-use longhaul_sys::tcp::{TcpInfo, tcp_info};
+use longhaul_core::wire::copy::Top;
+use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
+use longhaul_sys::tcp::TcpInfo;
 
+use super::announce::{announce, queue_announced};
+use super::carry::{read_blocks, send_blocks};
 use super::file::SourceFile;
-use super::walk::{Walk, WalkSink};
+use super::follow::{follow_sink, tick};
+use super::outstanding::{Outstanding, Wanted};
+use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::link::{Link, TICK, data_failed, keep, pool, socket_options};
+use crate::copy::link::{Link, keep, pool, socket_options};
 use crate::copy::pool::{Pool, PoolBuffer};
 use crate::copy::progress::Progress;
-use crate::copy::stream::BlockSender;
-use crate::copy::tree::Tree;
-use crate::error::{EngineError, Result};
+use crate::copy::streams::Streams;
+use crate::copy::tree::{Tree, wire_path};
+use crate::error::Result;
 use crate::lock::lock;
+use crate::session::ControlReceiver;
 
 /// Blocks that the walk may queue ahead of the readers; bounds the source's memory in a tree of
 /// many small files.
 const JOB_QUEUE: usize = 1024;
+/// Blocks that wait for a connection that is ready.
+const FILLED_QUEUE: usize = 4;
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.
 const READERS: usize = 4;
-/// How often the source shows that it lives.
-const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is sent.
 #[derive(Debug, Clone)]
@@ -71,41 +73,62 @@ pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) source: SourceReport,
     pub(in crate::copy) failures: Vec<CopyFailure>,
     pub(in crate::copy) skipped: Vec<CopyFailure>,
+    pub(in crate::copy) actions: Vec<Action>,
+    pub(in crate::copy) digests: Vec<DigestOf>,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
 }
 
-struct Job {
-    file: Arc<SourceFile>,
-    offset: u64,
+/// What a reader is to do.
+pub(super) enum Job {
+    /// Read one block.
+    Block { file: Arc<SourceFile>, offset: u64 },
+    /// Read small files whole, one after the other into one block.
+    Pack(Vec<Arc<SourceFile>>),
 }
 
-struct Filled {
-    file: Arc<SourceFile>,
-    offset: u64,
-    length: usize,
-    buffer: PoolBuffer,
+/// A buffer that is ready to be sent.
+pub(super) struct Filled {
+    pub(super) what: Content,
+    pub(super) length: usize,
+    pub(super) buffer: PoolBuffer,
+}
+
+/// What is in a filled buffer.
+pub(super) enum Content {
+    Block { file: Arc<SourceFile>, offset: u64 },
+    Pack(Vec<Arc<SourceFile>>),
 }
 
 /// What the threads of a source share.
-struct Shared<'a> {
-    control: crate::session::ControlSender,
-    cancel: Arc<Cancel>,
-    pool: Pool,
-    progress: &'a Progress,
-    block_bytes: u64,
-    /// Files that the sink has not put in place yet: a block of theirs may be asked for again.
-    files: Mutex<HashMap<u64, Arc<SourceFile>>>,
-    failures: Mutex<Vec<CopyFailure>>,
-    skipped: Mutex<Vec<CopyFailure>>,
-    reading: StageClock,
-    sending: StageClock,
-    cpu: CpuMeter,
+pub(super) struct Shared<'a> {
+    pub(super) control: crate::session::ControlSender,
+    pub(super) cancel: Arc<Cancel>,
+    pub(super) pool: Pool,
+    pub(super) progress: &'a Progress,
+    pub(super) block_bytes: u64,
+    pub(super) outstanding: Arc<Outstanding>,
+    /// Whether the sink is to be asked what it wants.
+    pub(super) asks: bool,
+    pub(super) wanted: Arc<Wanted>,
+    /// Whether this end opens the data connections.
+    pub(super) dials: bool,
+    pub(super) helm: Helm,
+    pub(super) failures: Mutex<Vec<CopyFailure>>,
+    pub(super) skipped: Mutex<Vec<CopyFailure>>,
+    pub(super) actions: Mutex<Vec<Action>>,
+    pub(super) digests: Mutex<Vec<DigestOf>>,
+    pub(super) reading: StageClock,
+    pub(super) sending: StageClock,
+    pub(super) sealing: StageClock,
+    pub(super) cpu: CpuMeter,
 }
 
-/// Sends everything of `plan` and waits for the sink's word that it is in place.
+/// Sends everything of `plan` and waits for the sink's word that it is in place. A sink that
+/// `asks` says first what it wants.
 pub(in crate::copy) fn run(
     link: Link,
     plan: &SourcePlan,
+    asks: bool,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
@@ -114,269 +137,133 @@ pub(in crate::copy) fn run(
     let cancel = Arc::new(Cancel::default());
     link.arm(&cancel)?;
     let pool = pool(options);
+    let outstanding = Arc::new(Outstanding::default());
+    let wanted = Arc::new(Wanted::default());
     cancel.on_cancel({
-        let pool = pool.clone();
-        move || pool.close()
+        let (pool, outstanding, wanted) = (pool.clone(), outstanding.clone(), wanted.clone());
+        move || {
+            pool.close();
+            outstanding.close();
+            wanted.close();
+        }
     });
+    progress.begin();
     let shared = Shared {
         control: link.sender,
         cancel: cancel.clone(),
         pool,
         progress,
         block_bytes: options.block_bytes.get(),
-        files: Mutex::default(),
+        outstanding,
+        asks,
+        wanted,
+        dials: link.streams.dials(),
+        helm: Helm::default(),
         failures: Mutex::default(),
         skipped: Mutex::default(),
+        actions: Mutex::default(),
+        digests: Mutex::default(),
         reading: StageClock::default(),
         sending: StageClock::default(),
+        sealing: StageClock::default(),
         cpu: CpuMeter::default(),
     };
-    let mut senders = Vec::new();
-    for (stream, socket) in link.sockets.into_iter().enumerate() {
-        let failed = |source: std::io::Error| EngineError::Data { stream: stream as u32, source };
-        socket_options(options)
-            .apply(&socket)
-            .map_err(|error| failed(std::io::Error::other(error)))?;
-        let key = link.secret.stream_key(stream as u32);
-        senders.push(BlockSender::new(socket, &key, options.protection));
-    }
     let mut receiver = link.receiver;
-    let over = AtomicBool::new(false);
-    let shared = &shared;
-
-    let (report, tcp): (_, Vec<TcpInfo>) = thread::scope(|scope| {
-        let (jobs, job_queue) = bounded(JOB_QUEUE);
-        let (filled, filled_queue) = bounded::<Filled>(senders.len());
-        let walker = Announcer { shared, jobs: jobs.clone() };
-        scope.spawn(move || shared.cpu.run(|| walk(walker, plan, options)));
-        for _ in 0..READERS {
-            let (jobs, filled) = (job_queue.clone(), filled.clone());
-            scope.spawn(move || shared.cpu.run(|| read_blocks(shared, &jobs, &filled)));
-        }
-        let sending: Vec<_> = senders
-            .into_iter()
-            .enumerate()
-            .map(|(stream, sender)| {
-                let blocks = filled_queue.clone();
-                scope.spawn(move || shared.cpu.run(|| send_blocks(shared, stream, sender, &blocks)))
-            })
-            .collect();
-        // The threads hold the ends they need; a stage ends when the one before it has.
-        drop((job_queue, filled, filled_queue));
-        let ticker = scope.spawn(|| tick(shared, &over, stop));
-
-        let report = shared.cpu.run(|| follow_sink(shared, &mut receiver, &jobs));
-        let report = report.inspect_err(|_| shared.pool.close());
-        let report = match report {
-            Ok(report) => Some(report),
-            Err(reason) => {
-                cancel.fail(reason);
-                None
-            }
-        };
-        drop(jobs);
-        let tcp = sending.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
-        over.store(true, Ordering::Relaxed);
-        ticker.thread().unpark();
-        (report, tcp)
-    });
+    let (report, tcp) = shared.carry(link.streams, plan, options, &mut receiver, stop);
 
     let elapsed = start.elapsed();
     let stages = StageTimes {
         read: shared.reading.share(elapsed),
         send: shared.sending.share(elapsed),
+        seal: shared.sealing.share(elapsed),
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let source = SourceReport { end: shared.cpu.report(elapsed), stages, retransmits };
+    let end = shared.cpu.report(elapsed);
+    let path = shared.helm.report(&tcp);
+    let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
     let skipped = std::mem::take(&mut *lock(&shared.skipped));
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
             let _ = shared.control.send(&SourceMessage::Report(source.clone()));
-            Ok(SourceOutcome { sink, source, failures, skipped, tcp })
+            let actions = std::mem::take(&mut *lock(&shared.actions));
+            let digests = std::mem::take(&mut *lock(&shared.digests));
+            Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
         }
         None => Err(cancel.take_reason()),
     }
 }
 
-/// Passes what the walk finds to the sink and to the readers.
-struct Announcer<'a> {
-    shared: &'a Shared<'a>,
-    jobs: Sender<Job>,
-}
-
-impl WalkSink for Announcer<'_> {
-    fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
-        let progress = self.shared.progress;
-        for entry in &entries {
-            if let EntryKind::File { size_bytes } = entry.kind {
-                progress.total_bytes.fetch_add(size_bytes.get(), Ordering::Relaxed);
-                progress.total_files.fetch_add(1, Ordering::Relaxed);
+impl Shared<'_> {
+    /// Runs all stages to the end, and returns what the sink says and what the kernel knows of
+    /// the connections.
+    fn carry(
+        &self,
+        streams: Streams,
+        plan: &SourcePlan,
+        options: &CopyOptions,
+        receiver: &mut ControlReceiver,
+        stop: &AtomicBool,
+    ) -> (Option<SinkReport>, Vec<TcpInfo>) {
+        let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
+        let over = AtomicBool::new(false);
+        let (tcp_all, over_all, streams) = (&tcp, &over, &streams);
+        let report = thread::scope(|scope| {
+            let (jobs, job_queue) = bounded(JOB_QUEUE);
+            let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
+            // Bounded by the files that may be outstanding.
+            let (announced, to_queue) = unbounded();
+            scope.spawn(move || self.cpu.run(|| announce(self, announced, plan, options)));
+            let queued = jobs.clone();
+            scope.spawn(move || self.cpu.run(|| queue_announced(self, &to_queue, &queued)));
+            for _ in 0..READERS {
+                let (jobs, filled) = (job_queue.clone(), filled.clone());
+                scope.spawn(move || self.cpu.run(|| read_blocks(self, &jobs, &filled)));
             }
-        }
-        lock(&self.shared.files).extend(files.iter().map(|file| (file.id, file.clone())));
-        self.shared.control.send(&SourceMessage::Entries(entries))?;
-        for file in files {
-            for offset in (0..file.size).step_by(self.shared.block_bytes as usize) {
-                // The readers leave only when the copy is over.
-                self.jobs
-                    .send(Job { file: file.clone(), offset })
-                    .map_err(|_| EngineError::Interrupted)?;
+            let send = move |stream: u32, socket: TcpStream| {
+                // What is not granted costs speed at the most.
+                let _ = socket_options(options).apply(&socket);
+                self.helm.add(&socket);
+                let sender = streams.sender(stream, socket, options.protection);
+                let blocks = filled_queue.clone();
+                scope.spawn(move || {
+                    let info = self.cpu.run(|| send_blocks(self, stream, sender, &blocks));
+                    lock(tcp_all).extend(info);
+                });
+            };
+            let first = streams.first();
+            let had = first.len() as u32;
+            for (stream, socket) in first {
+                send(stream, socket);
             }
-        }
-        Ok(())
-    }
+            // The threads hold the ends they need; a stage ends when the one before it has.
+            drop((job_queue, filled));
+            let more = scope.spawn(move || {
+                let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
+                streams.more(had, &self.cancel, over, || self.helm.wanted(), send);
+            });
+            let pilot = Pilot::new(self, options.streams, options.nice);
+            let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
 
-    fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
-        self.shared.failed(None, path, reason)
-    }
-
-    fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
-        keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
-        let path = wire_path(path);
-        self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
+            let report = self.cpu.run(|| follow_sink(self, receiver, &jobs));
+            over.store(true, Ordering::Relaxed);
+            let report = report.map_err(|reason| self.cancel.fail(reason)).ok();
+            drop(jobs);
+            ticker.thread().unpark();
+            more.thread().unpark();
+            report
+        });
+        (report, tcp.into_inner().unwrap_or_default())
     }
 }
 
 impl Shared<'_> {
-    fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
+    /// Tells the sink and the user that something cannot be sent.
+    pub(super) fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
         keep(&mut lock(&self.failures), path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.control.send(&SourceMessage::Failed { id, path, reason: reason.to_owned() })
     }
-}
-
-fn walk(mut announcer: Announcer<'_>, plan: &SourcePlan, options: &CopyOptions) {
-    let shared = announcer.shared;
-    let walk = Walk::new(&plan.tree, options.recursive, shared.block_bytes, &mut announcer);
-    let outcome = walk.run(&plan.roots).and_then(|entries| {
-        shared.progress.listed.store(true, Ordering::Relaxed);
-        shared.control.send(&SourceMessage::End { entries })
-    });
-    shared.cancel.check(outcome);
-}
-
-fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {
-    shared.reading.join();
-    for Job { file, offset } in jobs {
-        if file.has_failed() {
-            continue;
-        }
-        let Some(mut buffer) = shared.pool.take() else { return };
-        let length = shared.block_bytes.min(file.size - offset) as usize;
-        match shared.reading.time(|| file.read(offset, length, &mut buffer)) {
-            Ok(()) => {
-                if filled.send(Filled { file, offset, length, buffer }).is_err() {
-                    return;
-                }
-            }
-            Err(error) if file.fail() => {
-                let told = shared.failed(Some(file.id), &file.path, &error.to_string());
-                shared.cancel.check(told);
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// Sends blocks until there are no more, and returns what the kernel knows of the connection.
-fn send_blocks(
-    shared: &Shared<'_>,
-    stream: usize,
-    mut sender: BlockSender,
-    blocks: &Receiver<Filled>,
-) -> Option<TcpInfo> {
-    shared.sending.join();
-    for mut block in blocks {
-        if block.file.has_failed() {
-            continue;
-        }
-        let payload = &mut block.buffer[..block.length];
-        let sent = shared.sending.time(|| sender.send(block.file.id, block.offset, payload));
-        if let Err(error) = sent {
-            data_failed(&shared.cancel, stream, error);
-            return None;
-        }
-    }
-    if !shared.cancel.is_set() {
-        // The sink may be gone already: it has said that all is in place.
-        let _ = sender.finish();
-    }
-    tcp_info(sender.socket()).ok()
-}
-
-/// Hears the sink out until it has finished.
-fn follow_sink(
-    shared: &Shared<'_>,
-    receiver: &mut crate::session::ControlReceiver,
-    jobs: &Sender<Job>,
-) -> Result<SinkReport> {
-    loop {
-        match receiver.receive()? {
-            SinkMessage::Progress { written_bytes, done } => {
-                shared.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
-                let mut files = lock(&shared.files);
-                let done = done.iter().filter(|id| files.remove(id).is_some()).count();
-                shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
-            }
-            SinkMessage::Resend { id, offset } => {
-                let file = lock(&shared.files).get(&id).cloned();
-                let Some(file) = file
-                    .filter(|file| offset < file.size && offset.is_multiple_of(shared.block_bytes))
-                else {
-                    return Err(EngineError::Protocol {
-                        peer: receiver.peer().to_owned(),
-                        what: "it asks for a block that does not exist",
-                    });
-                };
-                file.reread();
-                let _ = jobs.send(Job { file, offset });
-            }
-            SinkMessage::Failed { id, path, reason } => {
-                if let Some(file) = id.and_then(|id| lock(&shared.files).remove(&id)) {
-                    file.fail();
-                }
-                keep(&mut lock(&shared.failures), path.to_string(), reason);
-            }
-            SinkMessage::Abort { reason } => {
-                let peer = receiver.peer().to_owned();
-                return Err(EngineError::Failed { peer, reason });
-            }
-            SinkMessage::Finished(report) => {
-                shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);
-                shared.progress.files.store(report.files, Ordering::Relaxed);
-                return Ok(report);
-            }
-        }
-    }
-}
-
-/// Shows the sink that this end lives, and ends the copy when it is told to.
-fn tick(shared: &Shared<'_>, over: &AtomicBool, stop: &AtomicBool) {
-    let mut shown = Instant::now();
-    while !over.load(Ordering::Relaxed) {
-        if stop.load(Ordering::Relaxed) {
-            shared.cancel.fail_saying(EngineError::Interrupted, || {
-                let _ = shared.control.send(&SourceMessage::Abort);
-            });
-            return;
-        }
-        if shown.elapsed() >= ALIVE_INTERVAL {
-            shown = Instant::now();
-            let told = shared.control.send(&SourceMessage::Alive);
-            if !over.load(Ordering::Relaxed) {
-                shared.cancel.check(told);
-            }
-        }
-        thread::park_timeout(TICK);
-    }
-}
-
-fn wire_path(path: &Path) -> WirePath {
-    // A path that the operating system took holds no NUL; one from a peer was checked.
-    WirePath::new(path.as_os_str().as_bytes())
-        .or_else(|| WirePath::new("?"))
-        .expect("a question mark is a path")
 }

@@ -1,13 +1,18 @@
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::filter::Filters;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::{ENTRIES_BATCH_BYTES, Entry, EntryKind};
-use std::os::unix::ffi::OsStrExt;
 
 use super::file::SourceFile;
 use super::run::SourceRoot;
+use crate::copy::metadata::Capture;
 use crate::copy::tree::{FileKind, Metadata, Tree};
 use crate::error::Result;
 
@@ -27,22 +32,37 @@ pub(super) trait WalkSink {
 /// Walks the roots of a copy, parents before children.
 pub(super) struct Walk<'a, S> {
     tree: &'a Tree,
-    recursive: bool,
-    block_bytes: u64,
+    options: &'a CopyOptions,
+    filters: Filters,
+    capture: Capture,
     sink: &'a mut S,
+    /// Files with several names that were announced: where, and under which number.
+    several_names: HashMap<(u64, u64), (u64, WirePath)>,
     entries: Vec<Entry>,
     files: Vec<Arc<SourceFile>>,
     batch_bytes: usize,
     next_id: u64,
 }
 
+/// Something found, before it is known what becomes of it.
+struct Found<'p> {
+    /// Where it is.
+    path: &'p Path,
+    /// What the copy calls it.
+    name: &'p Path,
+    handle: OwnedFd,
+    metadata: Metadata,
+}
+
 impl<'a, S: WalkSink> Walk<'a, S> {
-    pub(super) fn new(tree: &'a Tree, recursive: bool, block_bytes: u64, sink: &'a mut S) -> Self {
+    pub(super) fn new(tree: &'a Tree, options: &'a CopyOptions, sink: &'a mut S) -> Self {
         Walk {
             tree,
-            recursive,
-            block_bytes,
+            options,
+            filters: Filters::new(&options.tree.filters),
+            capture: Capture::new(&options.tree),
             sink,
+            several_names: HashMap::new(),
             entries: Vec::new(),
             files: Vec::new(),
             batch_bytes: 0,
@@ -55,17 +75,12 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         for root in roots {
             match root {
                 SourceRoot::Zero(size) => {
-                    let id = self.next_id;
-                    let file = SourceFile::zero(id, size.get(), self.block_bytes);
-                    let now = Metadata {
-                        kind: FileKind::File,
-                        size: size.get(),
-                        mode: 0o644,
-                        mtime_seconds: 0,
-                        mtime_ns: 0,
-                        identity: (0, 0),
-                    };
-                    self.push(Path::new("zero"), now, Some(file))?;
+                    let block_bytes = self.options.block_bytes.get();
+                    let file = SourceFile::zero(self.next_id, size.get(), block_bytes);
+                    let kind = EntryKind::File { size_bytes: *size };
+                    let zero = WirePath::new("zero").expect("the name holds no NUL");
+                    let entry = Entry::new(zero, kind, 0o644);
+                    self.push(entry, Some(file))?;
                 }
                 SourceRoot::Path(path) => self.root(path)?,
             }
@@ -75,55 +90,66 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 
     fn root(&mut self, path: &Path) -> Result<()> {
-        let metadata = match self.tree.metadata(path) {
-            Ok(metadata) => metadata,
+        // A slash at the end asks for what a link leads to, as everywhere in Unix.
+        let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
+        let (handle, metadata) = match self.tree.look(path, follow) {
+            Ok(found) => found,
             Err(error) => return self.sink.failed(path, &format!("cannot open it: {error}")),
         };
         if SourceRoot::is_contents(path) && metadata.kind == FileKind::Directory {
-            if !self.recursive {
-                return self.sink.failed(path, "it is a directory; use -r to copy directories");
+            if !self.options.recursive {
+                return self.sink.failed(path, NEEDS_RECURSIVE);
             }
             return self.children(path, Path::new(""), &mut vec![metadata.identity]);
         }
         let Some(name) = path.file_name() else {
             return self.sink.failed(path, "it has no name of its own; add '/.' for its contents");
         };
-        self.visit(path, Path::new(name), metadata, &mut Vec::new())
+        self.visit(Found { path, name: Path::new(name), handle, metadata }, &mut Vec::new())
     }
 
-    fn visit(
-        &mut self,
-        path: &Path,
-        name: &Path,
-        metadata: Metadata,
-        ancestors: &mut Vec<(u64, u64)>,
-    ) -> Result<()> {
-        match metadata.kind {
-            FileKind::File => {
-                let file = SourceFile::new(
-                    self.next_id,
-                    self.tree,
-                    path.to_owned(),
-                    metadata,
-                    self.block_bytes,
-                );
-                self.push(name, metadata, Some(file))
+    fn visit(&mut self, found: Found<'_>, ancestors: &mut Vec<(u64, u64)>) -> Result<()> {
+        let Metadata { kind, identity, .. } = found.metadata;
+        let is_dir = kind == FileKind::Directory;
+        if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {
+            return Ok(());
+        }
+        let kind = match kind {
+            FileKind::Directory if !self.options.recursive => {
+                return self.sink.failed(found.path, NEEDS_RECURSIVE);
             }
-            FileKind::Directory if !self.recursive => {
-                self.sink.failed(path, "it is a directory; use -r to copy directories")
-            }
-            FileKind::Directory if ancestors.contains(&metadata.identity) => {
-                self.sink.skipped(path, "a link leads back to a directory above it")
+            FileKind::Directory if ancestors.contains(&identity) => {
+                let reason = "a link leads back to a directory above it";
+                return self.sink.skipped(found.path, reason);
             }
             FileKind::Directory => {
-                self.push(name, metadata, None)?;
-                ancestors.push(metadata.identity);
+                let (path, name) = (found.path, found.name);
+                self.announce(found, EntryKind::Directory)?;
+                ancestors.push(identity);
                 let done = self.children(path, name, ancestors);
                 ancestors.pop();
-                done
+                return done;
             }
-            FileKind::Other => self.sink.skipped(path, "not a regular file or directory"),
-        }
+            FileKind::File => EntryKind::File { size_bytes: Bytes::new(found.metadata.size) },
+            FileKind::Symlink => match rustix::fs::readlinkat(&found.handle, "", Vec::new()) {
+                Ok(target) => match WirePath::new(target.into_bytes()) {
+                    Some(target) => EntryKind::Symlink { target },
+                    None => return Ok(()),
+                },
+                Err(error) => {
+                    let reason = format!("cannot read the link: {}", std::io::Error::from(error));
+                    return self.sink.failed(found.path, &reason);
+                }
+            },
+            _ if !self.options.tree.specials => {
+                return self.sink.skipped(found.path, "not a regular file or directory");
+            }
+            FileKind::Fifo => EntryKind::Fifo,
+            FileKind::Socket => EntryKind::Socket,
+            FileKind::CharDevice(device) => EntryKind::CharDevice(device),
+            FileKind::BlockDevice(device) => EntryKind::BlockDevice(device),
+        };
+        self.announce(found, kind)
     }
 
     fn children(
@@ -138,30 +164,85 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         };
         for child in children {
             let (path, name) = (path.join(&child), name.join(&child));
-            match self.tree.metadata(&path) {
-                Ok(metadata) => self.visit(&path, &name, metadata, ancestors)?,
+            match self.tree.look(&path, !self.options.tree.keep_links) {
+                Ok((handle, metadata)) => {
+                    self.visit(Found { path: &path, name: &name, handle, metadata }, ancestors)?;
+                }
                 Err(error) => self.sink.failed(&path, &format!("cannot open it: {error}"))?,
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, name: &Path, metadata: Metadata, file: Option<SourceFile>) -> Result<()> {
+    /// Announces what was found as `kind`, or as another name of what was announced before.
+    fn announce(&mut self, found: Found<'_>, kind: EntryKind) -> Result<()> {
+        let Found { path, name, handle, metadata } = found;
         // A path from the file system holds no NUL.
-        let Some(path) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
-        let kind = match &file {
-            Some(file) => EntryKind::File { size_bytes: Bytes::new(file.size) },
-            None => EntryKind::Directory,
+        let Some(name) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
+        let kind = match self.earlier_name(&kind, &metadata, &name) {
+            Some((first, path)) => EntryKind::HardLink { first, path },
+            None => kind,
         };
-        self.batch_bytes += path.as_bytes().len() * 3 + 200;
-        self.entries.push(Entry {
-            id: self.next_id,
-            path,
-            kind,
-            mode: metadata.mode,
-            mtime_seconds: metadata.mtime_seconds,
-            mtime_ns: metadata.mtime_ns,
-        });
+        let mut entry = Entry::new(name, kind, metadata.mode);
+        entry.mtime_seconds = metadata.mtime_seconds;
+        entry.mtime_ns = metadata.mtime_ns;
+        entry.stamp = metadata.stamp();
+        if !matches!(entry.kind, EntryKind::HardLink { .. }) {
+            entry.owner = self.capture.owner(&metadata);
+            match self.capture.xattrs(&handle, &metadata) {
+                Ok(xattrs) => entry.xattrs = xattrs,
+                Err(error) => {
+                    let reason = format!("its extended attributes cannot be read: {error}");
+                    self.sink.skipped(path, &reason)?;
+                }
+            }
+        }
+        let file = match entry.kind {
+            EntryKind::File { .. } => {
+                let block_bytes = self.options.block_bytes.get();
+                let path = path.to_owned();
+                Some(SourceFile::new(self.next_id, self.tree, path, metadata, block_bytes))
+            }
+            _ => None,
+        };
+        entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
+        self.push(entry, file)
+    }
+
+    /// The first name of a file with several, if hard links are kept and this is a later one.
+    fn earlier_name(
+        &mut self,
+        kind: &EntryKind,
+        metadata: &Metadata,
+        name: &WirePath,
+    ) -> Option<(u64, WirePath)> {
+        let several = metadata.names > 1 && !matches!(kind, EntryKind::Directory);
+        if !several || !self.options.tree.hard_links {
+            return None;
+        }
+        let earlier = self.several_names.get(&metadata.identity).cloned();
+        if earlier.is_none() {
+            self.several_names.insert(metadata.identity, (self.next_id, name.clone()));
+        }
+        earlier
+    }
+
+    fn push(&mut self, mut entry: Entry, file: Option<SourceFile>) -> Result<()> {
+        entry.id = self.next_id;
+        let extra: usize = entry
+            .xattrs
+            .iter()
+            .map(|xattr| 3 * xattr.name.as_bytes().len() + 2 * xattr.value.len())
+            .sum();
+        let target = match &entry.kind {
+            EntryKind::Symlink { target: path } | EntryKind::HardLink { path, .. } => {
+                path.as_bytes().len()
+            }
+            _ => 0,
+        };
+        let holes = entry.holes.as_ref().map_or(0, Vec::len) * 24;
+        self.batch_bytes += (entry.path.as_bytes().len() + target) * 3 + 300 + extra + holes;
+        self.entries.push(entry);
         self.files.extend(file.map(Arc::new));
         self.next_id += 1;
         if self.entries.len() >= BATCH_ENTRIES || self.batch_bytes >= ENTRIES_BATCH_BYTES {
@@ -179,6 +260,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 }
 
+const NEEDS_RECURSIVE: &str = "it is a directory; use -r to copy directories";
+
 impl SourceRoot {
     /// Whether `path` means what is in a directory, not the directory: `.`, `dir/.`, `..`.
     pub fn is_contents(path: &Path) -> bool {
@@ -194,11 +277,14 @@ impl SourceRoot {
 mod tests {
     use std::path::PathBuf;
 
+    use longhaul_core::plan::TreeOptions;
+
     use super::*;
 
     #[derive(Default)]
     struct Found {
         paths: Vec<String>,
+        kinds: Vec<EntryKind>,
         failed: Vec<String>,
         skipped: Vec<String>,
     }
@@ -206,6 +292,7 @@ mod tests {
     impl WalkSink for Found {
         fn announce(&mut self, entries: Vec<Entry>, _: Vec<Arc<SourceFile>>) -> Result<()> {
             self.paths.extend(entries.iter().map(|entry| entry.path.to_string()));
+            self.kinds.extend(entries.into_iter().map(|entry| entry.kind));
             Ok(())
         }
         fn failed(&mut self, path: &Path, _: &str) -> Result<()> {
@@ -218,11 +305,15 @@ mod tests {
         }
     }
 
-    fn walk(recursive: bool, roots: &[PathBuf]) -> Found {
+    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Found {
         let mut found = Found::default();
         let roots: Vec<_> = roots.iter().cloned().map(SourceRoot::Path).collect();
-        Walk::new(&Tree::anywhere(), recursive, 1 << 20, &mut found).run(&roots).unwrap();
+        Walk::new(&Tree::anywhere(), options, &mut found).run(&roots).unwrap();
         found
+    }
+
+    fn recursive() -> CopyOptions {
+        CopyOptions { recursive: true, ..CopyOptions::default() }
     }
 
     #[test]
@@ -234,17 +325,59 @@ mod tests {
         std::fs::write(top.join("empty"), "").unwrap();
         std::os::unix::fs::symlink("..", top.join("sub/loop")).unwrap();
         std::os::unix::fs::symlink("nowhere", top.join("dangling")).unwrap();
-        let found = walk(true, std::slice::from_ref(&top));
+        let found = walk(&recursive(), std::slice::from_ref(&top));
         assert_eq!(found.paths, ["top", "top/empty", "top/sub", "top/sub/file"]);
         assert_eq!(found.skipped, ["loop"]);
         assert_eq!(found.failed.len(), 1);
-        assert_eq!(walk(true, &[top.join(".")]).paths, ["empty", "sub", "sub/file"]);
+        assert_eq!(walk(&recursive(), &[top.join(".")]).paths, ["empty", "sub", "sub/file"]);
     }
 
     #[test]
     fn a_directory_needs_the_flag() {
         let dir = tempfile::tempdir().unwrap();
-        let found = walk(false, &[dir.path().to_owned(), dir.path().join("missing")]);
+        let found =
+            walk(&CopyOptions::default(), &[dir.path().to_owned(), dir.path().join("missing")]);
         assert_eq!((found.paths.len(), found.failed.len()), (0, 2));
+    }
+
+    #[test]
+    fn links_fifos_and_second_names_are_kept_on_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("a"), "x").unwrap();
+        std::fs::hard_link(at("a"), at("b")).unwrap();
+        std::os::unix::fs::symlink("nowhere", at("c")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("d"), 0o600.into()).unwrap();
+        let options = CopyOptions { tree: TreeOptions::archive(), ..recursive() };
+        let found = walk(&options, &[at(".")]);
+        assert_eq!(found.paths, ["a", "b", "c", "d"]);
+        assert!(found.failed.is_empty() && found.skipped.is_empty());
+        let path = |name: &str| WirePath::new(name).unwrap();
+        let [_, kinds @ ..] = found.kinds.as_slice() else { panic!("four were found") };
+        assert_eq!(
+            kinds,
+            [
+                EntryKind::HardLink { first: 0, path: path("a") },
+                EntryKind::Symlink { target: path("nowhere") },
+                EntryKind::Fifo,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_filters_leave_out_is_not_looked_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().join("top");
+        std::fs::create_dir_all(top.join("build/deep")).unwrap();
+        std::fs::write(top.join("build/deep/keep.c"), "x").unwrap();
+        std::fs::write(top.join("a.o"), "x").unwrap();
+        std::fs::write(top.join("a.c"), "x").unwrap();
+        let mut list = longhaul_core::plan::filter::FilterList::default();
+        list.add(b"keep.c", true).unwrap();
+        list.add(b"build/", false).unwrap();
+        list.add(b"*.o", false).unwrap();
+        let mut options = recursive();
+        options.tree.filters = list.into_rules();
+        assert_eq!(walk(&options, &[top]).paths, ["top", "top/a.c"]);
     }
 }

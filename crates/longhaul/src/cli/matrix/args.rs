@@ -25,6 +25,9 @@ pub(in crate::cli) struct MatrixArgs {
     /// Continue an interrupted matrix: the one in --out, or the latest in this directory
     #[arg(long)]
     pub(super) resume: bool,
+    /// With --resume: also make the runs again that failed
+    #[arg(long, requires = "resume")]
+    pub(super) retry_failed: bool,
     /// Directory for the archive and the report [default: longhaul-matrix-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,

@@ -6,5 +6,5 @@ mod run;
 mod setup;
 
 pub(super) use args::MatrixArgs;
-pub(super) use run::{print, run};
+pub(super) use run::run;
 pub(super) use setup::coded;

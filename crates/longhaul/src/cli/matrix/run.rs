@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::env;
 use std::io::Write;
 
@@ -34,6 +35,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         drivers: &drivers,
         sources: &checked.sources,
         scratch: &checked.scratch,
+        retry_failed: args.retry_failed,
         stop: interrupt.flag(),
     };
     let ended = Matrix::prepare(setup, &mut archive, &mut network, &mut show)
@@ -55,15 +57,17 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
 }
 
 /// The table, or the JSON document, on standard output.
-pub(in crate::cli) fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
+fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
     let text = if json { report::json(contents, table) } else { report::text(contents, table) };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
     Ok(())
 }
 
-/// Whether every run counts.
+/// Whether every place of the matrix that was run has a run that counts.
 fn code(contents: &Contents) -> u8 {
-    let all = contents.runs.iter().all(|run| run.outcome == Outcome::Ok);
-    if all { exit::OK } else { exit::PARTIAL }
+    let places: HashSet<u32> = contents.runs.iter().map(|run| run.sequence).collect();
+    let counted = contents.runs.iter().filter(|run| run.outcome == Outcome::Ok);
+    let counted: HashSet<u32> = counted.map(|run| run.sequence).collect();
+    if counted == places { exit::OK } else { exit::PARTIAL }
 }

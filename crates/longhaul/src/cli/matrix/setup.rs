@@ -99,7 +99,7 @@ fn continued(
         Some(out) => out.clone(),
         None => latest_dir().map_err(|error| Coded::new(exit::USAGE, error))?,
     };
-    let archive = Archive::open(&out).map_err(coded)?;
+    let archive = Archive::open_to_continue(&out).map_err(coded)?;
     let out = absolute(&out).map_err(files)?;
     let plan = archive.header().map_err(coded)?.plan;
     if args.says_what() {

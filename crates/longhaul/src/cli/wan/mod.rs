@@ -9,18 +9,18 @@ mod ends;
 mod exec;
 mod holder;
 mod place;
+mod probe;
 mod run;
+mod selftest;
 mod set;
 mod shipped;
 mod status;
 mod topology_file;
 mod up;
 
-use std::ffi::OsString;
-
 use clap::{Args, Subcommand};
 
-use crate::exit::{self, Coded};
+use crate::exit::Coded;
 
 /// Emulate wide-area links between network namespaces
 #[derive(Debug, Args)]
@@ -37,12 +37,10 @@ enum WanCommand {
     Status(status::StatusArgs),
     Set(set::SetArgs),
     Down(down::DownArgs),
-    #[command(external_subcommand)]
-    Other(Vec<OsString>),
+    Selftest(selftest::SelftestArgs),
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
 }
-
-/// Promised and not built: refused by name.
-const REFUSED: [&str; 1] = ["selftest"];
 
 /// Runs `longhaul wan ...` and returns its exit code.
 ///
@@ -55,14 +53,7 @@ pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
         WanCommand::Status(args) => status::run(args),
         WanCommand::Set(args) => set::run(args),
         WanCommand::Down(args) => down::run(args),
-        WanCommand::Other(words) => {
-            let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-            let error = if REFUSED.contains(&name.as_ref()) {
-                anyhow::anyhow!("'wan {name}' is not built yet; 'wan run' is")
-            } else {
-                anyhow::anyhow!("there is no command 'wan {name}'; see 'longhaul wan --help'")
-            };
-            Err(Coded::new(exit::USAGE, error))
-        }
+        WanCommand::Selftest(args) => selftest::run(&args),
+        WanCommand::Probe(args) => probe::run(&args),
     }
 }

@@ -1,0 +1,12 @@
+//! The plan of a memory-to-memory test: [`FlowPlan`], and the values it is made of.
+
+mod check;
+mod parts;
+mod placement;
+mod plan;
+mod striping;
+
+pub use parts::{Amount, Direction, Opener, Pacing, Protocol};
+pub use placement::{CpuList, Placement};
+pub use plan::FlowPlan;
+pub use striping::{Link, LinkAddress, parse_addresses};

@@ -1,0 +1,21 @@
+//! Arithmetic that has an answer for no time and for nothing.
+
+use crate::units::{Bytes, Rate};
+
+pub(super) fn rate(bytes: Bytes, seconds: f64) -> Rate {
+    Rate::from_bps(if seconds > 0.0 { (bytes.get() as f64 * 8.0 / seconds) as u64 } else { 0 })
+}
+
+pub(super) fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
+}
+
+/// A peer says what it likes: a sum of its numbers stops at the largest.
+pub(super) fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+pub(super) fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let count = values.len();
+    (count > 0).then(|| values.sum::<f64>() / count as f64)
+}

@@ -1,0 +1,499 @@
+//! Why a flow was as fast as it was, and no faster: a pure function of [`FlowFacts`].
+//!
+//! The questions are asked in the order in which an answer would hide the next ones: a test that
+//! runs at the rate it was asked to has no other limit; a kernel short of memory shrinks windows;
+//! a receiver that gets no CPU closes its window; a queue on the path shows that the path is full,
+//! and a larger window would only make it longer; a window that is full keeps the congestion window
+//! from being so. `docs/design/attribution.md` says why the thresholds are where they are, and how
+//! often the answer was right.
+
+use serde::{Deserialize, Serialize};
+
+use super::{FlowFacts, words};
+use crate::result::End;
+
+/// What limits a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The rate that was asked for.
+    Pacing,
+    /// A kernel that is short of memory for TCP.
+    TcpMemory,
+    /// The CPU of the end that sends.
+    SenderCpu,
+    /// The CPU of the end that receives.
+    ReceiverCpu,
+    /// The receiver's window.
+    ReceiverWindow,
+    /// The send buffer.
+    SendBuffer,
+    /// An end that throws packets away.
+    HostDrops,
+    /// Loss on the path that is not the loss of a full queue.
+    Loss,
+    /// The rate of the slowest link.
+    LinkRate,
+    /// The congestion window, still growing or kept small for no reason that shows.
+    CongestionWindow,
+    /// A sending program that does not come by with data, though it has CPU.
+    SendingProgram,
+    /// Nothing stands out.
+    Nothing,
+}
+
+/// The reason for a rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// What limits.
+    pub limit: Limit,
+    /// At which end, where it is one of them.
+    pub end: Option<End>,
+    /// The share of the time in which it did, where it is one of time.
+    pub share_percent: Option<f64>,
+    /// The reason as a sentence, without a full stop.
+    pub sentence: String,
+    /// What to do about it; `None` when there is nothing to do.
+    pub advice: Option<String>,
+    /// The numbers behind it.
+    pub facts: FlowFacts,
+}
+
+/// The names of the two hosts, for sentences.
+#[derive(Debug, Clone, Copy)]
+pub struct Hosts<'a> {
+    /// Where the sender runs.
+    pub sender: &'a str,
+    /// Where the receiver runs.
+    pub receiver: &'a str,
+}
+
+impl Hosts<'_> {
+    /// The host of `end`.
+    pub fn name(&self, end: End) -> &str {
+        match end {
+            End::Sender => self.sender,
+            End::Receiver => self.receiver,
+        }
+    }
+}
+
+/// A limit as it was found, before it has words.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Found {
+    pub(super) limit: Limit,
+    pub(super) end: Option<End>,
+    pub(super) share_percent: Option<f64>,
+}
+
+/// Headers take up to 6 % of a rate that the kernel counts with them (MTU 1500).
+const PACED_PART: f64 = 0.92;
+/// A thread that runs or waits for its core this much of the time never waits for the network.
+const CPU_BOUND_PERCENT: f64 = 90.0;
+/// From here on, a load supports what the shares say.
+const CPU_NEAR_PERCENT: f64 = 70.0;
+/// A thread that waits for its core for this much of the time is short of CPU, whatever it does
+/// with the rest: it sleeps only once it has caught up.
+const WAITING_PERCENT: f64 = 30.0;
+/// A core that does little but interrupts: the network's receiving half needs all of it.
+const INTERRUPTS_PERCENT: f64 = 90.0;
+/// Kernel memory under pressure for this part of the time.
+const PRESSURE_PERCENT: f64 = 25.0;
+/// A window that holds the sender back for this part of the time is what limits it: without it
+/// the sender would have been faster, until the next limit.
+const HELD_PERCENT: f64 = 30.0;
+/// A receive buffer that is this full is not emptied fast enough.
+const FULL_PERCENT: f64 = 50.0;
+/// Most of the time.
+const MOST_PERCENT: f64 = 50.0;
+/// A queue shows when the round trip is longer by this part of it and by this time.
+const QUEUE_PART: f64 = 0.1;
+const QUEUE_MS: f64 = 0.5;
+/// Datagrams lost in one place, of those sent, that make it the reason.
+const LOST_PERCENT: f64 = 1.0;
+
+impl Reason {
+    /// Tells the reason from the facts.
+    pub fn tell(facts: FlowFacts, hosts: Hosts<'_>) -> Self {
+        let found = find(&facts);
+        let (sentence, advice) = words::of(&found, &facts, hosts);
+        let Found { limit, end, share_percent } = found;
+        Reason { limit, end, share_percent, sentence, advice, facts }
+    }
+}
+
+pub(super) fn find(facts: &FlowFacts) -> Found {
+    let datagrams = facts.udp.is_some();
+    asked_for(facts)
+        .or_else(|| memory(facts).filter(|_| !datagrams))
+        .or_else(|| cpu(facts))
+        .or_else(|| queue(facts))
+        .or_else(|| window(facts))
+        .or_else(|| path(facts))
+        .or_else(|| datagrams_lost(facts))
+        .or_else(|| program(facts))
+        .unwrap_or(Found { limit: Limit::Nothing, end: None, share_percent: None })
+}
+
+fn asked_for(facts: &FlowFacts) -> Option<Found> {
+    let requested = facts.requested_bps?.bps() as f64;
+    let met = facts.throughput_bps.bps() as f64 >= PACED_PART * requested;
+    met.then_some(Found { limit: Limit::Pacing, end: Some(End::Sender), share_percent: None })
+}
+
+/// The end with more of `of`, and how much.
+fn worse(facts: &FlowFacts, of: impl Fn(&super::EndFacts) -> f64) -> (End, f64) {
+    let (sender, receiver) = (of(&facts.sender), of(&facts.receiver));
+    if receiver > sender { (End::Receiver, receiver) } else { (End::Sender, sender) }
+}
+
+fn memory(facts: &FlowFacts) -> Option<Found> {
+    let (end, share) = worse(facts, |end| end.tcp_memory_pressure_percent);
+    let busy = worse(facts, super::EndFacts::load_percent).1 >= CPU_BOUND_PERCENT;
+    (share >= PRESSURE_PERCENT && !busy).then_some(Found {
+        limit: Limit::TcpMemory,
+        end: Some(end),
+        share_percent: Some(share),
+    })
+}
+
+/// A thread that always runs or waits for a core, or one that is near that and leaves its mark
+/// on the connection: a sender that has nothing in its socket, a receiver whose socket is full.
+fn cpu(facts: &FlowFacts) -> Option<Found> {
+    let shares = &facts.shares;
+    let sender = facts.sender.load_percent();
+    let receiver = facts.receiver.load_percent();
+    let full = facts.receiver.buffer_full_percent;
+    let starved = shares.application_percent >= MOST_PERCENT;
+    let closed = shares.receiver_window_percent >= HELD_PERCENT && full >= FULL_PERCENT;
+    let bound = |end: &super::EndFacts, marked: bool| {
+        let load = end.load_percent();
+        load >= CPU_BOUND_PERCENT
+            || marked && load >= CPU_NEAR_PERCENT
+            || end.waiting_percent >= WAITING_PERCENT
+    };
+    let (sender_bound, receiver_bound) =
+        (bound(&facts.sender, starved), bound(&facts.receiver, closed));
+    let found = |limit, end, share| Found { limit, end: Some(end), share_percent: Some(share) };
+    let of_sender = found(Limit::SenderCpu, End::Sender, sender);
+    let of_receiver = found(Limit::ReceiverCpu, End::Receiver, receiver);
+    match (sender_bound, receiver_bound) {
+        // Both at their end: the one that the other waits for, by what it leaves in the sockets.
+        (true, true) if shares.receiver_window_percent > shares.application_percent => {
+            Some(of_receiver)
+        }
+        (true, _) => Some(of_sender),
+        (false, true) => Some(of_receiver),
+        (false, false) => {
+            let (end, share) = worse(facts, |end| end.interrupts_percent);
+            let limit = match end {
+                End::Sender => Limit::SenderCpu,
+                End::Receiver => Limit::ReceiverCpu,
+            };
+            (share >= INTERRUPTS_PERCENT).then_some(found(limit, end, share))
+        }
+    }
+}
+
+fn window(facts: &FlowFacts) -> Option<Found> {
+    let (receiver, buffer) =
+        (facts.shares.receiver_window_percent, facts.shares.send_buffer_percent);
+    let (limit, end, share) = match receiver >= buffer {
+        true => (Limit::ReceiverWindow, End::Receiver, receiver),
+        false => (Limit::SendBuffer, End::Sender, buffer),
+    };
+    (share >= HELD_PERCENT).then_some(Found { limit, end: Some(end), share_percent: Some(share) })
+}
+
+/// Packets wait on the path, all the time: it carries no more, whatever else is full.
+fn queue(facts: &FlowFacts) -> Option<Found> {
+    let queued =
+        facts.udp.is_none() && facts.queue_ms() >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
+    let share = held_by_path(facts).max(100.0 - facts.shares.application_percent);
+    (queued && share >= MOST_PERCENT).then_some(Found {
+        limit: Limit::LinkRate,
+        end: None,
+        share_percent: Some(share),
+    })
+}
+
+/// The time in which the congestion control held the sender back, by its window or its pacing.
+fn held_by_path(facts: &FlowFacts) -> f64 {
+    facts.shares.congestion_window_percent + facts.shares.pacing_percent
+}
+
+/// The congestion control held the sender back, without a queue.
+fn path(facts: &FlowFacts) -> Option<Found> {
+    let share = held_by_path(facts);
+    if share < MOST_PERCENT {
+        return None;
+    }
+    let found = |limit, end| Some(Found { limit, end, share_percent: Some(share) });
+    let lossy = facts.retransmits > 0;
+    let (end, drops) = worse(facts, |end| end.drops as f64);
+    if lossy && drops >= facts.retransmits as f64 / 2.0 {
+        return found(Limit::HostDrops, Some(end));
+    }
+    // BBR paces at the rate that the path has shown to deliver, and minds no loss below 2 %
+    // (draft-ietf-ccwg-bbr, BBR.LossThresh) or none at all.
+    let models_the_path = facts.congestion.starts_with("bbr");
+    match (models_the_path, lossy) {
+        (true, _) if facts.settled => found(Limit::LinkRate, None),
+        (false, true) => found(Limit::Loss, None),
+        _ => found(Limit::CongestionWindow, Some(End::Sender)),
+    }
+}
+
+/// Datagrams that are lost are not sent again: what arrives is what the worst place lets through.
+fn datagrams_lost(facts: &FlowFacts) -> Option<Found> {
+    let udp = facts.udp?;
+    let percent = |count: u64| super::math::percent(count as f64, udp.sent as f64);
+    let places = [
+        (Limit::HostDrops, Some(End::Sender), percent(udp.sender_dropped)),
+        (Limit::HostDrops, Some(End::Receiver), percent(udp.receiver_dropped)),
+        (Limit::Loss, None, percent(udp.lost)),
+    ];
+    let (limit, end, share) = places.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let found = Found { limit, end, share_percent: Some(share) };
+    (share >= LOST_PERCENT).then_some(found)
+}
+
+fn program(facts: &FlowFacts) -> Option<Found> {
+    let share = facts.shares.application_percent;
+    (share >= MOST_PERCENT).then_some(Found {
+        limit: Limit::SendingProgram,
+        end: Some(End::Sender),
+        share_percent: Some(share),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shares;
+    use super::*;
+    use crate::result::{EndFacts, HostLimits, UdpResult};
+    use crate::units::{Bytes, Rate};
+
+    /// A flow that nothing in particular limits: each case adds what does.
+    fn facts() -> FlowFacts {
+        let end = |autotuned| EndFacts {
+            running_percent: 20.0,
+            limits: HostLimits { autotuned_bytes: autotuned, ..HostLimits::default() },
+            buffer_bytes: Bytes::mib(4),
+            ..EndFacts::default()
+        };
+        FlowFacts {
+            throughput_bps: Rate::from_bps(400_000_000),
+            shares: Shares {
+                receiver_window_percent: 10.0,
+                send_buffer_percent: 10.0,
+                congestion_window_percent: 25.0,
+                pacing_percent: 20.0,
+                application_percent: 35.0,
+            },
+            streams: 1,
+            congestion: "cubic".to_owned(),
+            rtt_ms: 90.2,
+            rtt_min_ms: 90.0,
+            settled: true,
+            spread_percent: Some(2.0),
+            cwnd_bytes: Bytes::mib(4),
+            receiver_window_bytes: Bytes::mib(2),
+            reference_bps: Rate::from_bps(10_000_000_000),
+            bandwidth_delay_bytes: Bytes::new(112_500_000),
+            sender: end(Bytes::mib(4)),
+            receiver: end(Bytes::mib(4)),
+            ..FlowFacts::default()
+        }
+    }
+
+    fn held(holder: &str, percent: f64) -> Shares {
+        let rest = 100.0 - percent;
+        let mut shares = Shares { application_percent: rest, ..Shares::default() };
+        match holder {
+            "receiver" => shares.receiver_window_percent = percent,
+            "buffer" => shares.send_buffer_percent = percent,
+            "window" => shares.congestion_window_percent = percent,
+            "pacing" => shares.pacing_percent = percent,
+            _ => shares = Shares { application_percent: 100.0, ..Shares::default() },
+        }
+        shares
+    }
+
+    fn tell(facts: FlowFacts) -> Reason {
+        Reason::tell(facts, Hosts { sender: "this host", receiver: "far" })
+    }
+
+    #[track_caller]
+    fn check(facts: FlowFacts, limit: Limit, words: &str, advice: &str) {
+        let reason = tell(facts);
+        assert_eq!(reason.limit, limit, "{}", reason.sentence);
+        assert!(reason.sentence.contains(words), "{}", reason.sentence);
+        let said = reason.advice.unwrap_or_default();
+        assert!(said.contains(advice), "{said}");
+        assert!(!reason.sentence.ends_with('.') && !said.ends_with('.'));
+    }
+
+    #[test]
+    fn nothing_stands_out_when_nothing_does() {
+        let reason = tell(facts());
+        assert_eq!(
+            (reason.limit, reason.sentence.as_str()),
+            (Limit::Nothing, "nothing stands out")
+        );
+        assert_eq!((reason.end, reason.share_percent, reason.advice), (None, None, None));
+        assert_eq!(tell(FlowFacts::default()).limit, Limit::Nothing);
+    }
+
+    #[test]
+    fn a_receivers_window_is_set_against_the_bandwidth_delay_product() {
+        let shares = held("receiver", 84.0);
+        let small = FlowFacts { shares, ..facts() };
+        check(
+            small.clone(),
+            Limit::ReceiverWindow,
+            "limited by the receiver's window (84 % of the time): 2.00 MiB against a \
+             bandwidth-delay product of 107 MiB (10.0 Gb/s at 90.0 ms)",
+            "raise the third number of net.ipv4.tcp_rmem on far from 4194304 to 225000000",
+        );
+        let asked = FlowFacts { window_asked: true, ..small.clone() };
+        check(asked.clone(), Limit::ReceiverWindow, "2.00 MiB", "ask for more (-w 112500000)");
+        let mut clipped = asked;
+        clipped.receiver.limits.asked_bytes = Bytes::mib(2);
+        check(clipped, Limit::ReceiverWindow, "2.00 MiB", "raise net.core.rmem_max on far");
+        let mut short = small.clone();
+        short.receiver.limits.autotuned_bytes = Bytes::mib(64);
+        check(short, Limit::ReceiverWindow, "2.00 MiB", "let it grow to 4.00 MiB of the 64.0 MiB");
+        // Where the product is smaller, it explains nothing.
+        let near = FlowFacts { bandwidth_delay_bytes: Bytes::new(1000), ..small };
+        check(near, Limit::ReceiverWindow, "2.00 MiB at a round-trip time of 90.2 ms", "4194304");
+    }
+
+    #[test]
+    fn a_send_buffer_is_the_senders() {
+        let facts = FlowFacts { shares: held("buffer", 61.0), streams: 2, ..facts() };
+        check(
+            facts,
+            Limit::SendBuffer,
+            "limited by the sender's buffer (61 % of the time): 8.00 MiB over 2 streams against",
+            "net.ipv4.tcp_wmem on this host",
+        );
+    }
+
+    #[test]
+    fn a_receiver_without_cpu_is_not_a_small_window() {
+        let mut busy = FlowFacts { shares: held("receiver", 95.0), ..facts() };
+        busy.receiver.running_percent = 5.0;
+        busy.receiver.waiting_percent = 93.0;
+        busy.receiver.core = 1;
+        busy.receiver.core_others_percent = 94.0;
+        check(
+            busy.clone(),
+            Limit::ReceiverCpu,
+            "its thread waited for core 1 for 93 % of the time and ran for only 5 %, as others \
+             used 94 % of it",
+            "on far, stop what else runs there",
+        );
+        let mut stolen = busy.clone();
+        stolen.receiver.core_stolen_percent = 96.0;
+        check(stolen, Limit::ReceiverCpu, "the hypervisor took 96 %", "give far processors");
+        let mut slow = busy;
+        (slow.receiver.running_percent, slow.receiver.waiting_percent) = (97.0, 1.0);
+        check(slow.clone(), Limit::ReceiverCpu, "ran for 97 % of the time", "(-P)");
+        // Near its end alone it is no reason, with a full socket it is.
+        slow.receiver.running_percent = 80.0;
+        check(slow.clone(), Limit::ReceiverWindow, "window", "");
+        slow.receiver.buffer_full_percent = 70.0;
+        check(slow.clone(), Limit::ReceiverCpu, "ran for 80 %", "(-P)");
+        // Half asleep, but only since it is always late.
+        let mut late = FlowFacts { rtt_ms: 120.0, shares: held("pacing", 53.0), ..slow.clone() };
+        late.receiver = EndFacts { running_percent: 1.0, waiting_percent: 45.0, ..late.receiver };
+        check(late, Limit::ReceiverCpu, "waited for core 1 for 45 %", "");
+        // Both at their end: the sender waits for the receiver.
+        slow.sender.running_percent = 99.0;
+        slow.receiver.running_percent = 96.0;
+        check(slow, Limit::ReceiverCpu, "receiver's CPU", "");
+    }
+
+    #[test]
+    fn a_sender_without_cpu_leaves_its_socket_empty() {
+        let mut busy = FlowFacts { shares: held("application", 100.0), ..facts() };
+        check(busy.clone(), Limit::SendingProgram, "nothing in its socket for 100 %", "(-P)");
+        busy.sender.running_percent = 75.0;
+        check(busy.clone(), Limit::SenderCpu, "ran for 75 % of the time", "(-Z)");
+        busy.sender.running_percent = 20.0;
+        busy.sender.interrupts_percent = 98.0;
+        check(busy, Limit::SenderCpu, "spent 98 % of its time in interrupts", "RSS");
+    }
+
+    #[test]
+    fn kernel_memory_shrinks_windows_and_is_named_first() {
+        let mut short = FlowFacts { shares: held("receiver", 90.0), ..facts() };
+        short.receiver.tcp_memory_pressure_percent = 80.0;
+        short.receiver.tcp_memory_bytes = Bytes::gib(2);
+        check(
+            short,
+            Limit::TcpMemory,
+            "limited by the receiver's kernel memory for TCP, under pressure for 80 % of the \
+             time: 2.00 GiB are in use",
+            "net.ipv4.tcp_mem",
+        );
+    }
+
+    #[test]
+    fn the_rate_asked_for_is_no_discovery() {
+        let paced = FlowFacts {
+            requested_bps: Some(Rate::from_bps(420_000_000)),
+            shares: held("receiver", 90.0),
+            ..facts()
+        };
+        check(paced.clone(), Limit::Pacing, "400 Mb/s of 420 Mb/s", "leave -b out");
+        let missed = FlowFacts { requested_bps: Some(Rate::from_bps(1_000_000_000)), ..paced };
+        check(missed, Limit::ReceiverWindow, "window", "");
+    }
+
+    #[test]
+    fn a_queue_tells_the_links_rate_from_loss() {
+        let full = FlowFacts { shares: held("window", 97.0), ..facts() };
+        let queued = FlowFacts { rtt_ms: 131.0, ..full.clone() };
+        check(
+            queued.clone(),
+            Limit::LinkRate,
+            "its slowest link carries 400 Mb/s, steady within 2 % (cubic was held back for \
+             97 % of the time, with 41.0 ms of queue on a round trip of 90.0 ms)",
+            "",
+        );
+        let overflow = FlowFacts { retransmits: 500, loss_percent: 0.1, ..queued };
+        check(overflow.clone(), Limit::LinkRate, "0.10 % sent again", "");
+        let lossy = FlowFacts { rtt_ms: 90.4, ..overflow };
+        check(
+            lossy.clone(),
+            Limit::Loss,
+            "0.10 % of the segments were sent again, at which cubic keeps its window at 4.00 MiB",
+            "-C bbr",
+        );
+        let mut dropped = lossy.clone();
+        dropped.receiver.drops = 400;
+        check(dropped, Limit::HostDrops, "the receiver's host, which threw 400", "on far");
+        // BBR keeps the queue short and minds no loss.
+        let bbr = FlowFacts { shares: held("pacing", 97.0), congestion: "bbr".into(), ..lossy };
+        // Whatever else is full while packets wait on the path.
+        let buffer = FlowFacts { shares: held("buffer", 70.0), rtt_ms: 140.0, ..bbr.clone() };
+        check(buffer, Limit::LinkRate, "50.0 ms of queue", "");
+        check(bbr.clone(), Limit::LinkRate, "bbr was held back", "");
+        let growing = FlowFacts { settled: false, spread_percent: None, ..bbr };
+        check(growing, Limit::CongestionWindow, "had not settled", "test longer");
+        check(full, Limit::CongestionWindow, "4.00 MiB on a round trip", "(-C)");
+    }
+
+    #[test]
+    fn datagrams_are_counted_where_they_were_lost() {
+        let with = |udp| FlowFacts { udp: Some(udp), shares: Shares::default(), ..facts() };
+        let udp = UdpResult { sent: 1000, lost: 50, receiver_dropped: 20, ..UdpResult::default() };
+        check(with(udp), Limit::Loss, "the path, which lost 5.0 % of the datagrams", "-b");
+        let udp = UdpResult { receiver_dropped: 90, ..udp };
+        check(with(udp), Limit::HostDrops, "the receiver's host, which dropped 9.0 %", "on far");
+        let udp = UdpResult { sent: 100_000, ..udp };
+        check(with(udp), Limit::Nothing, "nothing stands out", "");
+    }
+}

@@ -1,0 +1,154 @@
+//! Ramp-up apart from the steady state: what a receiver's curve of bytes over time says.
+//!
+//! The curve is cut into bins of a round-trip time (TCP moves in rounds, and a finer bin would
+//! show its bursts), of 50 ms at least. The rate to compare with is at first the median of the
+//! later half of the test. The ramp ends with the first bin that reaches 90 % of it and is
+//! followed by another. The steady rate is the median from there on, and its spread the
+//! quartiles; the ramp is then looked for once more, against that rate. A test whose ramp takes
+//! half of it, or that still rises by a quarter from the first to the last part of what follows,
+//! has no steady state to speak of.
+
+use serde::{Deserialize, Serialize};
+
+use super::math::percent;
+use crate::stats::{median, quantile};
+use crate::units::Rate;
+
+/// The ramp is over at this part of the steady rate.
+const RAMPED: f64 = 0.9;
+/// The narrowest bin: several times what a busy host's scheduler may hold a thread back.
+const LEAST_BIN_SECONDS: f64 = 0.05;
+/// Fewer bins than this are no basis for quartiles.
+const LEAST_BINS: usize = 8;
+/// A rate that rises by more than this over the steady part is not steady. Cubic's saw-tooth,
+/// whose teeth are 0.7 of their height (RFC 9438), moves the medians of quarters by less.
+const RISING: f64 = 1.25;
+
+/// Bytes over time at one end, from its first byte.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// Time that each element of [`bytes`](Self::bytes) covers.
+    pub period_seconds: f64,
+    /// Bytes in each period, in order; a last period that was cut short is left out.
+    pub bytes: Vec<u64>,
+}
+
+/// The part of a test after its ramp-up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Steady {
+    /// From the first byte until the goodput first stays at 90 % of the steady rate.
+    pub ramp_up_seconds: f64,
+    /// The steady rate: the median of the goodput since then.
+    pub throughput_bps: Rate,
+    /// A quarter of that time had a goodput below this.
+    pub lower_quartile_bps: Rate,
+    /// A quarter of that time had a goodput above this.
+    pub upper_quartile_bps: Rate,
+}
+
+impl Steady {
+    /// The distance of the quartiles in percent of the steady rate.
+    pub fn spread_percent(&self) -> f64 {
+        let width = self.upper_quartile_bps.bps().saturating_sub(self.lower_quartile_bps.bps());
+        percent(width as f64, self.throughput_bps.bps() as f64)
+    }
+
+    /// What `curve` says of a test over a path of `rtt_seconds`, whose first `omit_seconds` do
+    /// not count; `None` when it has no steady part.
+    pub fn find(curve: &Curve, rtt_seconds: f64, omit_seconds: f64) -> Option<Self> {
+        let (rates, bin_seconds) = bins(curve, rtt_seconds.max(LEAST_BIN_SECONDS))?;
+        let omitted = (omit_seconds / bin_seconds).ceil() as usize;
+        let mut steady = median(&rates[rates.len() / 2..])?;
+        let mut ramped = 0;
+        for _ in 0..2 {
+            let up = |pair: &[f64]| pair.iter().all(|rate| *rate >= RAMPED * steady);
+            ramped = rates.windows(2).position(up)?;
+            steady = median(rates.get(ramped.max(omitted)..)?)?;
+        }
+        let part = rates.get(ramped.max(omitted)..)?;
+        if ramped > rates.len() / 2 || part.len() < LEAST_BINS / 2 || rises(part) {
+            return None;
+        }
+        let rate = |value: f64| Rate::from_bps(value as u64);
+        Some(Steady {
+            ramp_up_seconds: ramped as f64 * bin_seconds,
+            throughput_bps: rate(steady),
+            lower_quartile_bps: rate(quantile(part, 0.25)?),
+            upper_quartile_bps: rate(quantile(part, 0.75)?),
+        })
+    }
+}
+
+/// The goodput in bit/s over bins of at least `bin_seconds`, and how long the bins are.
+fn bins(curve: &Curve, bin_seconds: f64) -> Option<(Vec<f64>, f64)> {
+    // A peer says what it likes.
+    let period = Some(curve.period_seconds).filter(|p| p.is_finite() && *p > 0.0)?;
+    let width = (bin_seconds / period).ceil().max(1.0) as usize;
+    let bin_seconds = period * width as f64;
+    let rate =
+        |chunk: &[u64]| chunk.iter().map(|bytes| *bytes as f64).sum::<f64>() * 8.0 / bin_seconds;
+    let rates: Vec<f64> = curve.bytes.chunks_exact(width).map(rate).collect();
+    (rates.len() >= LEAST_BINS).then_some((rates, bin_seconds))
+}
+
+fn rises(rates: &[f64]) -> bool {
+    let quarter = (rates.len() / 4).max(1);
+    let (first, last) = (median(&rates[..quarter]), median(&rates[rates.len() - quarter..]));
+    matches!((first, last), (Some(first), Some(last)) if last > RISING * first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(bytes: impl IntoIterator<Item = u64>) -> Curve {
+        Curve { period_seconds: 0.05, bytes: bytes.into_iter().collect() }
+    }
+
+    #[test]
+    fn a_ramp_is_told_apart_from_what_follows() {
+        // Doubling for ten bins, then 1000 bytes in 50 ms with a little noise.
+        let ramp = (0..10).map(|i| 1u64 << i);
+        let flat = (0..50).map(|i| 1000 + i % 5);
+        let steady = Steady::find(&curve(ramp.chain(flat)), 0.01, 0.0).unwrap();
+        assert!((steady.ramp_up_seconds - 0.5).abs() < 1e-9, "{steady:?}");
+        assert_eq!(steady.throughput_bps, Rate::from_bps(160_320));
+        assert!(steady.lower_quartile_bps < steady.upper_quartile_bps);
+        assert!(steady.spread_percent() < 0.5);
+    }
+
+    #[test]
+    fn a_dip_and_a_burst_do_not_move_the_steady_rate() {
+        let mut bytes = vec![1000; 60];
+        bytes[30] = 0;
+        bytes[0] = 9000;
+        let steady = Steady::find(&curve(bytes), 0.0, 0.0).unwrap();
+        assert_eq!(steady.throughput_bps, Rate::from_bps(160_000));
+        assert_eq!(steady.ramp_up_seconds, 0.0);
+        assert_eq!(steady.spread_percent(), 0.0);
+    }
+
+    #[test]
+    fn what_only_grows_or_is_too_short_has_no_steady_state() {
+        assert_eq!(Steady::find(&curve((0..60).map(|i| i * 100)), 0.0, 0.0), None);
+        assert_eq!(Steady::find(&curve([1000; 7]), 0.0, 0.0), None);
+        // Bins are as long as a round trip: two seconds hold too few of 400 ms.
+        assert_eq!(Steady::find(&curve([1000; 40]), 0.4, 0.0), None);
+        assert_eq!(Steady::find(&curve([0; 40]), 0.0, 0.0).unwrap().throughput_bps.bps(), 0);
+    }
+
+    #[test]
+    fn the_omitted_time_does_not_count() {
+        let bytes = [2000; 20].into_iter().chain([1000; 40]);
+        let steady = Steady::find(&curve(bytes), 0.0, 1.0).unwrap();
+        assert_eq!(steady.throughput_bps, Rate::from_bps(160_000));
+    }
+
+    #[test]
+    fn a_hostile_curve_is_no_curve() {
+        for period_seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300] {
+            let curve = Curve { period_seconds, bytes: vec![u64::MAX; 100] };
+            let _ = Steady::find(&curve, 1.0, 1e300);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+use super::{HELLO_BYTES, MAC_BYTES, SessionId};
+
+/// The first bytes of every datagram of a UDP test; the rest of it is noise.
+pub const DATAGRAM_HEADER_BYTES: usize = 24;
+
+const MARK: u64 = 1 << 63;
+
+/// What stands at the beginning of a datagram, big-endian:
+///
+/// ```text
+///  0  8  tag: which stream; derived from the session's secret
+///  8  8  number, from 0; the top bit marks the end of data
+/// 16  8  time of sending, in ns since the stream began
+/// ```
+///
+/// An end mark's number is that of all datagrams before it. The receiver reports in the same
+/// form: `number` is how many datagrams it took, the mark says that it saw the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramHeader {
+    /// Names the stream to both ends, and to nobody else.
+    pub tag: u64,
+    /// Counts datagrams; below 2^63.
+    pub number: u64,
+    /// The end of data, or in a report that it was seen.
+    pub end: bool,
+    /// On the sender's clock; zero in a report.
+    pub time_ns: u64,
+}
+
+impl DatagramHeader {
+    /// The bytes on the wire.
+    pub fn encode(&self) -> [u8; DATAGRAM_HEADER_BYTES] {
+        let mut bytes = [0; DATAGRAM_HEADER_BYTES];
+        let number = self.number & !MARK | if self.end { MARK } else { 0 };
+        bytes[..8].copy_from_slice(&self.tag.to_be_bytes());
+        bytes[8..16].copy_from_slice(&number.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.time_ns.to_be_bytes());
+        bytes
+    }
+
+    /// Reads the header of `datagram`; `None` when it is too short to have one.
+    pub fn decode(datagram: &[u8]) -> Option<Self> {
+        let field = |at: usize| {
+            let bytes: [u8; 8] = datagram.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_be_bytes(bytes))
+        };
+        let (tag, number, time_ns) = (field(0)?, field(8)?, field(16)?);
+        Some(DatagramHeader { tag, number: number & !MARK, end: number & MARK != 0, time_ns })
+    }
+}
+
+/// What the ends of a session say to prove themselves beyond the first hello; each is as long as
+/// that, so that no answer is larger than what asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GreetingKind {
+    /// From who opens a UDP flow.
+    Hello,
+    /// From who accepts it: send this cookie back from the same address.
+    Challenge,
+    /// From who opens: the cookie.
+    Confirm,
+    /// From who accepts: data may flow.
+    Accept,
+}
+
+const MAGIC: [u8; 4] = *b"LHU1";
+const SIGNED_BYTES: usize = HELLO_BYTES - MAC_BYTES;
+
+/// A message by which a UDP flow is opened, or an acceptor proves itself, big-endian:
+///
+/// ```text
+///  0   4  magic "LHU1"
+///  4  16  session id
+/// 20   4  stream number
+/// 24   1  kind: 0 hello, 1 challenge, 2 confirm, 3 accept
+/// 25   7  cookie; zero in a hello
+/// 32  32  HMAC-SHA-256 of bytes 0 to 31 under the session's key
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Greeting {
+    /// What it says.
+    pub kind: GreetingKind,
+    /// The session.
+    pub session: SessionId,
+    /// Which of its streams.
+    pub stream: u32,
+    /// Proves that who opens is reached at its address.
+    pub cookie: [u8; 7],
+}
+
+impl Greeting {
+    /// The bytes that the authenticator covers.
+    pub fn signed_bytes(&self) -> [u8; SIGNED_BYTES] {
+        let mut bytes = [0; SIGNED_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..20].copy_from_slice(&self.session.0);
+        bytes[20..24].copy_from_slice(&self.stream.to_be_bytes());
+        bytes[24] = self.kind as u8;
+        bytes[25..].copy_from_slice(&self.cookie);
+        bytes
+    }
+
+    /// The whole message.
+    pub fn encode(&self, mac: &[u8; MAC_BYTES]) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..SIGNED_BYTES].copy_from_slice(&self.signed_bytes());
+        bytes[SIGNED_BYTES..].copy_from_slice(mac);
+        bytes
+    }
+
+    /// Takes a message apart; `None` if it is none. The caller checks the authenticator.
+    pub fn decode(bytes: &[u8]) -> Option<(Self, [u8; MAC_BYTES])> {
+        let bytes: &[u8; HELLO_BYTES] = bytes.try_into().ok()?;
+        if bytes[..4] != MAGIC {
+            return None;
+        }
+        let kind = match bytes[24] {
+            0 => GreetingKind::Hello,
+            1 => GreetingKind::Challenge,
+            2 => GreetingKind::Confirm,
+            3 => GreetingKind::Accept,
+            _ => return None,
+        };
+        let session = SessionId(bytes[4..20].try_into().ok()?);
+        let stream = u32::from_be_bytes(bytes[20..24].try_into().ok()?);
+        let cookie = bytes[25..SIGNED_BYTES].try_into().ok()?;
+        let mac = bytes[SIGNED_BYTES..].try_into().ok()?;
+        Some((Greeting { kind, session, stream, cookie }, mac))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back_in_64_bits() {
+        for end in [false, true] {
+            let header = DatagramHeader { tag: 7, number: u64::MAX >> 1, end, time_ns: 1 << 40 };
+            let mut datagram = header.encode().to_vec();
+            datagram.extend([9; 100]);
+            assert_eq!(DatagramHeader::decode(&datagram), Some(header));
+        }
+        assert_eq!(DatagramHeader::decode(&[0; 23]), None);
+    }
+
+    #[test]
+    fn greetings_come_back_and_strangers_do_not() {
+        use GreetingKind::{Accept, Challenge, Confirm, Hello};
+        for kind in [Hello, Challenge, Confirm, Accept] {
+            let session = SessionId([7; 16]);
+            let greeting = Greeting { kind, session, stream: 3, cookie: [5; 7] };
+            let bytes = greeting.encode(&[9; MAC_BYTES]);
+            assert_eq!(Greeting::decode(&bytes), Some((greeting, [9; MAC_BYTES])));
+            assert_eq!(Greeting::decode(&bytes[..63]), None);
+            assert_eq!(Greeting::decode(&[&bytes[..], &[0]].concat()), None);
+            let mut other = bytes;
+            other[24] = 4;
+            assert_eq!(Greeting::decode(&other), None);
+        }
+        assert_eq!(Greeting::decode(&[0; HELLO_BYTES]), None);
+    }
+}

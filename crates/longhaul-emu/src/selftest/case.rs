@@ -1,0 +1,254 @@
+use longhaul_core::result::{Check, CheckVerdict, Unit};
+use longhaul_core::stats::proportion_interval;
+
+/// The chance that one check of a right emulator fails by bad luck. All of a certificate's checks
+/// together (fewer than 100) then fail by bad luck in less than 1 of 100 runs, by Bonferroni's
+/// inequality; 95 % intervals alone would fail in almost every one.
+pub(super) const LUCK: f64 = 1e-4;
+
+/// How many standard deviations a normal variable exceeds with probability [`LUCK`], either way.
+pub(super) const LUCK_DEVIATIONS: f64 = 3.891;
+
+/// The same for the 95 % interval.
+pub(super) const USUAL_DEVIATIONS: f64 = 1.96;
+
+/// Datagrams of the kernel's own (neighbour discovery and the like) by which the emulator's count
+/// may differ from the probe's.
+const STRAY: u64 = 5;
+
+/// What is to be checked, before anything was measured.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) ipv6: bool,
+    /// As `longhaul wan run` takes them.
+    pub(super) options: String,
+    pub(super) unit: Unit,
+}
+
+/// Things of one kind among many, as the probe and the emulator counted them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tallies {
+    pub(super) seen: u64,
+    pub(super) of: u64,
+    pub(super) emulator: u64,
+}
+
+impl Case {
+    pub(super) fn new(name: impl Into<String>, options: impl Into<String>, unit: Unit) -> Self {
+        Case { name: name.into(), ipv6: false, options: options.into(), unit }
+    }
+
+    pub(super) fn over(mut self, ipv6: bool) -> Self {
+        self.ipv6 = ipv6;
+        self
+    }
+
+    fn check(&self, verdict: CheckVerdict) -> Check {
+        Check {
+            name: self.name.clone(),
+            family: if self.ipv6 { "ipv6" } else { "ipv4" }.to_owned(),
+            options: self.options.clone(),
+            unit: self.unit,
+            configured: None,
+            measured: None,
+            interval_95: None,
+            emulator: None,
+            samples: 0,
+            criterion: String::new(),
+            verdict,
+            reason: String::new(),
+        }
+    }
+
+    /// Nothing is known.
+    pub(super) fn not_done(&self, reason: impl Into<String>) -> Check {
+        Check { reason: reason.into(), ..self.check(CheckVerdict::NotDone) }
+    }
+
+    /// A probability: it must lie in the interval of what was seen, and the emulator must have
+    /// counted what the probe saw.
+    pub(super) fn share(&self, configured: f64, tallies: Tallies) -> Check {
+        let Tallies { seen, of, emulator } = tallies;
+        let (low, high) = proportion_interval(seen, of, 1.0 - LUCK);
+        let reason = if !(low..=high).contains(&configured) {
+            format!("{configured} is outside {low:.3e} to {high:.3e}")
+        } else if seen.abs_diff(emulator) > STRAY {
+            format!("the probe counts {seen} and the emulator {emulator}")
+        } else {
+            String::new()
+        };
+        let share = |count: u64| count as f64 / of.max(1) as f64;
+        Check {
+            configured: Some(configured),
+            measured: Some(share(seen)),
+            interval_95: Some(proportion_interval(seen, of, 0.95)),
+            emulator: Some(share(emulator)),
+            samples: of,
+            criterion: "configured lies in the 99.99 % interval, and the emulator counts the same"
+                .to_owned(),
+            reason,
+            ..self.check(CheckVerdict::Pass)
+        }
+        .judged()
+    }
+
+    /// A mean: the configured one must lie within [`LUCK_DEVIATIONS`] of its standard error.
+    pub(super) fn mean(&self, configured: f64, mean: f64, error: f64, samples: u64) -> Check {
+        let off = (mean - configured).abs() / error;
+        let reason = if off <= LUCK_DEVIATIONS {
+            String::new()
+        } else {
+            format!("it is {off:.1} standard errors off")
+        };
+        let half = USUAL_DEVIATIONS * error;
+        Check {
+            configured: Some(configured),
+            measured: Some(mean),
+            interval_95: Some((mean - half, mean + half)),
+            samples,
+            criterion: "configured lies in the 99.99 % interval".to_owned(),
+            reason,
+            ..self.check(CheckVerdict::Pass)
+        }
+        .judged()
+    }
+
+    /// A figure that must be within `tolerance` of what was configured.
+    pub(super) fn near(&self, configured: f64, measured: f64, tolerance: f64, of: u64) -> Check {
+        self.between((configured, measured), (configured - tolerance, configured + tolerance), of)
+    }
+
+    /// A figure, (configured, measured), that must lie in a range.
+    pub(super) fn between(
+        &self,
+        (configured, measured): (f64, f64),
+        (low, high): (f64, f64),
+        samples: u64,
+    ) -> Check {
+        let range = format!("{} to {}", self.unit.format(low), self.unit.format(high));
+        let reason = if (low..=high).contains(&measured) {
+            String::new()
+        } else {
+            format!("{} is outside {range}", self.unit.format(measured))
+        };
+        Check {
+            configured: Some(configured),
+            measured: Some(measured),
+            samples,
+            criterion: format!("measured is {range}"),
+            reason,
+            ..self.check(CheckVerdict::Pass)
+        }
+        .judged()
+    }
+
+    /// A count that must be exactly zero; `what` says what was counted.
+    pub(super) fn none(&self, what: &str, counted: u64, of: u64) -> Check {
+        let reason = if counted == 0 { String::new() } else { format!("{counted} {what}") };
+        Check {
+            configured: Some(0.0),
+            measured: Some(counted as f64),
+            samples: of,
+            criterion: format!("no {what}"),
+            reason,
+            ..self.check(CheckVerdict::Pass)
+        }
+        .judged()
+    }
+}
+
+/// Checks of times, made again if one fails: that the machine did something else for a moment says
+/// nothing of the emulator, that it does so twice says that this machine is not fit for it.
+pub(super) fn twice(mut make: impl FnMut() -> Vec<Check>) -> Vec<Check> {
+    let first = make();
+    let failed = first.iter().any(|check| check.verdict == CheckVerdict::Fail);
+    if failed { make() } else { first }
+}
+
+/// What a check says once its reason is known.
+pub(super) trait Judged {
+    /// Failed if there is a reason.
+    fn judged(self) -> Check;
+
+    /// Failed because of `reason` too, if there is one.
+    fn unless(self, reason: Option<String>) -> Check;
+}
+
+impl Judged for Check {
+    fn judged(mut self) -> Check {
+        if self.verdict != CheckVerdict::NotDone && !self.reason.is_empty() {
+            self.verdict = CheckVerdict::Fail;
+        }
+        self
+    }
+
+    fn unless(mut self, reason: Option<String>) -> Check {
+        if let Some(reason) = reason {
+            if !self.reason.is_empty() {
+                self.reason.push_str("; ");
+            }
+            self.reason.push_str(&reason);
+        }
+        self.judged()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case() -> Case {
+        Case::new("loss 1e-2", "--up-loss 1e-2", Unit::Share)
+    }
+
+    #[test]
+    fn a_share_is_judged_by_its_interval_and_by_the_emulators_count() {
+        let tallies = Tallies { seen: 1010, of: 100_000, emulator: 1012 };
+        let good = case().share(0.01, tallies);
+        assert_eq!((good.verdict, good.reason.as_str()), (CheckVerdict::Pass, ""));
+        let (low, high) = good.interval_95.unwrap();
+        assert!(low < 0.0101 && 0.0101 < high);
+        // Six standard deviations.
+        let off = case().share(0.01, Tallies { seen: 1200, emulator: 1200, ..tallies });
+        assert_eq!(off.verdict, CheckVerdict::Fail);
+        let disagreed = case().share(0.01, Tallies { emulator: 900, ..tallies });
+        assert!(disagreed.reason.contains("the emulator 900"), "{}", disagreed.reason);
+    }
+
+    /// What [`LUCK`] promises: a right emulator fails about once in 10,000 checks. A thousand fixed
+    /// draws, of which then none fails, while a twentieth leaves its 95 % interval.
+    #[test]
+    fn luck_seldom_fails_a_right_emulator() {
+        let mut state = 1_u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as f64 / f64::from(1 << 24)
+        };
+        let (mut failed, mut outside) = (0, 0);
+        for _ in 0..1000 {
+            let seen = (0..2000).filter(|_| draw() < 0.05).count() as u64;
+            let check = case().share(0.05, Tallies { seen, of: 2000, emulator: seen });
+            failed += u32::from(check.verdict == CheckVerdict::Fail);
+            let (low, high) = check.interval_95.unwrap();
+            outside += u32::from(!(low..=high).contains(&0.05));
+        }
+        assert!(failed <= 2, "{failed}");
+        assert!((15..=75).contains(&outside), "{outside}");
+    }
+
+    #[test]
+    fn ranges_counts_and_means() {
+        let ms = Case::new("delay", "", Unit::Ms);
+        assert_eq!(ms.near(10.0, 10.04, 0.05, 9).verdict, CheckVerdict::Pass);
+        assert_eq!(ms.near(10.0, 9.94, 0.05, 9).verdict, CheckVerdict::Fail);
+        assert_eq!(ms.near(10.0, f64::NAN, 0.05, 9).verdict, CheckVerdict::Fail);
+        assert_eq!(ms.none("lost", 0, 5).verdict, CheckVerdict::Pass);
+        assert_eq!(ms.none("lost", 1, 5).reason, "1 lost");
+        assert_eq!(ms.mean(5.0, 5.1, 0.05, 100).verdict, CheckVerdict::Pass);
+        assert_eq!(ms.mean(5.0, 5.3, 0.05, 100).verdict, CheckVerdict::Fail);
+        let spoiled = ms.none("lost", 0, 5).unless(Some("the clock was set".to_owned()));
+        assert_eq!(spoiled.verdict, CheckVerdict::Fail);
+        assert_eq!(ms.not_done("no IPv6").unless(None).verdict, CheckVerdict::NotDone);
+    }
+}

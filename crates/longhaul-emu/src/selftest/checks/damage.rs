@@ -1,0 +1,85 @@
+use longhaul_core::result::{Check, Unit};
+
+use super::super::case::{Case, Judged, Tallies};
+use super::super::lab::{Lab, Stream};
+
+const RATE: f64 = 1e-2;
+
+/// Copies, changed bits and marks.
+pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
+    let stream = Stream::many(if quick { 50_000 } else { 200_000 });
+    duplicates(lab, stream, each);
+    detected(lab, stream, each);
+    silent(lab, stream, each);
+    marks(lab, Stream { ecn_capable: true, ..stream }, each);
+    let options = format!("--up-mark {RATE}");
+    let case = Case::new("no marks without ECN", &options, Unit::Count);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, _)) => case.none("marked", probe.marked, probe.arrivals),
+    });
+}
+
+fn duplicates(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
+    let options = format!("--up-duplicate {RATE}");
+    let case = Case::new("duplication 1e-2", &options, Unit::Share);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, outcome)) => {
+            let emulator = outcome.link.up.impairments.duplicated.segments;
+            let tallies = Tallies { seen: probe.duplicates, of: probe.sent.datagrams, emulator };
+            case.share(RATE, tallies).unless(some(probe.lost, "lost"))
+        }
+    });
+}
+
+/// What is damaged so that the checksum tells never arrives; the receiving kernel counts it.
+fn detected(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
+    let options = format!("--up-corrupt {RATE}");
+    let case = Case::new("corruption 1e-2, detected", &options, Unit::Share);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, outcome)) => {
+            let emulator = outcome.link.up.impairments.corrupted.segments;
+            let tallies = Tallies { seen: probe.lost, of: probe.sent.datagrams, emulator };
+            let unseen = probe.lost.abs_diff(probe.checksum_errors);
+            case.share(RATE, tallies)
+                .unless(some(probe.changed, "arrived changed"))
+                .unless(some(unseen, "lost and not by the kernel's checksum"))
+        }
+    });
+}
+
+/// What is damaged silently arrives, changed, and no checksum told.
+fn silent(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
+    let options = format!("--up-corrupt-silent {RATE}");
+    let case = Case::new("corruption 1e-2, silent", &options, Unit::Share);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, outcome)) => {
+            let emulator = outcome.link.up.impairments.corrupted_silent.segments;
+            let tallies = Tallies { seen: probe.changed, of: probe.sent.datagrams, emulator };
+            case.share(RATE, tallies)
+                .unless(some(probe.lost, "lost"))
+                .unless(some(probe.checksum_errors, "noticed by the kernel's checksum"))
+        }
+    });
+}
+
+fn marks(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
+    let options = format!("--up-mark {RATE}");
+    let case = Case::new("ECN marks 1e-2", &options, Unit::Share);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, outcome)) => {
+            let emulator = outcome.link.up.impairments.marked_ce.segments;
+            let tallies = Tallies { seen: probe.marked, of: probe.arrivals, emulator };
+            let bare = probe.arrivals - probe.ecn_capable;
+            case.share(RATE, tallies).unless(some(bare, "arrived without ECN"))
+        }
+    });
+}
+
+fn some(count: u64, what: &str) -> Option<String> {
+    (count > 0).then(|| format!("{count} {what}"))
+}

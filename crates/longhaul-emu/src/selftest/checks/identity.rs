@@ -1,0 +1,37 @@
+use std::time::Duration;
+
+use longhaul_core::result::{Check, Unit};
+
+use super::super::case::Case;
+use super::super::lab::{Lab, Stream};
+
+/// With nothing configured every datagram arrives once, unchanged, unmarked and in order: alone,
+/// in super-packets of small ones, and in those of large ones.
+pub(super) fn check(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn FnMut(Check)) {
+    let part = if quick { 4 } else { 1 };
+    let large = Stream {
+        payload_bytes: 8900,
+        together: 7,
+        interval: Duration::from_micros(200),
+        ..Stream::many(14_000 / part)
+    };
+    for (name, stream) in [
+        ("identity, single", Stream::single(10_000 / part, Duration::from_micros(50))),
+        ("identity, super-packets of 64", Stream::many(200_000 / part)),
+        ("identity, super-packets of 7 jumbo", Stream { ecn_capable: true, ..large }),
+    ] {
+        let case = Case::new(name, "", Unit::Count).over(ipv6);
+        each(match lab.send("", ipv6, stream) {
+            Err(reason) => case.not_done(reason.to_string()),
+            Ok((probe, _)) => {
+                let odd = probe.lost
+                    + probe.duplicates
+                    + probe.changed
+                    + probe.reordered
+                    + probe.marked
+                    + probe.checksum_errors;
+                case.none("lost, doubled, changed, marked or out of order", odd, probe.arrivals)
+            }
+        });
+    }
+}

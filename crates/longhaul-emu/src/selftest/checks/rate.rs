@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use longhaul_core::result::{Check, CheckVerdict, Unit};
+
+use super::super::case::{Case, Judged, twice};
+use super::super::lab::{Lab, Stream};
+
+/// Of the configured rate, over any whole second.
+const TOLERANCE: f64 = 0.01;
+
+/// How much more than the rate is offered.
+const PRESSURE: f64 = 1.15;
+
+/// From 1 Mb/s upwards, until the machine cannot offer or carry more.
+pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
+    let rates: &[(&str, f64)] = &[
+        ("1M", 1e6),
+        ("10M", 1e7),
+        ("100M", 1e8),
+        ("1G", 1e9),
+        ("2G", 2e9),
+        ("5G", 5e9),
+        ("10G", 1e10),
+        ("20G", 2e10),
+        ("50G", 5e10),
+    ];
+    for (text, bps) in rates {
+        for check in twice(|| vec![one(lab, text, *bps, if quick { 1.3 } else { 2.3 })]) {
+            let beyond = check.verdict == CheckVerdict::NotDone;
+            each(check);
+            if beyond {
+                return;
+            }
+        }
+    }
+}
+
+fn one(lab: &mut Lab<'_>, text: &str, bps: f64, seconds: f64) -> Check {
+    let options = format!("--up-rate {text} --up-queue 50ms");
+    let case = Case::new(format!("rate {text}b/s, over 1 s"), &options, Unit::Bps);
+    let stream = stream(bps, seconds);
+    let (probe, outcome) = match lab.send(&options, false, stream) {
+        Ok(measured) => measured,
+        Err(reason) => return case.not_done(format!("beyond this machine: {reason}")),
+    };
+    let sent = (probe.sent.datagrams * stream.ip_bytes(false)) as f64 * 8.0 / probe.sent.seconds;
+    if sent < bps * (1.0 + TOLERANCE) {
+        let sent = Unit::Bps.format(sent);
+        return case.not_done(format!("beyond this machine: it sends {sent}"));
+    }
+    let windows = &probe.window_rates_bps;
+    let off = |rate: &f64| (rate - bps).abs();
+    let Some(worst) = windows.iter().copied().max_by(|a, b| off(a).total_cmp(&off(b))) else {
+        return case.not_done("less than a second of it arrived");
+    };
+    let check = case.near(bps, worst, bps * TOLERANCE, windows.len() as u64);
+    if check.verdict == CheckVerdict::Fail {
+        return match outcome.confession() {
+            // It says itself that the machine does not carry this, so nothing is known.
+            Some(confession) => case.not_done(format!("beyond this machine: {confession}")),
+            None => check.judged(),
+        };
+    }
+    check
+}
+
+/// Small datagrams at low rates, so that a second has hundreds; jumbo super-packets at high ones.
+fn stream(bps: f64, seconds: f64) -> Stream {
+    let (payload_bytes, together) = match bps {
+        ..1e7 => (222, 1),
+        ..1e8 => (1472, 1),
+        ..1e9 => (1472, 10),
+        _ => (8972, 7),
+    };
+    let mut stream = Stream { payload_bytes, together, verify: false, ..Stream::many(0) };
+    let bits = stream.ip_bytes(false) as f64 * 8.0;
+    stream.datagrams = (seconds * bps * PRESSURE / bits) as u64;
+    stream.interval = Duration::from_secs_f64(f64::from(together) * bits / (bps * PRESSURE));
+    stream
+}

@@ -1,0 +1,252 @@
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use longhaul_core::plan::link::derive_seed;
+use longhaul_core::plan::{LinkOptions, Side};
+use longhaul_core::result::{LinkReport, LinkWarning};
+
+use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent};
+use crate::Wan;
+
+/// Where the first receiver listens; the others follow.
+const PORT: u16 = 5211;
+
+/// Runs probes over links.
+pub(super) struct Lab<'a> {
+    /// The command that runs one end of a probe.
+    pub(super) probe: &'a dyn Fn(&ProbePlan) -> Command,
+    /// What every link's seed follows from.
+    pub(super) seed: u64,
+    /// How many links there were.
+    pub(super) links: u64,
+}
+
+/// What to send from near to far.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stream {
+    pub(super) datagrams: u64,
+    pub(super) payload_bytes: u16,
+    pub(super) together: u16,
+    pub(super) interval: Duration,
+    pub(super) ecn_capable: bool,
+    pub(super) verify: bool,
+}
+
+impl Stream {
+    /// As many small datagrams as can be counted in little time.
+    pub(super) fn many(datagrams: u64) -> Self {
+        Stream {
+            datagrams,
+            payload_bytes: 200,
+            together: 64,
+            interval: Duration::from_micros(150),
+            ecn_capable: false,
+            verify: true,
+        }
+    }
+
+    /// One small datagram at a time.
+    pub(super) fn single(datagrams: u64, interval: Duration) -> Self {
+        Stream { datagrams, payload_bytes: 100, together: 1, interval, ..Self::many(0) }
+    }
+
+    /// The IP bytes of each datagram.
+    pub(super) fn ip_bytes(&self, ipv6: bool) -> u64 {
+        u64::from(self.payload_bytes) + if ipv6 { 48 } else { 28 }
+    }
+}
+
+/// What became of the streams over one link.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Of each stream.
+    pub(super) probes: Vec<ProbeReport>,
+    pub(super) link: LinkReport,
+}
+
+impl Outcome {
+    /// What the probe itself or the machine lost or spoiled, so that nothing can be said of the
+    /// link.
+    fn spoiled(&self) -> Option<String> {
+        let drops: u64 = self.probes.iter().map(|probe| probe.socket_drops).sum();
+        if drops > 0 {
+            return Some(format!("the probe was too slow and lost {drops} datagrams itself"));
+        }
+        let drops = self.link.up.interface_drops;
+        if drops > 0 {
+            return Some(format!("the sender's interface dropped {drops} packets"));
+        }
+        let step = self.probes.iter().map(|probe| probe.clock_step_ms.abs()).fold(0.0, f64::max);
+        (step > 0.02).then(|| format!("the wall clock was set by {step:.3} ms meanwhile"))
+    }
+
+    /// The emulator's own word that it did not keep up with the plan.
+    pub(super) fn confession(&self) -> Option<String> {
+        use LinkWarning::{BehindSchedule, MemoryFull, NotConserved, ProcessorStarved, Refused};
+        let serious = self.link.warnings.iter().find(|warning| {
+            matches!(
+                warning,
+                BehindSchedule { .. }
+                    | MemoryFull { .. }
+                    | NotConserved { .. }
+                    | ProcessorStarved { .. }
+                    | Refused { .. }
+            )
+        });
+        serious.map(ToString::to_string)
+    }
+}
+
+/// Why nothing could be measured.
+#[derive(Debug)]
+pub(super) struct Unmeasured(String);
+
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// With all its causes in one line.
+fn unmeasured(error: &dyn std::error::Error) -> Unmeasured {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    Unmeasured(causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")))
+}
+
+impl Lab<'_> {
+    /// Sends one stream over a link of these options.
+    pub(super) fn send(
+        &mut self,
+        options: &str,
+        ipv6: bool,
+        stream: Stream,
+    ) -> Result<(ProbeReport, Outcome), Unmeasured> {
+        let mut outcome = self.send_all(options, ipv6, &[stream])?;
+        match outcome.probes.pop() {
+            Some(probe) => Ok((probe, outcome)),
+            None => Err(Unmeasured("the probe did not report".to_owned())),
+        }
+    }
+
+    /// Sends some streams at once over a link of these options. Where the machine was too slow
+    /// for the probe, it tries once more, four times as slowly.
+    pub(super) fn send_all(
+        &mut self,
+        options: &str,
+        ipv6: bool,
+        streams: &[Stream],
+    ) -> Result<Outcome, Unmeasured> {
+        let mut streams = streams.to_vec();
+        let first = self.attempt(options, ipv6, &streams)?;
+        if first.spoiled().is_none() {
+            return Ok(first);
+        }
+        streams.iter_mut().for_each(|stream| stream.interval *= 4);
+        let second = self.attempt(options, ipv6, &streams)?;
+        match second.spoiled() {
+            None => Ok(second),
+            Some(reason) => Err(Unmeasured(reason)),
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        options: &str,
+        ipv6: bool,
+        streams: &[Stream],
+    ) -> Result<Outcome, Unmeasured> {
+        let mut plan = parse(options)?;
+        // Two links never share a seed, so that their checks are independent.
+        self.links += 1;
+        plan.seed = Some(derive_seed(self.seed, &["selftest", &self.links.to_string()]));
+        let drain = plan.up.longest_flight() + Duration::from_millis(150);
+        let wan = Wan::start(&plan).map_err(|error| unmeasured(&error))?;
+        let pairs: Vec<Pair> = (PORT..)
+            .zip(streams)
+            .map(|(port, stream)| Pair::start(self.probe, &wan, (port, ipv6), stream, drain))
+            .collect::<io::Result<_>>()
+            .map_err(|error| unmeasured(&error))?;
+        let probes = pairs
+            .into_iter()
+            .map(Pair::finish)
+            .collect::<io::Result<_>>()
+            .map_err(|error| unmeasured(&error))?;
+        let link = wan.finish().map_err(|error| unmeasured(&error))?;
+        Ok(Outcome { probes, link })
+    }
+}
+
+/// The plan of options as `longhaul wan run` takes them; no file is read.
+fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
+    let mut given = LinkOptions::default();
+    let words: Vec<&str> = options.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        if let [name, value] = pair {
+            given.set(name.trim_start_matches('-'), *value).map_err(|error| unmeasured(&error))?;
+        }
+    }
+    given.plan(&|_| Err(io::ErrorKind::Unsupported.into())).map_err(|error| unmeasured(&error))
+}
+
+/// Both ends of one probe.
+struct Pair {
+    sender: Child,
+    receiver: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Pair {
+    fn start(
+        probe: &dyn Fn(&ProbePlan) -> Command,
+        wan: &Wan,
+        (port, ipv6): (u16, bool),
+        stream: &Stream,
+        drain: Duration,
+    ) -> io::Result<Pair> {
+        let any = if ipv6 { "[::]" } else { "0.0.0.0" };
+        let bind = format!("{any}:{port}").parse().map_err(io::Error::other)?;
+        let plan = ReceivePlan { bind, drain_seconds: drain, verify: stream.verify };
+        let mut command = probe(&ProbePlan::Receive(plan));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut receiver = wan.spawn(Side::Far, command).map_err(io::Error::other)?;
+        let output = receiver.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(io::Error::other("the probe's receiver did not start"));
+        }
+        let plan = SendPlan {
+            to: Side::Far.name().to_owned(),
+            port,
+            ipv6,
+            datagrams: stream.datagrams,
+            payload_bytes: stream.payload_bytes,
+            together: stream.together,
+            interval_seconds: stream.interval,
+            ecn_capable: stream.ecn_capable,
+            verify: stream.verify,
+        };
+        let mut command = probe(&ProbePlan::Send(plan));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let sender = wan.spawn(Side::Near, command).map_err(io::Error::other)?;
+        Ok(Pair { sender, receiver, output })
+    }
+
+    /// Waits for the sender, tells the receiver, and waits for its report.
+    fn finish(self) -> io::Result<ProbeReport> {
+        let Pair { sender, mut receiver, mut output } = self;
+        let sent = sender.wait_with_output()?.stdout;
+        let _: Sent = serde_json::from_slice(&sent)
+            .map_err(|_| io::Error::other("the probe's sender failed"))?;
+        if let Some(mut control) = receiver.stdin.take() {
+            control.write_all(&sent)?;
+        }
+        let mut report = String::new();
+        output.read_line(&mut report)?;
+        receiver.wait()?;
+        serde_json::from_str(&report).map_err(|_| io::Error::other("the probe's receiver failed"))
+    }
+}

@@ -1,0 +1,93 @@
+//! What a probe's datagram carries, in the machine's own byte order since both ends are on one:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | checksum of the rest |
+//! | 8..16 | number, from 0 |
+//! | 16..24 | when it was sent, nanoseconds of `CLOCK_REALTIME` |
+//! | 24.. | filler |
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The part that is not filler.
+pub(super) const HEADER_BYTES: usize = 24;
+
+/// What a datagram says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) number: u64,
+    pub(super) sent_nanos: u64,
+}
+
+/// Writes the header into `datagram`, whose filler stays. With `verify` the checksum covers the
+/// filler too.
+pub(super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
+    datagram[8..16].copy_from_slice(&header.number.to_ne_bytes());
+    datagram[16..24].copy_from_slice(&header.sent_nanos.to_ne_bytes());
+    let covered = if verify { datagram.len() } else { HEADER_BYTES };
+    let sum = checksum(&datagram[8..covered]);
+    datagram[..8].copy_from_slice(&sum.to_ne_bytes());
+}
+
+/// Reads a header whose checksum fits all the bytes given, which may be the header's alone if it
+/// was sealed so.
+pub(super) fn open(bytes: &[u8]) -> Option<Header> {
+    let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let header = Header { number: word(8)?, sent_nanos: word(16)? };
+    (word(0)? == checksum(&bytes[8..])).then_some(header)
+}
+
+/// Each step is a bijection of the state and of the word, so that any change within one word is
+/// noticed for sure, and any other but once in 2^64.
+fn checksum(bytes: &[u8]) -> u64 {
+    /// 2^64 divided by the golden ratio, made odd.
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(MULTIPLIER).rotate_left(29);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum =
+        words.iter().fold(bytes.len() as u64, |sum, word| step(sum, u64::from_ne_bytes(*word)));
+    rest.iter().fold(sum, |sum, byte| step(sum, u64::from(*byte)))
+}
+
+/// Nanoseconds of `CLOCK_REALTIME`, the clock of the kernel's time stamps.
+pub(super) fn realtime_nanos() -> u64 {
+    nanos(ClockId::Realtime)
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub(super) fn monotonic_nanos() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_changed_bit_is_noticed() {
+        let header = Header { number: 7, sent_nanos: 1_700_000_000_000_000_000 };
+        let mut datagram: Vec<u8> = (0..61).collect();
+        seal(&mut datagram, header, true);
+        assert_eq!(open(&datagram), Some(header));
+        for bit in 0..datagram.len() * 8 {
+            datagram[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(open(&datagram), None, "bit {bit}");
+            datagram[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(open(&datagram[..60]), None, "cut");
+        assert_eq!(open(&[]), None);
+    }
+
+    #[test]
+    fn a_header_alone_can_be_checked() {
+        let header = Header { number: 1, sent_nanos: 2 };
+        let mut datagram = vec![3; 100];
+        seal(&mut datagram, header, false);
+        assert_eq!(open(&datagram[..HEADER_BYTES]), Some(header));
+    }
+}

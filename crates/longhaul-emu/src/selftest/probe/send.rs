@@ -1,0 +1,73 @@
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+use longhaul_sys::datagram;
+
+use super::datagram::{HEADER_BYTES, Header, realtime_nanos, seal};
+use super::{SendPlan, Sent};
+
+/// Sends what `plan` asks for.
+///
+/// # Errors
+/// The receiver has no such address, the socket could not be made, or the kernel refuses a super-packet of this size. A datagram
+/// that the kernel could not take for want of memory counts as not sent.
+pub fn send(plan: &SendPlan) -> io::Result<Sent> {
+    let size = usize::from(plan.payload_bytes.max(SendPlan::LEAST_PAYLOAD));
+    let ecn = if plan.ecn_capable { 0b10 } else { 0 };
+    let socket = datagram::sender(address(plan)?, size as u16, ecn)?;
+    // The default slack of 50 us would be in every interval.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let mut buffer = filler(size * usize::from(plan.together.max(1)));
+    let begun = Instant::now();
+    let mut next = Duration::ZERO;
+    let mut sent = Sent::default();
+    while sent.datagrams < plan.datagrams {
+        if let Some(early) = next.checked_sub(begun.elapsed()) {
+            std::thread::sleep(early);
+        }
+        next += plan.interval_seconds;
+        let left = usize::try_from(plan.datagrams - sent.datagrams).unwrap_or(usize::MAX);
+        let together = left.min(buffer.len() / size);
+        let packet = &mut buffer[..together * size];
+        let sent_nanos = realtime_nanos();
+        for (datagram, number) in packet.chunks_exact_mut(size).zip(sent.datagrams..) {
+            seal(datagram, Header { number, sent_nanos }, plan.verify);
+        }
+        match socket.send(packet) {
+            Ok(_) => sent.datagrams += together as u64,
+            Err(error) if is_passing(&error) => sent.refused += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    sent.seconds = begun.elapsed().as_secs_f64();
+    Ok(sent)
+}
+
+fn address(plan: &SendPlan) -> io::Result<SocketAddr> {
+    let mut all = (plan.to.as_str(), plan.port).to_socket_addrs()?;
+    all.find(|address| address.is_ipv6() == plan.ipv6).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address of this kind")
+    })
+}
+
+/// Memory that was short for a moment, or the peer's word that nobody listened a moment ago.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, Interrupted, OutOfMemory, WouldBlock};
+    matches!(error.kind(), ConnectionRefused | Interrupted | OutOfMemory | WouldBlock)
+        || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+}
+
+/// Bytes that differ from one place to the next, so that a piece put in the wrong place shows.
+fn filler(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut byte = || {
+        // Marsaglia's xorshift64.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..length.max(HEADER_BYTES)).map(|_| byte()).collect()
+}

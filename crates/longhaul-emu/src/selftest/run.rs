@@ -1,0 +1,58 @@
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::LinkPlan;
+use longhaul_core::result::{Certificate, Check};
+
+use super::case::LUCK;
+use super::checks;
+use super::lab::Lab;
+use super::probe::ProbePlan;
+use crate::{EmuError, Wan};
+
+/// How to test.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// A quarter of the datagrams, and fewer checks.
+    pub quick: bool,
+    /// What all random decisions follow from.
+    pub seed: u64,
+    /// When it begins (RFC 3339), for the certificate.
+    pub started: String,
+}
+
+/// Checks the emulator on this machine, which takes under two minutes. `probe` makes the command
+/// that runs one end of a probe: the program that calls this, with the plan. Each check is shown to
+/// `each` as it is made.
+///
+/// The process must have what [`crate::acquire_privileges`] acquires.
+///
+/// # Errors
+/// No link can be built here at all. What fails later is part of the certificate.
+pub fn run(
+    settings: &Settings,
+    probe: &dyn Fn(&ProbePlan) -> Command,
+    each: &mut dyn FnMut(&Check),
+) -> Result<Certificate, EmuError> {
+    let begun = Instant::now();
+    Wan::start(&LinkPlan::symmetric(Duration::ZERO))?.finish()?;
+    let mut lab = Lab { probe, seed: settings.seed, links: 0 };
+    let mut made = Vec::new();
+    checks::all(&mut lab, settings.quick, &mut |check| {
+        each(&check);
+        made.push(check);
+    });
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    Ok(Certificate {
+        schema: Certificate::SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: settings.started.clone(),
+        kernel,
+        processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        quick: settings.quick,
+        seed: settings.seed,
+        seconds: begun.elapsed().as_secs_f64(),
+        false_alarm: LUCK * made.len() as f64,
+        checks: made,
+    })
+}

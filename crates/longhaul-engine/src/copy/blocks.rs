@@ -1,0 +1,84 @@
+use std::collections::BTreeMap;
+
+/// A set of a file's blocks. Its memory follows the number of gaps, not the size of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct BlockSet {
+    /// By the first block of each run, the block after its last.
+    runs: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl BlockSet {
+    /// The set of `spans`, each a first block and a count; `None` if one of them is empty or
+    /// leads beyond `blocks`.
+    pub(super) fn from_spans(spans: &[(u64, u64)], blocks: u64) -> Option<Self> {
+        let mut set = BlockSet::default();
+        for (first, count) in spans {
+            let end = first.checked_add(*count).filter(|end| *end <= blocks && *count > 0)?;
+            set.insert(*first, end);
+        }
+        Some(set)
+    }
+
+    /// Adds the blocks from `first` to before `end`, and returns how many are new.
+    pub(super) fn insert(&mut self, first: u64, end: u64) -> u64 {
+        let (mut start, mut stop, mut known) = (first, end, 0);
+        // The runs that touch the new one, from the last backwards.
+        while let Some((&run, &run_end)) = self.runs.range(..=stop).next_back() {
+            if run_end < start {
+                break;
+            }
+            known += run_end - run;
+            start = start.min(run);
+            stop = stop.max(run_end);
+            self.runs.remove(&run);
+        }
+        self.runs.insert(start, stop);
+        let new = stop - start - known;
+        self.count += new;
+        new
+    }
+
+    pub(super) fn contains(&self, block: u64) -> bool {
+        self.runs.range(..=block).next_back().is_some_and(|(_, end)| block < *end)
+    }
+
+    /// How many blocks are in the set.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The runs, each as its first block and their count.
+    pub(super) fn spans(&self) -> Vec<(u64, u64)> {
+        self.runs.iter().map(|(first, end)| (*first, end - first)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_grow_together() {
+        let mut set = BlockSet::default();
+        assert_eq!(set.insert(5, 6), 1);
+        assert_eq!(set.insert(5, 6), 0, "a block that comes twice is one");
+        assert_eq!(set.insert(7, 9), 2);
+        assert_eq!(set.insert(0, 2), 2);
+        assert_eq!(set.spans(), [(0, 2), (5, 1), (7, 2)]);
+        assert_eq!(set.insert(6, 7), 1);
+        assert_eq!(set.spans(), [(0, 2), (5, 4)]);
+        assert_eq!(set.insert(1, 20), 14);
+        assert_eq!((set.spans(), set.count()), (vec![(0, 20)], 20));
+        assert!(set.contains(0) && set.contains(19) && !set.contains(20));
+    }
+
+    #[test]
+    fn spans_from_a_peer_are_bounded() {
+        let set = BlockSet::from_spans(&[(3, 2), (0, 1)], 5).unwrap();
+        assert_eq!(set.spans(), [(0, 1), (3, 2)]);
+        for bad in [(3, 3), (0, 0), (u64::MAX, 1), (1, u64::MAX)] {
+            assert_eq!(BlockSet::from_spans(&[bad], 5), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A file's BLAKE3 digest from blocks that come in any order, on any thread.
+//!
+//! BLAKE3 is a tree of hashes: a block that begins at a multiple of its own length, a power of
+//! two, is a subtree, whose hash depends on nothing else. Blocks of other lengths are cut into
+//! such pieces. The digest is the one that `b3sum` prints of the whole file.
+
+use std::sync::Mutex;
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
+use blake3::{Hash, Hasher};
+
+use crate::lock::lock;
+
+/// The digest of one file while its blocks come.
+pub(super) struct FileDigest {
+    /// The length of a subtree: the largest power of two that divides the block's.
+    step: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By number, the hash of each subtree that has come.
+    values: Vec<Option<ChainingValue>>,
+    /// The digest of a file that is one subtree.
+    single: Option<Hash>,
+}
+
+impl FileDigest {
+    /// For a file that comes in blocks of `block_bytes`, a multiple of 4096.
+    pub(super) fn new(block_bytes: u64) -> Self {
+        FileDigest { step: 1 << block_bytes.trailing_zeros(), state: Mutex::default() }
+    }
+
+    /// Takes the block at `offset`. `size` is the file's, if it is known.
+    pub(super) fn add(&self, offset: u64, bytes: &[u8], size: Option<u64>) {
+        let first = (offset / self.step) as usize;
+        let single = (offset == 0 && size.is_none_or(|size| size <= self.step))
+            .then(|| blake3::hash(&bytes[..bytes.len().min(self.step as usize)]));
+        let values: Vec<_> = match size {
+            Some(size) if size <= self.step => Vec::new(),
+            _ => (bytes.chunks(self.step as usize).zip(first as u64..))
+                .map(|(piece, number)| {
+                    let mut hasher = Hasher::new();
+                    hasher.set_input_offset(number * self.step).update(piece);
+                    hasher.finalize_non_root()
+                })
+                .collect(),
+        };
+        let mut state = lock(&self.state);
+        state.single = single.or(state.single);
+        if state.values.len() < first + values.len() {
+            state.values.resize(first + values.len(), None);
+        }
+        for (place, value) in state.values[first..].iter_mut().zip(values) {
+            *place = Some(value);
+        }
+    }
+
+    /// Where the pieces begin that have not come, of a file of `size` bytes, and their length.
+    pub(super) fn missing(&self, size: u64) -> (Vec<u64>, u64) {
+        let state = lock(&self.state);
+        let come = |number: &u64| match size <= self.step {
+            true => state.single.is_some(),
+            false => state.values.get(*number as usize).is_some_and(Option::is_some),
+        };
+        let pieces = (0..size.div_ceil(self.step)).filter(|number| !come(number));
+        (pieces.map(|number| number * self.step).collect(), self.step)
+    }
+
+    /// The digest of the file, whose size is `size`; `None` if a piece is missing.
+    pub(super) fn finish(&self, size: u64) -> Option<Hash> {
+        let state = lock(&self.state);
+        if size == 0 {
+            return Some(blake3::hash(b""));
+        }
+        if size <= self.step {
+            return state.single;
+        }
+        let values: Option<Vec<_>> = (0..size.div_ceil(self.step) as usize)
+            .map(|number| state.values.get(number).copied().flatten())
+            .collect();
+        let values = values?;
+        let (left, right) = split(&values, size, self.step);
+        let merged = |(values, size)| merge(values, size, self.step);
+        Some(merge_subtrees_root(&merged(left), &merged(right), Mode::Hash))
+    }
+}
+
+/// A tree's two branches: the left one is the largest whole tree that leaves something.
+fn split(
+    values: &[ChainingValue],
+    size: u64,
+    step: u64,
+) -> ((&[ChainingValue], u64), (&[ChainingValue], u64)) {
+    let left = left_subtree_len(size);
+    let (first, second) = values.split_at((left / step) as usize);
+    ((first, left), (second, size - left))
+}
+
+fn merge(values: &[ChainingValue], size: u64, step: u64) -> ChainingValue {
+    if let [value] = values {
+        return *value;
+    }
+    let (left, right) = split(values, size, step);
+    let merged = |(values, size)| merge(values, size, step);
+    merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_in_any_order_give_the_digest_of_the_whole() {
+        for (block, size) in [
+            (4096, 0),
+            (4096, 1),
+            (4096, 4096),
+            (4096, 4097),
+            (8192, 100_000),
+            (12_288, 100_000),
+            (12_288, 12_288),
+            (1 << 16, 5 << 16),
+            (1 << 20, 3_000_001),
+        ] {
+            let bytes: Vec<u8> = (0..size).map(|i| (i * 7 % 251) as u8).collect();
+            for known in [Some(size as u64), None] {
+                let digest = FileDigest::new(block);
+                let blocks: Vec<_> = bytes.chunks(block as usize).zip(0..).collect();
+                if let Some((block_bytes, _)) = blocks.first() {
+                    assert!(digest.finish(size as u64).is_none(), "{}", block_bytes.len());
+                }
+                for (bytes, number) in blocks.into_iter().rev() {
+                    digest.add(number * block, bytes, known);
+                }
+                assert_eq!(digest.missing(size as u64).0, [0; 0]);
+                assert_eq!(
+                    digest.finish(size as u64),
+                    Some(blake3::hash(&bytes)),
+                    "{block} {size}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_block_is_named() {
+        let digest = FileDigest::new(4096);
+        digest.add(0, &[1; 4096], Some(10_000));
+        digest.add(8192, &[1; 1808], Some(10_000));
+        assert_eq!(digest.missing(10_000), (vec![4096], 4096));
+        assert_eq!(digest.finish(10_000), None);
+    }
+}

@@ -1,0 +1,249 @@
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use longhaul_core::plan::{CopyOptions, OwnerMode};
+use longhaul_core::result::{Kept, NotKept};
+use longhaul_core::wire::copy::{Entry, Owner, Xattr};
+use longhaul_sys::users;
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod, chown, chownat,
+    fchmod, fchown, fremovexattr, fsetxattr, fstat, futimens, openat, setxattr, utimensat,
+};
+use rustix::io::Errno;
+
+use super::{ACL_ACCESS, by_descriptor, is_acl, is_carried};
+use crate::lock::lock;
+
+/// What is known of an entry besides its bytes.
+#[derive(Debug, Clone, Default)]
+pub(in crate::copy) struct Attributes {
+    pub(in crate::copy) mode: u32,
+    pub(in crate::copy) mtime_seconds: i64,
+    pub(in crate::copy) mtime_ns: u32,
+    more: Option<Arc<More>>,
+}
+
+/// What few entries have.
+#[derive(Debug)]
+struct More {
+    owner: Option<Owner>,
+    xattrs: Vec<Xattr>,
+}
+
+impl Attributes {
+    /// Those of `entry`.
+    pub(in crate::copy) fn of(entry: &mut Entry) -> Self {
+        let (owner, xattrs) = (entry.owner.take(), std::mem::take(&mut entry.xattrs));
+        let more =
+            (owner.is_some() || !xattrs.is_empty()).then(|| Arc::new(More { owner, xattrs }));
+        Attributes {
+            mode: entry.mode,
+            mtime_seconds: entry.mtime_seconds,
+            mtime_ns: entry.mtime_ns,
+            more,
+        }
+    }
+
+    fn owner(&self) -> Option<&Owner> {
+        self.more.as_ref()?.owner.as_ref()
+    }
+
+    fn xattrs(&self) -> &[Xattr] {
+        self.more.as_ref().map_or(&[], |more| &more.xattrs)
+    }
+
+    fn times(&self) -> Timestamps {
+        let time =
+            Timespec { tv_sec: self.mtime_seconds, tv_nsec: self.mtime_ns.min(999_999_999).into() };
+        Timestamps { last_access: time, last_modification: time }
+    }
+}
+
+/// Gives entries their attributes at the sink, and counts what could not be kept.
+pub(in crate::copy) struct Keeper {
+    preserve: bool,
+    owner: OwnerMode,
+    xattrs: bool,
+    umask: u32,
+    users: Mutex<HashMap<String, Option<u32>>>,
+    groups: Mutex<HashMap<String, Option<u32>>>,
+    missed: Mutex<BTreeMap<Kept, NotKept>>,
+}
+
+impl Keeper {
+    pub(in crate::copy) fn new(options: &CopyOptions) -> Self {
+        Keeper {
+            preserve: options.preserve,
+            owner: options.tree.owner,
+            xattrs: options.tree.xattrs,
+            umask: umask(),
+            users: Mutex::default(),
+            groups: Mutex::default(),
+            missed: Mutex::default(),
+        }
+    }
+
+    /// Whether a new file is finished once it is created with the source's mode, which the kernel
+    /// cuts by the umask.
+    pub(in crate::copy) fn is_plain(&self) -> bool {
+        !self.preserve && self.owner == OwnerMode::Ignore && !self.xattrs
+    }
+
+    /// Gives an open file or directory its attributes. `existing` is the mode of the file that it
+    /// replaces, which stays unless modes are preserved. `shown` is its path, for messages.
+    pub(in crate::copy) fn dress(
+        &self,
+        file: impl AsFd,
+        attributes: &Attributes,
+        existing: Option<u32>,
+        shown: &Path,
+    ) {
+        let file = file.as_fd();
+        // In this order: a change of owner clears capabilities and set-user-id bits.
+        let owned = match attributes.owner().map(|owner| (owner, fstat(file))) {
+            Some((owner, Ok(stat))) => {
+                self.change_owner(&stat, owner, shown, |uid, gid| fchown(file, uid, gid))
+            }
+            _ => false,
+        };
+        if self.xattrs {
+            for Xattr { name, value } in attributes.xattrs() {
+                let name = name.as_bytes();
+                let what = if is_acl(name) { Kept::Acls } else { Kept::Xattrs };
+                let set = if is_carried(name) {
+                    fsetxattr(file, name, value, XattrFlags::empty())
+                } else {
+                    Err(Errno::PERM)
+                };
+                self.note(what, shown, set);
+            }
+            // What the directory's default list gave to a file that has none at the source.
+            if !attributes.xattrs().iter().any(|xattr| xattr.name.as_bytes() == ACL_ACCESS) {
+                let _ = fremovexattr(file, ACL_ACCESS);
+            }
+        }
+        let mode = Mode::from_raw_mode(self.mode(attributes, existing, owned));
+        self.note(Kept::Mode, shown, fchmod(file, mode));
+        if self.preserve {
+            self.note(Kept::Times, shown, futimens(file, &attributes.times()));
+        }
+    }
+
+    /// Gives a link or a special file, which cannot be opened, its attributes. It is `name` in
+    /// `dir` and was just made there.
+    pub(in crate::copy) fn dress_node(
+        &self,
+        dir: impl AsFd,
+        name: &OsStr,
+        is_link: bool,
+        attributes: &Attributes,
+        shown: &Path,
+    ) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let node: OwnedFd = openat(&dir, name, flags, Mode::empty())?;
+        let path = by_descriptor(&node);
+        let owned = match attributes.owner() {
+            Some(owner) => self.change_owner(&fstat(&node)?, owner, shown, |uid, gid| {
+                if is_link {
+                    chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+                } else {
+                    chown(&path, uid, gid)
+                }
+            }),
+            None => false,
+        };
+        if !is_link {
+            for Xattr { name, value } in attributes.xattrs().iter().filter(|_| self.xattrs) {
+                let name = name.as_bytes();
+                if is_carried(name) {
+                    let set = setxattr(&path, name, value, XattrFlags::empty());
+                    self.note(if is_acl(name) { Kept::Acls } else { Kept::Xattrs }, shown, set);
+                }
+            }
+            let mode = Mode::from_raw_mode(self.mode(attributes, None, owned));
+            self.note(Kept::Mode, shown, chmod(&path, mode));
+        }
+        if self.preserve {
+            let times = attributes.times();
+            self.note(Kept::Times, shown, utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW));
+        }
+        Ok(())
+    }
+
+    /// What could not be kept so far.
+    pub(in crate::copy) fn not_kept(&self) -> Vec<NotKept> {
+        lock(&self.missed).values().cloned().collect()
+    }
+
+    /// The source's mode when it is preserved; else that of the file replaced, or what the umask
+    /// leaves of the source's. The set-user-id and set-group-id bits mean something only beside
+    /// the owner that they were set by.
+    fn mode(&self, attributes: &Attributes, existing: Option<u32>, owned: bool) -> u32 {
+        let mask = if owned { 0o7777 } else { 0o777 };
+        match (self.preserve, existing) {
+            (true, _) => attributes.mode & mask,
+            (false, Some(mode)) => mode,
+            (false, None) => attributes.mode & 0o777 & !self.umask,
+        }
+    }
+
+    /// Gives the owner and the group as far as they differ; true when both are as they should be.
+    fn change_owner(
+        &self,
+        stat: &Stat,
+        owner: &Owner,
+        shown: &Path,
+        change: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
+    ) -> bool {
+        let by_name = self.owner == OwnerMode::Names;
+        let find = |known: &Mutex<HashMap<_, _>>, name: &Option<String>, look: fn(&str) -> _| {
+            let name = name.as_ref().filter(|_| by_name)?;
+            *lock(known).entry(name.clone()).or_insert_with(|| look(name))
+        };
+        let uid = find(&self.users, &owner.user, users::user_id).unwrap_or(owner.uid);
+        let gid = find(&self.groups, &owner.group, users::group_id).unwrap_or(owner.gid);
+        // The largest number means "leave it" to chown(2), and is nobody's.
+        let valid = uid != u32::MAX && gid != u32::MAX;
+        let mut done = valid;
+        // The group first: once the file is given away, only root may change it.
+        if valid && stat.st_gid != gid {
+            let changed = change(None, Some(Gid::from_raw(gid)));
+            done &= changed.is_ok();
+            self.note(Kept::Group, shown, changed);
+        }
+        if valid && stat.st_uid != uid {
+            let changed = change(Some(Uid::from_raw(uid)), None);
+            done &= changed.is_ok();
+            self.note(Kept::Owner, shown, changed);
+        }
+        done
+    }
+
+    fn note(&self, what: Kept, shown: &Path, outcome: rustix::io::Result<()>) {
+        if let Err(error) = outcome {
+            let mut missed = lock(&self.missed);
+            let entry = missed.entry(what).or_insert_with(|| NotKept {
+                what,
+                count: 0,
+                example: shown.display().to_string(),
+                reason: io::Error::from(error).to_string(),
+            });
+            entry.count += 1;
+        }
+    }
+}
+
+/// The process's umask, without changing it for a moment as umask(2) would.
+fn umask() -> u32 {
+    std::fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|status| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+            u32::from_str_radix(line.trim(), 8).ok()
+        })
+        .unwrap_or(0o022)
+}

@@ -1,0 +1,35 @@
+//! What is kept of an entry besides its bytes: mode, times, owner, extended attributes, lists.
+//!
+//! The source reads it ([`Capture`]), the sink applies it ([`Keeper`]). What cannot be kept, for
+//! want of a privilege or of a file system that has it, fails no file: it is counted and told.
+//!
+//! Of the extended attributes those of the user, the file capabilities and the access control
+//! lists are carried. The others (`trusted.*`, `security.selinux`) are a host's own business, and
+//! a peer has no say in them.
+
+mod capture;
+mod keeper;
+
+pub(super) use capture::Capture;
+pub(super) use keeper::{Attributes, Keeper};
+
+/// Access control list of a file.
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// Access control list that a directory gives to what is made in it.
+const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Whether an extended attribute may cross.
+fn is_carried(name: &[u8]) -> bool {
+    name.starts_with(b"user.") || name == b"security.capability" || is_acl(name)
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    name == ACL_ACCESS || name == ACL_DEFAULT
+}
+
+/// The path by which the calls that take no descriptor reach one (proc(5)): it stays with the
+/// file, whatever becomes of its name.
+fn by_descriptor(fd: impl std::os::fd::AsFd) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}

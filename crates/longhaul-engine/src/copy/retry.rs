@@ -1,0 +1,75 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::progress::Progress;
+use crate::error::{EngineError, Result};
+use crate::session::Session;
+
+/// Pause before the first attempt to connect again; it doubles up to the longest.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How often a pause looks whether the copy is to end.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// How a client reaches the other end, at first and again.
+pub struct Lifeline<'a> {
+    /// Opens a session.
+    pub connect: &'a mut dyn FnMut() -> Result<Session>,
+    /// How long a copy that has lost its connection is tried again without moving a byte.
+    pub give_up: Duration,
+    /// Told why, each time that the connection is lost.
+    pub lost: &'a dyn Fn(&EngineError),
+}
+
+/// Runs `attempt` over one session after the other until it ends for another reason than a lost
+/// connection, or nothing has moved for too long. The first session must open at once.
+pub(super) fn persist<T>(
+    line: Lifeline<'_>,
+    progress: &Progress,
+    stop: &AtomicBool,
+    mut attempt: impl FnMut(Session) -> Result<T>,
+) -> Result<T> {
+    let mut deadline = None;
+    let mut most = 0;
+    let mut session = (line.connect)();
+    let mut sessions = 0;
+    let mut last_pause = PAUSE;
+    loop {
+        let lost_session = session.is_ok();
+        let outcome = session.and_then(|session| {
+            sessions += 1;
+            attempt(session)
+        });
+        let error = match outcome {
+            Err(error) if error.may_pass() && sessions > 0 => error,
+            done => return done,
+        };
+        if stop.load(Ordering::Relaxed) {
+            return Err(EngineError::Interrupted);
+        }
+        let now = Instant::now();
+        let moved = progress.moved().get();
+        if moved > most || deadline.is_none() {
+            most = moved.max(most);
+            deadline = Some(now + line.give_up);
+        }
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(error);
+        }
+        if lost_session {
+            (line.lost)(&error);
+        }
+        let sleep = if lost_session { PAUSE } else { (2 * last_pause).min(LONGEST_PAUSE) };
+        last_pause = sleep;
+        pause(sleep, stop);
+        session = (line.connect)();
+    }
+}
+
+fn pause(time: Duration, stop: &AtomicBool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+        thread::sleep(STOP_CHECK);
+    }
+}

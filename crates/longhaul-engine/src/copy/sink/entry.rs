@@ -1,0 +1,273 @@
+//! What becomes of an entry when it is announced.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Sender;
+use longhaul_core::result::{Action, ActionKind};
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage};
+
+use super::finish::{Form, Whole};
+use super::ledger::{SinkFile, Stage};
+use super::recorder::Left;
+use super::run::{Shared, broken};
+use crate::copy::blocks::BlockSet;
+use crate::copy::digest::FileDigest;
+use crate::copy::metadata::Attributes;
+use crate::error::Result;
+use crate::lock::lock;
+
+/// Another name of a file, made once all files are in place.
+pub(super) struct HardLink {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    /// The entry of the name announced first, and where it is.
+    pub(super) first: u64,
+    pub(super) first_path: PathBuf,
+}
+
+/// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
+const HELD_SPANS: usize = 16 << 10;
+
+/// The answers to a batch of entries.
+#[derive(Default)]
+struct Decided {
+    held: Vec<Held>,
+    actions: Vec<Action>,
+}
+
+/// Takes a batch of entries, and tells a source that asks which of it is wanted.
+pub(super) fn take_entries(
+    shared: &Shared<'_>,
+    entries: Vec<Entry>,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<()> {
+    let mut decided = Decided::default();
+    let (mut before, mut spans) = (0, 0);
+    let wanted = |before, held: &mut Vec<Held>| {
+        if !shared.asks {
+            return Ok(());
+        }
+        let held = std::mem::take(held);
+        shared.control.send(&SinkMessage::Wanted { before, held })
+    };
+    for entry in entries {
+        before = entry.id.saturating_add(1);
+        let known = decided.held.len();
+        take_entry(shared, entry, whole, peer, &mut decided)?;
+        let new = decided.held[known..].iter().filter_map(|held| held.blocks.as_ref());
+        spans += new.map(Vec::len).sum::<usize>();
+        if spans > HELD_SPANS {
+            wanted(before, &mut decided.held)?;
+            spans = 0;
+        }
+    }
+    if !decided.actions.is_empty() {
+        shared.tell_actions(decided.actions)?;
+    }
+    wanted(before, &mut decided.held)
+}
+
+fn take_entry(
+    shared: &Shared<'_>,
+    mut entry: Entry,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+    decided: &mut Decided,
+) -> Result<()> {
+    if !entry.path.is_plain_relative() {
+        return Err(broken(peer, "it names a path that leads elsewhere"));
+    }
+    let attributes = Attributes::of(&mut entry);
+    let id = entry.id;
+    let path = shared.store.path(entry.path.as_bytes());
+    shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
+    let options = &shared.options.tree;
+    if options.asks_first() {
+        let is_file = matches!(entry.kind, EntryKind::File { .. });
+        let action = shared.store.compare(&path, &entry.kind, &attributes, options.update);
+        match action {
+            Some(what) if options.dry_run => {
+                decided.actions.push(action_of(shared, &path, &entry.kind, what));
+            }
+            None if is_file => {
+                shared.unchanged.fetch_add(1, Ordering::Relaxed);
+                shared.digests.unchanged(&path);
+            }
+            None | Some(_) => {}
+        }
+        let unwanted = options.dry_run || action.is_none();
+        if is_file && unwanted {
+            decided.held.push(Held { id, blocks: None });
+        }
+        if options.dry_run || is_file && unwanted {
+            return numbered(shared.ledger.announce(id, None), peer);
+        }
+    }
+    match entry.kind {
+        EntryKind::File { size_bytes } => {
+            let size = size_bytes.get();
+            decided.held.extend(take_file(shared, &entry, path, size, attributes, whole, peer)?);
+            return Ok(());
+        }
+        EntryKind::Directory => match shared.store.make_dir(&path) {
+            Ok(dress) => {
+                shared.finisher.made_dir(&path);
+                if dress {
+                    lock(&shared.dirs).push((path, attributes));
+                }
+            }
+            Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
+        },
+        EntryKind::HardLink { first, path: first_path } => {
+            if !first_path.is_plain_relative() || first >= id {
+                return Err(broken(peer, "it names a path that leads elsewhere"));
+            }
+            let first_path = shared.store.path(first_path.as_bytes());
+            lock(&shared.links).push(HardLink { id, path, first, first_path });
+        }
+        node => match shared.store.make_node(id, &path, &node, &attributes) {
+            Ok(()) => shared.finisher.made_name(&path),
+            Err(error) => {
+                shared.ledger.note_failed(id);
+                shared.tell_failed(Some(id), &path, "create", &error)?;
+            }
+        },
+    }
+    numbered(shared.ledger.announce(id, None), peer)
+}
+
+fn action_of(
+    shared: &Shared<'_>,
+    path: &std::path::Path,
+    kind: &EntryKind,
+    what: ActionKind,
+) -> Action {
+    let bytes = match kind {
+        EntryKind::File { size_bytes } => *size_bytes,
+        _ => Bytes::new(0),
+    };
+    let path = shared.store.shown(path, *kind == EntryKind::Directory);
+    Action { what, path, bytes }
+}
+
+/// Takes a file, and returns what there is of it already.
+fn take_file(
+    shared: &Shared<'_>,
+    entry: &Entry,
+    path: PathBuf,
+    size: u64,
+    attributes: Attributes,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<Option<Held>> {
+    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
+    let block_bytes = shared.options.block_bytes.get();
+    let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
+    file.digest = shared.digests.wanted().then(|| FileDigest::new(block_bytes));
+    let (id, blocks) = (entry.id, size.div_ceil(block_bytes));
+    let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
+        .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
+    let left = match shared.asks {
+        true => shared.recorder.left(shared.store, &file, blocks),
+        false => Left::Nothing,
+    };
+    let held = |spans| Some(Held { id, blocks: Some(spans) });
+    match left {
+        Left::Placed => {
+            file.resumed = size;
+            let file = Arc::new(file);
+            numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
+            shared.ledger.add_resumed(size);
+            shared.settle(&file);
+            Ok(held(if blocks > 0 { vec![(0, blocks)] } else { Vec::new() }))
+        }
+        Left::Partial(partial, mut there) => {
+            file.resumed = (there.count() * block_bytes).min(size);
+            for (first, count) in holes.spans() {
+                there.insert(first, first + count);
+            }
+            let (spans, partial) = (there.spans(), Arc::new(partial));
+            {
+                let mut state = file.lock();
+                state.written = there;
+                state.partial = Stage::Open(Some(partial.clone()));
+            }
+            let file = Arc::new(file);
+            shared.ledger.add_resumed(file.resumed);
+            shared.recorder.begun(&file, &partial, true);
+            announce(shared, file, whole, peer)?;
+            Ok(held(spans))
+        }
+        Left::Nothing => {
+            file.lock().written = holes;
+            announce(shared, Arc::new(file), whole, peer)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Announces a file, and passes it on at once if no block of it is to come.
+fn announce(
+    shared: &Shared<'_>,
+    file: Arc<SinkFile>,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<()> {
+    numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+    let form = {
+        let mut state = file.lock();
+        // A file of no blocks comes in a pack.
+        if file.size == 0 || !state.is_whole() {
+            return Ok(());
+        }
+        match std::mem::replace(&mut state.partial, Stage::Gone) {
+            Stage::Open(partial) => Ok(partial),
+            _ => shared
+                .store
+                .create(file.id, &file.path, file.size, file.sparse)
+                .map(|partial| partial.map(Arc::new)),
+        }
+    };
+    match form {
+        Ok(partial) => {
+            let form = partial.map_or(Form::Dropped, Form::Open);
+            // The finisher leaves only when the copy is over.
+            let _ = whole.send(vec![Whole { file, form }]);
+        }
+        Err(error) => shared.fail(&file, "create", &error),
+    }
+    Ok(())
+}
+
+fn numbered(good: bool, peer: &str) -> Result<()> {
+    if good { Ok(()) } else { Err(broken(peer, "its entries are numbered wrongly")) }
+}
+
+impl Shared<'_> {
+    /// Keeps actions for a client at this end, and tells them to one at the other.
+    pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
+        lock(&self.actions).extend(actions.iter().cloned());
+        self.control.send(&SinkMessage::Actions(actions))
+    }
+
+    /// Makes the second names of files that are in place.
+    pub(super) fn make_hard_links(&self) -> Result<()> {
+        for HardLink { id, path, first, first_path } in lock(&self.links).drain(..) {
+            let made = if self.ledger.has_failed(first) {
+                Err(std::io::Error::other("the file that it is another name of was not copied"))
+            } else {
+                self.store.make_hard_link(id, &path, &first_path)
+            };
+            match made {
+                Ok(()) => self.finisher.made_name(&path),
+                Err(error) => self.tell_failed(Some(id), &path, "link", &error)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Storage that fails on a countdown, for tests; in the program it never does.
+
+use std::io;
+use std::path::Path;
+
+/// Counts the operations on one target's storage down to the one that fails.
+#[derive(Clone, Default)]
+pub(in crate::copy) struct Countdown {
+    #[cfg(test)]
+    left: Option<std::sync::Arc<std::sync::atomic::AtomicI64>>,
+}
+
+#[cfg(not(test))]
+impl Countdown {
+    /// The countdown of the storage in directory `at`.
+    pub(super) fn of(_: &Path) -> Self {
+        Countdown::default()
+    }
+
+    /// One operation: an error if it is the one that fails.
+    #[inline]
+    pub(super) fn tick(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(in crate::copy) mod set {
+    use std::collections::HashMap;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use super::{Countdown, Path, io};
+    use crate::lock::lock;
+
+    static SET: Mutex<Option<HashMap<PathBuf, Arc<AtomicI64>>>> = Mutex::new(None);
+
+    /// Lets operation number `count` (from 1) on the storage in directory `at` fail, and returns
+    /// what is left of the count.
+    pub(in crate::copy) fn fail_at(at: &Path, count: i64) -> Arc<AtomicI64> {
+        let left = Arc::new(AtomicI64::new(count));
+        lock(&SET).get_or_insert_default().insert(at.to_owned(), left.clone());
+        left
+    }
+
+    impl Countdown {
+        pub(in crate::copy::sink) fn of(at: &Path) -> Self {
+            Countdown { left: lock(&SET).get_or_insert_default().get(at).cloned() }
+        }
+
+        pub(in crate::copy::sink) fn tick(&self) -> io::Result<()> {
+            match &self.left {
+                Some(left) if left.fetch_sub(1, Ordering::Relaxed) == 1 => {
+                    Err(rustix::io::Errno::IO.into())
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+}

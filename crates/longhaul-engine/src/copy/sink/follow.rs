@@ -1,0 +1,57 @@
+//! What passes on the control channel from the source.
+
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Sender;
+use longhaul_core::wire::copy::SourceMessage;
+
+use super::entry::take_entries;
+use super::finish::Whole;
+use super::run::{Shared, broken};
+use crate::copy::link::keep;
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+use crate::session::ControlReceiver;
+
+/// Hears the source out; ends only with the channel.
+pub(super) fn follow_source(
+    shared: &Shared<'_>,
+    control: &mut ControlReceiver,
+    whole: &Sender<Vec<Whole>>,
+) -> Result<std::convert::Infallible> {
+    let peer = control.peer().to_owned();
+    let mut announced = 0;
+    loop {
+        match control.receive()? {
+            SourceMessage::Entries(entries) => {
+                announced += entries.len() as u64;
+                take_entries(shared, entries, whole, &peer)?;
+            }
+            SourceMessage::Failed { id, path, reason } => {
+                keep(&mut lock(&shared.failures), path.to_string(), reason);
+                if let Some(file) = id.and_then(|id| shared.ledger.failed(id)) {
+                    shared.recorder.dropped(&file);
+                    shared.ledger.failure_told();
+                }
+            }
+            SourceMessage::Skipped { path, reason } => {
+                keep(&mut lock(&shared.skipped), path.to_string(), reason);
+            }
+            SourceMessage::End { entries } if entries == announced => {
+                shared.progress.listed.store(true, Ordering::Relaxed);
+                shared.ledger.end(entries);
+            }
+            SourceMessage::End { .. } => {
+                return Err(broken(&peer, "it announced another number of entries"));
+            }
+            SourceMessage::Streams { wanted } => shared.streams_wanted(wanted),
+            SourceMessage::Report(report) => *lock(&shared.source) = Some(report),
+            SourceMessage::Alive { stages } => shared.progress.source_is(stages),
+            SourceMessage::Abort { again: false } => return Err(EngineError::Interrupted),
+            SourceMessage::Abort { again: true } => {
+                let reason = "it lost a connection".to_owned();
+                return Err(EngineError::Failed { peer, reason, again: true });
+            }
+        }
+    }
+}

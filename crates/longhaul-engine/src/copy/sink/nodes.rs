@@ -1,0 +1,134 @@
+//! Links and special files: made under a temporary name, dressed, and renamed into place.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use longhaul_core::result::ActionKind;
+use longhaul_core::wire::WirePath;
+use longhaul_core::wire::copy::{DeviceNumber, EntryKind};
+use rustix::fs::{
+    AtFlags, FileType, Mode, linkat, makedev, mknodat, readlinkat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::partial::Temporary;
+use super::placement::Destination;
+use super::store::{Store, existing_mode};
+use crate::copy::metadata::Attributes;
+use crate::copy::tree::{FileKind, Metadata, wire_path};
+
+impl Store {
+    /// Makes a link or special file of this kind at `path`.
+    pub(super) fn make_node(
+        &self,
+        id: u64,
+        path: &Path,
+        kind: &EntryKind,
+        attributes: &Attributes,
+    ) -> io::Result<()> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(()) };
+        if !dir.replaces {
+            // A link that someone else will follow, a device: no business of a drop box.
+            return Err(io::Error::other("only files and directories are taken here"));
+        }
+        existing_mode(&dir, name)?;
+        let temporary = self.temporary_name(name, id);
+        let mode = Mode::from_raw_mode(0o600);
+        let node = |kind, device| mknodat(&dir.fd, &temporary, kind, mode, device);
+        let number = |device: &DeviceNumber| makedev(device.major, device.minor);
+        match kind {
+            EntryKind::Symlink { target } => {
+                symlinkat(OsStr::from_bytes(target.as_bytes()), &dir.fd, &temporary)?;
+            }
+            EntryKind::Fifo => node(FileType::Fifo, 0)?,
+            EntryKind::Socket => node(FileType::Socket, 0)?,
+            EntryKind::CharDevice(device) => node(FileType::CharacterDevice, number(device))?,
+            EntryKind::BlockDevice(device) => node(FileType::BlockDevice, number(device))?,
+            EntryKind::File { .. } | EntryKind::Directory | EntryKind::HardLink { .. } => {
+                return Err(Errno::INVAL.into());
+            }
+        }
+        let temporary = Temporary::new(dir, temporary, name.to_owned());
+        let is_link = matches!(kind, EntryKind::Symlink { .. });
+        let (dir, made) = (&temporary.dir.fd, &temporary.temporary);
+        self.keeper.dress_node(dir, made, is_link, attributes, &self.display(path))?;
+        temporary.rename()
+    }
+
+    /// Makes `path` another name of what is at `first`.
+    pub(super) fn make_hard_link(&self, id: u64, path: &Path, first: &Path) -> io::Result<()> {
+        let (Some((_, from, from_name)), Some((_, dir, name))) =
+            (self.locate(first)?, self.locate(path)?)
+        else {
+            return Ok(());
+        };
+        existing_mode(&dir, name)?;
+        let temporary = self.temporary_name(name, id);
+        linkat(&from.fd, from_name, &dir.fd, &temporary, AtFlags::empty())?;
+        let made = Temporary::new(dir.clone(), temporary.clone(), name.to_owned());
+        made.rename()?;
+        // Two names of one file are not renamed over each other: rename(2) leaves both.
+        let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
+        Ok(())
+    }
+
+    /// What taking an entry would do at `path`; `None` if what is there stays. With `update` a
+    /// file that is newer stays, or as new and as long.
+    pub(super) fn compare(
+        &self,
+        path: &Path,
+        kind: &EntryKind,
+        attributes: &Attributes,
+        update: bool,
+    ) -> Option<ActionKind> {
+        let there = match self.locate(path) {
+            Ok(Some((_, dir, name))) => statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                .ok()
+                .map(|stat| (Metadata::of(&stat), readlinkat(&dir.fd, name, Vec::new()).ok())),
+            _ => None,
+        };
+        let Some((there, target)) = there else { return Some(ActionKind::Create) };
+        let stays = match (kind, there.kind) {
+            (EntryKind::File { size_bytes }, FileKind::File) => {
+                let theirs = (attributes.mtime_seconds, attributes.mtime_ns);
+                let ours = (there.mtime_seconds, there.mtime_ns);
+                // A file system that keeps whole seconds has cut the rest off.
+                let same = ours == theirs || ours == (theirs.0, 0);
+                update && (ours > theirs || same && there.size == size_bytes.get())
+            }
+            (EntryKind::Directory, FileKind::Directory) => true,
+            // A link to a directory is taken for one, as cp does.
+            (EntryKind::Directory, FileKind::Symlink) => match &self.destination {
+                Destination::Directory { tree, .. } => tree.open_dir(path).is_ok(),
+                _ => false,
+            },
+            (EntryKind::Symlink { target: wanted }, FileKind::Symlink) => {
+                target.is_some_and(|target| target.as_bytes() == wanted.as_bytes())
+            }
+            (EntryKind::HardLink { path: first, .. }, _) => {
+                let first = self.path(first.as_bytes());
+                let identity = |stat| Metadata::of(&stat).identity;
+                self.locate(&first).ok().flatten().is_some_and(|(_, dir, name)| {
+                    statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                        .is_ok_and(|stat| identity(stat) == there.identity)
+                })
+            }
+            (EntryKind::Fifo, FileKind::Fifo) | (EntryKind::Socket, FileKind::Socket) => true,
+            (EntryKind::CharDevice(wanted), FileKind::CharDevice(there))
+            | (EntryKind::BlockDevice(wanted), FileKind::BlockDevice(there)) => *wanted == there,
+            _ => false,
+        };
+        (!stays).then_some(ActionKind::Replace)
+    }
+
+    /// A path at the sink, for a list of actions.
+    pub(super) fn shown(&self, path: &Path, is_dir: bool) -> WirePath {
+        let mut path = self.display(path).into_os_string();
+        if is_dir {
+            path.push("/");
+        }
+        wire_path(Path::new(&path))
+    }
+}

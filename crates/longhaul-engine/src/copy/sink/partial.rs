@@ -1,0 +1,140 @@
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_sys::memory::DIRECT_ALIGN;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
+
+use super::store::{OpenDir, file_id};
+use crate::copy::journal::FileId;
+
+/// A name beside the final one. Dropped before it is renamed or kept, what is under it is
+/// removed.
+pub(super) struct Temporary {
+    pub(super) dir: Arc<OpenDir>,
+    pub(super) temporary: OsString,
+    pub(super) name: OsString,
+    /// Nothing of ours is under the name any more, or it is to stay for the next attempt.
+    released: AtomicBool,
+}
+
+/// A file that is being written under its temporary name.
+pub(super) struct PartialFile {
+    pub(super) file: File,
+    pub(super) temporary: Temporary,
+    pub(super) size: u64,
+    /// Holes stay holes: pages of zeros are not written.
+    pub(super) sparse: bool,
+    /// Writes must be aligned; the last one runs over the end, which is cut off later.
+    pub(super) direct: bool,
+}
+
+impl Temporary {
+    /// What was just created in `dir` as `temporary`, to become `name`.
+    pub(super) fn new(dir: Arc<OpenDir>, temporary: OsString, name: OsString) -> Self {
+        Temporary { dir, temporary, name, released: AtomicBool::new(false) }
+    }
+
+    /// Makes what is under the name durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.dir.faults.tick()?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.dir.fd, &self.temporary, flags, Mode::empty())?;
+        Ok(rustix::fs::fsync(file)?)
+    }
+
+    /// Gives the file its final name.
+    pub(super) fn rename(&self) -> io::Result<()> {
+        self.dir.faults.tick()?;
+        let dir = &self.dir.fd;
+        if self.dir.replaces {
+            renameat(dir, &self.temporary, dir, &self.name)?;
+        } else {
+            renameat_with(dir, &self.temporary, dir, &self.name, RenameFlags::NOREPLACE)?;
+        }
+        self.released.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets the file stay under its temporary name, or not, when it is dropped.
+    pub(super) fn keep(&self, keep: bool) {
+        self.released.store(keep, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.released.load(Ordering::Relaxed) {
+            let _ = unlinkat(&self.dir.fd, &self.temporary, AtFlags::empty());
+        }
+    }
+}
+
+impl PartialFile {
+    /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
+    /// room up to the next multiple of [`DIRECT_ALIGN`], which a direct write fills with zeros.
+    pub(super) fn write(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
+        if self.sparse {
+            return self.write_sparse(offset, length, buffer);
+        }
+        self.write_run(offset, length, buffer)
+    }
+
+    /// Writes the runs of pages that hold more than zeros.
+    fn write_sparse(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
+        let mut start = 0;
+        while start < length {
+            let pages = buffer[start..length].chunks(DIRECT_ALIGN);
+            let holes = pages.take_while(|page| zero(page)).count() * DIRECT_ALIGN;
+            let begin = length.min(start + holes);
+            let pages = buffer[begin..length].chunks(DIRECT_ALIGN);
+            let data = pages.take_while(|page| !zero(page)).count() * DIRECT_ALIGN;
+            let end = length.min(begin + data);
+            if begin < end {
+                self.write_run(offset + begin as u64, end - begin, &mut buffer[begin..])?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn write_run(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
+        if !self.direct {
+            return self.file.write_all_at(&buffer[..length], offset);
+        }
+        let padded = length.next_multiple_of(DIRECT_ALIGN);
+        buffer[length..padded].fill(0);
+        match self.file.write_all_at(&buffer[..padded], offset) {
+            // A file system that takes O_DIRECT at open and refuses it here.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                let flags = rustix::fs::fcntl_getfl(&self.file)?;
+                rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+                self.file.write_all_at(&buffer[..length], offset)
+            }
+            done => done,
+        }
+    }
+
+    /// What tells the file from others.
+    pub(super) fn id(&self) -> io::Result<FileId> {
+        Ok(file_id(&rustix::fs::fstat(&self.file)?))
+    }
+
+    /// Makes everything about the file durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
+        self.file.sync_all()
+    }
+
+    /// Makes the bytes durable.
+    pub(super) fn sync_data(&self) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
+        self.file.sync_data()
+    }
+}

@@ -1,0 +1,172 @@
+//! The first stage: takes blocks off a connection and verifies them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Sender;
+use longhaul_core::wire::copy::SinkMessage;
+use longhaul_core::wire::{BlockHeader, PackEntry};
+use longhaul_sys::tcp::{TcpInfo, tcp_info};
+
+use super::ledger::SinkFile;
+use super::run::{Content, Received, Shared, broken};
+use crate::copy::link::data_failed;
+use crate::copy::stream::BlockReceiver;
+use crate::error::EngineError;
+
+/// Blocks that may fail their check before the copy is given up, besides one in
+/// [`RESEND_SHARE`]: a path that corrupts more than this is broken, and a peer that sends them on
+/// purpose gets no further.
+const RESEND_LIMIT: u64 = 256;
+const RESEND_SHARE: u64 = 16;
+
+/// What a header announces, with the files it is about.
+enum Coming {
+    /// `None`: of a file that has failed meanwhile, to be dropped.
+    Block {
+        file: Option<Arc<SinkFile>>,
+        id: u64,
+        offset: u64,
+        length: usize,
+    },
+    Pack {
+        files: Vec<PackEntry>,
+        length: usize,
+    },
+}
+
+/// Why a connection brings no more blocks.
+enum Ended {
+    /// Its end was said, or nothing is missed any more.
+    Well,
+    /// It broke.
+    Broken(io::Error),
+    /// The copy is over.
+    Over,
+    /// The source does what it must not.
+    Hostile(&'static str),
+}
+
+/// Receives and verifies the blocks of one connection, and returns what the kernel knows of it.
+pub(super) fn receive_blocks(
+    shared: &Shared<'_>,
+    stream: u32,
+    mut receiver: BlockReceiver,
+    received: &Sender<Received>,
+) -> Option<TcpInfo> {
+    shared.receiving.join();
+    shared.verifying.join();
+    let ended = loop {
+        if let Err(ended) = receive_block(shared, &mut receiver, received) {
+            break ended;
+        }
+    };
+    match ended {
+        Ended::Well => return tcp_info(receiver.socket()).ok(),
+        // The source is gone, and nothing is missed.
+        Ended::Broken(_) if shared.ledger.is_complete() => {
+            return tcp_info(receiver.socket()).ok();
+        }
+        Ended::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
+            shared.give_up(EngineError::Data { stream, source });
+        }
+        Ended::Broken(source) => data_failed(&shared.cancel, stream, source),
+        Ended::Over => {}
+        Ended::Hostile(what) => shared.give_up(broken(shared.control.peer(), what)),
+    }
+    None
+}
+
+fn receive_block(
+    shared: &Shared<'_>,
+    receiver: &mut BlockReceiver,
+    received: &Sender<Received>,
+) -> Result<(), Ended> {
+    let Some(coming) = coming(shared, receiver)? else { return Err(Ended::Well) };
+    let mut buffer = shared.pool.take().ok_or(Ended::Over)?;
+    let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
+    let intact =
+        shared.receiving.time(|| receiver.payload(&mut buffer, length)).map_err(Ended::Broken)?;
+    shared.verifying.add(receiver.take_verifying());
+    if !intact {
+        return ask_again(shared, &coming);
+    }
+    let what = match coming {
+        Coming::Block { file: None, .. } => return Ok(()),
+        Coming::Block { file: Some(file), offset, length, .. } => {
+            Content::Block { file, offset, length }
+        }
+        Coming::Pack { files, .. } => {
+            let mut pieces = Vec::with_capacity(files.len());
+            let mut start = 0;
+            for PackEntry { file: id, length } in files {
+                if let Some(file) = shared.ledger.file(id).map_err(|()| Ended::Over)? {
+                    if file.size != u64::from(length) {
+                        return Err(Ended::Hostile("it sent a file of another length"));
+                    }
+                    pieces.push((file, start));
+                }
+                start += length as usize;
+            }
+            Content::Pack(pieces)
+        }
+    };
+    received.send(Received { what, buffer }).map_err(|_| Ended::Over)
+}
+
+/// The next header and what belongs to it; `None` at the end of the connection's blocks.
+fn coming(shared: &Shared<'_>, receiver: &mut BlockReceiver) -> Result<Option<Coming>, Ended> {
+    let block_bytes = shared.options.block_bytes.get();
+    match shared.receiving.time(|| receiver.header()).map_err(Ended::Broken)? {
+        BlockHeader::End => Ok(None),
+        BlockHeader::Block { file: id, offset, length } => {
+            let file = shared.ledger.file(id).map_err(|()| Ended::Over)?;
+            let length = length as usize;
+            if !fits(file.as_deref(), offset, length, block_bytes) {
+                return Err(Ended::Hostile("it sent a block that does not fit"));
+            }
+            Ok(Some(Coming::Block { file, id, offset, length }))
+        }
+        BlockHeader::Pack { files, length } => {
+            if u64::from(length) > block_bytes {
+                return Err(Ended::Hostile("it sent a pack that does not fit"));
+            }
+            let files = receiver.table(files, length).map_err(Ended::Broken)?;
+            Ok(Some(Coming::Pack { files, length: length as usize }))
+        }
+    }
+}
+
+fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
+    let good = shared.ledger.written_bytes() / shared.options.block_bytes.get();
+    if shared.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
+        return Err(Ended::Hostile("too many blocks arrive corrupted"));
+    }
+    let ask = |id, offset| {
+        shared.cancel.check(shared.control.send(&SinkMessage::Resend { id, offset }));
+    };
+    match coming {
+        Coming::Block { file: None, .. } => {}
+        Coming::Block { id, offset, .. } => ask(*id, *offset),
+        Coming::Pack { files, .. } => {
+            for entry in files {
+                let wanted = shared.ledger.file(entry.file).map_err(|()| Ended::Over)?;
+                if wanted.is_some() {
+                    ask(entry.file, 0);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a block is one of the file's, neither shifted nor short. A file that has failed takes
+/// any.
+fn fits(file: Option<&SinkFile>, offset: u64, length: usize, block_bytes: u64) -> bool {
+    let length = length as u64;
+    let Some(file) = file else { return length <= block_bytes };
+    offset < file.size
+        && offset.is_multiple_of(block_bytes)
+        && length == block_bytes.min(file.size - offset)
+}

@@ -1,0 +1,226 @@
+//! Notes what an attempt after this one need not do again, and finds what one before has left.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use longhaul_core::wire::WirePath;
+
+use super::ledger::SinkFile;
+use super::partial::PartialFile;
+use super::store::Store;
+use crate::copy::blocks::BlockSet;
+use crate::copy::journal::{FileId, Journal, Past, PastFile, Record, remove_temporary};
+use crate::lock::lock;
+
+/// The journal of a sink; without one it notes nothing.
+pub(super) struct Recorder {
+    durable: bool,
+    journal: Mutex<Option<Journal>>,
+    /// The target's directory.
+    base: Option<OwnedFd>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What an earlier attempt has left and nobody has asked for yet.
+    past: HashMap<Vec<u8>, PastFile>,
+    /// Whether what it has left may be gone on with.
+    usable: bool,
+    /// Files that are being written, by entry.
+    open: HashMap<u64, Open>,
+    /// Files put in place since the last checkpoint.
+    placed: Vec<Record>,
+    /// Whether the journal says anything worth coming back to.
+    worthy: bool,
+    checkpoints: u64,
+}
+
+struct Open {
+    file: Arc<SinkFile>,
+    partial: Arc<PartialFile>,
+    /// Whether the journal knows of it, and of how many blocks.
+    known: bool,
+    blocks: u64,
+}
+
+/// What is there of a file from an earlier attempt.
+pub(super) enum Left {
+    /// Nothing that is of use.
+    Nothing,
+    /// All of it is in place.
+    Placed,
+    /// These blocks are under the temporary name.
+    Partial(PartialFile, BlockSet),
+}
+
+impl Recorder {
+    /// A recorder that keeps `journal`, which says `past`, for files in `base`.
+    pub(super) fn new(
+        journal: Option<(Journal, Past)>,
+        base: Option<OwnedFd>,
+        durable: bool,
+    ) -> Self {
+        let (journal, past) = journal.unzip();
+        let mut state = State::default();
+        if let Some(past) = past {
+            state.usable = past.is_usable();
+            state.worthy = state.usable && !past.files.is_empty();
+            state.past = past.files;
+        }
+        Recorder { durable, journal: Mutex::new(journal), base, state: Mutex::new(state) }
+    }
+
+    /// Whether an earlier attempt has left anything.
+    pub(super) fn has_past(&self) -> bool {
+        lock(&self.state).worthy
+    }
+
+    /// What an earlier attempt has left of `file`, announced in `blocks` blocks.
+    pub(super) fn left(&self, store: &Store, file: &SinkFile, blocks: u64) -> Left {
+        let path = file.path.as_os_str().as_bytes();
+        let (past, usable) = {
+            let mut state = lock(&self.state);
+            (state.past.remove(path), state.usable)
+        };
+        let left = match &past {
+            Some(PastFile::Done { stamp, id }) if *stamp == file.stamp && usable => {
+                let there = store.placed(&file.path).ok().flatten();
+                (there.as_ref() == Some(id)).then_some(Left::Placed)
+            }
+            Some(PastFile::Partial { stamp, temporary, id, spans })
+                if *stamp == file.stamp && usable =>
+            {
+                let name = OsStr::from_bytes(temporary.as_bytes());
+                let plain = Path::new(name).file_name() == Some(name);
+                let spans = BlockSet::from_spans(spans, blocks).filter(|_| plain);
+                spans.and_then(|spans| {
+                    let partial =
+                        store.reopen(&file.path, file.size, file.sparse, name, id).ok()??;
+                    partial.temporary.keep(true);
+                    Some(Left::Partial(partial, spans))
+                })
+            }
+            _ => None,
+        };
+        if left.is_none()
+            && let Some(past) = past
+        {
+            self.remove(path, &past);
+        }
+        left.unwrap_or(Left::Nothing)
+    }
+
+    /// Notes that `file` is being written; `known` if the journal has told so.
+    pub(super) fn begun(&self, file: &Arc<SinkFile>, partial: &Arc<PartialFile>, known: bool) {
+        if lock(&self.journal).is_some() {
+            let (file, partial) = (file.clone(), partial.clone());
+            let open = Open { file, partial, known, blocks: 0 };
+            lock(&self.state).open.insert(open.file.id, open);
+        }
+    }
+
+    /// Notes that `file` is in place, as what `id` tells.
+    pub(super) fn placed(&self, file: &SinkFile, id: FileId) {
+        let Some(path) = wire_path(file) else { return };
+        if lock(&self.journal).is_some() {
+            let mut state = lock(&self.state);
+            state.open.remove(&file.id);
+            state.placed.push(Record::Done { path, stamp: file.stamp, id });
+        }
+    }
+
+    /// Forgets `file`, which has failed: what there is of it goes with its last user.
+    pub(super) fn dropped(&self, file: &SinkFile) {
+        if let Some(open) = lock(&self.state).open.remove(&file.id) {
+            open.partial.temporary.keep(false);
+        }
+    }
+
+    /// Writes down what has been done since the last time; returns the files that could not be
+    /// made durable. Blocks are counted before the sync and written down after it.
+    pub(super) fn checkpoint(&self) -> Vec<(Arc<SinkFile>, io::Error)> {
+        let mut journal = lock(&self.journal);
+        let Some(writer) = journal.as_mut() else { return Vec::new() };
+        let (mut records, open, first) = {
+            let mut state = lock(&self.state);
+            let open: Vec<_> = state
+                .open
+                .values()
+                .map(|open| (open.file.clone(), open.partial.clone(), open.known, open.blocks))
+                .collect();
+            state.checkpoints += 1;
+            (std::mem::take(&mut state.placed), open, state.checkpoints == 1)
+        };
+        let mut failed = Vec::new();
+        let mut noted = Vec::new();
+        for (file, partial, known, before) in open {
+            let written = file.lock().written.clone();
+            if written.count() == before {
+                continue;
+            }
+            if self.durable
+                && let Err(error) = partial.sync_data()
+            {
+                failed.push((file, error));
+                continue;
+            }
+            let Some(path) = wire_path(&file) else { continue };
+            if !known {
+                let name = partial.temporary.temporary.as_bytes();
+                let (Some(temporary), Ok(id)) = (WirePath::new(name), partial.id()) else {
+                    continue;
+                };
+                let path = path.clone();
+                records.push(Record::Partial { path, stamp: file.stamp, temporary, id });
+            }
+            records.push(Record::Blocks { path, spans: written.spans() });
+            noted.push((file.id, partial, written.count()));
+        }
+        if !records.is_empty() && writer.append(&records).is_ok() {
+            let mut state = lock(&self.state);
+            state.worthy = true;
+            for (id, partial, blocks) in noted {
+                // It may have been finished or have failed meanwhile.
+                if let Some(open) = state.open.get_mut(&id) {
+                    partial.temporary.keep(true);
+                    (open.known, open.blocks) = (true, blocks);
+                }
+            }
+        }
+        if first {
+            writer.remove_stale();
+        }
+        failed
+    }
+
+    /// Ends the notes: with a `complete` copy nothing is left to come back to.
+    pub(super) fn end(&self, complete: bool) {
+        let Some(journal) = lock(&self.journal).take() else { return };
+        let mut state = lock(&self.state);
+        if complete {
+            for (path, past) in std::mem::take(&mut state.past) {
+                self.remove(&path, &past);
+            }
+        }
+        if complete || !state.worthy {
+            journal.remove();
+        }
+    }
+
+    /// Removes what was begun of a file that has changed or is copied no more.
+    fn remove(&self, path: &[u8], past: &PastFile) {
+        if let (PastFile::Partial { temporary, .. }, Some(base)) = (past, &self.base) {
+            remove_temporary(base, path, temporary.as_bytes());
+        }
+    }
+}
+
+fn wire_path(file: &SinkFile) -> Option<WirePath> {
+    WirePath::new(file.path.as_os_str().as_bytes())
+}

@@ -1,0 +1,164 @@
+//! The stages after verification: write, then sync and name.
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::finish::{Form, SYNC_BATCH, Whole};
+use super::ledger::{SinkFile, Stage};
+use super::run::{Content, Received, Shared};
+
+/// Writes until no more blocks come; passes on what is whole.
+pub(super) fn write_blocks(
+    shared: &Shared<'_>,
+    blocks: &Receiver<Received>,
+    whole: &Sender<Vec<Whole>>,
+) {
+    shared.writing.join();
+    for Received { what, mut buffer } in blocks {
+        let complete = match what {
+            Content::Block { file, offset, length } => {
+                write_block(shared, file, offset, length, &mut buffer).into_iter().collect()
+            }
+            Content::Pack(pieces) => shared.writing.time(|| write_pack(shared, pieces, &buffer)),
+        };
+        drop(buffer);
+        if !complete.is_empty() && whole.send(complete).is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes one block; the file, if it was the last.
+fn write_block(
+    shared: &Shared<'_>,
+    file: Arc<SinkFile>,
+    offset: u64,
+    length: usize,
+    buffer: &mut [u8],
+) -> Option<Whole> {
+    let written = shared.writing.time(|| {
+        let partial = {
+            let mut state = file.lock();
+            match &state.partial {
+                Stage::Gone => return Ok(false),
+                Stage::Open(partial) => partial.clone(),
+                Stage::Waiting => {
+                    let made = shared
+                        .store
+                        .create(file.id, &file.path, file.size, file.sparse)
+                        .map_err(|error| ("create", error))?
+                        .map(Arc::new);
+                    if let Some(partial) = &made {
+                        shared.recorder.begun(&file, partial, false);
+                    }
+                    state.partial = Stage::Open(made.clone());
+                    made
+                }
+            }
+        };
+        if let Some(digest) = &file.digest {
+            digest.add(offset, &buffer[..length], Some(file.size));
+        }
+        match partial {
+            Some(partial) => partial.write(offset, length, buffer).map(|()| true),
+            None => Ok(true),
+        }
+        .map_err(|error| ("write", error))
+    });
+    match written {
+        Ok(false) => None,
+        Ok(true) => {
+            shared.ledger.add_written(length as u64);
+            let mut state = file.lock();
+            if !state.note_written(offset / shared.options.block_bytes.get()) {
+                return None;
+            }
+            let Stage::Open(partial) = std::mem::replace(&mut state.partial, Stage::Gone) else {
+                return None;
+            };
+            drop(state);
+            Some(Whole { file, form: partial.map_or(Form::Dropped, Form::Open) })
+        }
+        Err((operation, error)) => {
+            shared.fail(&file, operation, &error);
+            None
+        }
+    }
+}
+
+/// Writes whole small files.
+fn write_pack(
+    shared: &Shared<'_>,
+    pieces: Vec<(Arc<SinkFile>, usize)>,
+    buffer: &[u8],
+) -> Vec<Whole> {
+    let mut complete = Vec::with_capacity(pieces.len());
+    for (file, start) in pieces {
+        // Whoever finds it waiting has it: a file that comes twice is written once.
+        {
+            let mut state = file.lock();
+            if !matches!(state.partial, Stage::Waiting) {
+                continue;
+            }
+            state.partial = Stage::Gone;
+        }
+        let bytes = &buffer[start..start + file.size as usize];
+        if let Some(digest) = &file.digest {
+            digest.add(0, bytes, Some(file.size));
+        }
+        let durable = shared.options.durable;
+        match shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable) {
+            Ok(temporary) => {
+                shared.ledger.add_written(file.size);
+                let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
+                complete.push(Whole { file, form });
+            }
+            Err(error) => shared.fail(&file, create_or_write(&error), &error),
+        }
+    }
+    complete
+}
+
+/// The verb for a small file's failure.
+fn create_or_write(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "write",
+        _ => "create",
+    }
+}
+
+/// Finishes whole files, wave by wave: while one is synced the next gathers.
+pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<Whole>>) {
+    shared.syncing.join();
+    while let Ok(mut wave) = whole.recv() {
+        while wave.len() < SYNC_BATCH
+            && let Ok(more) = whole.try_recv()
+        {
+            wave.extend(more);
+        }
+        shared.syncing.time(|| {
+            shared.finisher.finish(wave, |file, outcome| match outcome {
+                Ok(placed) => {
+                    if let Some(id) = placed {
+                        shared.recorder.placed(file, id);
+                    }
+                    shared.settle(file);
+                }
+                Err(error) => shared.fail(file, "finish", &error),
+            });
+        });
+    }
+}
+
+impl Shared<'_> {
+    /// Settles a file that is in place.
+    pub(super) fn settle(&self, file: &SinkFile) {
+        if let Err(error) = self.note_digest(file) {
+            let told = self.tell_failed(None, &file.path, "read", &error);
+            self.cancel.check(told);
+        }
+        self.ledger.done(file);
+    }
+}

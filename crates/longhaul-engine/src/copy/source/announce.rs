@@ -1,0 +1,107 @@
+//! The first stage: walks the roots, announces what is there, and queues it for the readers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender};
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::wire::PACK_FILES_LIMIT;
+use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
+
+use super::file::SourceFile;
+use super::run::{Job, Shared, SourcePlan};
+use super::walk::{Walk, WalkSink};
+use crate::copy::link::keep;
+use crate::copy::tree::wire_path;
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+
+/// Passes what the walk finds to the sink and to the readers.
+struct Announcer<'a> {
+    shared: &'a Shared<'a>,
+    announced: Sender<Vec<Arc<SourceFile>>>,
+}
+
+/// Walks everything of `plan`.
+pub(super) fn announce(
+    shared: &Shared<'_>,
+    announced: Sender<Vec<Arc<SourceFile>>>,
+    plan: &SourcePlan,
+    options: &CopyOptions,
+) {
+    let mut announcer = Announcer { shared, announced };
+    let outcome = Walk::new(&plan.tree, options, &mut announcer).run(&plan.roots);
+    let outcome = outcome.and_then(|entries| {
+        shared.progress.listed.store(true, Ordering::Relaxed);
+        shared.control.send(&SourceMessage::End { entries })
+    });
+    shared.cancel.check(outcome);
+}
+
+/// Queues what was announced for the readers; with a sink that is to be asked, once it has said
+/// what it wants. The walk goes on meanwhile.
+pub(super) fn queue_announced(
+    shared: &Shared<'_>,
+    announced: &Receiver<Vec<Arc<SourceFile>>>,
+    jobs: &Sender<Job>,
+) {
+    for files in announced {
+        let files = if shared.asks { shared.wanted.decide(files) } else { Some(files) };
+        // The readers leave only when the copy is over.
+        let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
+    }
+}
+
+impl WalkSink for Announcer<'_> {
+    fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
+        let progress = self.shared.progress;
+        for entry in &entries {
+            if let EntryKind::File { size_bytes } = entry.kind {
+                progress.total_bytes.fetch_add(size_bytes.get(), Ordering::Relaxed);
+                progress.total_files.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if !self.shared.outstanding.add(&files) {
+            return Err(EngineError::Interrupted);
+        }
+        self.shared.control.send(&SourceMessage::Entries(entries))?;
+        self.announced.send(files).map_err(|_| EngineError::Interrupted)
+    }
+
+    fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
+        self.shared.failed(None, path, reason)
+    }
+
+    fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
+        keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
+        let path = wire_path(path);
+        self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
+    }
+}
+
+impl Shared<'_> {
+    /// Queues the blocks of `files`, small files packed together.
+    fn queue(&self, files: Vec<Arc<SourceFile>>, jobs: &Sender<Job>) -> Result<()> {
+        // The readers leave only when the copy is over.
+        let send = |job| jobs.send(job).map_err(|_| EngineError::Interrupted);
+        let mut pack = Vec::new();
+        let mut packed_bytes = 0;
+        for file in files {
+            if file.is_small(self.block_bytes) {
+                if packed_bytes + file.size > self.block_bytes || pack.len() >= PACK_FILES_LIMIT {
+                    send(Job::Pack(std::mem::take(&mut pack)))?;
+                    packed_bytes = 0;
+                }
+                packed_bytes += file.size;
+                pack.push(file);
+            } else {
+                for block in file.blocks_to_read() {
+                    let offset = block * self.block_bytes;
+                    send(Job::Block { file: file.clone(), offset })?;
+                }
+            }
+        }
+        if pack.is_empty() { Ok(()) } else { send(Job::Pack(pack)) }
+    }
+}

@@ -1,0 +1,116 @@
+//! The two stages that move bytes: readers fill buffers, senders empty them.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use longhaul_core::wire::PackEntry;
+use longhaul_sys::tcp::{TcpInfo, tcp_info};
+
+use super::file::{ReadError, SourceFile};
+use super::run::{Content, Filled, Job, Shared};
+use crate::copy::link::data_failed;
+use crate::copy::stream::BlockSender;
+
+/// Reads until there are no more jobs.
+pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {
+    shared.reading.join();
+    for job in jobs {
+        let Some(mut buffer) = shared.pool.take() else { return };
+        let ready = match job {
+            Job::Block { file, .. } if file.has_failed() => None,
+            Job::Block { file, offset } => {
+                let length = shared.block_bytes.min(file.size - offset) as usize;
+                match shared.reading.time(|| file.read(offset, length, &mut buffer)) {
+                    Ok(()) => Some((Content::Block { file, offset }, length)),
+                    Err(error) => {
+                        shared.fail(&file, &error);
+                        None
+                    }
+                }
+            }
+            Job::Pack(files) => {
+                let (files, length) = shared.reading.time(|| read_pack(shared, files, &mut buffer));
+                (!files.is_empty()).then_some((Content::Pack(files), length))
+            }
+        };
+        let Some((what, length)) = ready else { continue };
+        if filled.send(Filled { what, length, buffer }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads small files one behind the other, and returns those that could be read and their length.
+/// All are opened before the first is read, so that the disk has several to do at once.
+fn read_pack(
+    shared: &Shared<'_>,
+    files: Vec<Arc<SourceFile>>,
+    buffer: &mut [u8],
+) -> (Vec<Arc<SourceFile>>, usize) {
+    let opened: Vec<_> = files
+        .into_iter()
+        .filter(|file| !file.has_failed())
+        .map(|file| (file.open_small(), file))
+        .collect();
+    let mut length = 0;
+    let mut read = Vec::with_capacity(opened.len());
+    for (open, file) in opened {
+        let outcome = open.and_then(|open| match open {
+            Some(open) => file.read_small(&open, &mut buffer[length..]),
+            None => Ok(()),
+        });
+        match outcome {
+            Ok(()) => {
+                length += file.size as usize;
+                read.push(file);
+            }
+            Err(error) => shared.fail(&file, &error),
+        }
+    }
+    (read, length)
+}
+
+/// Sends blocks until there are no more, and returns what the kernel knows of the connection.
+pub(super) fn send_blocks(
+    shared: &Shared<'_>,
+    stream: u32,
+    mut sender: BlockSender,
+    blocks: &Receiver<Filled>,
+) -> Option<TcpInfo> {
+    shared.sending.join();
+    shared.sealing.join();
+    for Filled { what, length, mut buffer } in blocks {
+        let payload = &mut buffer[..length];
+        let sent = shared.sending.time(|| match &what {
+            Content::Block { file, .. } if file.has_failed() => Ok(()),
+            Content::Block { file, offset } => sender.send(file.id, *offset, payload),
+            Content::Pack(files) => {
+                let table: Vec<_> = files
+                    .iter()
+                    .map(|file| PackEntry { file: file.id, length: file.size as u32 })
+                    .collect();
+                sender.send_pack(&table, payload)
+            }
+        });
+        shared.sealing.add(sender.take_sealing());
+        if let Err(error) = sent {
+            data_failed(&shared.cancel, stream, error);
+            return None;
+        }
+    }
+    if !shared.cancel.is_set() {
+        // The sink may be gone already: it has said that all is in place.
+        let _ = sender.finish();
+    }
+    tcp_info(sender.socket()).ok()
+}
+
+impl Shared<'_> {
+    /// Gives a file up, and tells the sink if that is news.
+    fn fail(&self, file: &SourceFile, error: &ReadError) {
+        if file.fail() {
+            let told = self.failed(Some(file.id), &file.path, &error.to_string());
+            self.cancel.check(told);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What passes on the control channel while blocks move.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use longhaul_core::result::StageTimes;
+use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
+
+use super::run::{Job, Shared};
+use super::steer::Pilot;
+use crate::copy::clock::Gauge;
+use crate::copy::link::{TICK, keep};
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+use crate::session::ControlReceiver;
+
+/// How often the source shows that it lives.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Hears the sink out until it has finished.
+pub(super) fn follow_sink(
+    shared: &Shared<'_>,
+    receiver: &mut ControlReceiver,
+    jobs: &Sender<Job>,
+) -> Result<SinkReport> {
+    loop {
+        match receiver.receive()? {
+            SinkMessage::Progress { written_bytes, resumed_bytes, stages, done } => {
+                let progress = shared.progress;
+                progress.sink_is(stages);
+                progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
+                progress.resumed_bytes.store(resumed_bytes.get(), Ordering::Relaxed);
+                let done =
+                    done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
+                shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
+            }
+            SinkMessage::Actions(actions) => keep_some(&mut lock(&shared.actions), actions),
+            SinkMessage::Digests(digests) => keep_some(&mut lock(&shared.digests), digests),
+            SinkMessage::Resend { id, offset } => {
+                let job = shared.outstanding.get(id).and_then(|file| {
+                    if file.is_small(shared.block_bytes) {
+                        return (offset == 0).then(|| Job::Pack(vec![file]));
+                    }
+                    let exists = offset < file.size && offset.is_multiple_of(shared.block_bytes);
+                    exists.then(|| {
+                        file.reread();
+                        Job::Block { file, offset }
+                    })
+                });
+                let Some(job) = job else {
+                    return Err(EngineError::Protocol {
+                        peer: receiver.peer().to_owned(),
+                        what: "it asks for a block that does not exist",
+                    });
+                };
+                let _ = jobs.send(job);
+            }
+            SinkMessage::Failed { id, path, reason } => {
+                if let Some(file) = id.and_then(|id| shared.outstanding.remove(id)) {
+                    file.fail();
+                }
+                keep(&mut lock(&shared.failures), path.to_string(), reason);
+            }
+            SinkMessage::Wanted { before, held } => {
+                for Held { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
+                    if let Some(file) = shared.outstanding.remove(*id) {
+                        shared.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
+                        shared.progress.total_files.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                if !shared.wanted.say(before, held) {
+                    let peer = receiver.peer().to_owned();
+                    let what = "it takes back what it said of a file";
+                    return Err(EngineError::Protocol { peer, what });
+                }
+            }
+            SinkMessage::Limit { rate_bps } => shared.progress.set_limit(rate_bps),
+            SinkMessage::Abort { reason, again } => {
+                let peer = receiver.peer().to_owned();
+                return Err(EngineError::Failed { peer, reason, again });
+            }
+            SinkMessage::Finished(report) => {
+                shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);
+                shared.progress.files.store(report.files, Ordering::Relaxed);
+                return Ok(report);
+            }
+        }
+    }
+}
+
+/// Most actions or digests that are kept of a sink that may have no end of them.
+const TOLD_LIMIT: usize = 1 << 22;
+
+fn keep_some<T>(list: &mut Vec<T>, more: Vec<T>) {
+    let room = TOLD_LIMIT.saturating_sub(list.len());
+    list.extend(more.into_iter().take(room));
+}
+
+/// Shows the sink that this end lives, steers, and ends the copy when it is told to.
+pub(super) fn tick(
+    shared: &Shared<'_>,
+    mut pilot: Pilot<'_>,
+    over: &AtomicBool,
+    stop: &AtomicBool,
+) {
+    let mut shown = Instant::now();
+    let mut gauge = Gauge::new([&shared.reading, &shared.sending, &shared.sealing]);
+    while !over.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            shared.cancel.fail_saying(EngineError::Interrupted, || {
+                let _ = shared.control.send(&SourceMessage::Abort { again: false });
+            });
+            return;
+        }
+        if shown.elapsed() >= ALIVE_INTERVAL {
+            shown = Instant::now();
+            let [read, send, seal] = gauge.look();
+            let stages = StageTimes { read, send, seal, ..StageTimes::default() };
+            shared.progress.source_is(stages);
+            let told = shared.control.send(&SourceMessage::Alive { stages });
+            if !over.load(Ordering::Relaxed) {
+                shared.cancel.check(told);
+            }
+        }
+        pilot.tick();
+        thread::park_timeout(TICK);
+    }
+}

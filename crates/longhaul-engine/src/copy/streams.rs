@@ -1,0 +1,154 @@
+//! The data connections of a copy: those that it begins with, and those that come while it runs.
+
+use std::collections::HashSet;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::plan::Protection;
+use longhaul_sys::tcp::SocketOptions;
+
+use super::cancel::Cancel;
+use super::link::TICK;
+use super::stream::{BlockReceiver, BlockSender};
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+use crate::session::{DataAcceptor, DataDialer, SessionSecret};
+
+/// Most data connections of one copy.
+pub(super) const STREAM_LIMIT: u32 = 128;
+
+/// How often a server that waits for more connections looks whether the copy is over: the client
+/// waits for its end.
+const ACCEPT_CHECK: Duration = Duration::from_millis(20);
+
+/// All data connections of a copy, from either end.
+pub(super) struct Streams {
+    first: Mutex<Vec<(u32, TcpStream)>>,
+    more: More,
+    secret: SessionSecret,
+    /// What a client sets on a connection before it is made.
+    prepare: SocketOptions,
+}
+
+/// Where further connections come from.
+pub(super) enum More {
+    /// The client opens them.
+    Dial(DataDialer),
+    /// The server takes them.
+    Accept(DataAcceptor),
+}
+
+impl Streams {
+    /// The connections numbered from 0 in `first`, and more of them as they are wanted.
+    pub(super) fn new(first: Vec<TcpStream>, more: More, prepare: SocketOptions) -> Self {
+        let secret = match &more {
+            More::Dial(dialer) => dialer.secret().clone(),
+            More::Accept(acceptor) => acceptor.secret().clone(),
+        };
+        Streams { first: Mutex::new((0..).zip(first).collect()), more, secret, prepare }
+    }
+
+    /// The same, bound to the session that `secret` is of, which was lent to this end.
+    pub(super) fn of_session(self, secret: SessionSecret) -> Self {
+        Streams { secret, ..self }
+    }
+
+    /// Whether the sockets are on the path itself, so that what the kernel knows of them counts.
+    pub(super) fn are_direct(&self) -> bool {
+        match &self.more {
+            More::Dial(dialer) => dialer.is_direct(),
+            More::Accept(_) => true,
+        }
+    }
+
+    /// Whether this end opens the connections.
+    pub(super) fn dials(&self) -> bool {
+        matches!(self.more, More::Dial(_))
+    }
+
+    /// Lets `cancel` end what waits on the connections that there are now.
+    pub(super) fn arm(&self, cancel: &Cancel) -> Result<()> {
+        lock(&self.first).iter().try_for_each(|(_, socket)| arm(cancel, socket))
+    }
+
+    /// The first connection's socket, to ask where it leads.
+    pub(super) fn sample(&self) -> Option<TcpStream> {
+        lock(&self.first).first()?.1.try_clone().ok()
+    }
+
+    /// The connections that the copy begins with; they can be taken once.
+    pub(super) fn first(&self) -> Vec<(u32, TcpStream)> {
+        std::mem::take(&mut lock(&self.first))
+    }
+
+    /// The sending end of connection `stream`.
+    pub(super) fn sender(
+        &self,
+        stream: u32,
+        socket: TcpStream,
+        protection: Protection,
+    ) -> BlockSender {
+        BlockSender::new(socket, &self.secret.stream_key(stream), protection)
+    }
+
+    /// The receiving end of connection `stream`.
+    pub(super) fn receiver(
+        &self,
+        stream: u32,
+        socket: TcpStream,
+        protection: Protection,
+    ) -> BlockReceiver {
+        BlockReceiver::new(socket, &self.secret.stream_key(stream), protection)
+    }
+
+    /// Hands further connections to `take` until `over`, `had` being there. A client opens them
+    /// until there are `wanted`, and opens no more once one has failed: the copy does with what it
+    /// has. A number that was used before is refused: its key has been used as well.
+    pub(super) fn more(
+        &self,
+        had: u32,
+        cancel: &Cancel,
+        over: impl Fn() -> bool,
+        wanted: impl Fn() -> u32,
+        mut take: impl FnMut(u32, TcpStream),
+    ) {
+        let mut next = had;
+        let mut used: HashSet<u32> = (0..had).collect();
+        while !over() {
+            let arrived = match &self.more {
+                More::Accept(acceptor) => acceptor.accept(ACCEPT_CHECK).ok(),
+                More::Dial(dialer) if next < wanted().min(STREAM_LIMIT) => {
+                    let prepare =
+                        |socket: &_| self.prepare.apply(socket).map_err(std::io::Error::other);
+                    let Ok(socket) = dialer.open(next, prepare) else { return };
+                    next += 1;
+                    Some((next - 1, socket))
+                }
+                More::Dial(_) => {
+                    thread::park_timeout(TICK);
+                    None
+                }
+            };
+            if let Some((stream, socket)) = arrived
+                && used.len() < STREAM_LIMIT as usize
+                && used.insert(stream)
+                && arm(cancel, &socket).is_ok()
+            {
+                take(stream, socket);
+            }
+        }
+    }
+}
+
+fn arm(cancel: &Cancel, socket: &TcpStream) -> Result<()> {
+    let socket = socket.try_clone().map_err(|source| EngineError::System {
+        operation: "share a data connection between threads",
+        source,
+    })?;
+    cancel.on_cancel(move || {
+        let _ = socket.shutdown(Shutdown::Both);
+    });
+    Ok(())
+}

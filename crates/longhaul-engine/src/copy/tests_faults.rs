@@ -1,0 +1,316 @@
+//! What goes wrong at either end: nothing under a final name is wrong, nothing that was
+//! acknowledged is lost, and the same copy again completes the work.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::WirePath;
+use longhaul_core::wire::copy::{
+    CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
+};
+
+use super::sink::fail_at;
+use super::tests::{World, bytes, names, options};
+use crate::error::EngineError;
+
+#[test]
+fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
+    let world = World::new();
+    fs::create_dir(world.far("t")).unwrap();
+    let contents: Vec<_> = (0..12).map(|i| bytes(if i < 9 { i * 700 } else { 2 << 20 })).collect();
+    for (i, content) in contents.iter().enumerate() {
+        fs::write(world.far(&format!("t/{i}")), content).unwrap();
+    }
+    // The operations of a copy that succeeds, counted.
+    let first = world.near("counted");
+    fs::create_dir(&first).unwrap();
+    let left = fail_at(&first, i64::MAX);
+    world.pull(&["t/."], "counted", &options()).unwrap();
+    let operations = i64::MAX - left.load(Ordering::Relaxed);
+    assert!(operations > 24, "a create and a rename for each file at least: {operations}");
+    for count in 1..=operations {
+        let target = world.near(&format!("at-{count}"));
+        fs::create_dir(&target).unwrap();
+        fail_at(&target, count);
+        let name = target.file_name().unwrap().to_str().unwrap();
+        let outcome = world.pull(&["t/."], name, &options());
+        let result = outcome.unwrap_or_else(|error| panic!("{count}: {error}"));
+        // Files that come together in a pack or a sync may be fewer or more this time.
+        let failed = result.failures.len() as u64;
+        assert_eq!(result.summary.files + failed, 12, "{count}: {:?}", result.failures);
+        let mut there = 0;
+        for (i, content) in contents.iter().enumerate() {
+            if let Ok(copied) = fs::read(target.join(i.to_string())) {
+                assert!(copied == *content, "{count}: {i} is wrong");
+                there += 1;
+            }
+        }
+        assert_eq!(there, result.summary.files, "{count}: what was acknowledged is there");
+        assert_eq!(names(&target).len() as u64, there, "{count}: and nothing else");
+        // The count of this run may have been a little short.
+        fail_at(&target, i64::MAX);
+        let again = world.pull(&["t/."], name, &options()).unwrap();
+        assert_eq!((again.summary.files, again.failures.len()), (12, 0), "{count}");
+        fs::remove_dir_all(&target).unwrap();
+    }
+}
+
+/// Begins to fetch `name` slowly and stops after `time`.
+fn broken_off(world: &World, name: &str, time: Duration, options: &CopyOptions) {
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            std::thread::sleep(time);
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    let outcome = world.pull_until(&[name], name, options, &stop);
+    assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
+}
+
+#[test]
+fn a_copy_goes_on_with_the_blocks_that_it_had() {
+    let world = World::new();
+    let data = bytes((24 << 20) + 77);
+    fs::write(world.far("data"), &data).unwrap();
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
+    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    assert!(!world.near("data").exists());
+    assert_eq!(names(&world.near("")).len(), 2, "the file so far, and the journal");
+    let result = world.pull(&["data"], "data", &options()).unwrap();
+    let resumed = result.summary.resumed_bytes;
+    assert!(resumed >= Bytes::mib(1) && resumed < result.summary.bytes, "{resumed}");
+    assert!(fs::read(world.near("data")).unwrap() == data);
+    assert_eq!(names(&world.near("")), ["data"]);
+}
+
+#[test]
+fn a_source_that_changed_is_copied_anew() {
+    let world = World::new();
+    fs::write(world.far("data"), bytes(24 << 20)).unwrap();
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
+    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    // The same size and time of modification: only the change time tells.
+    let before = fs::metadata(world.far("data")).unwrap();
+    let file = fs::File::options().write(true).open(world.far("data")).unwrap();
+    file.write_all_at(b"changed", 10).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+    assert_eq!(fs::metadata(world.far("data")).unwrap().mtime_nsec(), before.mtime_nsec());
+    let result = world.pull(&["data"], "data", &options()).unwrap();
+    assert_eq!(result.summary.resumed_bytes, Bytes::new(0));
+    assert!(fs::read(world.near("data")).unwrap() == fs::read(world.far("data")).unwrap());
+    assert_eq!(names(&world.near("")), ["data"], "what was begun is gone");
+}
+
+#[test]
+fn a_target_that_was_touched_is_not_taken_for_done() {
+    let world = World::new();
+    fs::create_dir(world.far("t")).unwrap();
+    for i in 0..200 {
+        fs::write(world.far(&format!("t/{i:03}")), bytes(10_000 + i)).unwrap();
+    }
+    fs::write(world.far("t/zz"), bytes(24 << 20)).unwrap();
+    fs::create_dir(world.near("t")).unwrap();
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
+    broken_off(&world, "t/.", Duration::from_millis(1500), &slow);
+    let there = |i: usize| world.near("t").join(format!("{i:03}"));
+    assert!(there(0).exists() && there(1).exists() && there(2).exists());
+    fs::write(there(0), "another").unwrap();
+    fs::remove_file(there(1)).unwrap();
+    let kept = fs::metadata(there(2)).unwrap().ino();
+    let result = world.pull(&["t/."], "t", &options()).unwrap();
+    assert_eq!((result.summary.files, result.failures.len()), (201, 0));
+    assert!(result.summary.resumed_bytes >= Bytes::mib(1), "{}", result.summary.resumed_bytes);
+    assert_eq!(fs::metadata(there(2)).unwrap().ino(), kept, "it was not copied again");
+    for i in 0..200 {
+        assert!(fs::read(there(i)).unwrap() == bytes(10_000 + i), "{i}");
+    }
+    assert_eq!(names(&world.near("t")).len(), 201);
+}
+
+#[test]
+fn the_same_copy_twice_at_once_is_refused() {
+    let world = World::new();
+    fs::write(world.far("data"), bytes(24 << 20)).unwrap();
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| broken_off(&world, "data", Duration::from_millis(1000), &slow));
+        std::thread::sleep(Duration::from_millis(400));
+        let stop = AtomicBool::new(true);
+        let second = world.pull_until(&["data"], "data", &options(), &stop);
+        let Err(EngineError::Refused { reason, .. }) = second else { panic!("{second:?}") };
+        assert!(reason.contains("under way"), "{reason}");
+    });
+}
+
+#[test]
+fn sparse_files_stay_sparse() {
+    let world = World::new();
+    let file = fs::File::create(world.near("sparse")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(&bytes(10_000), 5 << 20).unwrap();
+    file.write_all_at(&bytes(4096), (40 << 20) + 8192).unwrap();
+    let empty = fs::File::create(world.near("hole")).unwrap();
+    empty.set_len((32 << 20) + 5).unwrap();
+    let result = world.push(&["sparse", "hole"], ".", &options()).unwrap();
+    assert_eq!((result.summary.files, result.failures.len()), (2, 0), "{:?}", result.failures);
+    for name in ["sparse", "hole"] {
+        assert!(fs::read(world.near(name)).unwrap() == fs::read(world.far(name)).unwrap());
+        let occupied = fs::metadata(world.far(name)).unwrap().blocks() * 512;
+        assert!(occupied < 100_000, "{name} occupies {occupied}");
+    }
+}
+
+#[test]
+fn a_link_swapped_in_leads_nowhere() {
+    let world = World::new();
+    fs::create_dir_all(world.near("t/d")).unwrap();
+    for i in 0..50 {
+        fs::write(world.near(&format!("t/d/{i}")), bytes(100)).unwrap();
+    }
+    let outside = world.near("outside");
+    fs::create_dir(&outside).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (real, aside) = (world.far("t/d"), world.far("aside"));
+            while !over.load(Ordering::Relaxed) {
+                let _ = fs::rename(&real, &aside);
+                let _ = symlink(&outside, &real);
+                std::thread::yield_now();
+                let _ = fs::remove_file(&real);
+                let _ = fs::rename(&aside, &real);
+            }
+        });
+        for _ in 0..20 {
+            // It may fail, and it may succeed; it must not go outside.
+            let _ = world.push(&["t"], ".", &options());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(names(&outside).is_empty(), "{:?}", names(&outside));
+}
+
+/// Lets a hostile source speak to the server, and returns how the server answers.
+fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<SinkMessage> {
+    let (sender, mut receiver, dialer) = world.session().split();
+    let request = CopyRequest::Receive {
+        key: CopyKey::new(1),
+        target: WirePath::new(".").unwrap(),
+        top: Top::Several,
+        options: CopyOptions { streams: Some(1), ..options() },
+    };
+    sender.send(&request).unwrap();
+    let socket = dialer.open(0, |_| Ok(())).unwrap();
+    assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+    receiver.set_timeout(Some(Duration::from_secs(10))).unwrap();
+    says(&sender);
+    let mut heard = Vec::new();
+    while let Ok(message) = receiver.receive() {
+        heard.push(message);
+    }
+    drop(socket);
+    heard
+}
+
+/// Waits until the far side holds nothing but `expected`: a server that has said its last word
+/// still puts its things in order.
+#[track_caller]
+fn settles(world: &World, expected: &[&str]) {
+    for _ in 0..100 {
+        if names(&world.far("")) == expected {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(names(&world.far("")), expected);
+}
+
+fn entry(id: u64, path: &str, size: u64) -> Entry {
+    let kind = EntryKind::File { size_bytes: Bytes::new(size) };
+    Entry { id, ..Entry::new(WirePath::new(path).unwrap(), kind, 0o644) }
+}
+
+#[test]
+fn a_hostile_source_is_shown_out() {
+    let world = World::new();
+    let holes = |holes| Entry { holes: Some(holes), ..entry(0, "f", 5 << 20) };
+    for (what, entries) in [
+        ("a path that leads up", vec![entry(0, "../x", 1)]),
+        ("a path that leads up inside", vec![entry(0, "a/../../x", 1)]),
+        ("an absolute path", vec![entry(0, "/tmp/x", 1)]),
+        ("an empty part", vec![entry(0, "a//b", 1)]),
+        ("an empty path", vec![entry(0, "", 1)]),
+        ("a number that is not the next", vec![entry(7, "f", 1)]),
+        ("a number twice", vec![entry(0, "f", 1), entry(0, "g", 1)]),
+        ("a hole beyond the end", vec![holes(vec![(3, 9)])]),
+        ("a hole of many blocks", vec![holes(vec![(1, u64::MAX)])]),
+        ("an empty hole", vec![holes(vec![(1, 0)])]),
+    ] {
+        let heard = hostile(&world, |sender| {
+            sender.send(&SourceMessage::Entries(entries.clone())).unwrap();
+        });
+        let ended = matches!(heard.last(), Some(SinkMessage::Abort { again: false, .. }));
+        assert!(ended, "{what}: {heard:?}");
+        settles(&world, &[]);
+    }
+    let outside: Vec<_> = names(world.far("").parent().unwrap());
+    assert_eq!(outside, ["config", "far", "near"]);
+}
+
+#[test]
+fn a_file_of_any_size_costs_no_memory() {
+    let world = World::new();
+    let heard = hostile(&world, |sender| {
+        let huge = Entry { holes: Some(vec![(0, 1)]), ..entry(0, "f", u64::MAX) };
+        sender.send(&SourceMessage::Entries(vec![huge])).unwrap();
+        sender.send(&SourceMessage::End { entries: 1 }).unwrap();
+        sender.send(&SourceMessage::Abort { again: false }).unwrap();
+    });
+    assert!(matches!(heard.last(), Some(SinkMessage::Abort { .. })), "{heard:?}");
+}
+
+#[test]
+fn noise_on_every_channel_ends_its_session_alone() {
+    let world = World::new();
+    let mut state = 7_u64;
+    let mut noise = |length: usize| -> Vec<u8> {
+        (0..length)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect()
+    };
+    for round in 0..30 {
+        let noise = noise(40 + round * 37);
+        // On a data connection that has proved itself.
+        let (sender, mut receiver, dialer) = world.session().split();
+        let request = CopyRequest::Receive {
+            key: CopyKey::new(2),
+            target: WirePath::new(".").unwrap(),
+            top: Top::Several,
+            options: CopyOptions { streams: Some(1), ..options() },
+        };
+        sender.send(&request).unwrap();
+        let mut socket = dialer.open(0, |_| Ok(())).unwrap();
+        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+        std::io::Write::write_all(&mut socket, &noise).unwrap();
+        receiver.set_timeout(Some(Duration::from_secs(10))).unwrap();
+        let ended = std::iter::from_fn(|| receiver.receive::<SinkMessage>().ok())
+            .any(|message| matches!(message, SinkMessage::Abort { again: true, .. }));
+        assert!(ended, "a connection that brings noise may be made again");
+        // And instead of a handshake.
+        let mut stranger = std::net::TcpStream::connect(("127.0.0.1", world.port)).unwrap();
+        let _ = std::io::Write::write_all(&mut stranger, &noise);
+    }
+    fs::write(world.near("good"), "good").unwrap();
+    assert_eq!(world.push(&["good"], ".", &options()).unwrap().summary.files, 1);
+    settles(&world, &["good"]);
+}

@@ -1,0 +1,332 @@
+//! Whole copies of trees: links, attributes, what is left alone, deleted or listed.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use longhaul_core::plan::filter::FilterList;
+use longhaul_core::plan::{CopyOptions, DeleteOptions, OwnerMode, TreeOptions};
+use longhaul_core::result::{ActionKind, CopyResult, Manifest, hex};
+use longhaul_core::wire::WirePath;
+
+use super::tests::{World, bytes, names, options};
+
+fn archive() -> CopyOptions {
+    CopyOptions { preserve: true, tree: TreeOptions::archive(), ..options() }
+}
+
+fn with(change: impl FnOnce(&mut TreeOptions)) -> CopyOptions {
+    let mut options = options();
+    change(&mut options.tree);
+    options
+}
+
+fn actions(result: &CopyResult) -> Vec<(ActionKind, String)> {
+    let name = |path: &WirePath| {
+        let text = path.to_string();
+        let slash = if text.ends_with('/') { "/" } else { "" };
+        format!("{}{slash}", Path::new(&text).file_name().unwrap().display())
+    };
+    result.actions.iter().map(|action| (action.what, name(&action.path))).collect()
+}
+
+fn age(path: PathBuf, seconds: u64) {
+    let then = SystemTime::now() - Duration::from_secs(seconds);
+    fs::File::open(path).unwrap().set_modified(then).unwrap();
+}
+
+#[test]
+fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
+    let world = World::new();
+    let at = |name: &str| world.near("t").join(name);
+    fs::create_dir_all(at("sub")).unwrap();
+    fs::write(at("file"), "x").unwrap();
+    fs::hard_link(at("file"), at("sub/again")).unwrap();
+    symlink("../nowhere", at("sub/link")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), 0o640.into()).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(at("socket")).unwrap());
+    fs::write(at("owned"), bytes(2 << 20)).unwrap();
+    // These tests run as root; see CONTRIBUTING.md.
+    std::os::unix::fs::chown(at("owned"), Some(12_345), Some(23_456)).unwrap();
+    std::os::unix::fs::lchown(at("sub/link"), Some(12_345), None).unwrap();
+    fs::set_permissions(at("owned"), fs::Permissions::from_mode(0o4751)).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(at("owned"), "user.colour", b"blue\0\xff", flags).unwrap();
+    // POSIX ACL, version 2: user::rw-, user:12345:r--, group::r--, mask::r--, other::---.
+    let acl: Vec<u8> = [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 4, 12_345),
+        (4, 4, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ]
+    .into_iter()
+    .fold(2_u32.to_le_bytes().to_vec(), |mut acl, (tag, rights, id)| {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(rights.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+        acl
+    });
+    rustix::fs::setxattr(at("file"), "system.posix_acl_access", &acl, flags).unwrap();
+    rustix::fs::setxattr(at("sub"), "system.posix_acl_default", &acl, flags).unwrap();
+    for name in ["sub", ""] {
+        age(at(name), 1_000_000);
+    }
+
+    let result = world.push(&["t"], ".", &archive()).unwrap();
+    assert!(result.failures.is_empty() && result.skipped.is_empty(), "{result:?}");
+    assert!(result.not_kept.is_empty(), "{:?}", result.not_kept);
+    let back = world.pull(&["t"], "back", &archive()).unwrap();
+    assert!(back.failures.is_empty() && back.not_kept.is_empty(), "{back:?}");
+    for copy in [world.far("t"), world.near("back")] {
+        let meta = |name: &str| fs::symlink_metadata(copy.join(name)).unwrap();
+        assert_eq!(meta("file").ino(), meta("sub/again").ino());
+        assert_eq!(fs::read_link(copy.join("sub/link")).unwrap(), Path::new("../nowhere"));
+        assert_eq!(meta("sub/link").uid(), 12_345);
+        assert!(meta("pipe").file_type().is_fifo() && meta("socket").file_type().is_socket());
+        assert_eq!(meta("pipe").mode() & 0o7777, 0o640);
+        let owned = meta("owned");
+        assert_eq!((owned.uid(), owned.gid(), owned.mode() & 0o7777), (12_345, 23_456, 0o4751));
+        let mut value = [0; 100];
+        let mut xattr = |name: &str, attribute: &str| {
+            let length = rustix::fs::getxattr(copy.join(name), attribute, &mut value).unwrap();
+            value[..length].to_vec()
+        };
+        assert_eq!(xattr("owned", "user.colour"), b"blue\0\xff");
+        assert_eq!(xattr("file", "system.posix_acl_access"), acl);
+        assert_eq!(xattr("sub", "system.posix_acl_default"), acl);
+        for name in ["sub", "", "sub/link", "pipe"] {
+            let source = fs::symlink_metadata(at(name)).unwrap();
+            assert_eq!(meta(name).modified().unwrap(), source.modified().unwrap(), "{name:?}");
+        }
+        assert_eq!(names(&copy), ["file", "owned", "pipe", "socket", "sub"]);
+        assert_eq!(names(&copy.join("sub")), ["again", "link"]);
+    }
+    // Once more over what is there: second names stay second names.
+    let again = world.push(&["t"], ".", &archive()).unwrap();
+    assert!(again.failures.is_empty(), "{again:?}");
+    assert_eq!(names(&world.far("t/sub")), ["again", "link"]);
+}
+
+#[test]
+fn without_archive_owners_stay_and_set_user_id_goes() {
+    let world = World::new();
+    fs::write(world.near("f"), "x").unwrap();
+    std::os::unix::fs::chown(world.near("f"), Some(12_345), None).unwrap();
+    fs::set_permissions(world.near("f"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let keep = CopyOptions { preserve: true, ..options() };
+    world.push(&["f"], ".", &keep).unwrap();
+    let copy = fs::metadata(world.far("f")).unwrap();
+    assert_eq!((copy.uid(), copy.mode() & 0o7777), (0, 0o755));
+}
+
+#[test]
+fn second_names_of_a_file_that_failed_fail() {
+    let world = World::new();
+    fs::create_dir(world.near("t")).unwrap();
+    fs::write(world.near("t/a"), "new").unwrap();
+    fs::hard_link(world.near("t/a"), world.near("t/b")).unwrap();
+    fs::create_dir_all(world.far("t/a")).unwrap();
+    let options = with(|tree| tree.hard_links = true);
+    let result = world.push(&["t"], ".", &options).unwrap();
+    assert_eq!(result.failures.len(), 2, "{:?}", result.failures);
+    assert_eq!(names(&world.far("t")), ["a"]);
+}
+
+#[test]
+fn names_win_over_numbers_unless_numbers_are_asked_for() {
+    use super::metadata::{Attributes, Keeper};
+    use longhaul_core::wire::copy::{Entry, EntryKind, Owner};
+    let dir = tempfile::tempdir().unwrap();
+    for (mode, expected) in [(OwnerMode::Names, 0), (OwnerMode::Numbers, 12_345)] {
+        let file = fs::File::create(dir.path().join("f")).unwrap();
+        let mut entry = Entry::new(WirePath::new("f").unwrap(), EntryKind::Fifo, 0o600);
+        entry.owner =
+            Some(Owner { uid: 12_345, gid: 23_456, user: Some("root".into()), group: None });
+        let mut options = options();
+        options.tree.owner = mode;
+        let keeper = Keeper::new(&options);
+        keeper.dress(&file, &Attributes::of(&mut entry), None, Path::new("f"));
+        assert!(keeper.not_kept().is_empty());
+        assert_eq!(file.metadata().unwrap().uid(), expected);
+        assert_eq!(file.metadata().unwrap().gid(), 23_456);
+    }
+}
+
+#[test]
+fn an_update_leaves_alone_what_is_as_new() {
+    let world = World::new();
+    fs::create_dir_all(world.near("t")).unwrap();
+    fs::create_dir_all(world.far("t")).unwrap();
+    for name in ["older", "newer", "same", "longer", "large"] {
+        fs::write(world.near(&format!("t/{name}")), "source").unwrap();
+        fs::write(world.far(&format!("t/{name}")), "target").unwrap();
+        let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 5);
+        for path in [world.near(&format!("t/{name}")), world.far(&format!("t/{name}"))] {
+            fs::File::open(path).unwrap().set_modified(then).unwrap();
+        }
+    }
+    fs::write(world.near("t/large"), bytes(3 << 20)).unwrap();
+    fs::write(world.near("t/new"), "source").unwrap();
+    age(world.near("t/newer"), 0);
+    age(world.far("t/older"), 0);
+    fs::write(world.far("t/longer"), "target, longer").unwrap();
+    fs::File::open(world.far("t/longer"))
+        .unwrap()
+        .set_modified(SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 5))
+        .unwrap();
+    let result = world.push(&["t"], ".", &with(|tree| tree.update = true)).unwrap();
+    assert!(result.failures.is_empty());
+    assert_eq!((result.summary.files, result.summary.unchanged_files), (4, 2), "{result:?}");
+    let read = |name: &str| fs::read(world.far("t").join(name)).unwrap();
+    for taken in ["newer", "longer", "new"] {
+        assert_eq!(read(taken), b"source", "{taken}");
+    }
+    assert_eq!(read("large"), bytes(3 << 20));
+    for left in ["older", "same"] {
+        assert_eq!(read(left), b"target", "{left}");
+    }
+}
+
+#[test]
+fn what_is_not_at_the_source_is_deleted_after_a_whole_copy_alone() {
+    let world = World::new();
+    fs::create_dir_all(world.near("t/sub")).unwrap();
+    fs::write(world.near("t/sub/kept"), "x").unwrap();
+    let fill = || {
+        fs::create_dir_all(world.far("t/sub/gone/deep")).unwrap();
+        fs::create_dir_all(world.far("t/guarded")).unwrap();
+        fs::create_dir_all(world.far("outside")).unwrap();
+        for name in ["t/sub/gone/deep/f", "t/extra", "t/guarded/safe.o", "outside/f"] {
+            fs::write(world.far(name), "x").unwrap();
+        }
+        let _ = symlink("../outside", world.far("t/link"));
+    };
+    fill();
+    let mut list = FilterList::default();
+    list.add(b"*.o", false).unwrap();
+    let filters = list.into_rules();
+    let delete = |limit, dry_run| {
+        with(|tree| {
+            tree.delete = Some(DeleteOptions { limit });
+            tree.filters = filters.clone();
+            tree.dry_run = dry_run;
+        })
+    };
+    let all = ["deep/", "extra", "f", "gone/", "link"];
+    let deleted = |result: &CopyResult| {
+        let mut names: Vec<_> = actions(result)
+            .into_iter()
+            .filter(|(what, _)| *what == ActionKind::Delete)
+            .map(|(_, name)| name)
+            .collect();
+        names.sort();
+        names
+    };
+    // A dry run lists it and changes nothing.
+    let result = world.push(&["t"], ".", &delete(None, true)).unwrap();
+    assert_eq!(deleted(&result), all);
+    assert!(world.far("t/sub/gone/deep/f").exists() && !world.far("t/sub/kept").exists());
+    // More than allowed: nothing.
+    let result = world.push(&["t"], ".", &delete(Some(4), false)).unwrap();
+    assert!(result.failures[0].reason.contains("--max-delete"), "{result:?}");
+    assert!(world.far("t/extra").exists());
+    // A failure: nothing.
+    let result = world.push(&["t", "missing"], ".", &delete(None, false)).unwrap();
+    assert_eq!(result.failures.len(), 2, "{result:?}");
+    assert!(world.far("t/extra").exists());
+    let result = world.push(&["t"], ".", &delete(Some(5), false)).unwrap();
+    assert!(result.failures.is_empty(), "{result:?}");
+    assert_eq!((deleted(&result), result.summary.deleted), (all.map(String::from).into(), 5));
+    assert_eq!(names(&world.far("t")), ["guarded", "sub"]);
+    assert_eq!(names(&world.far("t/guarded")), ["safe.o"]);
+    assert_eq!(names(&world.far("t/sub")), ["kept"]);
+    assert_eq!(names(&world.far("outside")), ["f"], "nothing is deleted through a link");
+    // Contents correspond to the target itself, in both directions.
+    fs::write(world.far("t/extra"), "x").unwrap();
+    world.push(&["t/."], "t", &delete(None, false)).unwrap();
+    assert_eq!(names(&world.far("t")), ["guarded", "sub"]);
+    fs::create_dir(world.near("u")).unwrap();
+    fs::write(world.near("u/extra"), "x").unwrap();
+    world.pull(&["t/."], "u", &delete(None, false)).unwrap();
+    assert_eq!(names(&world.near("u")), ["guarded", "sub"]);
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_lists_everything() {
+    let world = World::new();
+    fs::create_dir_all(world.near("t/sub")).unwrap();
+    fs::write(world.near("t/sub/new"), bytes(3 << 20)).unwrap();
+    fs::write(world.near("t/old"), "x").unwrap();
+    fs::create_dir(world.far("t")).unwrap();
+    fs::write(world.far("t/old"), "y").unwrap();
+    let dry = with(|tree| tree.dry_run = true);
+    let expected = [
+        (ActionKind::Replace, "old".to_owned()),
+        (ActionKind::Create, "sub/".to_owned()),
+        (ActionKind::Create, "new".to_owned()),
+    ];
+    let result = world.push(&["t"], ".", &dry).unwrap();
+    assert_eq!(actions(&result), expected);
+    assert_eq!(result.actions[2].bytes.get(), 3 << 20);
+    assert!(result.summary.dry_run && result.summary.files == 0);
+    assert_eq!(fs::read(world.far("t/old")).unwrap(), b"y");
+    assert_eq!(names(&world.far("t")), ["old"]);
+    // A target that is not there is not made.
+    let result = world.push(&["t/."], "none", &dry).unwrap();
+    assert_eq!(result.actions.len(), 3);
+    assert!(!world.far("none").exists());
+    let result = world.pull(&["t"], "back", &dry).unwrap();
+    assert_eq!(actions(&result)[1], (ActionKind::Create, "old".to_owned()));
+    assert!(!world.near("back").exists());
+}
+
+#[test]
+fn digests_are_told_and_written_beside_the_files() {
+    let world = World::new();
+    fs::create_dir(world.near("t")).unwrap();
+    let large = bytes((3 << 20) + 5);
+    fs::write(world.near("t/large"), &large).unwrap();
+    fs::write(world.near("t/small"), "abc").unwrap();
+    fs::write(world.near("t/empty"), "").unwrap();
+    let wanted = with(|tree| {
+        tree.digests = true;
+        tree.manifest = WirePath::new("");
+    });
+    let result = world.push(&["t"], ".", &wanted).unwrap();
+    let pulled = world.pull(&["t"], ".", &wanted).unwrap();
+    let expected: Vec<_> = [(&b""[..], "empty"), (&large, "large"), (b"abc", "small")]
+        .iter()
+        .map(|(bytes, name)| (format!("t/{name}"), hex(blake3::hash(bytes).as_bytes())))
+        .collect();
+    for result in [result, pulled] {
+        let told: Vec<_> = result
+            .digests
+            .iter()
+            .map(|digest| (digest.path.to_string(), digest.blake3.clone()))
+            .collect();
+        assert_eq!(told, expected);
+        assert!(result.summary.manifest.unwrap().ends_with("t.b3"));
+    }
+    for manifest in [world.far("t.b3"), world.near("t.b3")] {
+        let manifest = Manifest::from_bytes(&fs::read(manifest).unwrap()).unwrap();
+        assert_eq!(manifest.covers, [b"t"]);
+        let listed: Vec<_> = manifest
+            .files
+            .iter()
+            .map(|file| (String::from_utf8(file.path.clone()).unwrap(), hex(&file.digest)))
+            .collect();
+        assert_eq!(listed, expected);
+    }
+    assert_eq!(names(&world.far("")), ["t", "t.b3"]);
+    // Files that stay as they are stand in it too.
+    let update = CopyOptions {
+        preserve: true,
+        tree: TreeOptions { update: true, digests: true, ..TreeOptions::default() },
+        ..options()
+    };
+    world.push(&["t"], ".", &update).unwrap();
+    let result = world.push(&["t"], ".", &update).unwrap();
+    assert_eq!((result.summary.unchanged_files, result.digests.len()), (3, 3));
+}

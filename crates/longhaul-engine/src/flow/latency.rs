@@ -1,0 +1,168 @@
+//! Latency of small requests over a connection of their own, before the test and beside it.
+//!
+//! The client sends a number at a steady pace whether or not the last was answered, so that a
+//! slow path is not asked less often; the server sends every byte back. A request that a loss
+//! delays counts with its delay, as it would for an application.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::LatencyQuantiles;
+use longhaul_sys::poll;
+
+/// Bytes in a request and its answer.
+const REQUEST_BYTES: usize = 16;
+/// Between requests while the test runs.
+const PACE: Duration = Duration::from_millis(20);
+/// Between requests before it, and how many.
+const IDLE_PACE: Duration = Duration::from_millis(10);
+const IDLE_REQUESTS: usize = 25;
+/// How many requests may be unanswered; no more are sent until answers come.
+const MOST_WAITING: usize = 1024;
+/// How long the last answers are waited for.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Sends back what comes until the other end closes, or this one shuts `stream`.
+pub(super) fn echo(mut stream: &TcpStream) {
+    let mut bytes = [0; 64 * REQUEST_BYTES];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(count @ 1..) if stream.write_all(&bytes[..count]).is_ok() => {}
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}
+
+/// The asking end.
+#[derive(Debug)]
+pub(super) struct Prober {
+    stream: TcpStream,
+    /// When each request was sent that is not answered yet; answers come in order.
+    waiting: VecDeque<Instant>,
+    /// Bytes of an answer that is not complete.
+    begun: usize,
+    times_ms: Vec<f64>,
+}
+
+impl Prober {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Prober { stream, waiting: VecDeque::new(), begun: 0, times_ms: Vec::new() })
+    }
+
+    /// The latency of a path that carries nothing else yet.
+    pub(super) fn idle(&mut self) -> Option<LatencyQuantiles> {
+        let mut asked = 0;
+        self.ask(IDLE_PACE, || {
+            asked += 1;
+            asked > IDLE_REQUESTS
+        });
+        LatencyQuantiles::of(std::mem::take(&mut self.times_ms))
+    }
+
+    /// The latency until `over` is set.
+    pub(super) fn loaded(&mut self, over: &AtomicBool) -> Option<LatencyQuantiles> {
+        self.ask(PACE, || over.load(Ordering::Acquire));
+        LatencyQuantiles::of(std::mem::take(&mut self.times_ms))
+    }
+
+    /// Asks once in `pace` until `enough`, which is asked before each. A connection that breaks
+    /// ends it: the test itself says what happened.
+    fn ask(&mut self, pace: Duration, mut enough: impl FnMut() -> bool) {
+        let mut due = Instant::now();
+        while !enough() {
+            if self.waiting.len() < MOST_WAITING {
+                let sent_at = Instant::now();
+                // A full socket takes no request; one that it takes in part is at its end.
+                match self.stream.write(&[0x55; REQUEST_BYTES]) {
+                    Ok(REQUEST_BYTES) => self.waiting.push_back(sent_at),
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                    _ => return,
+                }
+            }
+            due += pace;
+            if self.hear_until(due).is_err() {
+                return;
+            }
+        }
+        let end = Instant::now() + LAST_WAIT;
+        while !self.waiting.is_empty() && Instant::now() < end {
+            if self.hear_until((Instant::now() + pace).min(end)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn hear_until(&mut self, due: Instant) -> io::Result<()> {
+        let mut bytes = [0; 64 * REQUEST_BYTES];
+        while let Some(left) = due.checked_duration_since(Instant::now()) {
+            if !poll::readable(&self.stream, left) {
+                continue;
+            }
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    let now = Instant::now();
+                    self.begun += count;
+                    while self.begun >= REQUEST_BYTES {
+                        self.begun -= REQUEST_BYTES;
+                        // More answers than requests are the other end's fault, and no times.
+                        let sent = self.waiting.pop_front().ok_or(ErrorKind::InvalidData)?;
+                        self.times_ms.push((now - sent).as_secs_f64() * 1e3);
+                    }
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpListener};
+    use std::thread;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn every_request_is_answered_and_timed() {
+        let (near, far) = pair();
+        thread::scope(|scope| {
+            scope.spawn(|| echo(&far));
+            let mut prober = Prober::new(near.try_clone().unwrap()).unwrap();
+            let idle = prober.idle().unwrap();
+            assert_eq!(idle.answered, IDLE_REQUESTS as u64);
+            assert!(idle.min_ms > 0.0 && idle.max_ms < 5000.0, "{idle:?}");
+            let over = AtomicBool::new(true);
+            assert_eq!(prober.loaded(&over), None);
+            near.shutdown(Shutdown::Both).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_server_that_is_silent_or_talks_too_much_yields_no_times() {
+        let (near, mut far) = pair();
+        far.write_all(&[0; 100 * REQUEST_BYTES]).unwrap();
+        let mut prober = Prober::new(near).unwrap();
+        assert!(prober.idle().is_none_or(|idle| idle.answered < 2));
+        let (near, far) = pair();
+        let mut prober = Prober::new(near).unwrap();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            drop(far);
+        });
+        assert_eq!(prober.idle(), None);
+    }
+}

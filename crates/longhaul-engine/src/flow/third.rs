@@ -1,0 +1,220 @@
+//! A test between two servers, asked for by a client of one of them.
+//!
+//! The server asked is an ordinary client of the other, which applies its own limits to it: no
+//! right of the third host passes through. Nothing is executed and nothing but the plan and the
+//! address comes from the third host. What it could do is have this server dial and load others;
+//! so who may ask is for the service's owner to say
+//! ([`Services::refusal`](crate::serve::Services::refusal) of
+//! [`Service::ThirdParty`](longhaul_core::wire::Service::ThirdParty)), and only servers that
+//! speak the protocol and take the test are ever sent data.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::plan::{FlowPlan, Opener};
+use longhaul_core::result::{FlowResult, FlowSample};
+use longhaul_core::wire::{RefusalKind, Service, TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};
+
+use super::limits::{FlowLimits, STEP_LIMIT};
+use crate::error::{EngineError, Result};
+use crate::session::{
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, ServedSession, Session,
+    connect_queued,
+};
+
+/// How soon a stop that the user asked for is passed on.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+/// What a test may take beyond its limit: connecting, and draining.
+const AROUND_LIMIT: Duration = Duration::from_secs(120);
+
+/// Has the server at the other end of `session` run `plan` as the client of `target`. When `stop`
+/// is set the test ends in order.
+///
+/// # Errors
+/// The server refuses, cannot reach or is refused by the other, or the control channel breaks.
+pub fn run_third(
+    session: Session,
+    target: &HostPort,
+    plan: &FlowPlan,
+    stop: &AtomicBool,
+    mut on_sample: impl FnMut(&FlowSample),
+) -> Result<FlowResult> {
+    let (sender, mut receiver, _dialer) = session.split();
+    let peer = sender.peer().to_owned();
+    // The other server is called first, and the test may be silent as long as an ordinary one.
+    let silence = plan.interval + FlowLimits::default().idle + 3 * STEP_LIMIT;
+    receiver.set_timeout(Some(silence))?;
+    sender.send(&ThirdOrder::Run { target: target.to_string(), plan: Box::new(plan.clone()) })?;
+    let over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        let (over, stopping) = (&over, sender.clone());
+        scope.spawn(move || {
+            while !over.load(Ordering::Acquire) {
+                if stop.load(Ordering::Acquire) {
+                    let _ = stopping.send(&ThirdOrder::Stop);
+                    return;
+                }
+                thread::park_timeout(STOP_LOOK);
+            }
+        });
+        let mut intervals = Vec::new();
+        let result = loop {
+            match receiver.receive() {
+                Ok(ThirdEvent::Started) => {}
+                Ok(ThirdEvent::Sample(sample)) if intervals.len() < most_samples(plan) => {
+                    on_sample(&sample);
+                    intervals.push(*sample);
+                }
+                Ok(ThirdEvent::Sample(_)) => {
+                    let what = "it sends more samples than asked for";
+                    break Err(EngineError::Protocol { peer: peer.clone(), what });
+                }
+                Ok(ThirdEvent::Done(result)) => break Ok(put_back(*result, intervals)),
+                Ok(ThirdEvent::Refused { kind, reason }) => {
+                    break Err(EngineError::Refused { peer: peer.clone(), kind, reason });
+                }
+                Ok(ThirdEvent::Failed { reason }) => {
+                    break Err(EngineError::Failed { peer: peer.clone(), reason, again: false });
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        over.store(true, Ordering::Release);
+        result
+    })?;
+    let _ = sender.send(&ThirdOrder::Finished);
+    Ok(FlowResult { third_party: Some(peer), ..result })
+}
+
+/// How many intervals there can be, with some to spare for the cuts at omitting and end.
+fn most_samples(plan: &FlowPlan) -> usize {
+    let longest = FlowLimits::default().time + AROUND_LIMIT;
+    let each = longest.as_secs_f64() / plan.interval.as_secs_f64();
+    (each as usize + 64) * plan.directions() as usize
+}
+
+/// The result travels without its intervals, which have been told one by one.
+fn put_back(mut result: FlowResult, intervals: Vec<FlowSample>) -> FlowResult {
+    let (reverse, forward): (Vec<_>, Vec<_>) = intervals.into_iter().partition(|i| i.reverse);
+    result.intervals = forward;
+    if let Some(half) = &mut result.reverse {
+        half.intervals = reverse;
+    }
+    result
+}
+
+/// Serves one request for a test with another server under `limits`, on the calling thread. This
+/// server is to the other who `config` says. Returns in bounded time whatever the client does.
+///
+/// # Errors
+/// The client was refused or the test failed (and the client was told so), or the control channel
+/// broke.
+pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimits) -> Result<()> {
+    let ServedSession { sender, mut receiver, streams, .. } = session;
+    // Data connections are not for this service.
+    drop(streams);
+    let peer = sender.peer().to_owned();
+    receiver.set_timeout(Some(STEP_LIMIT))?;
+    let ThirdOrder::Run { target, plan } = receiver.receive()? else {
+        return Err(EngineError::Protocol { peer, what: "it did not begin with a test to run" });
+    };
+    if let Some((kind, reason)) = refusal(&target, &plan, limits) {
+        sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
+        return Err(EngineError::Refused { peer, kind, reason });
+    }
+    let stop = AtomicBool::new(false);
+    receiver.set_timeout(Some(limits.time + AROUND_LIMIT))?;
+    let closer = receiver.closer();
+    let (finished, wait) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            // A client that is gone, or speaks out of turn, ends the test too.
+            while let Ok(ThirdOrder::Stop) = receiver.receive() {
+                stop.store(true, Ordering::Release);
+            }
+            stop.store(true, Ordering::Release);
+            drop(finished);
+        });
+        let outcome = as_client(&target, config, &plan, stop, |event| {
+            // A client that is gone is noticed by the thread that listens to it.
+            let _ = sender.send(&event);
+        });
+        let told = match &outcome {
+            Ok(result) => sender.send(&ThirdEvent::Done(Box::new(result.clone()))),
+            Err(error) => sender.send(&ThirdEvent::Failed { reason: sentence(error) }),
+        };
+        if told.is_ok() {
+            let _ = wait.recv_timeout(STEP_LIMIT);
+        }
+        closer();
+        outcome.map(drop).and(told)
+    })
+}
+
+/// Tells the client that a test between servers is not for it.
+///
+/// # Errors
+/// The refusal, for the server's record, or the control channel broke.
+pub fn refuse_third(session: ServedSession, reason: String) -> Result<()> {
+    let kind = RefusalKind::NotAuthorised;
+    session.sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: session.sender.peer().to_owned(), kind, reason })
+}
+
+/// The error and what caused it, which the client cannot ask for later.
+fn sentence(error: &EngineError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn refusal(target: &str, plan: &FlowPlan, limits: &FlowLimits) -> Option<(RefusalKind, String)> {
+    let invalid = |reason: String| Some((RefusalKind::Invalid, reason));
+    if target.len() > TARGET_LIMIT_BYTES {
+        return invalid("the name of the other server is too long".to_owned());
+    }
+    if let Err(error) = target.parse::<HostPort>() {
+        return invalid(error.to_string());
+    }
+    if let Err(error) = plan.validate() {
+        return invalid(error.to_string());
+    }
+    if plan.opener == Opener::Server || !plan.links.is_empty() {
+        let reason = "a test between two servers goes by the ordinary way: without --flip, \
+                      --local and --remote";
+        return invalid(reason.to_owned());
+    }
+    limits.refusal(plan).map(|reason| (RefusalKind::Limit, reason))
+}
+
+fn as_client(
+    target: &str,
+    config: &ConfigDir,
+    plan: &FlowPlan,
+    stop: &AtomicBool,
+    tell: impl Fn(ThirdEvent),
+) -> Result<FlowResult> {
+    let identity = Identity::load_or_create(config)?;
+    let options = ConnectOptions {
+        identity: &identity,
+        config,
+        policy: HostPolicy::RefuseChanged,
+        family: Family::Any,
+    };
+    let session = connect_queued(&target.parse()?, Service::Test, &options, |_| {
+        !stop.load(Ordering::Acquire)
+    })?;
+    tell(ThirdEvent::Started);
+    let mut result = super::run(session, plan, stop, |sample| {
+        tell(ThirdEvent::Sample(Box::new(sample.clone())));
+    })?;
+    result.intervals.clear();
+    if let Some(half) = &mut result.reverse {
+        half.intervals.clear();
+    }
+    Ok(result)
+}

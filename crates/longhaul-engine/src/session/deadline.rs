@@ -1,0 +1,73 @@
+//! An end to opening a connection, however slowly the other side's bytes come.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// How long it may take in all to open a connection, and to say what it is for.
+pub(crate) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A socket whose reads and writes end at a moment; each alone would begin anew with every byte.
+pub(crate) struct Until<'a> {
+    socket: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl<'a> Until<'a> {
+    /// `socket`, for [`OPENING_TIMEOUT`] from now.
+    pub(crate) fn opened(socket: &'a TcpStream) -> Self {
+        Until { socket, deadline: Instant::now() + OPENING_TIMEOUT }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(self.left()?)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_byte_now_and_then_does_not_put_the_end_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let dribble = thread::spawn(move || {
+            while near.write_all(&[1]).is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let begun = Instant::now();
+        let mut until = Until { socket: &far, deadline: begun + Duration::from_millis(200) };
+        let slow = until.read_exact(&mut [0; 1 << 20]).unwrap_err();
+        assert!(matches!(slow.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock));
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        drop(far);
+        dribble.join().unwrap();
+    }
+}

@@ -1,0 +1,153 @@
+//! What changed between two matrices: the same rows over the same paths, then and now.
+
+use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::units::Rate;
+use serde::Serialize;
+
+use crate::archive::Header;
+use crate::table::{CellFigure, Table};
+
+/// The cells that two tables share, and what became of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// The columns that both have.
+    pub conditions: Vec<Condition>,
+    /// The rows that both have, in the order of the later one.
+    pub rows: Vec<ChangedRow>,
+    /// Rows of the later table alone.
+    pub added: Vec<String>,
+    /// Rows of the earlier table alone.
+    pub gone: Vec<String>,
+    /// Why unlike may have been compared with unlike: facts that differ.
+    pub differences: Vec<String>,
+}
+
+/// One row, then and now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChangedRow {
+    /// The entry's name.
+    pub label: String,
+    /// Its work.
+    pub workload: Workload,
+    /// One for each condition; `None` where one of the tables has no figure.
+    pub cells: Vec<Option<ChangedCell>>,
+}
+
+/// One cell, then and now.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ChangedCell {
+    /// The earlier median.
+    pub then_bps: Rate,
+    /// The later median.
+    pub now_bps: Rate,
+    /// The later over the earlier.
+    pub ratio: f64,
+    /// Whether the two 95 % intervals lie apart; `None` where a median has no interval, for want
+    /// of six runs.
+    pub apart: Option<bool>,
+}
+
+impl Change {
+    /// What changed from `then` to `now`, each a table with the header of its archive.
+    pub fn between(then: (&Header, &Table), now: (&Header, &Table)) -> Self {
+        let (then_header, then) = then;
+        let (now_header, now) = now;
+        let conditions: Vec<Condition> =
+            now.conditions.iter().filter(|c| then.conditions.contains(c)).copied().collect();
+        let cell = |table: &Table, row: usize, condition: &Condition| {
+            let column = table.conditions.iter().position(|other| other == condition)?;
+            table.rows[row].cells.get(column).cloned()
+        };
+        let place = |table: &Table, label: &str| table.rows.iter().position(|r| r.label == label);
+        let shared = now.rows.iter().enumerate().filter_map(|(row, entry)| {
+            let before = place(then, &entry.label)?;
+            let cells = conditions.iter().map(|condition| {
+                changed(&cell(then, before, condition)?, &cell(now, row, condition)?)
+            });
+            let cells = cells.collect();
+            Some(ChangedRow { label: entry.label.clone(), workload: entry.workload, cells })
+        });
+        let rows = shared.collect();
+        let only_in = |table: &Table, other: &Table| {
+            let labels = table.rows.iter().map(|row| row.label.clone());
+            labels.filter(|label| place(other, label).is_none()).collect()
+        };
+        let (added, gone) = (only_in(now, then), only_in(then, now));
+        let differences = differences(then_header, now_header);
+        Change { conditions, rows, added, gone, differences }
+    }
+}
+
+fn changed(then: &CellFigure, now: &CellFigure) -> Option<ChangedCell> {
+    let (then_bps, now_bps) = (then.median_bps?, now.median_bps?);
+    let apart = then.interval_bps.zip(now.interval_bps);
+    let apart = apart.map(|((a, b), (c, d))| b < c || d < a);
+    let ratio = now_bps.bps() as f64 / then_bps.bps().max(1) as f64;
+    Some(ChangedCell { then_bps, now_bps, ratio, apart })
+}
+
+fn differences(then: &Header, now: &Header) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut note = |name: &str, then: String, now: String| {
+        if then != now {
+            found.push(format!("{name}: {then}, now {now}"));
+        }
+    };
+    note("longhaul", then.program_version.clone(), now.program_version.clone());
+    note("network", then.network.clone(), now.network.clone());
+    let seconds = |header: &Header| {
+        let memory = &header.plan.memory;
+        format!("{} s after {} s", memory.seconds, memory.omit_seconds)
+    };
+    note("memory", seconds(then), seconds(now));
+    let data = |header: &Header| {
+        header.data.as_ref().map_or("none".into(), |d| format!("{} in {}", d.bytes, d.files))
+    };
+    note("data", data(then), data(now));
+    for (name, value) in &now.facts {
+        let before = then.facts.iter().find(|(other, _)| other == name);
+        note(name, before.map_or("not recorded".into(), |(_, v)| v.clone()), value.clone());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn shared_cells_are_compared_and_the_rest_is_named() {
+        let then = sample::contents();
+        let mut now = sample::contents();
+        now.header.facts[0].1 = "6.19.0".into();
+        now.header.plan.entries[1].label = Some("another".into());
+        for run in &mut now.runs {
+            run.throughput_bps = run.throughput_bps.map(|rate| Rate::from_bps(rate.bps() / 2));
+        }
+        let (before, after) = (Table::fold(&then), Table::fold(&now));
+        let change = Change::between((&then.header, &before), (&now.header, &after));
+        assert_eq!(change.added, ["another"]);
+        assert_eq!(change.gone, ["nuttcp"]);
+        assert_eq!(change.differences, ["Kernel: 6.18.0, now 6.19.0"]);
+        let labels: Vec<&str> = change.rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels[..3], ["iperf3", "longhaul cp --cleartext", "scp"]);
+        let scp = &change.rows[2];
+        assert!((scp.cells[0].unwrap().ratio - 0.5).abs() < 1e-6);
+        assert_eq!(scp.cells[0].unwrap().apart, None, "two runs have no interval");
+        assert_eq!(scp.cells[3], None, "failed at 180 ms");
+    }
+
+    #[test]
+    fn intervals_that_lie_apart_are_a_change() {
+        let figure = |low: u64, high: u64| CellFigure {
+            median_bps: Some(Rate::from_bps((low + high) / 2)),
+            interval_bps: Some((Rate::from_bps(low), Rate::from_bps(high))),
+            ..Table::fold(&sample::contents()).rows[0].cells[1].clone()
+        };
+        let apart = |then, now| changed(&then, &now).unwrap().apart;
+        assert_eq!(apart(figure(10, 20), figure(21, 30)), Some(true));
+        assert_eq!(apart(figure(21, 30), figure(10, 20)), Some(true));
+        assert_eq!(apart(figure(10, 22), figure(21, 30)), Some(false));
+    }
+}

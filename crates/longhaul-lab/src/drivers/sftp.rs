@@ -1,0 +1,58 @@
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::Guarantees;
+
+use super::{Detected, Driver, Job, Server, detect, sshd};
+use crate::LabError;
+
+const NAME: &str = "sftp";
+
+/// sftp to a private sshd, with a batch of one `put`.
+pub(super) struct Sftp;
+
+impl Driver for Sftp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Disk
+    }
+
+    /// ssh authenticates each packet, but nothing compares the file that was written.
+    fn guarantees(&self, options: &[String]) -> Guarantees {
+        let synced = options.iter().any(|option| option == "-f");
+        Guarantees { encrypted: true, verified: false, synced }
+    }
+
+    fn detect(&self) -> Detected {
+        let [ssh, sshd, keygen] = sshd::PROGRAMS;
+        // sftp has no version of its own.
+        detect::detect(&[ssh, "sftp", sshd, keygen], "-V")
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        sshd::server(job).map(Some)
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.disk(NAME)?;
+        let batch = job.private.join("batch");
+        let [source, destination] = [task.source, task.destination].map(|path| {
+            let path = path.to_string_lossy();
+            format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
+        });
+        // A directory is put into one that is there.
+        let lines = if task.tree {
+            format!("mkdir {destination}\nput -R {source}/. {destination}\n")
+        } else {
+            format!("put {source} {destination}\n")
+        };
+        sshd::write(&batch, &lines)?;
+        let mut command = Command::new(detect::program("sftp"));
+        command.args(sshd::client_options(job)).arg("-b").arg(batch).args(job.options);
+        command.arg(sshd::destination_host(job)?);
+        Ok(command)
+    }
+}

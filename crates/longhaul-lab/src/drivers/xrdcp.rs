@@ -1,0 +1,65 @@
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::Guarantees;
+
+use super::{Detected, Driver, Job, Server, detect, sshd};
+use crate::LabError;
+
+const NAME: &str = "xrdcp";
+const PORT: u16 = 1094;
+
+/// xrdcp to a private xrootd, without authentication.
+pub(super) struct Xrdcp;
+
+impl Driver for Xrdcp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Disk
+    }
+
+    fn guarantees(&self, options: &[String]) -> Guarantees {
+        let verified = options.iter().any(|option| option == "-C" || option == "--cksum");
+        Guarantees { encrypted: false, verified, synced: false }
+    }
+
+    fn detect(&self) -> Detected {
+        detect::detect(&["xrdcp", "xrootd", "unshare"], "--version")
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        let task = job.disk(NAME)?;
+        let scratch = task.destination.parent().unwrap_or(task.destination);
+        let (file, state) = (job.private.join("xrootd.cfg"), job.private.display());
+        let text = format!(
+            "xrd.port {PORT}\nall.export {}\nall.adminpath {state}/admin\n\
+             all.pidpath {state}/admin\nxrd.network nodnr\n",
+            scratch.display()
+        );
+        sshd::write(&file, &text)?;
+        let mut command = if rustix::process::geteuid().is_root() {
+            // It refuses to run as root; as another name for root in a user namespace it may
+            // still write where the matrix may.
+            let mut command = Command::new(detect::program("unshare"));
+            command.args(["--user", "--map-user=1000", "--map-group=1000", "--"]);
+            command.arg(detect::program("xrootd"));
+            command
+        } else {
+            Command::new(detect::program("xrootd"))
+        };
+        command.args(["-n", "longhaul", "-c"]).arg(file);
+        Ok(Some(Server::new(command, PORT)))
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.single_file(NAME)?;
+        let mut command = Command::new(detect::program("xrdcp"));
+        command.args(["--nopbar", "--force"]).args(job.options).arg(task.source);
+        // Two slashes: an absolute path.
+        command.arg(format!("root://{}:{PORT}/{}", job.far, task.destination.display()));
+        Ok(command)
+    }
+}

@@ -1,0 +1,65 @@
+use longhaul_core::plan::Condition;
+
+use super::text::{align, gbps};
+use crate::change::{Change, ChangedCell};
+
+/// What changed, as text: in each cell the later median and its ratio to the earlier one.
+pub fn change_text(change: &Change) -> String {
+    let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
+    head.extend(change.conditions.iter().map(Condition::label));
+    let mut table = vec![head];
+    for row in &change.rows {
+        let mut line = vec![row.label.clone(), row.workload.label().to_owned()];
+        line.extend(row.cells.iter().map(|changed| changed.as_ref().map_or("-".into(), cell)));
+        table.push(line);
+    }
+    let mut lines = align(&table, change.conditions.len());
+    lines.push(String::new());
+    lines.push(
+        "Gb/s, and times the earlier median; *: the 95 % intervals lie apart, ?: too few runs to \
+         tell (six of each)."
+            .to_owned(),
+    );
+    let named = [("Only in the later", &change.added), ("Only in the earlier", &change.gone)];
+    for (what, labels) in named.into_iter().filter(|(_, labels)| !labels.is_empty()) {
+        lines.push(format!("{what}: {}.", labels.join(", ")));
+    }
+    for difference in &change.differences {
+        lines.push(format!("Differs: {difference}"));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn cell(cell: &ChangedCell) -> String {
+    let mark = match cell.apart {
+        Some(true) => "*",
+        Some(false) => " ",
+        None => "?",
+    };
+    format!("{} x{:.2}{mark}", gbps(cell.now_bps), cell.ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::units::Rate;
+
+    use super::*;
+    use crate::report::sample;
+    use crate::table::Table;
+
+    #[test]
+    fn a_table_of_what_changed() {
+        let contents = sample::contents();
+        let table = Table::fold(&contents);
+        let mut later = sample::contents();
+        later.header.program_version = "0.2.0".into();
+        later.header.plan.entries.remove(0);
+        for run in &mut later.runs {
+            run.throughput_bps = run.throughput_bps.map(|rate| Rate::from_bps(rate.bps() / 4 * 5));
+        }
+        let now = Table::fold(&later);
+        let change = Change::between((&contents.header, &table), (&later.header, &now));
+        insta::assert_snapshot!(change_text(&change));
+    }
+}

@@ -1,0 +1,110 @@
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Outcome, RunRecord};
+
+use crate::archive::Contents;
+
+/// The columns, by the names of the archive's table `run`.
+const COLUMNS: [&str; 22] = [
+    "sequence",
+    "attempt",
+    "repeat",
+    "tool",
+    "label",
+    "workload",
+    "rtt_ms",
+    "rate_bps",
+    "status",
+    "reason",
+    "throughput_bps",
+    "tool_throughput_bps",
+    "bytes",
+    "seconds",
+    "durable_seconds",
+    "encrypted",
+    "verified",
+    "synced",
+    "busy_share",
+    "steal_share",
+    "started_at",
+    "tool_version",
+];
+
+/// Every run as a row of comma-separated values (RFC 4180), for spreadsheets and data frames. An
+/// empty field is a figure that there is not.
+pub fn csv(contents: &Contents) -> String {
+    let mut text = line(COLUMNS.map(str::to_owned));
+    for run in &contents.runs {
+        text.push_str(&line(fields(run)));
+    }
+    text
+}
+
+fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
+    let (status, reason) = match &run.outcome {
+        Outcome::Ok => ("ok", ""),
+        Outcome::Failed { reason } => ("failed", reason.as_str()),
+        Outcome::Invalid { reason } => ("invalid", reason.as_str()),
+    };
+    let workload = match run.workload {
+        Workload::Memory => "memory",
+        Workload::Disk => "disk",
+    };
+    let promised = |promise: bool| u8::from(promise).to_string();
+    [
+        run.sequence.to_string(),
+        run.attempt.to_string(),
+        run.repeat.to_string(),
+        run.tool.clone(),
+        run.label.clone(),
+        workload.to_owned(),
+        (run.condition.rtt.as_nanos() as f64 / 1e6).to_string(),
+        number(run.condition.rate.map(|rate| rate.bps())),
+        status.to_owned(),
+        reason.to_owned(),
+        number(run.throughput_bps.map(|rate| rate.bps())),
+        number(run.tool_throughput_bps.map(|rate| rate.bps())),
+        number(run.bytes.map(|bytes| bytes.get())),
+        number(run.seconds),
+        number(run.durable_seconds),
+        promised(run.guarantees.encrypted),
+        promised(run.guarantees.verified),
+        promised(run.guarantees.synced),
+        number(run.host.map(|host| host.busy_share)),
+        number(run.host.map(|host| host.steal_share)),
+        run.started_at.clone(),
+        run.tool_version.clone(),
+    ]
+}
+
+fn number<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn line<const N: usize>(fields: [String; N]) -> String {
+    let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    });
+    quoted.join(",") + "\r\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn each_run_is_a_row_and_odd_text_is_quoted() {
+        let contents = sample::contents();
+        let text = csv(&contents);
+        let rows: Vec<&str> = text.split_terminator("\r\n").collect();
+        assert_eq!(rows.len(), contents.runs.len() + 1);
+        assert!(rows[0].starts_with("sequence,attempt,repeat,tool,label,workload,rtt_ms"));
+        assert_eq!(
+            rows[1],
+            "1,1,1,iperf3,iperf3,memory,0,,invalid,dropped 7 packets,23750000000,,1073741824,\
+             0.3616814565052632,,0,1,0,,,2026-11-21T09:00:01Z,1"
+        );
+        assert_eq!(line(["a \"b\", c".to_owned()]), "\"a \"\"b\"\", c\"\r\n");
+    }
+}

@@ -1,0 +1,60 @@
+use longhaul_core::plan::Condition;
+
+use super::text::{cell, guarantees, headline, legend, references, sync};
+use crate::archive::Contents;
+use crate::table::Table;
+
+/// The table in Markdown, for an issue, a wiki or a README.
+pub fn markdown(contents: &Contents, table: &Table) -> String {
+    let mut lines = vec![headline(contents), String::new()];
+    let conditions: Vec<String> = table.conditions.iter().map(Condition::label).collect();
+    let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
+    head.extend(conditions);
+    head.extend(["E V S".to_owned(), "Sync".to_owned()]);
+    let rule = (0..head.len()).map(|column| {
+        let is_text = column < 2 || column == head.len() - 2;
+        (if is_text { "---" } else { "---:" }).to_owned()
+    });
+    lines.extend([row(head.iter().cloned()), row(rule)]);
+    for entry in &table.rows {
+        let label = format!("{}{}", entry.label, references(&entry.notes));
+        let mut fields = vec![label, entry.workload.label().to_owned()];
+        fields.extend(entry.cells.iter().map(cell));
+        fields.extend([guarantees(entry), sync(entry)]);
+        lines.push(row(fields.into_iter().map(|field| escape(&field))));
+    }
+    lines.extend([String::new(), legend(table).replace('\n', " ")]);
+    for (number, note) in (1..).zip(&table.notes) {
+        lines.extend([String::new(), format!("[{number}] {}", escape(note))]);
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn row(fields: impl Iterator<Item = String>) -> String {
+    format!("| {} |", fields.collect::<Vec<_>>().join(" | "))
+}
+
+/// Text of the user's own, so that it stays text.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if "\\`*_<>|".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_table_in_markdown() {
+        let contents = sample::contents();
+        insta::assert_snapshot!(markdown(&contents, &Table::fold(&contents)));
+    }
+}

@@ -1,0 +1,55 @@
+use std::fs;
+
+use longhaul_core::result::HostLoad;
+
+/// The processors' time so far, in ticks; see proc_stat(5).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CpuTimes {
+    all: u64,
+    idle: u64,
+    stolen: u64,
+}
+
+impl CpuTimes {
+    /// Now; `None` where the kernel does not tell.
+    pub(super) fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// What the processors did since `self`.
+    pub(super) fn until_now(self) -> Option<HostLoad> {
+        self.until(Self::now()?)
+    }
+
+    fn until(self, later: CpuTimes) -> Option<HostLoad> {
+        let all = later.all.checked_sub(self.all).filter(|ticks| *ticks > 0)? as f64;
+        let idle = later.idle.saturating_sub(self.idle) as f64;
+        let stolen = later.stolen.saturating_sub(self.stolen) as f64;
+        Some(HostLoad { busy_share: 1.0 - idle / all, steal_share: stolen / all })
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|t| t.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest times are within user and nice.
+        let [.., idle, iowait, _, _, stolen] = ticks.get(..8)? else { return None };
+        let all = ticks[..8].iter().sum();
+        Some(CpuTimes { all, idle: idle + iowait, stolen: *stolen })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_time_between() {
+        let at = |line: &str| CpuTimes::parse(&format!("{line}\ncpu0 1 2\n")).unwrap();
+        let (before, after) =
+            (at("cpu  10 0 10 70 10 0 0 0 5 0"), at("cpu  40 0 20 110 20 0 0 10 9 0"));
+        let load = before.until(after).unwrap();
+        assert_eq!((load.busy_share, load.steal_share), (0.5, 0.1));
+        assert_eq!(before.until(before), None);
+        assert!(CpuTimes::parse("intr 5").is_none());
+    }
+}

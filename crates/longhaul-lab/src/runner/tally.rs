@@ -1,0 +1,183 @@
+use std::collections::HashMap;
+
+use longhaul_core::plan::{Condition, MatrixPlan};
+use longhaul_core::result::{Outcome, RunRecord};
+use longhaul_core::stats::{median, median_interval};
+
+use super::Cell;
+
+/// How often a place in the matrix is tried before it stays invalid. What made one run invalid, a
+/// burst of other work on the host, is often gone a minute later; what spoils three is not.
+const ATTEMPTS: u32 = 3;
+
+/// What was run so far, and so what is still to be run.
+#[derive(Debug)]
+pub(super) struct Tally<'a> {
+    plan: &'a MatrixPlan,
+    retry_failed: bool,
+    places: HashMap<u32, Place>,
+    /// The figures that count, by the row's name and the path.
+    figures: HashMap<String, Vec<(Condition, f64)>>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Place {
+    /// Attempts in all.
+    attempts: u32,
+    /// Attempts since this matrix was started or resumed.
+    here: u32,
+    last: Last,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    #[default]
+    None,
+    Ok,
+    Failed,
+    Invalid,
+}
+
+impl<'a> Tally<'a> {
+    /// The tally of an archive's runs. Failed runs are made again if `retry_failed` says so.
+    pub(super) fn new(plan: &'a MatrixPlan, runs: &[RunRecord], retry_failed: bool) -> Self {
+        let (places, figures) = Default::default();
+        let mut tally = Tally { plan, retry_failed, places, figures };
+        for run in runs {
+            tally.add(run);
+        }
+        for place in tally.places.values_mut() {
+            place.here = 0;
+        }
+        tally
+    }
+
+    /// Counts a run.
+    pub(super) fn add(&mut self, run: &RunRecord) {
+        let place = self.places.entry(run.sequence).or_default();
+        place.attempts = place.attempts.max(run.attempt);
+        place.here += 1;
+        place.last = match run.outcome {
+            Outcome::Ok => Last::Ok,
+            Outcome::Failed { .. } => Last::Failed,
+            Outcome::Invalid { .. } => Last::Invalid,
+        };
+        if let (Outcome::Ok, Some(rate)) = (&run.outcome, run.throughput_bps) {
+            let figures = self.figures.entry(run.label.clone()).or_default();
+            figures.push((run.condition, rate.bps() as f64));
+        }
+    }
+
+    /// Which attempt is to be made at a place, if one is.
+    pub(super) fn next_attempt(&self, sequence: u32) -> Option<u32> {
+        let place = self.places.get(&sequence).copied().unwrap_or_default();
+        let again = match place.last {
+            Last::None => true,
+            Last::Ok => false,
+            Last::Failed => self.retry_failed && place.here == 0,
+            Last::Invalid => place.here < ATTEMPTS,
+        };
+        again.then_some(place.attempts + 1)
+    }
+
+    /// Whether anything was run at a place.
+    pub(super) fn has(&self, sequence: u32) -> bool {
+        self.places.contains_key(&sequence)
+    }
+
+    /// Whether `cell` is still to be run: its place has no run that counts, and its pass is one
+    /// that the plan asks for or that the cell's median needs.
+    pub(super) fn wants(&self, sequence: u32, cell: &Cell) -> bool {
+        let asked_for = cell.repeat <= self.plan.repeats || !self.is_settled(cell);
+        asked_for && self.next_attempt(sequence).is_some()
+    }
+
+    /// Whether the median of a cell is known as well as the plan asks. A tool that never counts
+    /// never settles; it is given the plan's repeats and no more.
+    fn is_settled(&self, cell: &Cell) -> bool {
+        let Some(target) = &self.plan.precision else { return true };
+        let label = self.plan.entries[cell.entry].label();
+        let all = self.figures.get(&label).map_or(&[][..], Vec::as_slice);
+        let here = all.iter().filter(|(condition, _)| *condition == cell.condition);
+        let values: Vec<f64> = here.map(|(_, bps)| *bps).collect();
+        let Some(middle) = median(&values) else { return true };
+        median_interval(&values, 0.95)
+            .is_some_and(|(low, high)| high - low <= target.share * middle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longhaul_core::plan::Precision;
+    use longhaul_core::units::Rate;
+
+    use super::super::cells;
+    use super::*;
+    use crate::plan::Builtin;
+    use crate::report::sample;
+
+    fn plan() -> MatrixPlan {
+        let drivers = crate::drivers::all(Path::new("longhaul"));
+        let mut plan = Builtin::Quick.plan(&drivers).unwrap();
+        plan.precision = Some(Precision::new(0.1, 40));
+        plan
+    }
+
+    fn run(plan: &MatrixPlan, cell: &Cell, sequence: u32, outcome: Outcome, bps: u64) -> RunRecord {
+        RunRecord {
+            sequence,
+            repeat: cell.repeat,
+            label: plan.entries[cell.entry].label(),
+            condition: cell.condition,
+            outcome,
+            throughput_bps: Some(Rate::from_bps(bps)),
+            ..sample::contents().runs[0].clone()
+        }
+    }
+
+    #[test]
+    fn an_invalid_run_is_made_again_and_a_failed_one_on_request() {
+        let plan = plan();
+        let cell = cells(&plan)[0];
+        let mut tally = Tally::new(&plan, &[], false);
+        assert_eq!(tally.next_attempt(1), Some(1));
+        let invalid = || Outcome::Invalid { reason: "late".into() };
+        let mut runs = Vec::new();
+        for attempt in 1..=3 {
+            assert_eq!(tally.next_attempt(1), Some(attempt));
+            let run = RunRecord { attempt, ..run(&plan, &cell, 1, invalid(), 1) };
+            tally.add(&run);
+            runs.push(run);
+        }
+        assert_eq!(tally.next_attempt(1), None);
+        assert_eq!(Tally::new(&plan, &runs, false).next_attempt(1), Some(4), "when resumed");
+
+        let failed = [run(&plan, &cell, 2, Outcome::Failed { reason: "no".into() }, 1)];
+        assert_eq!(Tally::new(&plan, &failed, false).next_attempt(2), None);
+        assert_eq!(Tally::new(&plan, &failed, true).next_attempt(2), Some(2));
+    }
+
+    #[test]
+    fn passes_go_on_until_the_median_is_known_well_enough() {
+        let plan = plan();
+        let all = cells(&plan);
+        let first = all[0];
+        let mut same: Vec<(u32, Cell)> = (1..).zip(all).collect();
+        same.retain(|(_, cell)| (cell.entry, cell.condition) == (first.entry, first.condition));
+        let mut tally = Tally::new(&plan, &[], false);
+        // Within 5 % of 10 Gb/s, but for one.
+        for ((sequence, cell), bps) in same.iter().zip([100, 60, 99, 101, 102, 98]) {
+            assert!(tally.wants(*sequence, cell));
+            tally.add(&run(&plan, cell, *sequence, Outcome::Ok, bps * 100_000_000));
+        }
+        let (sequence, cell) = &same[6];
+        assert!(tally.wants(*sequence, cell), "six runs leave the odd one inside the interval");
+        for ((sequence, cell), bps) in same[6..].iter().zip([97, 103, 100]) {
+            tally.add(&run(&plan, cell, *sequence, Outcome::Ok, bps * 100_000_000));
+        }
+        let (sequence, cell) = &same[9];
+        assert!(!tally.wants(*sequence, cell), "nine do not");
+    }
+}

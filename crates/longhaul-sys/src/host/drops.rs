@@ -1,0 +1,86 @@
+use super::text::{counter, number, read};
+
+/// Packets that this host has thrown away since it started: in the network namespace of the
+/// calling thread, but for the cores' queues, which are the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drops {
+    /// By the sockets of TCP, for want of room: backlog, receive queue, zero window.
+    pub tcp: u64,
+    /// Data that TCP had received and pruned, for want of memory.
+    pub tcp_pruned: u64,
+    /// By the sockets of UDP: their buffers were full.
+    pub udp: u64,
+    /// By the interfaces, received and to be sent, errors included.
+    pub interfaces: u64,
+    /// By the cores' queues of received packets (`net.core.netdev_max_backlog`).
+    pub cores: u64,
+}
+
+/// Reads the counters.
+pub fn drops() -> Drops {
+    let netstat = read("/proc/thread-self/net/netstat");
+    let tcp = |names: &[&str]| names.iter().map(|name| counter(&netstat, "TcpExt", name)).sum();
+    let snmp = read("/proc/thread-self/net/snmp");
+    let snmp6 = read("/proc/thread-self/net/snmp6");
+    Drops {
+        tcp: tcp(&["TCPBacklogDrop", "TCPRcvQDrop", "TCPZeroWindowDrop"]),
+        tcp_pruned: tcp(&["RcvPruned", "OfoPruned"]),
+        udp: counter(&snmp, "Udp", "RcvbufErrors")
+            + counter(&snmp, "Udp", "SndbufErrors")
+            + udp6_errors(&snmp6),
+        interfaces: interfaces(&read("/proc/thread-self/net/dev")),
+        cores: cores(&read("/proc/thread-self/net/softnet_stat")),
+    }
+}
+
+fn udp6_errors(text: &str) -> u64 {
+    let wanted = |line: &&str| {
+        matches!(line.split(' ').next(), Some("Udp6RcvbufErrors" | "Udp6SndbufErrors"))
+            || line.starts_with("Udp6RcvbufErrors\t")
+            || line.starts_with("Udp6SndbufErrors\t")
+    };
+    text.lines().filter(wanted).map(|line| number(line, 1)).sum()
+}
+
+/// Errors and drops of `/proc/net/dev`: columns 3 and 4 received, 11 and 12 sent.
+fn interfaces(text: &str) -> u64 {
+    let of_line = |line: &str| -> Option<u64> {
+        let (_, counts) = line.split_once(':')?;
+        Some([2, 3, 10, 11].map(|at| number(counts, at)).iter().sum())
+    };
+    text.lines().filter_map(of_line).sum()
+}
+
+/// The second column of `/proc/net/softnet_stat`, in hexadecimal, one line for each core
+/// (net/core/net-procfs.c).
+fn cores(text: &str) -> u64 {
+    let dropped = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
+    text.lines().filter_map(dropped).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_interfaces_and_cores_add_up() {
+        let dev = "Inter-|   Receive                |  Transmit\n face |bytes packets errs drop\n\
+                   \x20   lo: 10 1 1 2 0 0 0 0 10 1 0 3 0 0 0 0\n\
+                   eth0:900 9 4 0 0 0 0 0 10 1 5 0 0 0 0 0\n";
+        assert_eq!(interfaces(dev), 15);
+        assert_eq!(cores("0000ffff 0000000a 00000001\n00000001 00000010 00000000\n"), 26);
+    }
+
+    #[test]
+    fn both_families_of_udp_count() {
+        let text = "Udp6InDatagrams                 \t5\nUdp6RcvbufErrors                \t7\n\
+                    Udp6SndbufErrors \t2\nUdpLite6RcvbufErrors \t9\n";
+        assert_eq!(udp6_errors(text), 9);
+    }
+
+    #[test]
+    fn counters_only_grow() {
+        let (before, after) = (drops(), drops());
+        assert!(after.interfaces >= before.interfaces && after.tcp >= before.tcp);
+    }
+}

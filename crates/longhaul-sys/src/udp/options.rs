@@ -1,0 +1,107 @@
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Index of the drop counter in what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS`, linux/sock_diag.h).
+const MEMINFO_DROPS: usize = 8;
+/// How many counters there are (`SK_MEMINFO_VARS`).
+const MEMINFO_VARS: usize = 9;
+
+/// Has the kernel cut what is sent into datagrams of `bytes` each (`UDP_SEGMENT`, Linux 4.18), at
+/// most 64 in a send. The last may be shorter. 0 turns it off.
+///
+/// # Errors
+/// The kernel does not know the option.
+pub fn segment_sends(socket: impl AsFd, bytes: u16) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+}
+
+/// Lets the kernel hand over datagrams of one size together (`UDP_GRO`, Linux 5.0);
+/// [`receive`](super::receive) says their size.
+///
+/// # Errors
+/// The kernel does not know the option.
+pub fn merge_receives(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+}
+
+/// Has [`receive`](super::receive) say how often the socket's buffer was full (`SO_RXQ_OVFL`).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
+/// Makes a send that the interface's queue drops fail with `ENOBUFS`, and errors that the network
+/// reports be told (`IP_RECVERR`); otherwise the kernel drops without a word (ip(7)).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
+    match ipv6 {
+        false => set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+        true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+    }
+}
+
+/// Has [`receive_addressed`](super::receive_addressed) say to which of this host's addresses a
+/// datagram came (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
+    match ipv6 {
+        false => set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+        true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+    }
+}
+
+/// Sets the receive buffer beyond the host's `net.core.rmem_max` (`SO_RCVBUFFORCE`).
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_ADMIN` over the network namespace.
+pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = bytes.try_into().unwrap_or(libc::c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// How often the socket's buffer was full since it was made (`SO_MEMINFO`). One drop may be of
+/// several datagrams that the kernel had merged.
+///
+/// # Errors
+/// It is no socket.
+pub fn drops(socket: impl AsFd) -> io::Result<u32> {
+    let mut counters = [0u32; MEMINFO_VARS];
+    let mut length = size_of::<[u32; MEMINFO_VARS]>() as libc::socklen_t;
+    // SAFETY: `counters` is valid for `length` bytes, and the kernel writes no more.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            counters.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if code == 0 { Ok(counters[MEMINFO_DROPS]) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads one int, whose size is passed, during the call.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

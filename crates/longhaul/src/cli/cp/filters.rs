@@ -1,0 +1,120 @@
+//! `--include`, `--exclude` and their `-from` forms, whose order among each other decides.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use longhaul_core::plan::filter::{FilterList, FilterRule};
+
+use crate::exit::{self, Coded};
+
+/// The largest file of names or rules that is read: some ten million names.
+const LIST_LIMIT_BYTES: u64 = 1 << 30;
+
+/// The filter options as they were given, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FilterArgs {
+    given: Vec<(Kind, OsString)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Include,
+    Exclude,
+    IncludeFrom,
+    ExcludeFrom,
+}
+
+const OPTIONS: [(Kind, &str, &str, &str); 4] = [
+    (Kind::Include, "include", "PATTERN", "Copy what matches, whatever later rules say"),
+    (Kind::Exclude, "exclude", "PATTERN", "Leave out what matches; patterns and rules are rsync's"),
+    (
+        Kind::IncludeFrom,
+        "include-from",
+        "FILE",
+        "Read patterns to include, one a line; '-' for standard input",
+    ),
+    (
+        Kind::ExcludeFrom,
+        "exclude-from",
+        "FILE",
+        "Read patterns to exclude, one a line; '-' for standard input",
+    ),
+];
+
+impl FilterArgs {
+    /// The rules, those of files read.
+    pub(super) fn rules(&self) -> Result<Vec<FilterRule>, Coded> {
+        let mut list = FilterList::default();
+        for (kind, value) in &self.given {
+            let include = matches!(kind, Kind::Include | Kind::IncludeFrom);
+            let added = match kind {
+                Kind::Include | Kind::Exclude => list.add(value.as_bytes(), include),
+                Kind::IncludeFrom | Kind::ExcludeFrom => {
+                    list.add_lines(&read_list(Path::new(value))?, include)
+                }
+            };
+            added
+                .with_context(|| format!("'{}'", value.display()))
+                .map_err(|error| Coded::new(exit::USAGE, error))?;
+        }
+        Ok(list.into_rules())
+    }
+}
+
+/// Reads a file named on the command line; `-` is standard input.
+pub(super) fn read_list(path: &Path) -> Result<Vec<u8>, Coded> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().lock().take(LIST_LIMIT_BYTES).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(LIST_LIMIT_BYTES).read_to_end(&mut bytes))
+    };
+    match read {
+        Ok(length) if length as u64 == LIST_LIMIT_BYTES => {
+            Err(Coded::new(exit::USAGE, anyhow!("the list {} is too long", path.display())))
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            let error =
+                anyhow::Error::from(error).context(format!("cannot read {}", path.display()));
+            Err(Coded::new(exit::FILES, error))
+        }
+    }
+}
+
+impl clap::Args for FilterArgs {
+    fn augment_args(command: Command) -> Command {
+        OPTIONS.iter().fold(command, |command, (_, name, value, help)| {
+            let arg = Arg::new(*name).long(*name).value_name(*value).help(*help);
+            command.arg(arg.action(ArgAction::Append).value_parser(value_parser!(OsString)))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for FilterArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut placed = Vec::new();
+        for (kind, name, _, _) in OPTIONS {
+            let values = matches.get_many::<OsString>(name).into_iter().flatten().cloned();
+            let places = matches.indices_of(name).into_iter().flatten();
+            placed.extend(places.zip(values).map(|(place, value)| (place, kind, value)));
+        }
+        placed.sort_by_key(|(place, ..)| *place);
+        let given = placed.into_iter().map(|(_, kind, value)| (kind, value)).collect();
+        Ok(FilterArgs { given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

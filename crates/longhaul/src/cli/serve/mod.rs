@@ -1,0 +1,7 @@
+//! `longhaul serve`: the far end of tests and copies.
+
+mod limits;
+mod offer;
+mod run;
+
+pub(super) use run::Args;

@@ -1,0 +1,99 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longhaul_core::wire::{RefusalKind, Service};
+use longhaul_engine::Result as EngineResult;
+use longhaul_engine::copy::{self, Tree};
+use longhaul_engine::flow;
+use longhaul_engine::serve::Services;
+use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
+
+use super::limits::Tiers;
+
+/// Tests for anyone, under limits; files for the authorised.
+pub(super) struct Offer {
+    pub(super) files: Option<Tree>,
+    /// What the server allows of any client.
+    pub(super) rights: Rights,
+    /// Keys may have directories of their own.
+    pub(super) key_roots: bool,
+    /// Nobody may have this server send to others.
+    pub(super) no_third_party: bool,
+    pub(super) tiers: Tiers,
+    /// Who this server is as a client of another.
+    pub(super) config: ConfigDir,
+    /// Tests too are for the authorised alone.
+    pub(super) keys_only: bool,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+const NOT_AUTHORISED: &str = "this key is not authorised; add the line that 'longhaul key' prints \
+                              here to ~/.config/longhaul/authorized_keys there";
+
+const NO_THIRD_PARTY: &str = "it does not send to other servers for this key";
+
+impl Offer {
+    /// The files that a key reaches and what it may do with them, or why none.
+    fn files_of(&self, grant: &Grant) -> Result<Tree, String> {
+        let files = match (&grant.root, &self.files) {
+            (Some(root), _) => Tree::beneath(root)
+                .map_err(|error| format!("the directory of this key cannot be opened: {error}"))?,
+            (None, Some(files)) => files.clone(),
+            (None, None) => return Err("it offers no files to this key".to_owned()),
+        };
+        let third_party = !self.no_third_party && !grant.no_third_party;
+        match self.rights.and(grant.rights) {
+            Some(rights) => Ok(files.with_rights(rights).with_third_party(third_party)),
+            None => Err("what the server and the key allow leaves nothing".to_owned()),
+        }
+    }
+}
+
+impl Services for Offer {
+    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)> {
+        let reason = match (service, &self.files) {
+            _ if self.keys_only && !authorised => NOT_AUTHORISED.to_owned(),
+            (Service::Test, _) => return None,
+            (Service::ThirdParty, _) if self.no_third_party => NO_THIRD_PARTY.to_owned(),
+            (Service::ThirdParty, _) if authorised => return None,
+            (Service::ThirdParty, _) => {
+                format!(
+                    "it tests against other servers for authorised keys alone: {NOT_AUTHORISED}"
+                )
+            }
+            (Service::Copy, None) if !self.key_roots => {
+                "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
+            }
+            (Service::Copy, _) if !authorised => NOT_AUTHORISED.to_owned(),
+            (Service::Copy, _) => return None,
+        };
+        Some((RefusalKind::NotAuthorised, reason))
+    }
+
+    fn run(&self, service: Service, session: ServedSession) -> EngineResult<()> {
+        match service {
+            Service::Copy => match self.files_of(&session.grant) {
+                Ok(files) => copy::serve(session, &files, &self.stop),
+                Err(reason) => copy::refuse(session, RefusalKind::NotAuthorised, reason),
+            },
+            Service::ThirdParty if session.grant.no_third_party => {
+                flow::refuse_third(session, NO_THIRD_PARTY.to_owned())
+            }
+            Service::ThirdParty => {
+                let limits = self.tiers.of(session.authorised);
+                flow::serve_third(session, &self.config, limits)
+            }
+            Service::Test => {
+                let limits = self.tiers.of(session.authorised);
+                flow::serve(session, limits)
+            }
+        }
+    }
+
+    fn ended(&self, peer: &str, outcome: EngineResult<()>) {
+        match outcome {
+            Ok(()) => eprintln!("longhaul: {peer}: done"),
+            Err(error) => eprintln!("longhaul: {peer}: {:#}", anyhow::Error::from(error)),
+        }
+    }
+}

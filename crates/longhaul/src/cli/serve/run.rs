@@ -1,0 +1,118 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_engine::copy::Tree;
+use longhaul_engine::serve::{Host, Listener};
+use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
+use longhaul_engine::{EngineError, Result as EngineResult};
+
+use super::limits::LimitArgs;
+use super::offer::Offer;
+use crate::exit::{self, Coded};
+use crate::interrupt::Interrupt;
+use crate::remote::{relay, serve_stdio};
+use crate::supervisor;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Tests are answered to anyone, under limits; a key is authorised if it is this \
+                  user's own or in ~/.config/longhaul/authorized_keys (see 'longhaul key'). Files \
+                  are offered with --root alone, and only to authorised keys; options before a \
+                  key there limit it (root=DIR, read-only, write-only, no-third-party). Rates are 10G or \
+                  2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
+                  arguments, 6 the port or a file of this host, 130 stopped by Ctrl-C, 143 by \
+                  SIGTERM."
+)]
+pub(in crate::cli) struct Args {
+    /// Listen on this address only [default: all, IPv6 and IPv4]
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<IpAddr>,
+    /// Listen on this port
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Offer the files in this directory, and nothing outside it
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Let files be fetched alone
+    #[arg(long, conflicts_with = "write_only")]
+    read_only: bool,
+    /// Let new files be put in alone, and nothing read, listed, replaced or deleted: a drop box
+    #[arg(long)]
+    write_only: bool,
+    /// Do not send to other servers for a client
+    #[arg(long)]
+    no_third_party: bool,
+    /// End when one client has been served
+    #[arg(long)]
+    one_off: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    // What 'longhaul cp' runs at the far side of ssh.
+    #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off"])]
+    stdio: bool,
+    // And with --via-ssh: data connections come through ssh as well.
+    #[arg(long, hide = true, requires = "stdio")]
+    loopback: bool,
+    #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off", "stdio"])]
+    relay: Option<u16>,
+}
+
+impl Args {
+    pub(in crate::cli) fn run(self) -> Result<u8, Coded> {
+        let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
+        if self.stdio {
+            serve_stdio(self.loopback, interrupt.flag().clone())?;
+            return Ok(exit::OK);
+        }
+        if let Some(port) = self.relay {
+            let failed = |error| anyhow::Error::from(error).context("the data connection failed");
+            relay(port).map_err(|error| Coded::new(exit::UNREACHABLE, failed(error)))?;
+            return Ok(exit::OK);
+        }
+        let files = match &self.root {
+            None => None,
+            Some(root) => Some(Tree::beneath(root).map_err(EngineError::file("open", root))?),
+        };
+        let config = ConfigDir::of_user()?;
+        let identity = Identity::load_or_create(&config)?;
+        let authorised = AuthorisedKeys::load(&config, identity.public())?;
+        let listener = self.listen()?;
+        let key_roots = authorised.has_roots();
+        let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
+        eprintln!("longhaul: serving {offers} on {}", listener.address());
+        let host = Arc::new(Host { identity, authorised });
+        let rights = match (self.read_only, self.write_only) {
+            (true, _) => Rights::ReadOnly,
+            (false, true) => Rights::WriteOnly,
+            (false, false) => Rights::Full,
+        };
+        let services = Offer {
+            files,
+            rights,
+            key_roots,
+            no_third_party: self.no_third_party,
+            tiers: self.limits.tiers(),
+            config,
+            keys_only: self.limits.keys_only,
+            stop: interrupt.flag().clone(),
+        };
+        let clients = self.limits.clients();
+        supervisor::notify("READY=1");
+        listener.run(host, Arc::new(services), clients, self.one_off, interrupt.flag());
+        supervisor::notify("STOPPING=1");
+        Ok(interrupt.exit_code().unwrap_or(exit::OK))
+    }
+
+    fn listen(&self) -> EngineResult<Listener> {
+        let everywhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port);
+        match self.bind {
+            Some(bind) => Listener::bind(SocketAddr::new(bind, self.port)),
+            // A host without IPv6 has no wildcard for both.
+            None => Listener::bind(everywhere).or_else(|error| {
+                Listener::bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), self.port))
+                    .map_err(|_| error)
+            }),
+        }
+    }
+}

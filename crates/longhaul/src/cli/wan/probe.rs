@@ -1,0 +1,53 @@
+use std::io::{BufReader, Write};
+
+use anyhow::Context;
+use clap::Args;
+use longhaul_emu::selftest::probe::{self, ProbePlan};
+use serde::Serialize;
+
+use crate::exit::{self, Coded};
+
+/// Send or receive numbered datagrams: one end of what the self-test counts with
+///
+/// A receiver says "ready" on a line of its own, and ends when it reads a sender's output.
+#[derive(Debug, Args)]
+pub(super) struct ProbeArgs {
+    /// The plan, as JSON: {"send": {...}} or {"receive": {...}}
+    #[arg(value_name = "PLAN")]
+    plan: String,
+}
+
+/// Runs one end of a probe.
+pub(super) fn run(args: &ProbeArgs) -> Result<u8, Coded> {
+    let plan: ProbePlan = serde_json::from_str(&args.plan)
+        .context("the plan makes no sense")
+        .map_err(|error| Coded::new(exit::USAGE, error))?;
+    let failed = |error: anyhow::Error| Coded::new(exit::WAN, error);
+    match plan {
+        ProbePlan::Send(plan) => {
+            let sent = probe::send(&plan)
+                .with_context(|| format!("cannot send to {}", plan.to))
+                .map_err(failed)?;
+            print(&sent).map_err(failed)?;
+        }
+        ProbePlan::Receive(plan) => {
+            let ready = || {
+                let mut out = std::io::stdout();
+                out.write_all(b"ready\n")?;
+                out.flush()
+            };
+            let report = probe::receive(&plan, BufReader::new(std::io::stdin()), ready)
+                .with_context(|| format!("cannot receive at {}", plan.bind))
+                .map_err(failed)?;
+            print(&report).map_err(failed)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn print(document: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    serde_json::to_writer(&mut out, document)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

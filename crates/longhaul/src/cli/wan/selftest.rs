@@ -1,0 +1,88 @@
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use clap::Args;
+use longhaul_core::result::{Certificate, CheckVerdict};
+use longhaul_emu::selftest::probe::ProbePlan;
+use longhaul_emu::selftest::{self, Settings};
+
+use crate::exit::{self, Coded};
+use crate::output::{certificate_end, certificate_head, check_line};
+
+/// Prove the emulator's accuracy on this machine
+///
+/// Links are built one after the other, and a probe that knows nothing of the emulator sends
+/// numbered datagrams over each: delay idle and under load, rates from 1 Mb/s to what the machine
+/// carries, loss and its bursts, jitter, reordering, duplication, corruption, ECN marks, and that
+/// nothing at all happens when nothing is configured, by IPv4 and IPv6. It takes under two minutes;
+/// leave the machine alone meanwhile.
+///
+/// Prints a certificate: for each check what was configured, what the probe measured, its 95 %
+/// interval, what the emulator counted itself, and the verdict. What could not be checked is shown
+/// as not done. The exit code is 0 if nothing failed, 8 if a check failed, 6 if nothing could be
+/// checked here.
+#[derive(Debug, Args)]
+pub(super) struct SelftestArgs {
+    /// A quarter of the datagrams or less: about half a minute, and wider intervals
+    #[arg(long)]
+    quick: bool,
+    /// Write the certificate to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What all random decisions follow from; by default another one for each run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53))]
+    seed: Option<u64>,
+}
+
+/// Runs the checks and returns the exit code that they stand for.
+pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
+    let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
+    let files = |error: anyhow::Error| Coded::new(exit::FILES, error);
+    // A certificate that cannot be written is known before two minutes have passed.
+    let mut file = args.json.as_deref().map(create).transpose().map_err(files)?;
+    longhaul_emu::acquire_privileges().map_err(|error| host(error.into()))?;
+    let now = jiff::Timestamp::now();
+    let settings = Settings {
+        quick: args.quick,
+        seed: args.seed.unwrap_or((now.as_nanosecond() as u64) & ((1 << 53) - 1)),
+        started: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
+    };
+    let program = std::env::current_exe().context("cannot find this program").map_err(host)?;
+    let probe = |plan: &ProbePlan| {
+        let mut command = Command::new(&program);
+        command.args(["wan", "probe"]).arg(plan.to_json());
+        command
+    };
+    let mut out = std::io::stdout();
+    let wide = out.is_terminal();
+    // Rows go out as they are made. A reader who left loses them; the file and the code remain.
+    let mut say = |text: &str| drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    say(&certificate_head());
+    let certificate = selftest::run(&settings, &probe, &mut |check| say(&check_line(check, wide)))
+        .map_err(|error| host(error.into()))?;
+    say(&certificate_end(&certificate));
+    if let Some((file, path)) = &mut file {
+        write(&certificate, file)
+            .with_context(|| format!("cannot write the certificate to {}", path.display()))
+            .map_err(files)?;
+    }
+    Ok(match certificate.count(CheckVerdict::Fail) {
+        0 if certificate.holds() => exit::OK,
+        0 => exit::HOST,
+        _ => exit::UNPROVEN,
+    })
+}
+
+fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
+    let file = File::create(path)
+        .with_context(|| format!("cannot create the certificate {}", path.display()))?;
+    Ok((file, path.to_owned()))
+}
+
+fn write(certificate: &Certificate, file: &mut File) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *file, certificate)?;
+    Ok(file.write_all(b"\n")?)
+}

@@ -1,0 +1,88 @@
+//! The emulator's certificate, a row for each check.
+
+use longhaul_core::result::{Certificate, Check, CheckVerdict};
+
+/// The names of the columns.
+pub(crate) fn certificate_head() -> String {
+    row(["check", "configured", "measured", "95 % interval", "emulator", "verdict"])
+}
+
+/// One check: its figures in a row, and why it did not pass on the next.
+pub(crate) fn check_line(check: &Check, colour: bool) -> String {
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| check.unit.format(v));
+    let interval = check.interval_95.map_or("-".to_owned(), |(low, high)| {
+        format!("{} .. {}", check.unit.format(low), check.unit.format(high))
+    });
+    let verdict = match (check.verdict, colour) {
+        (CheckVerdict::Pass, true) => format!("\x1b[32m{}\x1b[0m", check.verdict),
+        (CheckVerdict::Fail, true) => format!("\x1b[31m{}\x1b[0m", check.verdict),
+        _ => check.verdict.to_string(),
+    };
+    let name = format!("{}, {}", check.name, if check.family == "ipv6" { "IPv6" } else { "IPv4" });
+    let mut text = row([
+        &name,
+        &figure(check.configured),
+        &figure(check.measured),
+        &interval,
+        &figure(check.emulator),
+        &verdict,
+    ]);
+    if !check.reason.is_empty() {
+        text.push_str(&format!("    {}\n", check.reason));
+    }
+    text
+}
+
+/// The sum of it.
+pub(crate) fn certificate_end(certificate: &Certificate) -> String {
+    let count = |verdict| certificate.count(verdict);
+    format!(
+        "\n{} passed, {} failed, {} not done, in {:.0} s; seed {}.\n\
+         Shares and means are judged at 99.99 % each, so that a right emulator fails in {:.1} % \
+         of such runs at the most.\n",
+        count(CheckVerdict::Pass),
+        count(CheckVerdict::Fail),
+        count(CheckVerdict::NotDone),
+        certificate.seconds,
+        certificate.seed,
+        certificate.false_alarm * 100.0
+    )
+}
+
+fn row(cells: [&str; 6]) -> String {
+    let [name, configured, measured, interval, emulator, verdict] = cells;
+    format!("{name:<42} {configured:>11} {measured:>11} {interval:>23} {emulator:>11}  {verdict}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::Unit;
+
+    use super::*;
+
+    #[test]
+    fn a_check_is_a_row_and_its_reason_the_next() {
+        let check = Check {
+            name: "loss 1e-2".to_owned(),
+            family: "ipv6".to_owned(),
+            options: "--up-loss 1e-2".to_owned(),
+            unit: Unit::Share,
+            configured: Some(0.01),
+            measured: Some(0.0101),
+            interval_95: Some((0.0097, 0.0105)),
+            emulator: None,
+            samples: 200_000,
+            criterion: String::new(),
+            verdict: CheckVerdict::NotDone,
+            reason: "too slow".to_owned(),
+        };
+        assert_eq!(
+            certificate_head() + &check_line(&check, false),
+            "check                                       configured    measured           95 % \
+             interval    emulator  verdict\n\
+             loss 1e-2, IPv6                               1.000e-2    1.010e-2    9.700e-3 .. \
+             1.050e-2           -  not done\n    too slow\n"
+        );
+        assert!(check_line(&check, true).contains("  not done\n"), "no colour: nothing is known");
+    }
+}

@@ -1,0 +1,73 @@
+//! Numbers and sentences as people write them.
+
+/// Stands for a space at which no line breaks.
+const HARD_SPACE: char = '\x1f';
+
+/// The target without the port that everyone uses.
+pub(super) fn short(target: &str) -> String {
+    let default = format!(":{}", longhaul_engine::session::DEFAULT_PORT);
+    target.strip_suffix(&default).unwrap_or(target).to_owned()
+}
+
+pub(super) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Three digits of a time: `90.1 ms`, `0.052 ms`.
+pub(super) fn millis(value: f64) -> String {
+    let digits = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$} ms")
+}
+
+/// A column that may have nothing to say.
+pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+/// Breaks `text` between words so that no line is longer than `columns`, unless one word is. A
+/// number stays with its unit.
+pub(super) fn wrap(text: &str, columns: usize) -> String {
+    let text = ["%", "ms", "s"].iter().fold(text.to_owned(), |text, unit| {
+        text.replace(&format!(" {unit} "), &format!("{HARD_SPACE}{unit} "))
+    });
+    let mut wrapped = String::with_capacity(text.len() + 4);
+    let mut length = 0;
+    for word in text.split(' ') {
+        let word_length = word.chars().count();
+        if length > 0 {
+            let fits = length + 1 + word_length <= columns;
+            wrapped.push(if fits { ' ' } else { '\n' });
+            length = if fits { length + 1 } else { 0 };
+        }
+        wrapped.push_str(word);
+        length += word_length;
+    }
+    wrapped.replace(HARD_SPACE, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("one two three", 7), "one two\nthree");
+        assert_eq!(wrap("one two three", 80), "one two three");
+        assert_eq!(wrap("monstrous word", 4), "monstrous\nword");
+        assert_eq!(wrap("", 4), "");
+        assert_eq!(wrap("CPU of 4 % here", 9), "CPU of\n4 % here");
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        assert_eq!(
+            [90.06, 0.0519, 227.4, 1.5].map(millis).join(" "),
+            "90.1 ms 0.052 ms 227 ms 1.50 ms"
+        );
+    }
+}

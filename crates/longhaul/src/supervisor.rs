@@ -1,0 +1,48 @@
+//! Tells the service manager how the server is, as sd_notify(3) does.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Says `state`, such as `READY=1`, to the manager that started this process. Without one, and
+/// when it does not listen, nothing happens: the server's work does not depend on it.
+pub(crate) fn notify(state: &str) {
+    if let Some(path) = env::var_os("NOTIFY_SOCKET") {
+        let _ = send(&path, state);
+    }
+}
+
+fn send(path: &OsStr, state: &str) -> io::Result<()> {
+    let address = match path.as_bytes() {
+        // An abstract name begins with '@' in the variable and with zero on the socket.
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(path)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_sockets_are_told() {
+        let name = format!("longhaul-notify-{}", std::process::id());
+        let file = env::temp_dir().join(&name);
+        let named = UnixDatagram::bind(&file).unwrap();
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let hidden = UnixDatagram::bind_addr(&address).unwrap();
+        send(file.as_os_str(), "READY=1").unwrap();
+        send(OsStr::new(&format!("@{name}")), "STOPPING=1").unwrap();
+        let mut buffer = [0; 32];
+        let heard = named.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..heard], b"READY=1");
+        let heard = hidden.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..heard], b"STOPPING=1");
+        std::fs::remove_file(&file).unwrap();
+        assert!(send(file.as_os_str(), "READY=1").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Lets signals change the rate limit of a copy while it runs.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use longhaul_core::units::Rate;
+use longhaul_engine::copy::Progress;
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use signal_hook::iterator::{Handle, Signals};
+
+/// The least that a limit comes down to.
+const SLOWEST: Rate = Rate::from_bps(100_000);
+
+/// SIGUSR1 halves the limit, or the present rate where there is none; SIGUSR2 doubles it.
+pub(crate) struct Throttle {
+    signals: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Throttle {
+    /// Listens until it is dropped.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn start(progress: Arc<Progress>) -> io::Result<Self> {
+        let mut signals = Signals::new([SIGUSR1, SIGUSR2])?;
+        let handle = signals.handle();
+        let thread = thread::spawn(move || {
+            for signal in &mut signals {
+                let limit = changed(progress.limit(), progress.rate(), signal == SIGUSR1);
+                progress.set_limit(limit);
+                match limit {
+                    Some(limit) => eprintln!("longhaul: the limit is now {limit}"),
+                    None => eprintln!("longhaul: there is no limit"),
+                }
+            }
+        });
+        Ok(Throttle { signals: handle, thread: Some(thread) })
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        self.signals.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn changed(limit: Option<Rate>, rate: Rate, slower: bool) -> Option<Rate> {
+    match (limit, slower) {
+        (limit, true) => {
+            let half = limit.unwrap_or(rate).bps() / 2;
+            Some(Rate::from_bps(half.max(SLOWEST.bps())))
+        }
+        (Some(limit), false) => Some(Rate::from_bps(limit.bps().saturating_mul(2))),
+        (None, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_halved_and_doubled() {
+        let rate = |bps| Rate::from_bps(bps);
+        let now = rate(8_000_000);
+        assert_eq!(changed(None, now, true), Some(rate(4_000_000)));
+        assert_eq!(changed(Some(rate(1_000_000)), now, true), Some(rate(500_000)));
+        assert_eq!(changed(Some(rate(100_001)), now, true), Some(SLOWEST));
+        assert_eq!(changed(Some(rate(1_000_000)), now, false), Some(rate(2_000_000)));
+        assert_eq!(changed(None, now, false), None);
+    }
+}

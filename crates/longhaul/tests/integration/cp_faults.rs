@@ -1,0 +1,231 @@
+//! Broken paths, killed ends, changing files: nothing acknowledged is lost, nothing under a final
+//! name is wrong, and the same command again completes the work. `bench/cp-faults.sh` has the
+//! repetitions that take minutes.
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::cable::Cable;
+use crate::host::{Server, TestHost, assert_code, names, text, wait_for};
+
+fn serve_at(host: &TestHost, port: u16) -> Server {
+    let (root, port) = (host.far(""), port.to_string());
+    let root = root.to_str().unwrap();
+    Server::start(host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", &port, "--root", root]))
+}
+
+fn start(host: &TestHost, arguments: &[&str]) -> Child {
+    let mut copy = host.longhaul(arguments);
+    copy.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn result(output: &std::process::Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_frozen_path_is_waited_for() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let cable = Cable::to(server.port);
+    let data = host.file("data", 24 << 20);
+    let target = cable.url("x");
+    let copy = start(&host, &["cp", "--json", "--bwlimit", "100M", "data", &target]);
+    thread::sleep(Duration::from_millis(700));
+    cable.freeze(Duration::from_secs(1));
+    let output = copy.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    assert_eq!(result(&output)["summary"]["reconnects"], 0);
+    assert!(fs::read(host.far("x")).unwrap() == fs::read(data).unwrap());
+}
+
+#[test]
+fn a_copy_goes_on_over_new_connections() {
+    let host = TestHost::new();
+    let server = host.serve();
+    for way in ["push", "pull"] {
+        let cable = Cable::to(server.port);
+        let (source, target) = match way {
+            "push" => (host.file("data", 24 << 20), cable.url("x")),
+            _ => (host.far("x"), host.near("y").to_str().unwrap().to_owned()),
+        };
+        let from = if way == "push" { "data".to_owned() } else { cable.url("x") };
+        let copy = start(&host, &["cp", "--json", "--bwlimit", "60M", &from, &target]);
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(1300));
+            cable.cut();
+        }
+        let output = copy.wait_with_output().unwrap();
+        assert_code(&output, 0);
+        let summary = result(&output)["summary"].clone();
+        assert!(summary["reconnects"].as_u64().unwrap() >= 1, "{way}: {summary}");
+        assert_eq!(summary["resumed_bytes"], 0, "{way}: it is all of this command: {summary}");
+        assert!(text(&output.stderr).contains("trying to go on"), "{}", text(&output.stderr));
+        let copied = if way == "push" { host.far("x") } else { host.near("y") };
+        assert!(fs::read(copied).unwrap() == fs::read(source).unwrap(), "{way}");
+    }
+    assert_eq!(names(&host.far("")), ["x"]);
+    assert_eq!(names(&host.near("")), ["data", "y"]);
+}
+
+#[test]
+fn a_lost_connection_is_given_up_in_time() {
+    let host = TestHost::new();
+    let mut server = host.serve();
+    host.file("data", 64 << 20);
+    let target = server.url("x");
+    let copy = start(&host, &["cp", "--give-up", "2s", "--bwlimit", "40M", "data", &target]);
+    wait_for("a temporary file", || names(&host.far("")).iter().any(|n| n.ends_with(".part")));
+    server.process.kill().unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert_code(&output, 3);
+    assert!(!host.far("x").exists());
+}
+
+#[test]
+fn spoilt_bytes_are_caught_and_sent_again() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let data = host.file("data", 48 << 20);
+    for protection in ["--cleartext", ""] {
+        let cable = Cable::to(server.port);
+        cable.spoil(3 << 20);
+        let target = cable.url("x");
+        let mut arguments = vec!["cp", "--json", "-P", "2", "data", &target];
+        arguments.extend((!protection.is_empty()).then_some(protection));
+        let output = host.run(&arguments);
+        assert_code(&output, 0);
+        assert!(cable.spoilt() >= 12, "{}", cable.spoilt());
+        let summary = result(&output)["summary"].clone();
+        assert!(summary["resent_blocks"].as_u64().unwrap() >= 5, "{summary}");
+        assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap());
+        fs::remove_file(host.far("x")).unwrap();
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_is_completed_by_the_same_command() {
+    let host = TestHost::new();
+    fs::create_dir(host.near("t")).unwrap();
+    for i in 0..60 {
+        host.file(&format!("t/{i}"), 1000 * i);
+    }
+    for name in ["t/large", "t/larger"] {
+        host.file(name, 9 << 20);
+    }
+    let mut server = host.serve();
+    let port = server.port;
+    for round in 0..20_u64 {
+        let target = server.url("");
+        let arguments = ["cp", "-r", "--json", "--bwlimit", "200M", "t", &target];
+        let mut copy = start(&host, &arguments);
+        // From before the first byte to after the last.
+        thread::sleep(Duration::from_millis(40 + 90 * round % 1100));
+        let output = if round % 2 == 0 {
+            copy.kill().unwrap();
+            copy.wait().unwrap();
+            // Whatever has a final name is whole already.
+            for i in 0..60 {
+                if let Ok(there) = fs::read(host.far(&format!("t/{i}"))) {
+                    assert!(there == fs::read(host.near(&format!("t/{i}"))).unwrap(), "{i}");
+                }
+            }
+            host.run(&arguments)
+        } else {
+            server.process.kill().unwrap();
+            server.process.wait().unwrap();
+            server = serve_at(&host, port);
+            // The same command goes on by itself.
+            copy.wait_with_output().unwrap()
+        };
+        assert_code(&output, 0);
+        let same = host.command("diff", &["-r", "t", host.far("t").to_str().unwrap()]).output();
+        assert_code(&same.unwrap(), 0);
+        let left = names(&host.far(""));
+        assert_eq!(left, ["t"], "round {round}");
+        assert_eq!(names(&host.far("t")).len(), 62, "round {round}");
+        fs::remove_dir_all(host.far("t")).unwrap();
+    }
+}
+
+#[test]
+fn what_may_not_be_read_or_written_leaves_the_rest() {
+    let host = TestHost::new();
+    fs::create_dir_all(host.near("t/closed")).unwrap();
+    for i in 0..20 {
+        host.file(&format!("t/{i}"), 5000);
+    }
+    host.file("t/closed/in", 5000);
+    for (path, mode) in [("t/7", 0o000), ("t/closed", 0o000)] {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(host.near(path), permissions).unwrap();
+    }
+    let server = host.serve();
+    // Without the capabilities by which root reads everything.
+    let target = server.url("");
+    let drop = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
+    let copy = [crate::host::PROGRAM, "cp", "-r", "t", &target];
+    let output = host.command("setpriv", &[&drop[..], &copy].concat()).output().unwrap();
+    assert_code(&output, 7);
+    let said = text(&output.stderr);
+    for (path, verb) in [("t/7", "open"), ("t/closed", "list")] {
+        let line = said.lines().find(|line| line.contains(&format!("{path}:")));
+        let line = line.unwrap_or_else(|| panic!("{path} is not in {said}"));
+        assert!(line.contains(verb) && line.contains("Permission denied"), "{line}");
+    }
+    assert_eq!(names(&host.far("t")).len(), 20, "19 files and the directory");
+    let permissions =
+        |mode| <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
+    fs::set_permissions(host.near("t/closed"), permissions(0o755)).unwrap();
+    fs::set_permissions(host.near("t/7"), permissions(0o644)).unwrap();
+    fs::set_permissions(host.far("t/closed"), permissions(0o755)).unwrap();
+    assert_code(&host.run(&["cp", "-r", "t", &target]), 0);
+    let same = host.command("diff", &["-r", "t", host.far("t").to_str().unwrap()]).output();
+    assert_code(&same.unwrap(), 0);
+}
+
+#[test]
+fn a_source_that_is_written_to_is_told_and_copied_by_the_next_command() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let data = host.file("data", 24 << 20);
+    let target = server.url("x");
+    let copy = start(&host, &["cp", "--bwlimit", "100M", "data", &target]);
+    wait_for("a temporary file", || names(&host.far("")).iter().any(|n| n.ends_with(".part")));
+    let file = fs::File::options().write(true).open(&data).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"another", 20 << 20).unwrap();
+    drop(file);
+    let output = copy.wait_with_output().unwrap();
+    assert_code(&output, 5);
+    let said = text(&output.stderr);
+    assert!(said.contains("data") && said.contains("changed while it was copied"), "{said}");
+    assert!(!host.far("x").exists());
+    assert_code(&host.run(&["cp", "data", &target]), 0);
+    assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap());
+    assert_eq!(names(&host.far("")), ["x"]);
+}
+
+#[test]
+fn the_limit_follows_signals() {
+    let host = TestHost::new();
+    let server = host.serve();
+    host.file("data", 12 << 20);
+    let target = server.url("x");
+    let copy = start(&host, &["cp", "--bwlimit", "20M", "data", &target]);
+    wait_for("a temporary file", || names(&host.far("")).iter().any(|n| n.ends_with(".part")));
+    for signal in [Signal::USR1, Signal::USR2, Signal::USR2, Signal::USR2, Signal::USR2] {
+        kill_process(Pid::from_child(&copy), signal).unwrap();
+        thread::sleep(Duration::from_millis(100));
+    }
+    let output = copy.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    let said = text(&output.stderr);
+    for limit in ["10.0 Mb/s", "20.0 Mb/s", "40.0 Mb/s", "80.0 Mb/s", "160 Mb/s"] {
+        assert!(said.contains(&format!("the limit is now {limit}")), "{limit}: {said}");
+    }
+}

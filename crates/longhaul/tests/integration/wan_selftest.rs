@@ -1,0 +1,65 @@
+//! `longhaul wan selftest` through the program. What it says of times depends on what else the
+//! machine does, so only what is counted is held to here.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use longhaul_core::result::{Certificate, CheckVerdict, Unit};
+
+fn selftest(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_longhaul");
+    Command::new(program).args(["wan", "selftest"]).args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_certificate_is_printed_and_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("certificate.json");
+    let output = selftest(&["--quick", "--seed", "7", "--json", file.to_str().unwrap()]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let certificate: Certificate = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    assert_eq!((certificate.schema.as_str(), certificate.seed), (Certificate::SCHEMA, 7));
+    assert!(certificate.false_alarm < 0.01, "{}", certificate.false_alarm);
+    let failed = certificate.count(CheckVerdict::Fail);
+    assert_eq!(output.status.code(), Some(if failed == 0 { 0 } else { 8 }), "{printed}");
+    for check in &certificate.checks {
+        assert!(printed.contains(&check.name), "{} is not in {printed}", check.name);
+        let counted = check.samples > 0 && !matches!(check.unit, Unit::Ms | Unit::Bps);
+        let timed = check.name.starts_with("jitter");
+        assert!(
+            !counted || timed || check.verdict == CheckVerdict::Pass,
+            "{}: {}",
+            check.name,
+            check.reason
+        );
+        assert_eq!(check.verdict == CheckVerdict::Pass, check.reason.is_empty(), "{check:?}");
+    }
+    for (name, family) in [
+        ("identity, single", "ipv4"),
+        ("identity, single", "ipv6"),
+        ("loss 1e-2", "ipv6"),
+        ("duplication 1e-2", "ipv4"),
+        ("corruption 1e-2, silent", "ipv4"),
+    ] {
+        let check = certificate.checks.iter().find(|c| c.name == name && c.family == family);
+        assert_eq!(check.expect(name).verdict, CheckVerdict::Pass, "{name}, {family}");
+    }
+}
+
+#[test]
+fn a_certificate_that_cannot_be_written_is_known_at_once() {
+    let output = selftest(&["--json", "/nonexistent/certificate.json"]);
+    assert_eq!(output.status.code(), Some(5));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("cannot create the certificate /nonexistent"), "{error}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_probes_plan_that_makes_no_sense_is_refused() {
+    let program = env!("CARGO_BIN_EXE_longhaul");
+    for plan in ["", "{}", r#"{"send":{"to":"far"}}"#, r#"{"receive":{"bind":"nowhere"}}"#] {
+        let output = Command::new(program).args(["wan", "probe", plan]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{plan}");
+    }
+}

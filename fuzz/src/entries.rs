@@ -1,0 +1,263 @@
+//! Everything that reads bytes a peer has sent, each as a function of those bytes.
+//!
+//! The fuzz targets call these, and so does `crates/longhaul-core/tests/hostile.rs`, which is part
+//! of every test run. None of them may panic or take memory that its input does not pay for, and
+//! what is read must be written back to what reads.
+
+use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, parse_addresses};
+use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
+use longhaul_core::units::{Bytes, Rate, parse_span};
+use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkMessage, SourceMessage};
+use longhaul_core::wire::{
+    AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
+    Hello, ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// One reader of a peer's bytes.
+pub type Entry = fn(&[u8]);
+
+/// All of them, by the names of their fuzz targets.
+pub const ENTRIES: &[(&str, Entry)] = &[
+    ("opening", opening),
+    ("flow_order", flow_order),
+    ("flow_event", flow_event),
+    ("third", third),
+    ("copy", copy),
+    ("binary", binary),
+    ("text", text),
+];
+
+/// Messages of words and whole numbers.
+fn exactly<T: PartialEq>(one: &T, other: &T) -> bool {
+    one == other
+}
+
+/// Messages with fractions, which serde_json reads to the last bit but one.
+fn nearly<T>(_: &T, _: &T) -> bool {
+    true
+}
+
+/// Reads all frames of `bytes` as `T`, and gives each to `take`. What is written of it must read
+/// and be the `same`.
+fn frames<T: DeserializeOwned + Serialize>(
+    bytes: &[u8],
+    same: fn(&T, &T) -> bool,
+    take: impl Fn(T),
+) {
+    let mut rest = bytes;
+    while let Ok(message) = read_frame::<T>(&mut rest) {
+        let mut wire = Vec::new();
+        // What has grown over the limit in our spelling is refused, not sent.
+        if write_frame(&mut wire, &message).is_ok() {
+            let again = read_frame::<T>(&mut wire.as_slice());
+            assert!(again.is_ok_and(|again| same(&again, &message)), "it is written back the same");
+        }
+        take(message);
+    }
+}
+
+fn opening(bytes: &[u8]) {
+    frames::<Hello>(bytes, exactly, |_| ());
+    frames::<Welcome>(bytes, exactly, |_| ());
+    frames::<FarReady>(bytes, exactly, |_| ());
+    let mut rest = bytes;
+    while let Ok(hello) = read_frame::<AnyHello>(&mut rest) {
+        assert!(hello.short_version().chars().count() <= 32);
+        hello.service();
+    }
+}
+
+/// What a server hears of the client of a test.
+fn flow_order(bytes: &[u8]) {
+    frames::<FlowOrder>(bytes, nearly, |order| {
+        if let FlowOrder::Plan(plan) = order {
+            check_plan(&plan);
+        }
+    });
+}
+
+fn check_plan(plan: &FlowPlan) {
+    if plan.validate().is_ok() {
+        assert!(plan.streams <= FlowPlan::MAX_STREAMS);
+        assert!(plan.write_bytes <= FlowPlan::MAX_WRITE_BYTES);
+        let shares = (0..plan.streams).filter_map(|stream| plan.share(stream));
+        shares.fold(0u64, |sum, share| sum.checked_add(share).expect("shares add up"));
+        for stream in 0..plan.streams {
+            plan.link_of(stream);
+            plan.stream_rate();
+        }
+    }
+}
+
+/// What a client hears of a server: it joins and folds it with its own account.
+fn flow_event(bytes: &[u8]) {
+    frames::<FlowEvent>(bytes, nearly, |event| match event {
+        FlowEvent::Sample(sample) => join(&sample),
+        FlowEvent::Done(result) => fold(&result, bytes),
+        _ => {}
+    });
+}
+
+fn join(theirs: &SideSample) {
+    let ours = SideSample::default();
+    let joined = [FlowSample::join(theirs, Some(&ours)), FlowSample::join(&ours, Some(theirs))];
+    for sample in joined.iter().chain([&FlowSample::join(theirs, Some(theirs))]) {
+        sample.shares.map(|shares| shares.largest());
+    }
+}
+
+fn fold(theirs: &SideResult, bytes: &[u8]) {
+    // The samples that came before it, as a client would have them.
+    let mut intervals = Vec::new();
+    let mut rest = bytes;
+    while let Ok(event) = read_frame::<FlowEvent>(&mut rest) {
+        if let FlowEvent::Sample(sample) = event {
+            intervals.push(FlowSample::join(&sample, Some(&sample)));
+        }
+    }
+    let ours = SideResult { streams: theirs.streams.clone(), ..SideResult::default() };
+    for (sender, receiver) in [(theirs, &ours), (&ours, theirs), (theirs, theirs)] {
+        let (plan, end) = (FlowPlan::new(), FlowEnd::Completed);
+        let intervals = intervals.clone();
+        FlowResult::fold("far:5210".to_owned(), plan, end, intervals, sender, receiver);
+    }
+}
+
+fn third(bytes: &[u8]) {
+    frames::<ThirdOrder>(bytes, nearly, |order| {
+        if let ThirdOrder::Run { plan, .. } = order {
+            check_plan(&plan);
+        }
+    });
+    frames::<ThirdEvent>(bytes, nearly, |_| ());
+}
+
+fn copy(bytes: &[u8]) {
+    frames::<CopyRequest>(bytes, exactly, |_| ());
+    frames::<CopyReply>(bytes, exactly, |_| ());
+    frames::<SourceMessage>(bytes, nearly, |_| ());
+    frames::<SinkMessage>(bytes, nearly, |_| ());
+}
+
+/// Messages of fixed length: the beginnings of data connections, datagrams and blocks.
+fn binary(bytes: &[u8]) {
+    if let Some(first) = bytes.first_chunk()
+        && let Ok((hello, mac)) = DataHello::decode(first)
+    {
+        assert_eq!(hello.encode(&mac), *first);
+    }
+    if let Some((greeting, mac)) = Greeting::decode(bytes) {
+        assert_eq!(greeting.encode(&mac), bytes[..64]);
+    }
+    if let Some(header) = DatagramHeader::decode(bytes) {
+        assert_eq!(header.encode(), bytes[..24]);
+    }
+    if let Some(first) = bytes.first_chunk()
+        && let Some(header) = BlockHeader::decode(first)
+    {
+        assert_eq!(header.encode(), *first);
+    }
+}
+
+/// Text of a command line or a plan.
+fn text(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(rate) = text.parse::<Rate>() {
+        rate.to_string();
+    }
+    if let Ok(size) = text.parse::<Bytes>() {
+        size.to_string();
+    }
+    let _ = parse_span(text);
+    if let Ok(list) = text.parse::<CpuList>() {
+        assert_eq!(list.to_string().parse::<CpuList>().as_ref(), Ok(&list));
+    }
+    if let Ok(addresses) = parse_addresses(text) {
+        assert!(addresses.len() <= 128);
+    }
+    if let Ok(plan) = serde_json::from_str::<FlowPlan>(text) {
+        check_plan(&plan);
+    }
+    if let Ok(plan) = serde_json::from_str::<LinkPlan>(text) {
+        let _ = plan.validate();
+    }
+}
+
+/// Messages to begin from: mutations of what reads get further than noise.
+pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
+    let frame = |json: &str| {
+        let mut bytes = (json.len() as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(json.as_bytes());
+        bytes
+    };
+    let plan = serde_json::to_string(&FlowPlan::new()).expect("a plan is written");
+    match entry {
+        "opening" => [
+            r#"{"protocol":2,"version":"0.1.0","service":"test"}"#,
+            r#"{"ready":{"version":"0.1.0"}}"#,
+            r#"{"queued":{"place":3}}"#,
+            r#"{"refused":{"kind":"limit","reason":"no"}}"#,
+        ]
+        .map(frame)
+        .into(),
+        "flow_order" => {
+            let plan = frame(&format!(r#"{{"plan":{plan}}}"#));
+            let rest =
+                [r#"{"listening":{"port":5210}}"#, r#""start""#, r#""stop""#, r#""finished""#];
+            [plan].into_iter().chain(rest.map(frame)).collect()
+        }
+        "flow_event" => {
+            let (sample, done) = (frame(SAMPLE), frame(DONE));
+            let both = [sample.clone(), done.clone()].concat();
+            [sample, done, both]
+                .into_iter()
+                .chain([r#""accepted""#, r#"{"failed":{"reason":"no"}}"#].map(frame))
+                .collect()
+        }
+        "third" => vec![
+            frame(&format!(r#"{{"run":{{"target":"far:5210","plan":{plan}}}}}"#)),
+            frame(r#""started""#),
+        ],
+        "copy" => [
+            r#"{"receive":{"target":"a/b","top":"one","options":{}}}"#,
+            r#"{"end":{"entries":3}}"#,
+            r#"{"progress":{"bytes":10,"done":[1,2,3]}}"#,
+            r#""ready""#,
+        ]
+        .map(frame)
+        .into(),
+        "binary" => {
+            let mut hello = b"LHD1".to_vec();
+            hello.resize(64, 0);
+            let mut greeting = b"LHU1".to_vec();
+            greeting.resize(64, 0);
+            let mut block = vec![0; 24];
+            block[19] = 1;
+            vec![hello, greeting, block]
+        }
+        _ => ["10G", "64MiB", "1.5s", "0-3+8", "10.0.1.2+256*4", plan.as_str()]
+            .map(|text| text.as_bytes().to_vec())
+            .into(),
+    }
+}
+
+const SAMPLE: &str = r#"{"sample":{"index":1,"omitted":false,"start_seconds":1.0,"end_seconds":2.0,
+"cpu_seconds":0.5,"streams":[{"bytes":1000,"tcp":{"rtt_ms":1.0,"rtt_variation_ms":0.1,
+"cwnd_bytes":1000,"peer_window_bytes":2000,"retransmits":1,"delivery_rate_bps":9,
+"app_limited":false,"notsent_bytes":0,"busy_ms":900.0,"rwnd_limited_ms":100.0,
+"sndbuf_limited_ms":50.0,"cwnd_limited_ms":300.0,"paced_ms":100.0,"segments":10},
+"udp":{"datagrams":9,"expected":10,"late":1,"duplicated":1,"reordered":1,"host_dropped":1,
+"jitter_ms":0.1},"thread":{"running_percent":50.0,"waiting_percent":10.0,"core":1,
+"core_busy_percent":60.0,"core_interrupts_percent":5.0,"core_stolen_percent":1.0,
+"buffer_bytes":4096,"buffer_full_percent":10.0,"drops":1}}],"host":{"cores_busy_percent":50.0,
+"interrupts_core":1,"interrupts_percent":10.0,"tcp_memory_bytes":4096,
+"tcp_memory_pressure_bytes":8192,"tcp_memory_pressure_percent":0.0,"tcp_drops":1,"udp_drops":2,
+"interface_drops":3}}}"#;
+
+const DONE: &str = r#"{"done":{"seconds":2.0,"cpu_seconds":1.0,"cut":null,"streams":[{"bytes":1000,
+"total_bytes":2000,"seconds":2.0,"cpu_seconds":1.0,"retransmits":1,"rtt_ms":1.0,"rtt_min_ms":0.5,
+"congestion":"cubic","mss":1448,"buffer_bytes":4096,"failure":null}],"curve":{"period_seconds":0.05,
+"bytes":[1,2,4,8,16,16,16,16,16,16,16,16,16,16]},"limits":{"autotuned_bytes":4096,"asked_bytes":4096,
+"interface_bps":1000}}}"#;
