@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::control::{self, Reply, Request};
 use super::place::{Held, Place};
 use crate::cli::link::read_trace;
+use crate::output::say;
 
 /// A topology that is up, and the socket by which it is reached.
 pub(super) struct Holder {
@@ -97,7 +98,7 @@ impl Holder {
                 Ok(request) => self.answer(&mut stream, request),
                 // Somebody looked whether anybody is here.
                 Err(FrameError::Closed) => {}
-                Err(error) => eprintln!("longhaul: a request could not be read: {error}"),
+                Err(error) => say(format_args!("a request could not be read: {error}")),
             }
         }
     }
