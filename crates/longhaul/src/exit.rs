@@ -66,6 +66,7 @@ impl From<EngineError> for Coded {
             | EngineError::Failed { .. }
             | EngineError::Data { .. } => UNREACHABLE,
             EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
+            EngineError::Refused { kind: RefusalKind::Unreachable, .. } => UNREACHABLE,
             EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::Refused { .. } => REFUSED,

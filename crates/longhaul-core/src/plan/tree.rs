@@ -1,7 +1,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::filter::FilterRule;
-use crate::units::Bytes;
 use crate::wire::WirePath;
 
 /// What is copied of a tree besides the bytes of its files, and what happens to what is there.
@@ -32,8 +31,6 @@ pub struct TreeOptions {
     pub digests: bool,
     /// The name of a manifest that the sink writes beside what it puts in place.
     pub manifest: Option<WirePath>,
-    /// The sink takes a file's bytes in their order alone, and has room for so many ahead.
-    pub ordered_window_bytes: Option<Bytes>,
 }
 
 /// Whether owner and group are kept.

@@ -12,6 +12,9 @@
 //!                          <-              Finished: everything is in place, or said to be not
 //! ```
 
+use std::fmt;
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
@@ -50,6 +53,51 @@ pub enum CopyRequest {
         /// How.
         options: CopyOptions,
     },
+    /// The client is neither: the server sends to another, and the client passes on what both
+    /// say.
+    Forward {
+        /// What the server sends.
+        paths: Vec<WirePath>,
+        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        asks: bool,
+        /// How.
+        options: CopyOptions,
+        /// To whom.
+        to: Introduction,
+    },
+}
+
+/// How one end of a copy reaches the other, from the client that knows both.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Where the sink takes data connections; none if the client opens them to the source and
+    /// passes the bytes on.
+    pub addresses: Vec<SocketAddr>,
+    /// The keying material of the client's session with the sink: it opens that session's data
+    /// connections, and nothing else.
+    keying: [u8; 32],
+}
+
+/// Addresses in one [`Introduction`] at the most.
+pub const ADDRESSES_LIMIT: usize = 16;
+
+impl Introduction {
+    /// For a sink at `addresses`, of which the first few are told.
+    pub fn new(addresses: &[SocketAddr], keying: [u8; 32]) -> Self {
+        let addresses = addresses.iter().take(ADDRESSES_LIMIT).copied().collect();
+        Introduction { addresses, keying }
+    }
+
+    /// The keying material.
+    pub fn keying(&self) -> &[u8; 32] {
+        &self.keying
+    }
+}
+
+impl fmt::Debug for Introduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Introduction").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
 }
 
 /// The name of a copy: the same when the same command is given again, so that it can go on where
@@ -235,7 +283,7 @@ pub struct Held {
 }
 
 /// What the source used.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Its CPU and memory.
     pub end: TransferEnd,

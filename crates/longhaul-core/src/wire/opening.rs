@@ -106,6 +106,8 @@ pub enum RefusalKind {
     Invalid,
     /// A file or directory at the server.
     Files,
+    /// Another server that it was to send to.
+    Unreachable,
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::session::Session;
 
 /// How long the far side may take to look at its target or sources.
 /// A sink whose earlier attempt has not ended yet waits for it first.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends `plan` to `target` at the other end of `line`.
 ///
@@ -134,58 +134,64 @@ pub fn pull(
 }
 
 /// What is told of single files.
-struct Told {
-    failures: Vec<CopyFailure>,
-    skipped: Vec<CopyFailure>,
-    not_kept: Vec<NotKept>,
-    actions: Vec<Action>,
-    digests: Vec<DigestOf>,
+pub(super) struct Told {
+    pub(super) failures: Vec<CopyFailure>,
+    pub(super) skipped: Vec<CopyFailure>,
+    pub(super) not_kept: Vec<NotKept>,
+    pub(super) actions: Vec<Action>,
+    pub(super) digests: Vec<DigestOf>,
 }
 
 /// The whole of a copy, over however many sessions.
-struct Whole {
+pub(super) struct Whole {
     start: Instant,
     end: Option<Instant>,
     same_host: Option<f64>,
     /// Sessions that were lost.
     reconnects: u32,
-    /// Bytes that came in lost sessions.
-    moved_before: u64,
+    /// What was there when the first session began, if it was lost.
+    resumed: Option<Bytes>,
 }
 
 impl Whole {
-    fn begin(options: &CopyOptions, progress: &Progress) -> Self {
+    pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
         progress.set_limit(options.rate_bps);
         if options.nice {
             // A kernel that refuses has no manners to offer.
             let _ = longhaul_sys::cpu::yield_to_others();
         }
-        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, moved_before: 0 }
+        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, resumed: None }
     }
 
     fn look(&mut self, link: &Link) {
         self.same_host = same_host(link);
     }
 
-    fn lost(&mut self, progress: &Progress) {
+    pub(super) fn lost(&mut self, progress: &Progress) {
         self.reconnects += 1;
-        let moved = progress.moved().get().saturating_sub(progress.resumed().get());
-        self.moved_before += moved;
+        if progress.moved().get() > 0 {
+            self.resumed.get_or_insert(progress.resumed());
+        }
     }
 
     fn end(&mut self, at: Instant) {
         self.end = Some(at);
     }
 
-    fn summarise(&self, options: &CopyOptions, sink: &SinkReport, tcp: &[TcpInfo]) -> CopySummary {
+    pub(super) fn summarise(
+        &self,
+        options: &CopyOptions,
+        sink: &SinkReport,
+        tcp: &[TcpInfo],
+    ) -> CopySummary {
         let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
         // What an earlier session of this command has moved was not there before it.
-        let resumed = sink.resumed_bytes.get().saturating_sub(self.moved_before);
-        let moved = Bytes::new(sink.bytes.get() - resumed.min(sink.bytes.get()));
+        let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
+        let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
         CopySummary {
             throughput_bps: Rate::mean(moved, elapsed),
             bytes: sink.bytes,
-            resumed_bytes: Bytes::new(resumed),
+            resumed_bytes: resumed,
             files: sink.files,
             seconds: elapsed.as_secs_f64(),
             verified: options.protection.verifies(),
@@ -205,7 +211,7 @@ impl Whole {
 }
 
 /// What the same command, given again in the same place, has in common with this one.
-fn copy_key(way: &str, from: &[String], target: &Path) -> CopyKey {
+pub(super) fn copy_key(way: &str, from: &[String], target: &Path) -> CopyKey {
     let mut hasher = XxHash3_128::new();
     let mut add = |part: &[u8]| {
         hasher.write(&(part.len() as u64).to_be_bytes());
@@ -219,7 +225,7 @@ fn copy_key(way: &str, from: &[String], target: &Path) -> CopyKey {
     CopyKey::new(hasher.finish_128())
 }
 
-fn result(
+pub(super) fn result(
     summary: CopySummary,
     source: EndReport,
     sink: EndReport,
@@ -282,13 +288,16 @@ fn lost<T>() -> Result<T> {
 
 /// The cores of this host, if the other end of the link is on it as well.
 fn same_host(link: &Link) -> Option<f64> {
+    if !link.streams.are_direct() {
+        return None;
+    }
     let socket = link.streams.sample()?;
     let same = socket.local_addr().ok()?.ip() == socket.peer_addr().ok()?.ip();
     let cores = std::thread::available_parallelism().ok()?;
     same.then_some(cores.get() as f64)
 }
 
-fn wire_path(path: &Path) -> Result<WirePath> {
+pub(super) fn wire_path(path: &Path) -> Result<WirePath> {
     WirePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
         operation: "use",
         path: path.to_owned(),

@@ -29,6 +29,7 @@ mod sink;
 mod source;
 mod stream;
 mod streams;
+mod third;
 mod tree;
 mod verdict;
 
@@ -38,6 +39,7 @@ pub use progress::Progress;
 pub use server::{refuse, serve};
 pub use sink::{Destination, PlaceError};
 pub use source::{SourcePlan, SourceRoot};
+pub use third::{Ends, between};
 pub use tree::Tree;
 
 #[cfg(test)]

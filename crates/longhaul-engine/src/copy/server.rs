@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, OwnerMode};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{CopyReply, CopyRequest};
+use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
 use super::link::{Link, first_streams, socket_options};
@@ -17,7 +18,7 @@ use super::source::{self, SourcePlan, SourceRoot};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use crate::error::{EngineError, Result};
-use crate::session::{Rights, ServedSession};
+use crate::session::{DataDialer, Rights, ServedSession, SessionSecret};
 
 /// How long the client may take to make its request and to open its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,6 +27,7 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 enum Task {
     Receive(Box<Sink>, CopyOptions),
     Send(SourcePlan, bool, CopyOptions),
+    Forward(SourcePlan, bool, CopyOptions, Introduction),
 }
 
 /// Answers the request of a client that may not copy at all.
@@ -56,21 +58,46 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         }
     };
     let asks = matches!(&task, Task::Receive(sink, _) if sink.asks());
-    sender.send(&CopyReply::Ready { asks })?;
-    let (Task::Receive(_, options) | Task::Send(_, _, options)) = &task;
+    let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
+        &task;
     if options.nice {
         // For this thread and those that it starts: the session's alone. A kernel that refuses
         // has no manners to offer.
         let _ = longhaul_sys::cpu::yield_to_others();
     }
-    let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
-    let streams = Streams::new(first, More::Accept(streams), socket_options(options));
+    let dialled = match &task {
+        Task::Forward(_, _, options, to) if !to.addresses.is_empty() => match dial(to, options) {
+            Ok(dialled) => Some(dialled),
+            Err(error) => {
+                let kind = RefusalKind::Unreachable;
+                let reason = format!("it cannot reach the target: {}", chain(&error));
+                sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
+                return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
+            }
+        },
+        _ => None,
+    };
+    sender.send(&CopyReply::Ready { asks })?;
+    let streams = match dialled {
+        Some((first, dialer)) => Streams::new(first, More::Dial(dialer), socket_options(options)),
+        None => {
+            let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
+            let streams = Streams::new(first, More::Accept(streams), socket_options(options));
+            match &task {
+                // The client passes on what is sealed for the sink.
+                Task::Forward(_, _, _, to) => {
+                    streams.of_session(SessionSecret::from_keying_material(to.keying()))
+                }
+                _ => streams,
+            }
+        }
+    };
     let link = Link { sender, receiver, streams };
     let progress = Progress::default();
     progress.set_limit(options.rate_bps);
     match task {
         Task::Receive(sink, options) => sink.run(link, &options, &progress, stop).map(|_| ()),
-        Task::Send(plan, asks, options) => {
+        Task::Send(plan, asks, options) | Task::Forward(plan, asks, options, _) => {
             source::run(link, &plan, asks, &options, &progress, stop).map(|_| ())
         }
     }
@@ -98,7 +125,37 @@ fn plan(
             let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
             Ok(Task::Send(SourcePlan { tree: tree.clone(), roots }, asks, options))
         }
+        CopyRequest::Forward { paths, asks, options, to } => {
+            check(&options)?;
+            check_read(tree.rights())?;
+            if !tree.may_go_elsewhere() {
+                let reason = "it does not send to others than the client".to_owned();
+                return Err((RefusalKind::NotAuthorised, reason));
+            }
+            if to.addresses.len() > ADDRESSES_LIMIT {
+                return Err((RefusalKind::Invalid, "too many addresses".to_owned()));
+            }
+            let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
+            let plan = SourcePlan { tree: tree.clone(), roots };
+            Ok(Task::Forward(plan, asks, options, to))
+        }
     }
+}
+
+/// Opens the data connections of a session that is lent to this end.
+fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, DataDialer)> {
+    let secret = SessionSecret::from_keying_material(to.keying());
+    let dialer = DataDialer::spread(to.addresses.clone(), secret);
+    let before_connect = socket_options(options);
+    let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
+    let first = (0..first_streams(options)).map(|stream| dialer.open(stream, prepare));
+    Ok((first.collect::<Result<_>>()?, dialer))
+}
+
+/// `error` and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {

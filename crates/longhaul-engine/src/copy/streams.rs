@@ -50,6 +50,19 @@ impl Streams {
         Streams { first: Mutex::new((0..).zip(first).collect()), more, secret, prepare }
     }
 
+    /// The same, bound to the session that `secret` is of, which was lent to this end.
+    pub(super) fn of_session(self, secret: SessionSecret) -> Self {
+        Streams { secret, ..self }
+    }
+
+    /// Whether the sockets are on the path itself, so that what the kernel knows of them counts.
+    pub(super) fn are_direct(&self) -> bool {
+        match &self.more {
+            More::Dial(dialer) => dialer.is_direct(),
+            More::Accept(_) => true,
+        }
+    }
+
     /// Whether this end opens the connections.
     pub(super) fn dials(&self) -> bool {
         matches!(self.more, More::Dial(_))

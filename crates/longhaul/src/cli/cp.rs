@@ -2,6 +2,8 @@
 
 mod check;
 mod filters;
+mod gate;
+mod route;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -15,18 +17,19 @@ use longhaul_core::plan::{
 };
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::{BLOCK_LIMIT, Service, WirePath};
-use longhaul_engine::copy::{Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push};
-use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
-};
+use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
+use longhaul_engine::EngineError;
+use longhaul_engine::copy::{Ends, Lifeline, Progress, between, pull, push};
+use longhaul_engine::session::HostPolicy;
 
 use self::check::check;
 use self::filters::FilterArgs;
+use self::gate::{Addresses, Gate};
+use self::route::{Far, Route};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, copy_text};
-use crate::remote::{LocalFar, SshFar, SshOptions};
+use crate::remote::{Rsh, SshOptions};
 use crate::throttle::Throttle;
 
 #[derive(Debug, clap::Args)]
@@ -113,19 +116,24 @@ pub(super) struct Args {
     /// Record the key of a server that is not known yet
     #[arg(long)]
     accept_new: bool,
-    /// The ssh to use, with options, such as 'ssh -p 2222'
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    rsh: String,
+    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
+    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
+    rsh: Rsh,
     /// The longhaul to run at the far side of ssh
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     far_longhaul: String,
+    /// Send everything through ssh, for hosts where its port alone is open: slower than beside it
+    #[arg(long)]
+    via_ssh: bool,
+    /// Spread the data connections over these addresses of the far host, or over all that its
+    /// name has
+    #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
+    addresses: Option<Addresses>,
     /// Print one JSON document, "longhaul.cp/1"
     #[arg(long)]
     json: bool,
 
-    // Of the contract, but not built: taken so that they can be refused.
-    #[arg(long, hide = true)]
-    via_ssh: bool,
+    // Of the contract, but not built: taken so that it can be refused.
     #[arg(long, hide = true)]
     json_stream: bool,
 }
@@ -176,10 +184,8 @@ impl Args {
 
     fn plan(&self) -> Result<CopyPlan, Coded> {
         let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
-        let missing =
-            [(self.via_ssh, "--via-ssh (data through ssh)"), (self.json_stream, "--json-stream")];
-        if let Some((_, flag)) = missing.iter().find(|(given, _)| *given) {
-            return usage(format!("{flag} is not built yet"));
+        if self.json_stream {
+            return usage("--json-stream is not built yet".to_owned());
         }
         let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
         let block = self.block;
@@ -277,69 +283,52 @@ impl Args {
         progress: &Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<CopyResult, Coded> {
-        let route = Route::of(plan)?;
         let options = &plan.options;
-        let run = |connect: &mut dyn FnMut() -> longhaul_engine::Result<Session>| {
-            let lost = |error: &longhaul_engine::EngineError| {
-                eprintln!("longhaul: {}; trying to go on", chain(error))
-            };
-            let line = Lifeline { connect, give_up: self.give_up, lost: &lost };
-            match &route.way {
-                Way::Push(source, target) => push(line, source, target, options, progress, stop),
-                Way::Pull(paths, target) => pull(line, paths, target, options, progress, stop),
-            }
+        let ssh = SshOptions {
+            rsh: self.rsh.clone(),
+            far_longhaul: self.far_longhaul.clone(),
+            via_ssh: self.via_ssh,
         };
-        let ssh = || SshOptions { rsh: self.rsh.clone(), far_longhaul: self.far_longhaul.clone() };
-        Ok(match &route.far {
-            Far::Here => {
-                let mut far = None;
-                let result = run(&mut || {
-                    let (started, session) = LocalFar::start(stop)?;
-                    far = Some(started);
-                    Ok(session)
-                });
-                if let Some(far) = far {
-                    far.finish();
-                }
-                result?
-            }
-            Far::Server(address) => {
-                let connect = self.connector(address)?;
-                run(&mut || connect())?
-            }
-            Far::Ssh(destination) => {
-                let (options, mut far) = (ssh(), None);
-                let result = run(&mut || {
-                    // The one before, whose connection is lost, ends first.
-                    far = None;
-                    let (started, session) = SshFar::start(destination, &options)?;
-                    far = Some(started);
-                    Ok(session)
-                })?;
-                if let Some(far) = far {
-                    far.finish();
-                }
-                result
-            }
-        })
-    }
-
-    /// What opens a session with the server at `address`, each time it is called.
-    fn connector(
-        &self,
-        address: &str,
-    ) -> Result<impl Fn() -> longhaul_engine::Result<Session>, Coded> {
-        let target: HostPort = address.parse()?;
-        let config = ConfigDir::of_user()?;
-        let identity = Identity::load_or_create(&config)?;
         let policy = match self.accept_new {
             true => HostPolicy::AcceptNew,
             false => HostPolicy::RequireKnown,
         };
-        Ok(move || {
-            let family = Family::Any;
-            let options = ConnectOptions { identity: &identity, config: &config, policy, family };
-            connect(&target, Service::Copy, &options)
+        let gate = |far: &Far, addresses| Gate::new(far, &ssh, policy, addresses, stop);
+        let lost = |error: &EngineError| {
+            eprintln!("longhaul: {}; trying to go on", chain(error));
+        };
+        let give_up = self.give_up;
+        let addresses = self.addresses.clone();
+        Ok(match Route::of(plan)? {
+            Route::Push { source, far, target } => {
+                let mut gate = gate(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let line = Lifeline { connect, give_up, lost: &lost };
+                let result = push(line, &source, &target, options, progress, stop);
+                gate.finish();
+                result?
+            }
+            Route::Pull { far, paths, target } => {
+                let mut gate = gate(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let line = Lifeline { connect, give_up, lost: &lost };
+                let result = pull(line, &paths, &target, options, progress, stop);
+                gate.finish();
+                result?
+            }
+            Route::Between { from, paths, to, target } => {
+                let (mut source, mut sink) = (gate(&from, None)?, gate(&to, addresses)?);
+                let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
+                let line = Lifeline { connect, give_up, lost: &lost };
+                let notice = |reason: &str| {
+                    eprintln!("longhaul: {from}: {reason}; the data goes through this host");
+                };
+                let ends = Ends { source: &mut || source.open(), paths: &paths, target: &target };
+                let result = between(line, ends, options, progress, &notice, stop);
+                source.finish();
+                sink.finish();
+                result?
+            }
         })
     }
 }
@@ -348,77 +337,6 @@ impl Args {
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Which end is where.
-struct Route {
-    far: Far,
-    way: Way,
-}
-
-enum Far {
-    Here,
-    Server(String),
-    Ssh(String),
-}
-
-enum Way {
-    Push(SourcePlan, PathBuf),
-    Pull(Vec<PathBuf>, PathBuf),
-}
-
-impl Route {
-    fn of(plan: &CopyPlan) -> Result<Self, Coded> {
-        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        let (source_far, paths) = match plan.sources.first() {
-            Some(Location::Server { address, .. }) => (Some(Far::Server(address.clone())), true),
-            Some(Location::Ssh { destination, .. }) => (Some(Far::Ssh(destination.clone())), true),
-            _ => (None, false),
-        };
-        let mut roots = Vec::new();
-        let mut far_paths = Vec::new();
-        for source in &plan.sources {
-            match (source, &source_far) {
-                (Location::Local(path), None) => roots.push(SourceRoot::Path(path.clone())),
-                (Location::Zero, None) => {
-                    roots.push(SourceRoot::Zero(plan.zero_bytes.unwrap_or_default()));
-                }
-                (Location::Server { address, path }, Some(Far::Server(first)))
-                    if address == first =>
-                {
-                    far_paths.push(path.clone());
-                }
-                (Location::Ssh { destination, path }, Some(Far::Ssh(first)))
-                    if destination == first =>
-                {
-                    far_paths.push(path.clone());
-                }
-                _ => return usage("all sources must be at one place: here, or on one host"),
-            }
-        }
-        let (far, target) = match (&plan.target, source_far) {
-            (Location::Local(path), far) => (far.unwrap_or(Far::Here), path.clone()),
-            (Location::Null, far) => (far.unwrap_or(Far::Here), "/dev/null".into()),
-            (_, Some(_)) => {
-                return usage(
-                    "a copy between two other hosts is not built yet; run it on one of them",
-                );
-            }
-            (Location::Server { address, path }, None) => {
-                (Far::Server(address.clone()), path.clone())
-            }
-            (Location::Ssh { destination, path }, None) => {
-                (Far::Ssh(destination.clone()), path.clone())
-            }
-            (Location::Zero, None) => return usage("/dev/zero is a source"),
-        };
-        let way = if paths {
-            Way::Pull(far_paths, target)
-        } else {
-            Way::Push(SourcePlan { tree: Tree::anywhere(), roots }, target)
-        };
-        Ok(Route { far, way })
-    }
 }
 
 /// Failures and what was passed over, on standard error.
@@ -499,10 +417,9 @@ mod tests {
             ("--manifest a /dev/null", "--digest"),
             ("--exclude= a far:b", "no pattern"),
             ("--exclude-from /no/such/file a far:b", "/no/such/file"),
-            ("--via-ssh a far:b", "--via-ssh"),
             ("- far:b", "'-'"),
             ("ftp://far/x y", "ftp://far/x"),
-            ("far:a lh://other/b", "between two other hosts"),
+            ("--via-ssh --addresses all a far:b", "--addresses"),
             ("a far:b c", "at one place"),
             ("/dev/zero far:b", "--size"),
             ("--size 1G a far:b", "--size"),

@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,12 +85,14 @@ pub(super) fn serve_far(
     serve_session(session, &OwnFiles { stop })
 }
 
-/// `longhaul serve --stdio`: the far end of an ssh connection.
+/// `longhaul serve --stdio`: the far end of an ssh connection. With `loopback` its data
+/// connections come from this host alone, through ssh as well.
 ///
 /// # Errors
 /// What went wrong, which the near side has been told where it could be.
-pub(crate) fn serve_stdio(stop: Arc<AtomicBool>) -> Result<()> {
-    let data = DataPort::open(Ipv6Addr::UNSPECIFIED.into())?;
+pub(crate) fn serve_stdio(loopback: bool, stop: Arc<AtomicBool>) -> Result<()> {
+    let bind = if loopback { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let data = DataPort::open(bind)?;
     let secret = random_keying_material();
     // "CLIENT-IP CLIENT-PORT SERVER-IP SERVER-PORT", sshd(8).
     let address = std::env::var("SSH_CONNECTION")

@@ -6,7 +6,9 @@
 mod far;
 mod local;
 mod ssh;
+mod tunnel;
 
 pub(crate) use far::serve_stdio;
 pub(crate) use local::LocalFar;
-pub(crate) use ssh::{SshFar, SshOptions};
+pub(crate) use ssh::{Rsh, SshFar, SshOptions};
+pub(crate) use tunnel::relay;

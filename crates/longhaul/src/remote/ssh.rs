@@ -1,10 +1,14 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{FarReady, Service};
 use longhaul_engine::session::{DataDialer, HostPort, Session, SessionSecret, control, greet};
 use longhaul_engine::{EngineError, Result};
+
+use super::tunnel::Tunnels;
 
 /// How long ssh may take: its own timeouts, and a user who types a passphrase.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -14,15 +18,54 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How to reach the far side.
 #[derive(Debug, Clone)]
 pub(crate) struct SshOptions {
-    /// The program and its first arguments, split at spaces, as for rsync's `-e`.
-    pub(crate) rsh: String,
+    /// The program and its first arguments, as for rsync's `-e`.
+    pub(crate) rsh: Rsh,
     /// The longhaul to run there.
     pub(crate) far_longhaul: String,
+    /// Data goes through ssh too.
+    pub(crate) via_ssh: bool,
+}
+
+/// An ssh and its options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rsh {
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+impl FromStr for Rsh {
+    type Err = &'static str;
+
+    /// Words are parted by spaces; quotes, double or single, keep spaces in a word.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut quote = None;
+        for c in text.chars() {
+            match (quote, c) {
+                (Some(end), c) if c == end => quote = None,
+                (None, '"' | '\'') => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                (None, c) if c.is_whitespace() => words.extend(word.take()),
+                (_, c) => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        if quote.is_some() {
+            return Err("a quote does not end");
+        }
+        let mut words = words.into_iter();
+        let program = words.next().ok_or("it names no program")?;
+        Ok(Rsh { program, arguments: words.collect() })
+    }
 }
 
 /// A `longhaul serve --stdio` behind ssh.
 pub(crate) struct SshFar {
     ssh: Child,
+    _tunnels: Arc<Tunnels>,
 }
 
 impl SshFar {
@@ -31,21 +74,22 @@ impl SshFar {
     /// # Errors
     /// ssh or the longhaul behind it cannot be started; ssh has said why on standard error.
     pub(crate) fn start(destination: &str, options: &SshOptions) -> Result<(Self, Session)> {
-        let mut words = options.rsh.split_whitespace();
-        let program = words.next().unwrap_or("ssh");
-        let arguments: Vec<_> = words.collect();
-        let spawn_failed = |source| EngineError::Spawn { program: program.to_owned(), source };
+        let Rsh { program, arguments } = &options.rsh;
+        let far_longhaul = shell_quoted(&options.far_longhaul);
+        let spawn_failed = |source| EngineError::Spawn { program: program.clone(), source };
+        let loopback = if options.via_ssh { " --loopback" } else { "" };
         let mut ssh = Command::new(program)
-            .args(&arguments)
+            .args(arguments)
             .args(["--", destination])
-            .arg(format!("{} serve --stdio", shell_quoted(&options.far_longhaul)))
+            .arg(format!("{far_longhaul} serve --stdio{loopback}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(spawn_failed)?;
         let pipes = ssh.stdout.take().zip(ssh.stdin.take());
         // From here on a failure ends ssh.
-        let far = SshFar { ssh };
+        let tunnels = Arc::new(Tunnels::default());
+        let far = SshFar { ssh, _tunnels: tunnels.clone() };
         let Some((output, input)) = pipes else {
             return Err(spawn_failed(std::io::ErrorKind::BrokenPipe.into()));
         };
@@ -55,14 +99,25 @@ impl SshFar {
         greet(&sender, &mut receiver, Service::Copy, |_| true)?;
         receiver.set_timeout(None)?;
 
-        let mut addresses = Vec::new();
-        let name = real_host_name(program, &arguments, destination);
-        let host = destination.rsplit_once('@').map_or(destination, |(_, host)| host);
-        let named = HostPort::new(name.as_deref().unwrap_or(host), ready.port);
-        addresses.extend(named.resolve().unwrap_or_default());
-        addresses.extend(ready.address.map(|address| SocketAddr::new(address, ready.port)));
         let secret = SessionSecret::from_keying_material(&ready.secret);
-        let dialer = DataDialer::new(addresses, secret);
+        let dialer = if options.via_ssh {
+            let (rsh, to, port) = (options.rsh.clone(), destination.to_owned(), ready.port);
+            let tunnels = Arc::downgrade(&tunnels);
+            let tunnel = move |_| match tunnels.upgrade() {
+                Some(tunnels) => tunnels.open(&rsh, &to, &far_longhaul, port),
+                // The copy is over.
+                None => Err(std::io::ErrorKind::NotConnected.into()),
+            };
+            DataDialer::through(Arc::new(tunnel), secret)
+        } else {
+            let mut addresses = Vec::new();
+            let name = real_host_name(program, arguments, destination);
+            let host = destination.rsplit_once('@').map_or(destination, |(_, host)| host);
+            let named = HostPort::new(name.as_deref().unwrap_or(host), ready.port);
+            addresses.extend(named.resolve().unwrap_or_default());
+            addresses.extend(ready.address.map(|address| SocketAddr::new(address, ready.port)));
+            DataDialer::new(addresses, secret)
+        };
         Ok((far, Session::new(sender, receiver, dialer)))
     }
 
@@ -88,7 +143,7 @@ impl Drop for SshFar {
 
 /// What the ssh configuration makes of `destination` (`ssh -G`): an alias there is no name for
 /// the resolver. `None` when the program is no OpenSSH.
-fn real_host_name(program: &str, arguments: &[&str], destination: &str) -> Option<String> {
+fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Option<String> {
     let output = Command::new(program)
         .args(arguments)
         .args(["-G", "--", destination])
@@ -114,6 +169,14 @@ fn shell_quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ssh_with_options_is_parted_as_a_shell_would() {
+        let rsh: Rsh = "ssh -J 'jump host' -o \"ProxyCommand=a b\" -p2".parse().unwrap();
+        assert_eq!(rsh.program, "ssh");
+        assert_eq!(rsh.arguments, ["-J", "jump host", "-o", "ProxyCommand=a b", "-p2"]);
+        assert!("".parse::<Rsh>().is_err() && "ssh 'x".parse::<Rsh>().is_err());
+    }
 
     #[test]
     fn a_path_is_one_word_for_the_far_shell() {

@@ -11,7 +11,7 @@ use super::limits::LimitArgs;
 use super::offer::Offer;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::remote::serve_stdio;
+use crate::remote::{relay, serve_stdio};
 use crate::supervisor;
 
 #[derive(Debug, clap::Args)]
@@ -51,13 +51,23 @@ pub(in crate::cli) struct Args {
     // What 'longhaul cp' runs at the far side of ssh.
     #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off"])]
     stdio: bool,
+    // And with --via-ssh: data connections come through ssh as well.
+    #[arg(long, hide = true, requires = "stdio")]
+    loopback: bool,
+    #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off", "stdio"])]
+    relay: Option<u16>,
 }
 
 impl Args {
     pub(in crate::cli) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if self.stdio {
-            serve_stdio(interrupt.flag().clone())?;
+            serve_stdio(self.loopback, interrupt.flag().clone())?;
+            return Ok(exit::OK);
+        }
+        if let Some(port) = self.relay {
+            let failed = |error| anyhow::Error::from(error).context("the data connection failed");
+            relay(port).map_err(|error| Coded::new(exit::UNREACHABLE, failed(error)))?;
             return Ok(exit::OK);
         }
         let files = match &self.root {

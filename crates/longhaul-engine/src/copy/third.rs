@@ -1,0 +1,343 @@
+//! A copy between two other ends: the client asks the one to send to the other.
+//!
+//! The client holds an authenticated control channel with each. It lends the source the secret of
+//! its session with the sink, with which data connections, and nothing else, can be opened there;
+//! the source dials the sink, and the bytes go directly. Control messages pass through the client,
+//! which so sees how far the copy is and ends it when it leaves.
+//!
+//! Where the source cannot reach the sink, the data connections go through the client as well,
+//! still sealed by the one for the other.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::{CopyFailure, CopyResult, EndReport};
+use longhaul_core::wire::RefusalKind;
+use longhaul_core::wire::copy::{
+    CopyReply, CopyRequest, EntryKind, Introduction, SinkMessage, SinkReport, SourceMessage,
+    SourceReport, Top,
+};
+
+use super::client::{REPLY_TIMEOUT, Told, Whole, copy_key, result, wire_path};
+use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
+use super::progress::Progress;
+use super::retry::{Lifeline, persist};
+use super::source::SourceRoot;
+use super::streams::STREAM_LIMIT;
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
+
+/// What is read and written at once where data passes through the client.
+const PUMP_BYTES: usize = 256 << 10;
+
+/// The ends of a copy between two others.
+pub struct Ends<'a> {
+    /// Opens a session with the source.
+    pub source: &'a mut dyn FnMut() -> Result<Session>,
+    /// What is copied, at the source.
+    pub paths: &'a [PathBuf],
+    /// Where to, at the sink.
+    pub target: &'a Path,
+}
+
+/// Copies between `ends`; `line` leads to the sink. `notice`
+/// is told if the data has to go through this host.
+///
+/// # Errors
+/// As for [`push`](super::push).
+pub fn between(
+    line: Lifeline<'_>,
+    ends: Ends<'_>,
+    options: &CopyOptions,
+    progress: &Progress,
+    notice: &dyn Fn(&str),
+    stop: &AtomicBool,
+) -> Result<CopyResult> {
+    let Ends { source, paths, target } = ends;
+    let mut whole = Whole::begin(options, progress);
+    let top = match paths {
+        [path] if SourceRoot::is_contents(path) => Top::Contents,
+        [_] => Top::One,
+        _ => Top::Several,
+    };
+    let wired: Vec<_> = paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
+    let wired_target = wire_path(target)?;
+    let told = persist(line, progress, stop, |sink| {
+        let from = source()?;
+        let names = paths.iter().map(|path| path.display().to_string());
+        let parts: Vec<_> = std::iter::once(from.peer().to_owned()).chain(names).collect();
+        let key = copy_key("between", &parts, target);
+        let (to_sink, mut from_sink, sink_dialer) = sink.split();
+        let target = wired_target.clone();
+        to_sink.send(&CopyRequest::Receive { key, target, top, options: options.clone() })?;
+        let asks = reply(&mut from_sink)?;
+        let request =
+            |to| CopyRequest::Forward { paths: wired.clone(), asks, options: options.clone(), to };
+        let lent =
+            Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
+        let mut pumps = None;
+        let (to_source, from_source) = match ask(from, &request(lent.clone())) {
+            Ok((sender, receiver, _)) => (sender, receiver),
+            Err(EngineError::Refused { kind: RefusalKind::Unreachable, reason, .. }) => {
+                notice(&reason);
+                let without = Introduction::new(&[], *lent.keying());
+                let (sender, receiver, dialer) = ask(source()?, &request(without))?;
+                let mut through = Pumps { from: dialer, to: sink_dialer, opened: 0 };
+                through.open(first_streams(options), options)?;
+                pumps = Some(through);
+                (sender, receiver)
+            }
+            Err(error) => return Err(error),
+        };
+        let relay = Relay {
+            to_source,
+            to_sink,
+            progress,
+            options,
+            state: Mutex::default(),
+            finished: AtomicBool::new(false),
+        };
+        relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
+    })?;
+    let State { sink, source, failures, skipped, actions, digests, .. } = told;
+    let Some(sink) = sink else { return Err(EngineError::Interrupted) };
+    let mut summary = whole.summarise(options, &sink, &[]);
+    let source = source.unwrap_or_default();
+    summary.retransmits = Some(source.retransmits);
+    summary.streams = source.path.streams;
+    let told = Told { failures, skipped, not_kept: sink.not_kept, actions, digests };
+    let sink = EndReport { end: sink.end, stages: sink.stages };
+    let path = source.path;
+    let source = EndReport { end: source.end, stages: source.stages };
+    Ok(result(summary, source, sink, path, (None, progress.limit()), told))
+}
+
+/// Makes a request of a source and waits for its answer.
+fn ask(
+    session: Session,
+    request: &CopyRequest,
+) -> Result<(ControlSender, ControlReceiver, DataDialer)> {
+    let (sender, mut receiver, dialer) = session.split();
+    sender.send(request)?;
+    reply(&mut receiver)?;
+    Ok((sender, receiver, dialer))
+}
+
+/// Whether the source is to ask what the sink wants.
+fn reply(receiver: &mut ControlReceiver) -> Result<bool> {
+    receiver.set_timeout(Some(REPLY_TIMEOUT))?;
+    match receiver.receive()? {
+        CopyReply::Ready { asks } => Ok(asks),
+        CopyReply::Refused { kind, reason } => {
+            Err(EngineError::Refused { peer: receiver.peer().to_owned(), kind, reason })
+        }
+    }
+}
+
+/// Control messages on their way through the client.
+struct Relay<'a> {
+    to_source: ControlSender,
+    to_sink: ControlSender,
+    progress: &'a Progress,
+    options: &'a CopyOptions,
+    state: Mutex<State>,
+    finished: AtomicBool,
+}
+
+/// What the client has seen pass.
+#[derive(Default)]
+struct State {
+    sink: Option<SinkReport>,
+    source: Option<SourceReport>,
+    failures: Vec<CopyFailure>,
+    skipped: Vec<CopyFailure>,
+    actions: Vec<longhaul_core::result::Action>,
+    digests: Vec<longhaul_core::result::DigestOf>,
+    error: Option<EngineError>,
+}
+
+impl Relay<'_> {
+    fn run(
+        self,
+        mut from_source: ControlReceiver,
+        mut from_sink: ControlReceiver,
+        pumps: Option<Pumps>,
+        stop: &AtomicBool,
+    ) -> Result<State> {
+        self.progress.begin();
+        from_source.set_timeout(Some(SILENCE_LIMIT))?;
+        from_sink.set_timeout(Some(SILENCE_LIMIT))?;
+        let closers = [
+            Box::new(from_source.closer()) as Box<dyn Fn() + Send + Sync>,
+            Box::new(from_sink.closer()),
+        ];
+        let over = AtomicBool::new(false);
+        let (relay, over, closers) = (&self, &over, &closers);
+        let close = || closers.iter().for_each(|close| close());
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    if stop.load(Ordering::Relaxed) {
+                        relay.fail(EngineError::Interrupted);
+                        let _ = relay.to_sink.send(&SourceMessage::Abort { again: false });
+                        let reason = "the client was interrupted".to_owned();
+                        let abort = SinkMessage::Abort { reason, again: false };
+                        let _ = relay.to_source.send(&abort);
+                        close();
+                        return;
+                    }
+                    thread::park_timeout(TICK);
+                }
+            });
+            scope.spawn(move || {
+                if let Err(error) = relay.follow_source(&mut from_source, pumps)
+                    && !relay.finished.load(Ordering::Relaxed)
+                {
+                    relay.fail(error);
+                }
+                over.store(true, Ordering::Relaxed);
+                close();
+            });
+            if let Err(error) = relay.follow_sink(&mut from_sink) {
+                relay.fail(error);
+                close();
+            }
+        });
+        let mut state = self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match state.error.take() {
+            Some(error) => Err(error),
+            None => Ok(state),
+        }
+    }
+
+    /// Passes on what the source says, until it leaves.
+    fn follow_source(&self, from: &mut ControlReceiver, mut pumps: Option<Pumps>) -> Result<()> {
+        loop {
+            let message: SourceMessage = from.receive()?;
+            match &message {
+                SourceMessage::Entries(entries) => {
+                    for entry in entries {
+                        if let EntryKind::File { size_bytes } = entry.kind {
+                            let total = &self.progress.total_bytes;
+                            total.fetch_add(size_bytes.get(), Ordering::Relaxed);
+                            self.progress.total_files.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+                SourceMessage::End { .. } => self.progress.listed.store(true, Ordering::Relaxed),
+                SourceMessage::Failed { path, reason, .. } => {
+                    keep(&mut lock(&self.state).failures, path.to_string(), reason.clone());
+                }
+                SourceMessage::Skipped { path, reason } => {
+                    keep(&mut lock(&self.state).skipped, path.to_string(), reason.clone());
+                }
+                SourceMessage::Report(report) => lock(&self.state).source = Some(report.clone()),
+                SourceMessage::Alive { stages } => self.progress.source_is(*stages),
+                SourceMessage::Streams { wanted } => {
+                    // The source dials by itself, or has the client do it; the sink does not.
+                    if let Some(pumps) = &mut pumps {
+                        // Fewer than wanted are enough to go on with.
+                        let _ = pumps.open(*wanted, self.options);
+                    }
+                    continue;
+                }
+                SourceMessage::Abort { .. } => {}
+            }
+            let passed = self.to_sink.send(&message);
+            if let SourceMessage::Abort { again } = message {
+                let peer = from.peer().to_owned();
+                let reason = "it could not go on sending".to_owned();
+                return Err(EngineError::Failed { peer, reason, again });
+            }
+            // A sink that has finished may leave before the source's report.
+            if !self.finished.load(Ordering::Relaxed) {
+                passed?;
+            }
+        }
+    }
+
+    /// Passes on what the sink says, until it has finished.
+    fn follow_sink(&self, from: &mut ControlReceiver) -> Result<()> {
+        loop {
+            let message: SinkMessage = from.receive()?;
+            match &message {
+                SinkMessage::Progress { written_bytes, done, .. } => {
+                    self.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
+                    self.progress.files.fetch_add(done.len() as u64, Ordering::Relaxed);
+                }
+                SinkMessage::Failed { path, reason, .. } => {
+                    keep(&mut lock(&self.state).failures, path.to_string(), reason.clone());
+                }
+                SinkMessage::Actions(actions) => {
+                    lock(&self.state).actions.extend(actions.iter().cloned());
+                }
+                SinkMessage::Digests(digests) => {
+                    lock(&self.state).digests.extend(digests.iter().cloned());
+                }
+                SinkMessage::Finished(report) => {
+                    lock(&self.state).sink = Some(report.clone());
+                    self.finished.store(true, Ordering::Relaxed);
+                    return self.to_source.send(&message);
+                }
+                SinkMessage::Abort { reason, again } => {
+                    let _ = self.to_source.send(&message);
+                    let (peer, reason) = (from.peer().to_owned(), reason.clone());
+                    return Err(EngineError::Failed { peer, reason, again: *again });
+                }
+                SinkMessage::Wanted { .. }
+                | SinkMessage::Limit { .. }
+                | SinkMessage::Resend { .. } => {}
+            }
+            self.to_source.send(&message)?;
+        }
+    }
+
+    /// The first reason stands.
+    fn fail(&self, error: EngineError) {
+        let mut state = lock(&self.state);
+        if state.error.is_none() {
+            state.error = Some(error);
+        }
+    }
+}
+
+/// Data connections that go through the client.
+struct Pumps {
+    from: DataDialer,
+    to: DataDialer,
+    opened: u32,
+}
+
+impl Pumps {
+    /// Opens connections until there are `wanted`.
+    fn open(&mut self, wanted: u32, options: &CopyOptions) -> Result<()> {
+        let before_connect = socket_options(options);
+        let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
+        while self.opened < wanted.min(STREAM_LIMIT) {
+            let from = self.from.open(self.opened, prepare)?;
+            let to = self.to.open(self.opened, prepare)?;
+            self.opened += 1;
+            // It ends with its connections.
+            thread::spawn(move || pump(&from, &to));
+        }
+        Ok(())
+    }
+}
+
+/// Passes bytes on until one of the two ends.
+fn pump(mut from: &TcpStream, mut to: &TcpStream) {
+    let mut buffer = vec![0; PUMP_BYTES];
+    while let Ok(got @ 1..) = from.read(&mut buffer) {
+        if to.write_all(&buffer[..got]).is_err() {
+            let _ = from.shutdown(Shutdown::Both);
+            return;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}

@@ -1,0 +1,147 @@
+//! How the far end of a copy is reached, at first and again.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use longhaul_core::wire::Service;
+use longhaul_engine::session::{
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
+};
+use longhaul_engine::{EngineError, Result as EngineResult};
+
+use super::route::Far;
+use crate::exit::Coded;
+use crate::remote::{LocalFar, SshFar, SshOptions};
+
+/// What opens sessions with one place.
+pub(super) struct Gate<'a> {
+    way: Way<'a>,
+    addresses: Option<Addresses>,
+}
+
+enum Way<'a> {
+    Here { stop: &'a Arc<AtomicBool>, far: Option<LocalFar> },
+    Server { host: HostPort, config: ConfigDir, identity: Identity, policy: HostPolicy },
+    Ssh { destination: String, options: SshOptions, far: Option<SshFar> },
+}
+
+/// Over which addresses of the far host the data connections are spread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Addresses {
+    /// All that its name has.
+    All,
+    /// These names or addresses.
+    These(Vec<String>),
+}
+
+impl FromStr for Addresses {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "all" {
+            return Ok(Addresses::All);
+        }
+        let these: Vec<_> = text.split(',').map(str::to_owned).collect();
+        match these.iter().any(String::is_empty) {
+            true => Err("expected 'all' or addresses with commas between them"),
+            false => Ok(Addresses::These(these)),
+        }
+    }
+}
+
+impl<'a> Gate<'a> {
+    pub(super) fn new(
+        far: &Far,
+        ssh: &SshOptions,
+        policy: HostPolicy,
+        addresses: Option<Addresses>,
+        stop: &'a Arc<AtomicBool>,
+    ) -> Result<Self, Coded> {
+        let way = match far {
+            Far::Here => Way::Here { stop, far: None },
+            Far::Server(address) => {
+                let config = ConfigDir::of_user()?;
+                let identity = Identity::load_or_create(&config)?;
+                Way::Server { host: address.parse()?, config, identity, policy }
+            }
+            Far::Ssh(destination) => {
+                let (destination, options) = (destination.clone(), ssh.clone());
+                Way::Ssh { destination, options, far: None }
+            }
+        };
+        Ok(Gate { way, addresses })
+    }
+
+    /// Opens a session; the one before, whose connection is lost, ends first.
+    pub(super) fn open(&mut self) -> EngineResult<Session> {
+        let session = match &mut self.way {
+            Way::Here { stop, far } => {
+                let (started, session) = LocalFar::start(stop)?;
+                *far = Some(started);
+                session
+            }
+            Way::Server { host, config, identity, policy } => {
+                let (policy, family) = (*policy, Family::Any);
+                let options = ConnectOptions { identity, config, policy, family };
+                connect(host, Service::Copy, &options)?
+            }
+            Way::Ssh { destination, options, far } => {
+                *far = None;
+                let (started, session) = SshFar::start(destination, options)?;
+                *far = Some(started);
+                session
+            }
+        };
+        match &self.addresses {
+            None => Ok(session),
+            Some(addresses) => self.spread(addresses, session),
+        }
+    }
+
+    /// Waits for the far end's end, if it was started here.
+    pub(super) fn finish(self) {
+        match self.way {
+            Way::Here { far: Some(far), .. } => far.finish(),
+            Way::Ssh { far: Some(far), .. } => far.finish(),
+            _ => {}
+        }
+    }
+
+    fn spread(&self, addresses: &Addresses, session: Session) -> EngineResult<Session> {
+        let Some(port) = session.data_addresses().first().map(SocketAddr::port) else {
+            // Through ssh, where addresses mean nothing.
+            return Ok(session);
+        };
+        let mut found = match (addresses, &self.way) {
+            (Addresses::All, Way::Server { host, .. }) => host.resolve()?,
+            (Addresses::All, _) => session.data_addresses().to_vec(),
+            (Addresses::These(names), _) => {
+                let resolve = |name: &String| {
+                    let failed = |source| EngineError::Resolve { host: name.clone(), source };
+                    (name.as_str(), port).to_socket_addrs().map_err(failed)
+                };
+                let lists: Vec<_> = names.iter().map(resolve).collect::<EngineResult<_>>()?;
+                lists.into_iter().flatten().collect()
+            }
+        };
+        found.iter_mut().for_each(|address| address.set_port(port));
+        let mut seen = std::collections::HashSet::new();
+        found.retain(|address| seen.insert(*address));
+        Ok(session.spread_over(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_all_or_some() {
+        assert_eq!("all".parse(), Ok(Addresses::All));
+        let these = ["10.0.0.1", "fd00::1"].map(str::to_owned).into();
+        assert_eq!("10.0.0.1,fd00::1".parse(), Ok(Addresses::These(these)));
+        assert!("".parse::<Addresses>().is_err() && "a,,b".parse::<Addresses>().is_err());
+    }
+}
