@@ -86,7 +86,7 @@ pub fn between(
             Ok((sender, receiver, _)) => (sender, receiver),
             Err(EngineError::Refused { kind: RefusalKind::Unreachable, reason, .. }) => {
                 notice(&reason);
-                let without = Introduction::new(&[], sink_dialer.secret().keying_material());
+                let without = Introduction::new(&[], *lent.keying());
                 let (sender, receiver, dialer) = ask(source()?, &request(without))?;
                 let mut through = Pumps { from: dialer, to: sink_dialer, opened: 0 };
                 through.open(first_streams(options), options)?;
