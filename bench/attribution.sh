@@ -10,6 +10,7 @@
 #   bench/attribution.sh [RUNS] [CASE...]     defaults: 3, all cases
 #   LONGHAUL=PATH                             measures that build
 #   WAN=PATH                                  emulates the link by that build
+#   RAW=DIRECTORY                             keeps the document of every run there
 set -euo pipefail
 
 runs=${1:-3}
@@ -72,7 +73,8 @@ CASES = {
     "memory": case("tcp_memory", "--rtt 15ms", memory="128 256 600000"),
 }
 
-def run(chosen):
+def run(name, number):
+    chosen = CASES[name]
     before = open(TCP_MEM).read()
     if chosen["memory"]:
         open(TCP_MEM, "w").write(chosen["memory"])
@@ -81,6 +83,9 @@ def run(chosen):
             [WAN, "wan", "run", *chosen["link"], "--far", chosen["far"], "--",
              "sh", "-c", chosen["near"]],
             capture_output=True, text=True, timeout=60)
+        if "RAW" in os.environ:
+            with open(f"{os.environ['RAW']}/{name}-{number}.json", "w") as raw:
+                raw.write(done.stdout)
         summary = json.loads(done.stdout)["summary"]
         reason = summary["reason"]
         return reason["limit"], summary["throughput_bps"], reason["sentence"]
@@ -93,10 +98,10 @@ def run(chosen):
 
 runs, names = int(sys.argv[1]), sys.argv[2:] or list(CASES)
 right, total = collections.Counter(), collections.Counter()
-for _ in range(runs):
+for number in range(runs):
     for name in names:
         expected = CASES[name]["expected"]
-        said, rate, sentence = run(CASES[name])
+        said, rate, sentence = run(name, number)
         total[name] += 1
         right[name] += said == expected
         mark = "right" if said == expected else "WRONG"

@@ -8,7 +8,7 @@
 # Of many right intervals one of twenty misses the truth; the last line says how many did.
 set -euo pipefail
 
-longhaul=$(readlink -f "${1:-target/release/longhaul}")
+longhaul=$(realpath -m "${1:-target/release/longhaul}")
 shift || true
 [ $# -gt 0 ] || set -- 1 2 3
 work=$(mktemp -d)

@@ -2,7 +2,7 @@
 # The emulator's figures on this machine: throughput beside a plain veth pair, the cost of loss,
 # round trips idle and under load, an idle link's processor time, memory.
 #
-# usage: bench/wan.sh PART [LONGHAUL]       (as root; needs iperf3, ip, ping, jq)
+# usage: bench/wan.sh PART [LONGHAUL]       (as root; needs iperf3, ip, ping, tcpdump, jq)
 #        PART: throughput, cost, rtt, idle, memory: one round, added to the files in $OUT
 #              (default /tmp/longhaul-wan-bench); report: tables of medians, in Markdown
 #
@@ -11,7 +11,7 @@
 set -euo pipefail
 
 part=${1:?throughput, cost, rtt, idle, memory or report}
-longhaul=$(readlink -f "${2:-target/release/longhaul}")
+longhaul=$(realpath -m "${2:-target/release/longhaul}")
 out=${OUT:-/tmp/longhaul-wan-bench}
 rtts="0 15 90 180"
 omit=4 seconds=4
@@ -89,25 +89,35 @@ cost() {
     done
 }
 
-# Errors of the round trip against what was asked for, in microseconds: one line a reply.
-pings() { # RTT NAME
+# Errors of the round trip against what was asked for, in microseconds, one line a reply: as ping
+# prints them, to three digits (rtt-), and between the kernel's time stamps of request and reply at
+# the near end's device (stamps-).
+echoes() { # NAME RTT COMMAND-BEFORE OPTIONS...
+    local name=$1 rtt=$2 before=$3
+    shift 3
+    "$longhaul" wan run --rtt "${rtt}ms" --json-report "$work/link.json" "$@" -- sh -c "
+        tcpdump -i wan0 -n -tt --time-stamp-precision nano -l icmp >'$work/stamps' 2>'$work/log' &
+        tcpdump=\$!
+        until grep -q listening '$work/log'; do sleep 0.05; done
+        $before
+        ping -i 0.02 -c 200 far; sleep 0.3; kill \$tcpdump" >"$work/ping" 2>/dev/null
     sed -n 's/.*time=\([0-9.]*\) ms.*/\1/p' "$work/ping" |
-        awk -v rtt="$1" '{ printf "%.0f\n", ($1 - rtt) * 1000 }' >>"$out/rtt-$2-$1"
+        awk -v rtt="$rtt" '{ printf "%.0f\n", ($1 - rtt) * 1000 }' >>"$out/rtt-$name-$rtt"
+    # Seconds and nanoseconds apart: a double does not hold both.
+    awk -v rtt="$rtt" '{ split($1, t, "."); match($0, /seq [0-9]+/); n = substr($0, RSTART, RLENGTH) }
+        / echo request/ { s[n] = t[1]; ns[n] = t[2] }
+        / echo reply/ && n in s {
+            printf "%.0f\n", ((t[1] - s[n]) * 1e9 + t[2] - ns[n]) / 1000 - rtt * 1000
+        }' "$work/stamps" >>"$out/stamps-$name-$rtt"
 }
 
 rtt() {
-    for rtt in $rtts; do
-        "$longhaul" wan run --rtt "${rtt}ms" -- ping -i 0.02 -c 200 far >"$work/ping" 2>/dev/null
-        pings "$rtt" idle
-    done
+    for rtt in $rtts; do echoes idle "$rtt" true; done
     load 5 7
     for rtt in 0 15 90; do
         # The first two seconds are the load's start.
-        "$longhaul" wan run --rtt "${rtt}ms" --mtu 1500 --json-report "$work/link.json" \
-            --far "sleep 12 | $longhaul wan probe '$receive' >/dev/null" -- \
-            sh -c "$longhaul wan probe '$send' >/dev/null & sleep 2; ping -i 0.02 -c 200 far" \
-            >"$work/ping" 2>/dev/null
-        pings "$rtt" load5G
+        echoes load5G "$rtt" "$longhaul wan probe '$send' >/dev/null & sleep 2" --mtu 1500 \
+            --far "sleep 12 | $longhaul wan probe '$receive' >/dev/null"
         note "load $rtt $(jq -r '"\(.up.delivered.bytes * 8 / 7e9) Gb/s late_p999_ms=\(.up.lateness.p999_ms)"' "$work/link.json")"
     done
 }
@@ -172,8 +182,8 @@ report() {
         done
     done
     printf '\n| ping | RTT, ms | replies | median error, us | p99 | largest |\n|---|---|---|---|---|---|\n'
-    for file in "$out"/rtt-*; do
-        name=${file##*/rtt-}
+    for file in "$out"/rtt-* "$out"/stamps-*; do
+        name=${file##*/}
         echo "| ${name%-*} | ${name##*-} | $(wc -l <"$file") | $(quantile "$file" 0.5) |" \
             "$(quantile "$file" 0.99) | $(quantile "$file" 1) |"
     done | sort -t'|' -k2,2 -k3,3n

@@ -149,8 +149,8 @@ pub(super) struct Whole {
     same_host: Option<f64>,
     /// Sessions that were lost.
     reconnects: u32,
-    /// Bytes that came in lost sessions.
-    moved_before: u64,
+    /// What was there when the first session began, if it was lost.
+    resumed: Option<Bytes>,
 }
 
 impl Whole {
@@ -160,7 +160,7 @@ impl Whole {
             // A kernel that refuses has no manners to offer.
             let _ = longhaul_sys::cpu::yield_to_others();
         }
-        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, moved_before: 0 }
+        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, resumed: None }
     }
 
     fn look(&mut self, link: &Link) {
@@ -169,8 +169,9 @@ impl Whole {
 
     pub(super) fn lost(&mut self, progress: &Progress) {
         self.reconnects += 1;
-        let moved = progress.moved().get().saturating_sub(progress.resumed().get());
-        self.moved_before += moved;
+        if progress.moved().get() > 0 {
+            self.resumed.get_or_insert(progress.resumed());
+        }
     }
 
     fn end(&mut self, at: Instant) {
@@ -185,12 +186,12 @@ impl Whole {
     ) -> CopySummary {
         let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
         // What an earlier session of this command has moved was not there before it.
-        let resumed = sink.resumed_bytes.get().saturating_sub(self.moved_before);
-        let moved = Bytes::new(sink.bytes.get() - resumed.min(sink.bytes.get()));
+        let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
+        let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
         CopySummary {
             throughput_bps: Rate::mean(moved, elapsed),
             bytes: sink.bytes,
-            resumed_bytes: Bytes::new(resumed),
+            resumed_bytes: resumed,
             files: sink.files,
             seconds: elapsed.as_secs_f64(),
             verified: options.protection.verifies(),

@@ -92,6 +92,9 @@ const PACED_PART: f64 = 0.92;
 const CPU_BOUND_PERCENT: f64 = 90.0;
 /// From here on, a load supports what the shares say.
 const CPU_NEAR_PERCENT: f64 = 70.0;
+/// A thread that waits for its core for this much of the time is short of CPU, whatever it does
+/// with the rest: it sleeps only once it has caught up.
+const WAITING_PERCENT: f64 = 30.0;
 /// A core that does little but interrupts: the network's receiving half needs all of it.
 const INTERRUPTS_PERCENT: f64 = 90.0;
 /// Kernel memory under pressure for this part of the time.
@@ -163,13 +166,19 @@ fn cpu(facts: &FlowFacts) -> Option<Found> {
     let full = facts.receiver.buffer_full_percent;
     let starved = shares.application_percent >= MOST_PERCENT;
     let closed = shares.receiver_window_percent >= HELD_PERCENT && full >= FULL_PERCENT;
-    let sender_bound = sender >= CPU_BOUND_PERCENT || starved && sender >= CPU_NEAR_PERCENT;
-    let receiver_bound = receiver >= CPU_BOUND_PERCENT || closed && receiver >= CPU_NEAR_PERCENT;
+    let bound = |end: &super::EndFacts, marked: bool| {
+        let load = end.load_percent();
+        load >= CPU_BOUND_PERCENT
+            || marked && load >= CPU_NEAR_PERCENT
+            || end.waiting_percent >= WAITING_PERCENT
+    };
+    let (sender_bound, receiver_bound) =
+        (bound(&facts.sender, starved), bound(&facts.receiver, closed));
     let found = |limit, end, share| Found { limit, end: Some(end), share_percent: Some(share) };
     let of_sender = found(Limit::SenderCpu, End::Sender, sender);
     let of_receiver = found(Limit::ReceiverCpu, End::Receiver, receiver);
     match (sender_bound, receiver_bound) {
-        // Both at their end: the one that the other waits for.
+        // Both at their end: the one that the other waits for, by what it leaves in the sockets.
         (true, true) if shares.receiver_window_percent > shares.application_percent => {
             Some(of_receiver)
         }
@@ -396,6 +405,10 @@ mod tests {
         check(slow.clone(), Limit::ReceiverWindow, "window", "");
         slow.receiver.buffer_full_percent = 70.0;
         check(slow.clone(), Limit::ReceiverCpu, "ran for 80 %", "(-P)");
+        // Half asleep, but only since it is always late.
+        let mut late = FlowFacts { rtt_ms: 120.0, shares: held("pacing", 53.0), ..slow.clone() };
+        late.receiver = EndFacts { running_percent: 1.0, waiting_percent: 45.0, ..late.receiver };
+        check(late, Limit::ReceiverCpu, "waited for core 1 for 45 %", "");
         // Both at their end: the sender waits for the receiver.
         slow.sender.running_percent = 99.0;
         slow.receiver.running_percent = 96.0;

@@ -34,19 +34,21 @@ fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
     let congestion = u64::from(info.congestion_window_segments);
     // What is sacked or lost takes no room in the congestion window, but in the receiver's.
     let unacked_bytes = u64::from(info.unacked_segments) * mss;
+    // A writer that found the buffer full is not woken before a third of it is free
+    // (sk_stream_is_writeable, net/sock.h).
+    let full = 8 * memory.queued_bytes >= 5 * memory.send_buffer_bytes;
     if info.peer_window_bytes <= congestion * mss && 8 * unacked_bytes >= 7 * info.peer_window_bytes
     {
         Held::Receiver
-    // A writer that found the buffer full is not woken before a third of it is free
-    // (sk_stream_is_writeable, net/sock.h).
-    } else if info.notsent_bytes < SUPER_PACKET_BYTES
-        && 8 * memory.queued_bytes >= 5 * memory.send_buffer_bytes
-    {
+    } else if full && info.notsent_bytes < SUPER_PACKET_BYTES {
         Held::Buffer
     // The kernel waits until a third of the window is free before it cuts another super-packet
     // (tcp_tso_should_defer and sysctl_tcp_tso_win_divisor, net/ipv4/tcp_output.c).
     } else if 3 * in_flight >= 2 * congestion {
         Held::Window
+    // Pacing spreads what the buffer holds over a round trip: some of it is always unsent.
+    } else if full && 4 * info.notsent_bytes <= memory.queued_bytes {
+        Held::Buffer
     } else if info.notsent_bytes < SUPER_PACKET_BYTES {
         Held::Empty
     } else {
@@ -198,7 +200,12 @@ mod tests {
         assert_eq!(held(&info(50, 100, 1000), &roomy), Held::Empty);
         let full = SocketMemory { queued_bytes: 67_000, ..roomy };
         assert_eq!(held(&info(50, 100, 1000), &full), Held::Buffer);
+        assert_eq!(held(&info(90, 100, 1000), &full), Held::Buffer);
         assert_eq!(held(&info(50, 100, 1 << 20), &full), Held::Paced);
+        // A quarter of what it holds may wait for its turn, if the window is not what it waits for.
+        let large = SocketMemory { queued_bytes: 4 << 20, send_buffer_bytes: 4 << 20, ..roomy };
+        assert_eq!(held(&info(50, 100, 1 << 20), &large), Held::Buffer);
+        assert_eq!(held(&info(90, 100, 1 << 20), &large), Held::Window);
     }
 
     #[test]
