@@ -163,7 +163,7 @@ fn hold(name: &str) -> io::Result<PacketSocket> {
     // Nothing speaks here but the socket.
     let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     let _ = std::fs::write(quiet, "1");
-    let socket = PacketSocket::open(interface.index(), DeviceMaker::ADDRESS)?;
+    // First: a socket on an interface that is down begins with an error.
     interface.up()?;
-    Ok(socket)
+    PacketSocket::open(interface.index(), DeviceMaker::ADDRESS)
 }
