@@ -150,7 +150,8 @@ impl Shared<'_> {
             .collect();
         let name = match (name.as_bytes(), self.extras.only_top()) {
             (b"", Some(top)) if !contents => {
-                let top = self.store.path(&top);
+                // Without the slash at the end that joining an empty rest leaves.
+                let top: PathBuf = self.store.path(&top).components().collect();
                 [top.as_os_str().as_bytes(), SUFFIX].concat()
             }
             (b"", _) => DEFAULT_NAME.to_vec(),
