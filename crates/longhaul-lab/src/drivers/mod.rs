@@ -7,11 +7,10 @@
 //!
 //! A new tool is a new file here and a line in [`all`].
 
-mod aria2;
-mod curl;
 mod detect;
 mod driver;
 mod globus;
+mod http;
 mod iperf2;
 mod iperf3;
 mod lftp;
@@ -26,7 +25,6 @@ mod scp;
 mod sftp;
 mod sshd;
 mod tar_ssh;
-mod wget;
 mod xrdcp;
 
 use std::path::Path;
@@ -51,8 +49,8 @@ pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
         Box::new(lftp::Lftp),
         Box::new(globus::GlobusUrlCopy),
         Box::new(xrdcp::Xrdcp),
-        Box::new(curl::Curl),
-        Box::new(wget::Wget),
-        Box::new(aria2::Aria2),
+        Box::new(http::CURL),
+        Box::new(http::WGET),
+        Box::new(http::ARIA2C),
     ]
 }
