@@ -1,6 +1,6 @@
 //! The wide-area emulator.
 //!
-//! - [`link`] is the model: a pure function from a time and a packet to a verdict. It knows no
+//! - [`link`] is the model: a pure function from a time and a packet to pieces of it. It knows no
 //!   clock and no operating system, and is tested in virtual time.
 //! - `driver` moves real packets between two TUN devices by that model, on one thread.
 //! - `site` is a host: network, mount and PID namespaces of its own, in which commands run.
@@ -11,6 +11,7 @@
 //! go with the last handle, and their processes with the thread that made them, even when the
 //! process is killed. docs/design/emulator.md tells how.
 
+mod device;
 mod driver;
 mod error;
 pub mod link;
@@ -23,6 +24,8 @@ mod verdict;
 mod wan;
 
 pub use error::EmuError;
+#[doc(hidden)]
+pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
 pub use topology::Topology;
 pub use wan::Wan;

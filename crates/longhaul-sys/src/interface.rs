@@ -3,16 +3,54 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::netlink::{Netlink, Request};
+use crate::netlink::{Attributes, Netlink, Request};
 
 /// One interface.
 #[derive(Debug)]
 pub struct Interface {
     index: u32,
     netlink: Netlink,
+}
+
+/// Makes a pair of Ethernet devices: `name` in the calling thread's network namespace, `peer` in
+/// that of `other`, each with the largest packet `mtu`. The former has the Ethernet address
+/// `address` and resolves none: whatever it sends is addressed to `address` as well.
+///
+/// # Errors
+/// No `CAP_NET_ADMIN` over both namespaces; a name that is taken or too long; a kernel without
+/// `veth`.
+pub fn create_pair(
+    name: &str,
+    peer: &str,
+    other: BorrowedFd<'_>,
+    mtu: u32,
+    address: [u8; 6],
+) -> io::Result<()> {
+    const VETH_INFO_PEER: u16 = 1; // include/uapi/linux/veth.h
+    let named = |name: &str| [name.as_bytes(), &[0]].concat();
+    // struct ifinfomsg: family, padding and type; then index, flags and mask of 32 bits.
+    let mut structure = vec![0; 8];
+    structure.extend(libc::IFF_NOARP.to_ne_bytes());
+    structure.extend(libc::IFF_NOARP.to_ne_bytes());
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let peer = Attributes::new(&[0; 16])
+        .with(libc::IFLA_IFNAME, &named(peer))
+        .with(libc::IFLA_MTU, &mtu.to_ne_bytes())
+        .with(libc::IFLA_NET_NS_FD, &other.as_raw_fd().to_ne_bytes());
+    let data = Attributes::new(&[]).with(VETH_INFO_PEER, peer.bytes());
+    let info = Attributes::new(&[])
+        .with(libc::IFLA_INFO_KIND, b"veth")
+        .with(libc::IFLA_INFO_DATA, data.bytes());
+    let request = Request::new(libc::RTM_NEWLINK, flags, &structure)
+        .with(libc::IFLA_IFNAME, &named(name))
+        .with(libc::IFLA_MTU, &mtu.to_ne_bytes())
+        .with(libc::IFLA_ADDRESS, &address)
+        .with(libc::IFLA_LINKINFO, info.bytes());
+    Netlink::open()?.request(request)
 }
 
 /// The kernel's number of interface `name`, in the calling thread's network namespace.
@@ -25,6 +63,11 @@ pub fn index(name: &str) -> io::Result<u32> {
 }
 
 impl Interface {
+    /// Its number in its network namespace.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
     /// A handle to interface `name` of the calling thread's network namespace; it stays with that
     /// namespace when the thread moves on.
     ///

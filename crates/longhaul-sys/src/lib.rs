@@ -11,6 +11,7 @@ pub mod interface;
 pub mod memory;
 pub mod namespace;
 mod netlink;
+pub mod packet_socket;
 pub mod poll;
 pub mod realtime;
 pub mod tcp;

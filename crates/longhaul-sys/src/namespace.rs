@@ -3,7 +3,7 @@
 //! See `namespaces(7)`, `pid_namespaces(7)` and `user_namespaces(7)`.
 
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -39,6 +39,48 @@ pub fn enter_site_namespaces() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
     rustix::mount::mount_change("/", Propagation::DOWNSTREAM | Propagation::REC)?;
     Ok(())
+}
+
+/// A network namespace without a name, which lives as long as this, or a socket in it, does.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    handle: OwnedFd,
+}
+
+impl NetworkNamespace {
+    /// Makes a new one and puts the calling thread into it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_SYS_ADMIN`.
+    pub fn enter_new() -> io::Result<Self> {
+        // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+        Self::current()
+    }
+
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// `/proc` is not there, or shows another PID namespace.
+    pub fn current() -> io::Result<Self> {
+        let handle = std::fs::File::open("/proc/thread-self/ns/net")?.into();
+        Ok(NetworkNamespace { handle })
+    }
+
+    /// Puts the calling thread into this namespace.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_SYS_ADMIN` over the namespace.
+    pub fn enter(&self) -> io::Result<()> {
+        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+        Ok(rustix::thread::move_into_link_name_space(self.handle.as_fd(), kind)?)
+    }
+}
+
+impl AsFd for NetworkNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
 }
 
 /// Puts the calling process where `process` lives: into its network and mount namespaces, its

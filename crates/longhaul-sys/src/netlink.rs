@@ -49,22 +49,14 @@ impl Request {
         // Sequence number and port, which one request at a time does not need.
         bytes.resize(HEADER, 0);
         bytes.extend(structure);
-        let mut request = Request { bytes };
-        request.pad();
-        request
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        Request { bytes }
     }
 
     /// Adds an attribute.
     pub(crate) fn with(mut self, kind: u16, content: &[u8]) -> Self {
-        self.bytes.extend((4 + content.len() as u16).to_ne_bytes());
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(content);
-        self.pad();
+        append(&mut self.bytes, kind, content);
         self
-    }
-
-    fn pad(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
     fn finish(mut self) -> Vec<u8> {
@@ -72,6 +64,36 @@ impl Request {
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
         self.bytes
     }
+}
+
+/// Attributes within an attribute, after a fixed structure.
+#[derive(Debug)]
+pub(crate) struct Attributes {
+    bytes: Vec<u8>,
+}
+
+impl Attributes {
+    pub(crate) fn new(structure: &[u8]) -> Self {
+        Attributes { bytes: structure.to_vec() }
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn with(mut self, kind: u16, content: &[u8]) -> Self {
+        append(&mut self.bytes, kind, content);
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Adds an attribute, padded to whole words.
+fn append(bytes: &mut Vec<u8>, kind: u16, content: &[u8]) {
+    bytes.extend((4 + content.len() as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(content);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
 /// The error in an `NLMSG_ERROR` answer, which is zero for an acknowledgement.

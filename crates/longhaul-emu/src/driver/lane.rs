@@ -1,6 +1,5 @@
-use std::fmt;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,19 +7,13 @@ use hdrhistogram::Histogram;
 use longhaul_core::plan::Side;
 use longhaul_core::result::{DirectionReport, DropCounts, Lateness, Traffic};
 use longhaul_core::units::Bytes;
-use rustix::io::Errno;
 
 use super::budget::most_memory;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
+use crate::device::PacketDevice;
 use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
-
-/// One end of a link: each read returns, and each write takes, one frame, and a read does not
-/// block. A frame begins with a virtio-net header.
-pub(crate) trait PacketDevice: AsFd + fmt::Debug + Send + Sync {}
-
-impl<T: AsFd + fmt::Debug + Send + Sync> PacketDevice for T {}
 
 /// One direction of a link, from one device to the other.
 #[derive(Debug)]
@@ -77,7 +70,7 @@ impl Lane {
 
     /// The device that packets are read from, to wait on; `None` when it is gone.
     pub(super) fn source(&self) -> Option<BorrowedFd<'_>> {
-        (!self.closed).then(|| self.source.as_fd())
+        (!self.closed).then(|| self.source.readiness())
     }
 
     /// When the next write is due. A packet is with its receiver somewhere in the course of its
@@ -99,11 +92,11 @@ impl Lane {
         if self.closed {
             return None;
         }
-        let length = match rustix::io::read(self.source.as_fd(), self.store.landing()) {
+        let length = match self.source.read(self.store.landing()) {
             Ok(length) => length,
-            Err(Errno::AGAIN | Errno::INTR) => return None,
-            Err(_) => {
-                self.closed = true;
+            Err(error) => {
+                use io::ErrorKind::{Interrupted, WouldBlock};
+                self.closed = !matches!(error.kind(), Interrupted | WouldBlock);
                 return None;
             }
         };
@@ -142,10 +135,10 @@ impl Lane {
         let (frame, shape) = self.store.packet(parcel);
         let whole = piece.segments == (0..shape.segments());
         let written = if whole && piece.treatment.is_none() {
-            rustix::io::write(self.sink.as_fd(), frame)
+            self.sink.write(&[IoSlice::new(frame)])
         } else {
             let part = packet::cut(frame, &piece.segments, &piece.treatment);
-            rustix::io::writev(self.sink.as_fd(), &part.slices())
+            self.sink.write(&part.slices())
         };
         match written {
             Ok(_) => self.delivered += part(&shape, &piece),
@@ -173,7 +166,7 @@ impl Lane {
         change(&mut self.model);
     }
 
-    /// What passed so far. What the sender's interface dropped by itself is not known here.
+    /// What passed so far. What the sender's interface counts as dropped is not known here.
     pub(super) fn report(&self) -> DirectionReport {
         let mut queued = Traffic::default();
         for departure in self.schedule.iter() {
@@ -186,7 +179,7 @@ impl Lane {
             impairments: *self.model.counts(),
             dropped: self.dropped,
             queued,
-            interface_drops: 0,
+            interface_drops: self.source.dropped(),
             lateness: self.lateness(),
             peak_memory_bytes: self.store.touched(),
         }

@@ -1,6 +1,7 @@
 //! The driver over socket pairs, which keep frames apart as devices do, in real time.
 
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +11,25 @@ use longhaul_core::result::Traffic;
 use longhaul_core::units::Bytes;
 
 use super::{Driver, Lane};
+use crate::device::PacketDevice;
 use crate::link::LinkModel;
 use crate::packet::samples::Sample;
 
 const MS: Duration = Duration::from_millis(1);
+
+impl PacketDevice for OwnedFd {
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(self, buffer)?)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(self, slices)?)
+    }
+}
 
 /// The host's end of a device, and the emulator's.
 fn device() -> (UnixDatagram, Arc<OwnedFd>) {

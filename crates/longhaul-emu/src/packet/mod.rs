@@ -22,5 +22,29 @@ pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 
+use crate::link::{Corruption, Treatment};
+
 pub(crate) use layout::shape;
 pub(crate) use split::cut;
+
+/// Reads `frame` and writes segments of it in every way. It is for the fuzz target, to which
+/// frames are closed, and for tests.
+///
+/// # Panics
+/// A defect: no frame may do this.
+#[doc(hidden)]
+pub fn exercise(frame: &[u8]) {
+    let last = shape(frame).segments() - 1;
+    let bit = frame.iter().rev().fold(0, |bit: u64, byte| bit << 8 | u64::from(*byte));
+    let corruptions = [None, Some(Corruption::Detected { bit }), Some(Corruption::Silent { bit })];
+    for segments in [0..1, last..last + 1, 0..last + 1, last / 2..last + 1] {
+        for corruption in corruptions {
+            for mark_ce in [false, true] {
+                let treatment = Treatment { mark_ce, corruption, ..Treatment::default() };
+                let part = cut(frame, &segments, &treatment);
+                let written: usize = part.slices().iter().map(|slice| slice.len()).sum();
+                assert!(written <= frame.len(), "no more than was read");
+            }
+        }
+    }
+}

@@ -33,13 +33,12 @@ impl Diagnosis {
 /// Call it first thing in a command that makes a link, while the process has one thread.
 ///
 /// # Errors
-/// The system does not let this user make namespaces or open the TUN device; the error names the
-/// command that grants it.
+/// The system does not let this user make namespaces; the error names the command that grants it.
 pub fn acquire_privileges() -> Result<(), EmuError> {
     if !has_capabilities() {
         namespace::enter_user_namespace().map_err(namespaces_error)?;
     }
-    longhaul_sys::tun::open().map(drop).map_err(tun_error)
+    Ok(())
 }
 
 /// Whether this thread may make namespaces and configure interfaces as it is.
@@ -54,7 +53,7 @@ pub(crate) fn namespaces_error(source: io::Error) -> EmuError {
     EmuError::Namespaces { reason, remedy, source }
 }
 
-/// What stands in the way when the TUN device cannot be used.
+/// What stands in the way when neither the TUN device can be used nor what takes its place.
 pub(crate) fn tun_error(source: io::Error) -> EmuError {
     let Diagnosis { reason, remedy } = tun::diagnose(&source, &tun::Node::read());
     EmuError::Tun { reason, remedy, source }

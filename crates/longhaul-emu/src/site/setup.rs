@@ -1,19 +1,18 @@
 //! Turns the calling thread into a site, step by step.
 
-use longhaul_sys::namespace::{self, Init};
-use longhaul_sys::tun::Tun;
+use longhaul_sys::namespace::Init;
 use rustix::mount::MountFlags;
 
 use super::tables::Tables;
 use super::{SiteSpec, names, network, windows};
 use crate::EmuError;
-use crate::privilege::{namespaces_error, tun_error};
+use crate::device::{Device, DeviceMaker};
 
 /// What a site consists of while its thread lives.
 #[derive(Debug)]
 pub(super) struct Furnished {
     /// The site's ends of its links, in the order of the specification's interfaces.
-    pub(super) tuns: Vec<Tun>,
+    pub(super) devices: Vec<Device>,
     pub(super) init: Init,
     pub(super) tables: Tables,
     pub(super) windows_set: bool,
@@ -26,18 +25,18 @@ pub(super) struct Furnished {
 pub(super) fn furnish(spec: &SiteSpec) -> Result<Furnished, EmuError> {
     let step =
         |operation| move |source| EmuError::Site { operation, site: spec.own.name.clone(), source };
-    namespace::enter_site_namespaces().map_err(namespaces_error)?;
+    let maker = DeviceMaker::enter_site()?;
     let tables = Tables::open().map_err(step("open the network tables"))?;
     let init = Init::start().map_err(step("start the first process"))?;
     // Best effort, as for /proc: containers may forbid it, and few tools look there.
     let no_programs = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", no_programs, None);
     network::prepare();
-    let tuns: Vec<Tun> = spec
+    let devices = spec
         .interfaces
         .iter()
-        .map(|interface| Tun::create(&interface.name).map_err(tun_error))
-        .collect::<Result<_, _>>()?;
+        .map(|interface| maker.make(&interface.name, interface.mtu))
+        .collect::<Result<Vec<_>, _>>()?;
     network::configure(spec).map_err(step("configure the network"))?;
     if spec.forwards() {
         network::forward().map_err(step("allow forwarding"))?;
@@ -45,5 +44,5 @@ pub(super) fn furnish(spec: &SiteSpec) -> Result<Furnished, EmuError> {
     names::install(&spec.hosts).map_err(step("install /etc/hosts"))?;
     network::open_ping();
     let windows_set = windows::install(spec.windows).is_ok();
-    Ok(Furnished { tuns, init, tables, windows_set })
+    Ok(Furnished { devices, init, tables, windows_set })
 }

@@ -5,11 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longhaul_sys::tun::Tun;
-
 use super::SiteSpec;
 use super::setup::{Furnished, furnish};
 use crate::EmuError;
+use crate::device::Device;
 
 /// A site that runs; dropping it kills every process in it.
 #[derive(Debug)]
@@ -30,14 +29,14 @@ enum Request {
 
 /// What the thread hands out when it is furnished.
 struct Ready {
-    tuns: Vec<Tun>,
+    devices: Vec<Device>,
     windows_set: bool,
     init: OwnedFd,
 }
 
 impl Site {
     /// Builds a site, and returns it with the site's ends of its links, in their order.
-    pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Vec<Tun>), EmuError> {
+    pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Vec<Device>), EmuError> {
         let failed = |operation| {
             let site = spec.own.name.clone();
             move |source| EmuError::Site { operation, site, source }
@@ -53,9 +52,9 @@ impl Site {
                 Ok(furnished) => live(&own, furnished, &outcome, &inbox),
             })
             .map_err(failed("start a thread"))?;
-        let Ready { tuns, windows_set, init } = ready.recv().map_err(|_| gone)??;
+        let Ready { devices, windows_set, init } = ready.recv().map_err(|_| gone)??;
         let site = Site { spec, requests: Some(requests), thread: Some(thread), windows_set, init };
-        Ok((site, tuns))
+        Ok((site, devices))
     }
 
     /// What the site was made from.
@@ -123,12 +122,11 @@ fn live(
     outcome: &Sender<Result<Ready, EmuError>>,
     inbox: &Receiver<Request>,
 ) {
-    let Furnished { tuns, init, tables, windows_set } = furnished;
+    let Furnished { devices, init, tables, windows_set } = furnished;
     let site = || spec.own.name.clone();
-    let ready =
-        init.handle().try_clone().map(|init| Ready { tuns, windows_set, init }).map_err(|source| {
-            EmuError::Site { operation: "hold the first process", site: site(), source }
-        });
+    let ready = init.handle().try_clone().map(|init| Ready { devices, windows_set, init }).map_err(
+        |source| EmuError::Site { operation: "hold the first process", site: site(), source },
+    );
     if outcome.send(ready).is_ok() {
         for request in inbox {
             // An asker that is gone needs no answer.

@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
-use longhaul_sys::tun::{Offloads, Tun};
+use longhaul_sys::tun::Offloads;
 
 use crate::EmuError;
+use crate::device::Device;
 use crate::driver::{Driver, Lane, Snapshot, memory_budget};
 use crate::link::LinkModel;
 use crate::verdict::{lateness_bound_ms, starvation, verdicts};
@@ -39,7 +40,7 @@ impl Link {
     pub(super) fn start(
         plan: &LinkPlan,
         ends: [End; 2],
-        devices: [Tun; 2],
+        devices: [Device; 2],
         warnings: Vec<LinkWarning>,
     ) -> Result<Link, EmuError> {
         let offloads = devices[0].offloads();
@@ -69,7 +70,8 @@ impl Link {
         };
         let Snapshot { lanes, processor } = self.driver.snapshot().ok_or_else(gone)?;
         let [mut up, mut down] = <[DirectionReport; 2]>::try_from(lanes).map_err(|_| gone())?;
-        (up.interface_drops, down.interface_drops) = (drops[0], drops[1]);
+        up.interface_drops += drops[0];
+        down.interface_drops += drops[1];
         let mut warnings = self.warnings.clone();
         let bound_ms = lateness_bound_ms(&self.plan);
         warnings.extend(verdicts(&up, bound_ms));
@@ -89,7 +91,12 @@ impl Link {
     }
 }
 
-fn lane(plan: &LinkPlan, side: Side, source: &Arc<Tun>, sink: &Arc<Tun>) -> Result<Lane, EmuError> {
+fn lane(
+    plan: &LinkPlan,
+    side: Side,
+    source: &Arc<Device>,
+    sink: &Arc<Device>,
+) -> Result<Lane, EmuError> {
     let model = LinkModel::new(plan, side);
     let budget = memory_budget(plan, side);
     Lane::new(side, source.clone(), sink.clone(), model, budget)

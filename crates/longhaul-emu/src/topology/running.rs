@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{LinkWarning, SiteReport, TopologyLinkReport, TopologyReport};
 use longhaul_core::units::Bytes;
-use longhaul_sys::tun::Tun;
 
 use super::link::End;
 use super::{Link, Routes, check_fit, hosts};
 use crate::EmuError;
+use crate::device::Device;
 use crate::link::random_seed;
 use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, plan_windows};
 
@@ -54,7 +54,7 @@ impl Topology {
         check_fit(plan, &routes)?;
         let drawing = draw(plan, &routes);
         let mut sites = Vec::new();
-        let mut devices: Vec<Vec<Option<Tun>>> = Vec::new();
+        let mut devices: Vec<Vec<Option<Device>>> = Vec::new();
         for spec in drawing.sites {
             let (site, tuns) = Site::start(spec)?;
             sites.push(site);

@@ -89,12 +89,11 @@ impl FileDigest {
     }
 }
 
+/// The values of a subtree's blocks, and the bytes it is over.
+type Subtree<'a> = (&'a [ChainingValue], u64);
+
 /// A tree's two branches: the left one is the largest whole tree that leaves something.
-fn split(
-    values: &[ChainingValue],
-    size: u64,
-    step: u64,
-) -> ((&[ChainingValue], u64), (&[ChainingValue], u64)) {
+fn split(values: &[ChainingValue], size: u64, step: u64) -> (Subtree<'_>, Subtree<'_>) {
     let left = left_subtree_len(size);
     let (first, second) = values.split_at((left / step) as usize);
     ((first, left), (second, size - left))

@@ -312,7 +312,7 @@ fn memory_ends_need_no_disk() {
 #[test]
 fn an_interrupted_copy_leaves_no_final_name() {
     let world = World::new();
-    let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Zero(Bytes::gib(64))] };
+    let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Zero(Bytes::gib(4))] };
     // Slow enough to be interrupted in the middle.
     let slow = CopyOptions { rate_bps: Some("200M".parse().unwrap()), ..options() };
     let stop = Arc::new(AtomicBool::new(false));
@@ -326,9 +326,9 @@ fn an_interrupted_copy_leaves_no_final_name() {
     let progress = Progress::default();
     let target = Path::new("/null-not");
     let outcome = world.over_line(|line| push(line, &plan, target, &slow, &progress, &stop));
-    // 64 GiB may be more than the disk has: then it is refused as a file, with nothing left too.
+    // 4 GiB may be more than the disk has: then it is refused as a file, with nothing left too.
     match outcome {
-        Err(EngineError::Interrupted) => assert!(progress.total() == Bytes::gib(64)),
+        Err(EngineError::Interrupted) => assert!(progress.total() == Bytes::gib(4)),
         Ok(result) => assert_eq!(result.failures.len(), 1),
         Err(other) => panic!("{other:?}"),
     }

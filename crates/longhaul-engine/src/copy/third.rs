@@ -81,19 +81,24 @@ pub fn between(
             |to| CopyRequest::Forward { paths: wired.clone(), asks, options: options.clone(), to };
         let lent =
             Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
-        let mut pumps = None;
-        let (to_source, from_source) = match ask(from, &request(lent.clone())) {
-            Ok((sender, receiver, _)) => (sender, receiver),
+        let direct = !lent.addresses.is_empty();
+        let (to_source, from_source, dialer) = match ask(from, &request(lent.clone())) {
+            Ok((sender, receiver, dialer)) => (sender, receiver, (!direct).then_some(dialer)),
             Err(EngineError::Refused { kind: RefusalKind::Unreachable, reason, .. }) => {
                 notice(&reason);
                 let without = Introduction::new(&[], *lent.keying());
                 let (sender, receiver, dialer) = ask(source()?, &request(without))?;
-                let mut through = Pumps { from: dialer, to: sink_dialer, opened: 0 };
-                through.open(first_streams(options), options)?;
-                pumps = Some(through);
-                (sender, receiver)
+                (sender, receiver, Some(dialer))
             }
             Err(error) => return Err(error),
+        };
+        let pumps = match dialer {
+            None => None,
+            Some(from) => {
+                let mut pumps = Pumps { from, to: sink_dialer, opened: 0 };
+                pumps.open(first_streams(options), options)?;
+                Some(pumps)
+            }
         };
         let relay = Relay {
             to_source,

@@ -154,7 +154,7 @@ fn assemble(
     let flow = |(number, socket): (usize, _)| {
         let tag = secret.datagram_tag(number as u32);
         UdpFlow::new(socket, tag, payload, window, count)
-            .map(Carrier::Udp)
+            .map(|flow| Carrier::Udp(Box::new(flow)))
             .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
     };
     let mut carriers: Vec<Carrier> = streams.into_iter().map(Carrier::Tcp).collect();

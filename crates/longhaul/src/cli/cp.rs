@@ -5,6 +5,7 @@ mod filters;
 mod gate;
 mod route;
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ pub(super) struct Args {
     /// Write a manifest of the files' digests beside them [default name: the copy's with .b3]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
-    manifest: Option<PathBuf>,
+    manifest: Option<OsString>,
     /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it
     #[arg(long, value_name = "MANIFEST")]
     check: Option<PathBuf>,
@@ -250,7 +251,7 @@ impl Args {
                 return usage("/dev/null has no place for a manifest; use --digest");
             }
             Some(name) => {
-                let name = WirePath::new(name.as_os_str().as_bytes());
+                let name = WirePath::new(name.as_bytes());
                 match name {
                     Some(name) if name.as_bytes().is_empty() || name.is_plain_relative() => {
                         Some(name)

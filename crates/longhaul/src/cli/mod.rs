@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{self, Coded};
+use crate::output::say;
 
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, about, max_term_width = 100)]
@@ -68,7 +69,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(code) => code.into(),
         Err(Coded { code, error }) => {
-            eprintln!("longhaul: {error:#}");
+            say(format_args!("{error:#}"));
             code.into()
         }
     }

@@ -70,7 +70,7 @@ pub(super) struct Args {
     #[arg(long, requires = "rate")]
     per_stream: bool,
     /// What paces: the kernel, packet by packet, or a timer in the sending thread
-    /// [default: the kernel for TCP, a timer for UDP]
+    /// [default: the kernel for TCP, a timer for UDP and MPTCP]
     #[arg(long, value_name = "BY")]
     pacing: Option<PacingArg>,
     /// Bytes that a paced stream sends back to back, by a timer [default: 1 ms worth]
@@ -481,7 +481,7 @@ mod tests {
             "far -t -1",
             "far:0",
             "",
-            "a b",
+            "a b c",
         ] {
             let words = std::iter::once("test").chain(line.split_whitespace());
             assert!(Program::try_parse_from(words).is_err(), "{line}");

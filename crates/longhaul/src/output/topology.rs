@@ -27,11 +27,11 @@ pub(crate) fn link_text(plan: &LinkPlan) -> String {
 /// The links of a topology, a line for each direction.
 pub(crate) fn topology_table(report: &TopologyReport) -> String {
     let mut text = format!(
-        "{}: {} sites, {} links, up for {:.0} s\n\n",
+        "{}: up for {:.0} s, sites {}, links {}\n\n",
         report.name,
+        report.seconds,
         report.sites.len(),
-        report.links.len(),
-        report.seconds
+        report.links.len()
     );
     let mut rows = vec![
         [

@@ -189,7 +189,7 @@ fn nonsense_is_refused_before_anything_starts() {
         (&["cp", "--bwlimit", "fast", "a", "b"][..], "fast"),
         (&["cp", "--bwlimit", "10Q", "a", "b"], "10Q"),
         (&["cp", "-P", "1000", "a", "b"], "1000"),
-        (&["cp", "-a", "a", "b"], "not built yet"),
+        (&["cp", "--delete", "a", "b"], "-r or -a"),
         (&["cp", "a"], "DST"),
     ] {
         let output = host.run(arguments);

@@ -7,6 +7,7 @@ mod clients;
 mod cp;
 mod cp_failures;
 mod cp_faults;
+mod cp_tree;
 mod generate;
 mod host;
 mod matrix;

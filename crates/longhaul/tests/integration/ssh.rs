@@ -90,3 +90,33 @@ fn what_goes_wrong_over_ssh_is_said() {
     assert_code(&output, 6);
     assert!(!host.far("x").exists());
 }
+
+#[test]
+fn everything_goes_through_ssh_where_its_port_alone_is_open() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    let data = host.file("data", (3 << 20) + 7);
+    let cp = ["cp", "--via-ssh", "-P", "3", "--ssh", &sshd.rsh, "--far-longhaul", PROGRAM];
+    let there = format!("127.0.0.1:{}", host.far("there").display());
+    assert_code(&host.run(&[&cp[..], &["data", &there]].concat()), 0);
+    assert!(fs::read(host.far("there")).unwrap() == fs::read(&data).unwrap());
+    assert_code(&host.run(&[&cp[..], &[&there, "back"]].concat()), 0);
+    assert!(fs::read(host.near("back")).unwrap() == fs::read(&data).unwrap());
+}
+
+#[test]
+fn data_goes_between_two_hosts_behind_ssh() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    host.file("data", (3 << 20) + 7);
+    let at = |path: std::path::PathBuf| format!("127.0.0.1:{}", path.display());
+    let (from, to) = (at(host.near("data")), at(host.far("there")));
+    let cp = ["cp", "-e", &sshd.rsh, "--far-longhaul", PROGRAM];
+    assert_code(&host.run(&[&cp[..], &[&from, &to]].concat()), 0);
+    assert!(fs::read(host.far("there")).unwrap() == fs::read(host.near("data")).unwrap());
+    // A sink that takes data through ssh alone is out of the source's reach.
+    let again = at(host.far("again"));
+    let output = host.run(&[&cp[..], &["--via-ssh", "-P", "2", &from, &again]].concat());
+    assert_code(&output, 0);
+    assert!(fs::read(host.far("again")).unwrap() == fs::read(host.near("data")).unwrap());
+}

@@ -329,16 +329,16 @@ fn strangers_on_the_socket_hurt_themselves_alone() {
     assert_eq!(up.status().sites.len(), 3);
 }
 
-/// Runs a script as a user without privileges, with the program copied to where any user may
-/// execute it, and a TUN device that is open.
-fn unprivileged(script: &str) -> Output {
+/// Runs a script as a user without privileges, on a `/dev/net` of its own made by `device`, and
+/// with the program copied to where any user may execute it.
+fn unprivileged(device: &str, script: &str) -> Output {
     let directory = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("longhaul");
     fs::copy(PROGRAM, &copy).unwrap();
     fs::write(directory.path().join("row.toml"), ROW).unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let script = format!(
-        "mount -t tmpfs none /dev/net && mknod /dev/net/tun c 10 200 && chmod 0666 /dev/net/tun && \
+        "mount -t tmpfs none /dev/net && {device} && \
          cd {0} && mkdir session && chown 65534:65534 session && chmod 0700 session && \
          exec env XDG_RUNTIME_DIR={0}/session setpriv --reuid 65534 --regid 65534 --clear-groups \
          --inh-caps=-all sh -c '{script}'",
@@ -348,15 +348,59 @@ fn unprivileged(script: &str) -> Output {
 }
 
 #[test]
-fn an_ordinary_user_can_keep_a_topology() {
-    let output = unprivileged(
-        "./longhaul wan up row.toml && ./longhaul wan exec left -- ping -c 2 -i 0.05 -q right && \
-         ./longhaul wan exec right -- id -u && ./longhaul wan set second --rtt 1ms && \
-         ./longhaul wan status && ./longhaul wan down; code=$?; ls session/longhaul; exit $code",
-    );
-    assert_code(&output, 0);
-    let text = stdout(&output);
-    assert!(text.contains(" 0% packet loss"), "{text}");
-    assert!(text.contains("\n65534\n"), "commands keep the user: {text}");
-    assert!(text.trim_end().ends_with(" B"), "no file is left: {text}");
+fn an_ordinary_user_can_keep_a_topology_with_the_device_and_without() {
+    for device in ["mknod /dev/net/tun c 10 200 && chmod 0666 /dev/net/tun", "true"] {
+        let output = unprivileged(
+            device,
+            "./longhaul wan up row.toml && ./longhaul wan exec left -- ping -c 2 -i 0.05 -q right \
+             && ./longhaul wan exec left -- ping -6 -c 2 -i 0.05 -q right \
+             && ./longhaul wan exec right -- id -u && ./longhaul wan set second --rtt 1ms \
+             && ./longhaul wan status && ./longhaul wan down; code=$?; echo files:; ls session/longhaul; \
+             exit $code",
+        );
+        assert_code(&output, 0);
+        let text = stdout(&output);
+        assert_eq!(text.matches(" 0% packet loss").count(), 2, "{text}");
+        assert!(text.contains("\n65534\n"), "commands keep the user: {text}");
+        assert!(text.trim_end().ends_with("files:"), "no file is left: {text}");
+    }
+}
+
+#[test]
+fn a_shell_at_a_site_has_the_terminal_and_its_keys() {
+    let up = Up::row("terminal");
+    // script(1) gives the command a terminal, and types what it reads. The terminal's interrupt
+    // character reaches the sleep and not the shell, which has job control.
+    let line = format!("{PROGRAM} wan exec --name {} left -- bash --norc -i", up.name);
+    let mut child = Command::new("script")
+        .args(["-q", "-e", "-c", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    let mut seen = String::new();
+    let mut wait_for = |what: &str| {
+        let mut part = [0; 1024];
+        while !seen.contains(what) {
+            let read = screen.read(&mut part).unwrap();
+            assert!(read > 0, "the screen ended before '{what}': {seen}");
+            seen.push_str(&String::from_utf8_lossy(&part[..read]));
+        }
+    };
+    keys.write_all(b"stty rows 33 cols 77; echo size=$(stty size) at=$LONGHAUL_SITE\n").unwrap();
+    wait_for("size=33 77 at=left");
+    keys.write_all(b"echo sta''rt; sleep 1000; echo code=$?\n").unwrap();
+    wait_for("start");
+    std::thread::sleep(Duration::from_millis(300));
+    keys.write_all(b"\x03").unwrap();
+    keys.write_all(b"echo after=$?\n").unwrap();
+    wait_for("after=130");
+    keys.write_all(b"sleep 1000 &\njobs; kill %1; exit 5\n").unwrap();
+    wait_for("Running");
+    drop(keys);
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(5));
+    assert!(!seen.contains("no job control"), "{seen}");
 }

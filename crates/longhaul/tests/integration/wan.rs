@@ -351,15 +351,11 @@ fn an_ordinary_user_can_run_a_link() {
 }
 
 #[test]
-fn a_missing_or_closed_device_is_named_with_its_remedy() {
-    for (device, says) in [
-        ("true", "/dev/net/tun: the device is missing; load it with: sudo modprobe tun"),
-        ("mknod /dev/net/tun c 10 200 && chmod 0600 /dev/net/tun", "sudo chmod 0666 /dev/net/tun"),
-    ] {
+fn an_ordinary_user_needs_no_device() {
+    for device in ["true", "mknod /dev/net/tun c 10 200 && chmod 0600 /dev/net/tun"] {
         let output = unprivileged(device);
-        assert_code(&output, 125);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
-        assert_eq!(stderr(&output).lines().count(), 1, "one sentence: {}", stderr(&output));
+        assert_code(&output, 0);
+        assert!(stdout(&output).contains(" 0% packet loss"), "{}", stdout(&output));
     }
 }
 

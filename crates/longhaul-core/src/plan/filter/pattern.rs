@@ -92,7 +92,7 @@ impl Pattern {
         };
         match self.place {
             Place::Anchored | Place::Rooted => self.matches_all(path),
-            Place::Name => self.matches_all(&path[starts().last().unwrap_or(0)..]),
+            Place::Name => self.matches_all(&path[starts().next_back().unwrap_or(0)..]),
             Place::Tail(1) => self.matches_all(path),
             Place::Tail(parts) => {
                 let count = starts().count() + 1;

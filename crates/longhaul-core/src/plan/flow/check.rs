@@ -96,6 +96,11 @@ impl FlowPlan {
             (udp && self.nodelay, "no delay (-N)", "UDP, which never delays"),
             (udp && self.zero_copy, "zero-copy send (-Z)", "UDP"),
             (udp && self.skip_receive_copy, "--skip-rx-copy", "UDP"),
+            (
+                self.protocol == Protocol::Mptcp && self.pacing == Some(Pacing::Kernel),
+                "pacing by the kernel",
+                "MPTCP",
+            ),
             (self.burst_bytes.is_some() && !timer, "bursts (--burst)", "pacing by the kernel"),
             (
                 !self.links.is_empty() && self.opener == Opener::Server,

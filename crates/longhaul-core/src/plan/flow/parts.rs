@@ -68,7 +68,7 @@ pub enum Opener {
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
     /// The kernel, packet by packet (`SO_MAX_PACING_RATE`). TCP does so by itself; UDP only
-    /// where the interface has the fq queueing discipline.
+    /// where the interface has the fq queueing discipline; MPTCP does not.
     Kernel,
     /// The sending thread, which writes a burst and sleeps.
     Timer,

@@ -43,7 +43,7 @@ pub struct FlowPlan {
     #[serde(default)]
     pub links: Vec<Link>,
     /// What holds the sender to its rate (`--pacing`); `None` is the kernel for TCP and a timer
-    /// for UDP.
+    /// for UDP and MPTCP.
     #[serde(default)]
     pub pacing: Option<Pacing>,
     /// Bytes that a paced stream sends back to back (`--burst`); `None` is a millisecond's worth.
@@ -120,8 +120,9 @@ impl FlowPlan {
     pub fn pacing(&self) -> Pacing {
         match (self.pacing, self.burst_bytes, self.protocol) {
             (Some(pacing), _, _) => pacing,
-            (None, Some(_), _) | (None, None, Protocol::Udp) => Pacing::Timer,
-            (None, None, Protocol::Tcp | Protocol::Mptcp) => Pacing::Kernel,
+            // MPTCP takes no pacing rate (net/mptcp/sockopt.c).
+            (None, Some(_), _) | (None, None, Protocol::Udp | Protocol::Mptcp) => Pacing::Timer,
+            (None, None, Protocol::Tcp) => Pacing::Kernel,
         }
     }
 

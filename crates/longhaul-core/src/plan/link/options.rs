@@ -305,6 +305,18 @@ mod tests {
     }
 
     #[test]
+    fn files_are_kept_by_name_in_documents() {
+        let files = [("loss-trace", "loss.txt"), ("up-jitter", "file:jitter.txt:reorder")];
+        let read = |path: &str| Ok(if path == "loss.txt" { "01" } else { "1ms" }.to_owned());
+        let plan = options(&files).unwrap().plan(&read).unwrap();
+        let document = serde_json::to_string(&plan).unwrap();
+        assert!(document.contains(r#""kind":"trace","file":"loss.txt","xxh3":"#), "{document}");
+        let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
+        again.load(&read).unwrap();
+        assert_eq!(again, plan);
+    }
+
+    #[test]
     fn a_running_link_takes_changes_and_none_takes_an_option_away() {
         let before = plan(&[("rtt", "20ms"), ("rate", "1G"), ("queue", "5ms"), ("loss", "0.1")]);
         let changes =

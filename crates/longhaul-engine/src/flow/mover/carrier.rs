@@ -14,7 +14,7 @@ pub(in crate::flow) enum Carrier {
     /// A connection of TCP or MPTCP.
     Tcp(TcpStream),
     /// A flow of datagrams.
-    Udp(UdpFlow),
+    Udp(Box<UdpFlow>),
 }
 
 impl Carrier {

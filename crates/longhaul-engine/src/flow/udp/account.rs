@@ -98,7 +98,7 @@ impl Account {
         // places stand for, 2^20 numbers back, has left the window, or leaves it with this word.
         let mut at = from;
         while at <= number {
-            if at % WORD_BITS == 0 {
+            if at.is_multiple_of(WORD_BITS) {
                 self.seen[word(at)] = 0;
                 at += WORD_BITS;
             } else {

@@ -1,11 +1,12 @@
 use std::io::Read;
 
+use anyhow::Context;
 use clap::Args;
 
 use super::control::{self, Request};
 use super::place::Place;
 use crate::exit::{self, Coded};
-use crate::output::topology_end;
+use crate::output::{answer, say, topology_end};
 
 /// Take a topology down
 ///
@@ -24,7 +25,7 @@ pub(super) fn run(args: DownArgs) -> Result<u8, Coded> {
         // The process that held it was killed, and the kernel took everything else down.
         if let Some(held) = place.try_hold()? {
             held.clear(true)?;
-            eprintln!("longhaul: '{}' had been killed; its files are cleared away", place.name);
+            say(format_args!("'{}' had been killed; its files are cleared away", place.name));
             return Ok(exit::OK);
         }
     }
@@ -32,6 +33,6 @@ pub(super) fn run(args: DownArgs) -> Result<u8, Coded> {
     let report = control::ask_report(&mut stream, &Request::Down)?;
     // The stream ends with the process.
     let _ = stream.read(&mut [0]);
-    print!("{}", topology_end(&report));
+    answer(&topology_end(&report)).context("cannot write what passed")?;
     Ok(exit::OK)
 }

@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit;
+use crate::output::say;
 
 /// How long the far command may take to listen before the near one starts anyway.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
@@ -111,7 +112,7 @@ fn end_far(far: &mut Child, linger: Duration, signals: &Receiver<i32>) -> anyhow
     let group = group.context("the far command has no process id")?;
     if let Some(status) = wait_until(far, Instant::now() + linger, signals)? {
         if !status.success() {
-            eprintln!("longhaul: warning: the far command failed ({status})");
+            say(format_args!("warning: the far command failed ({status})"));
         }
         return Ok(());
     }

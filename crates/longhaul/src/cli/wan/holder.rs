@@ -7,16 +7,17 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use anyhow::Context;
-use longhaul_core::plan::TopologyPlan;
+use longhaul_core::plan::{LinkOptions, TopologyPlan};
 use longhaul_core::result::TopologyReport;
-use longhaul_core::wire::{read_frame, write_frame};
-use longhaul_emu::{Topology, acquire_privileges};
+use longhaul_core::wire::{FrameError, read_frame, write_frame};
+use longhaul_emu::{EmuError, Topology, acquire_privileges};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::control::{self, Reply, Request};
 use super::place::{Held, Place};
 use crate::cli::link::read_trace;
+use crate::output::say;
 
 /// A topology that is up, and the socket by which it is reached.
 pub(super) struct Holder {
@@ -95,7 +96,9 @@ impl Holder {
                     return Ok(End::Command(stream));
                 }
                 Ok(request) => self.answer(&mut stream, request),
-                Err(error) => eprintln!("longhaul: a request could not be read: {error}"),
+                // Somebody looked whether anybody is here.
+                Err(FrameError::Closed) => {}
+                Err(error) => say(format_args!("a request could not be read: {error}")),
             }
         }
     }
@@ -131,7 +134,7 @@ impl Holder {
     fn set(
         &mut self,
         link: &str,
-        options: &longhaul_core::plan::LinkOptions,
+        options: &LinkOptions,
         directory: &Path,
     ) -> anyhow::Result<Reply> {
         let plan = self.topology.plan();
@@ -153,7 +156,7 @@ pub(super) fn user_namespace() -> anyhow::Result<String> {
     Ok(name.to_string_lossy().into_owned())
 }
 
-fn answer_report(stream: &mut UnixStream, report: Result<TopologyReport, longhaul_emu::EmuError>) {
+fn answer_report(stream: &mut UnixStream, report: Result<TopologyReport, EmuError>) {
     let _ = match report {
         Ok(report) => control::send_report(stream, report),
         Err(error) => {

@@ -32,18 +32,23 @@ impl Place {
         Ok(Place { directory: directory()?, name: name.to_owned() })
     }
 
-    /// The place of the topology called `name`, or without a name of the only one that is up.
+    /// The place of the topology called `name`, or without a name of the only one that is up. Where
+    /// none is, one that was killed will do, for the sake of what there is to say about it.
     pub(super) fn of_running(name: Option<&str>) -> anyhow::Result<Place> {
         if let Some(name) = name {
             return Place::named(name);
         }
-        let all = Place::all()?;
-        match all.as_slice() {
+        let (killed, mut up): (Vec<Place>, Vec<Place>) =
+            Place::all()?.into_iter().partition(Place::is_left_over);
+        if up.is_empty() {
+            up = killed;
+        }
+        match up.as_slice() {
             [] => bail!("no topology is up; 'longhaul wan up FILE' builds one"),
             [only] => Ok(only.clone()),
             many => {
                 let names: Vec<&str> = many.iter().map(|place| &*place.name).collect();
-                bail!("several topologies are up, choose with --name: {}", names.join(", "))
+                bail!("there are several topologies, choose with --name: {}", names.join(", "))
             }
         }
     }

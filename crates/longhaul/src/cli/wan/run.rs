@@ -11,6 +11,7 @@ use longhaul_emu::{EmuError, Wan, acquire_privileges};
 use super::ends::{self, Ends};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
+use crate::output::say;
 
 /// Run a command over an emulated link
 ///
@@ -72,10 +73,10 @@ fn write(report: &LinkReport, file: &mut File) -> anyhow::Result<()> {
 
 fn tell(report: &LinkReport, verbose: bool) {
     if verbose {
-        eprintln!("longhaul: {}", report.summary());
+        say(report.summary());
     }
     for warning in &report.warnings {
-        eprintln!("longhaul: warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
 }
 

@@ -5,7 +5,7 @@ use super::control::{self, Reply, Request};
 use super::place::Place;
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
-use crate::output::link_text;
+use crate::output::{answer, link_text};
 
 /// Change a link of a topology that is up
 ///
@@ -36,7 +36,10 @@ pub(super) fn run(args: SetArgs) -> Result<u8, Coded> {
     let request = Request::Set { link: args.which.clone(), options: options.clone(), directory };
     let usage = |error| Coded { code: exit::USAGE, error };
     match control::ask(&mut stream, &request).map_err(usage)? {
-        Reply::Changed { plan } => println!("{}: {}", args.which, link_text(&plan)),
+        Reply::Changed { plan } => {
+            let line = format!("{}: {}\n", args.which, link_text(&plan));
+            answer(&line).context("cannot write what the link is now")?;
+        }
         _ => Err(control::unexpected())?,
     }
     Ok(exit::OK)

@@ -20,7 +20,7 @@ pub(super) const SHIPPED: [Shipped; 10] = shipped![
     "lan",
     "man",
     "trans-us",
-    "trans-atlantic",
+    "transatlantic",
     "satellite",
     "gsfc",
     "starlight",

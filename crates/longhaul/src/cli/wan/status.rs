@@ -1,4 +1,4 @@
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -7,7 +7,7 @@ use clap::Args;
 use super::control::{self, Request};
 use super::place::Place;
 use crate::exit::{self, Coded};
-use crate::output::topology_table;
+use crate::output::{answer, topology_table};
 
 /// Show what passed over the links of a topology
 ///
@@ -30,8 +30,7 @@ pub(super) fn run(args: StatusArgs) -> Result<u8, Coded> {
     /// Home, and clear what was below (ECMA-48: CUP, ED).
     const CLEAR: &str = "\x1b[H\x1b[J";
     let place = Place::of_running(args.name.as_deref())?;
-    let mut out = std::io::stdout().lock();
-    let live = args.watch && !args.json && out.is_terminal();
+    let live = args.watch && !args.json && std::io::stdout().is_terminal();
     loop {
         let report = control::ask_report(&mut place.connect()?, &Request::Status)?;
         let text = match (args.json, args.watch) {
@@ -42,8 +41,7 @@ pub(super) fn run(args: StatusArgs) -> Result<u8, Coded> {
             (false, _) => topology_table(&report),
         };
         let clear = if live { CLEAR } else { "" };
-        let written = out.write_all(format!("{clear}{text}").as_bytes());
-        written.and_then(|()| out.flush()).context("cannot write the status")?;
+        answer(&format!("{clear}{text}")).context("cannot write the status")?;
         if !args.watch {
             return Ok(exit::OK);
         }

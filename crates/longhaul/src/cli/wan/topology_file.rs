@@ -116,12 +116,12 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     })?;
     let mut places = Places::default();
     let mut description = None;
-    let mut seed = 0;
+    let mut seed = None;
     let mut plan = TopologyPlan { name: name.to_owned(), sites: Vec::new(), links: Vec::new() };
     for (key, value) in root.get_ref() {
         match &**key.get_ref() {
             "description" => description = Some(string("description", value)?.to_owned()),
-            "seed" => seed = whole("seed", value)?,
+            "seed" => seed = Some(whole("seed", value)?),
             "site" => {
                 for site in tables("site", value)? {
                     let (name, span) = read_site(site)?;
@@ -139,9 +139,9 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             other => return Err(unknown(key.span(), other, "description, seed, site and link")),
         }
     }
-    for link in &mut plan.links {
-        // Links whose chances were one and the same would lose the same packets.
-        link.plan.seed.get_or_insert_with(|| derive_seed(seed, &[&link.name]));
+    // Links whose chances were one and the same would lose the same packets.
+    for (link, root) in plan.links.iter_mut().zip(seed.into_iter().cycle()) {
+        link.plan.seed.get_or_insert_with(|| derive_seed(root, &[&link.name]));
     }
     plan.validate().map_err(|error| {
         let span = match error.part {

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::holder::{End, Holder};
 use super::place::Place;
-use super::shipped::SHIPPED;
+use super::shipped::{SHIPPED, Shipped};
 use super::topology_file::{FileError, TopologyFile};
 use crate::exit::{self, Coded};
-use crate::output::{topology_end, topology_summary};
+use crate::output::{answer, say, topology_end, topology_summary};
 
 /// Build a topology of many sites and links, and keep it up
 ///
@@ -55,7 +55,7 @@ enum Started {
 
 pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     let Some(file) = args.file.filter(|_| !args.list) else {
-        list();
+        answer(&list()).context("cannot write the list")?;
         return Ok(exit::OK);
     };
     let TopologyFile { plan, .. } =
@@ -68,16 +68,18 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
         return foreground(&plan, &place);
     }
     leave_in_background(&file, &plan, &place)?;
-    println!("{}", topology_summary(&plan));
+    let line = format!("{}\n", topology_summary(&plan));
+    answer(&line).context("cannot write that it is up")?;
     Ok(exit::OK)
 }
 
-fn list() {
-    for shipped in &SHIPPED {
+fn list() -> String {
+    let line = |shipped: &Shipped| {
         let file = TopologyFile::parse(shipped.name, Path::new("."), shipped.text, shipped.name);
         let description = file.ok().and_then(|file| file.description).unwrap_or_default();
-        println!("{:<16} {description}", shipped.name);
-    }
+        format!("{:<16} {description}\n", shipped.name)
+    };
+    SHIPPED.iter().map(line).collect()
 }
 
 fn file_error(error: FileError) -> Coded {
@@ -100,14 +102,14 @@ fn build_error(error: anyhow::Error) -> Coded {
 
 fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
     let holder = Holder::start(plan, place).map_err(build_error)?;
-    eprintln!("longhaul: {}", topology_summary(plan));
+    say(topology_summary(plan));
     Ok(hold(holder)?)
 }
 
 /// Answers until the end, and says what passed.
 fn hold(holder: Holder) -> anyhow::Result<u8> {
     match holder.serve()? {
-        End::Signal(report) => eprint!("{}", topology_end(&report)),
+        End::Signal(report) => say(topology_end(&report).trim_end()),
         // The command says it. It waits until this process has ended, and with it the stream.
         End::Command(stream) => std::mem::forget(stream),
     }

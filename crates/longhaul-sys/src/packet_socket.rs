@@ -1,0 +1,270 @@
+//! Packet sockets with a virtio-net header: frames of an Ethernet device, super-packets whole.
+//!
+//! Constants and layouts: `include/uapi/linux/if_packet.h`, Documentation/networking/packet_mmap.rst.
+//! The socket hides its Ethernet header, so that a frame is as a TUN device has it (see
+//! [`crate::tun`]): [`VNET_HEADER`] bytes of `virtio_net_hdr`, then the IP packet.
+//!
+//! It needs `CAP_NET_RAW` over the network namespace and no device node. Frames come through a
+//! ring that the kernel fills, because a socket's ordinary buffer, which an unprivileged user may
+//! not enlarge, holds three super-packets. The ring takes its memory at once: [`RING_BYTES`].
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::tun::{MAX_FRAME, VNET_HEADER};
+
+/// Bytes of an Ethernet header: two addresses and a type.
+const ETHERNET: usize = 14;
+
+/// A place of the ring: the kernel's header and room before the largest frame, in whole pages.
+const PLACE: usize = (MAX_FRAME + ETHERNET + 512).next_multiple_of(4096);
+
+/// Frames that wait for their reader before the socket drops.
+const PLACES: usize = 128;
+
+/// The memory of one socket's ring.
+pub const RING_BYTES: usize = PLACE * PLACES;
+
+/// `PACKET_IGNORE_OUTGOING`: what the socket itself sends does not come back.
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// A socket that takes what one interface receives, and sends out of it; non-blocking. One thread
+/// may read it and one write to it at a time.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: Socket,
+    ring: Ring,
+    /// The place that the next frame comes to.
+    next: AtomicUsize,
+    dropped: AtomicU64,
+    /// The Ethernet address that frames are sent to, and from.
+    address: [u8; 6],
+}
+
+impl PacketSocket {
+    /// Opens a socket on the interface with this index in the calling thread's network namespace.
+    /// What it sends is meant for, and says it comes from, the Ethernet address `address`.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace; no such interface; no memory
+    /// for the ring.
+    pub fn open(interface: u32, address: [u8; 6]) -> io::Result<Self> {
+        // No protocol yet: nothing is received before the ring is there.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+        socket.set_nonblocking(true)?;
+        set(&socket, libc::PACKET_VNET_HDR, &1)?;
+        set(&socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
+        set(&socket, PACKET_IGNORE_OUTGOING, &1)?;
+        // Best effort: without it each frame takes a queue's lock on its way.
+        let _ = set(&socket, libc::PACKET_QDISC_BYPASS, &1);
+        let _ = socket.set_send_buffer_size(4 << 20);
+        let ring = Ring::map(&socket)?;
+        // SAFETY: all zeroes is a sockaddr_ll.
+        let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        to.sll_ifindex = interface as libc::c_int;
+        let size = size_of_val(&to) as libc::socklen_t;
+        // SAFETY: the address is a sockaddr_ll of that size, which lives across the call.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const to).cast(), size) })?;
+        let (next, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Ok(PacketSocket { socket, ring, next, dropped, address })
+    }
+
+    /// Reads one frame, without its Ethernet header, into `buffer`, which has room for
+    /// [`MAX_FRAME`]; returns its length.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is none; `NetworkDown` when the interface is gone.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let place = self.next.load(Ordering::Relaxed);
+        let Some(frame) = self.ring.frame(place) else {
+            // An interface that is taken away, or down, shows as an error of the socket.
+            return Err(self.socket.take_error()?.unwrap_or(io::ErrorKind::WouldBlock.into()));
+        };
+        let length = frame.len().saturating_sub(ETHERNET).min(buffer.len());
+        let copied = match frame.split_at_checked(VNET_HEADER) {
+            Some((header, rest)) if rest.len() >= ETHERNET && length >= VNET_HEADER => {
+                let header = moved(header, -(ETHERNET as i16));
+                buffer[..VNET_HEADER].copy_from_slice(&header);
+                buffer[VNET_HEADER..length]
+                    .copy_from_slice(&rest[ETHERNET..][..length - VNET_HEADER]);
+                Ok(length)
+            }
+            _ => Err(io::ErrorKind::Interrupted.into()),
+        };
+        self.ring.give_back(place);
+        self.next.store((place + 1) % PLACES, Ordering::Relaxed);
+        copied
+    }
+
+    /// Sends one frame, made of `slices`, of which the first holds at least its virtio-net header.
+    ///
+    /// # Errors
+    /// The frame is malformed, the interface is down, or the socket's buffer is full.
+    pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let first = slices.first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (header, rest) =
+            first.split_at_checked(VNET_HEADER).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut head = [0; VNET_HEADER + ETHERNET];
+        head[..VNET_HEADER].copy_from_slice(&moved(header, ETHERNET as i16));
+        head[VNET_HEADER..][..6].copy_from_slice(&self.address);
+        head[VNET_HEADER + 6..][..6].copy_from_slice(&self.address);
+        let version = [rest].into_iter().chain(slices[1..].iter().map(|slice| &slice[..]));
+        let version = version.flatten().next().map_or(0, |byte| byte >> 4);
+        let kind = if version == 6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP } as u16;
+        head[VNET_HEADER + 12..].copy_from_slice(&kind.to_be_bytes());
+        let mut frame = [IoSlice::new(&[]); 8];
+        (frame[0], frame[1]) = (IoSlice::new(&head), IoSlice::new(rest));
+        for (to, from) in frame[2..].iter_mut().zip(&slices[1..]) {
+            *to = IoSlice::new(from);
+        }
+        Ok(rustix::io::writev(&self.socket, &frame)?)
+    }
+
+    /// Frames that the socket has dropped because its ring was full.
+    pub fn dropped(&self) -> u64 {
+        let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut size = size_of_val(&counts) as libc::socklen_t;
+        // SAFETY: `counts` is valid for writing `size` bytes. Reading resets the kernel's count.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counts).cast(),
+                &raw mut size,
+            )
+        };
+        let new = if result == 0 { u64::from(counts.tp_drops) } else { 0 };
+        self.dropped.fetch_add(new, Ordering::Relaxed) + new
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A virtio-net header whose checksum begins `by` bytes later.
+fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
+    const NEEDS_CSUM: u8 = 1;
+    let mut moved: [u8; VNET_HEADER] = header.first_chunk().copied().unwrap_or_default();
+    let mut shift = |at: usize| {
+        let value = u16::from_ne_bytes([moved[at], moved[at + 1]]).wrapping_add_signed(by);
+        moved[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+    };
+    // `hdr_len`, where there is one, and `csum_start`.
+    if header[2..4] != [0, 0] {
+        shift(2);
+    }
+    if header[0] & NEEDS_CSUM != 0 {
+        shift(6);
+    }
+    moved
+}
+
+/// The memory that the kernel puts frames into: places, each with a `tpacket2_hdr` at its start.
+#[derive(Debug)]
+struct Ring {
+    start: NonNull<u8>,
+}
+
+// SAFETY: the mapping belongs to this value alone, and the kernel's accesses are ordered by the
+// status of each place.
+unsafe impl Send for Ring {}
+// SAFETY: as above; a place is read only while its status says that it is the program's.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    fn map(socket: &Socket) -> io::Result<Self> {
+        let request = libc::tpacket_req {
+            tp_block_size: PLACE as libc::c_uint,
+            tp_block_nr: PLACES as libc::c_uint,
+            tp_frame_size: PLACE as libc::c_uint,
+            tp_frame_nr: PLACES as libc::c_uint,
+        };
+        set(socket, libc::PACKET_RX_RING, &request)?;
+        // SAFETY: a fresh mapping of the socket's ring, of the size asked for, overlaps nothing.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                RING_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the range is the mapping just made, and the advice changes no content.
+        unsafe { libc::madvise(start, RING_BYTES, libc::MADV_DONTFORK) };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Ring { start })
+    }
+
+    fn header(&self, place: usize) -> NonNull<libc::tpacket2_hdr> {
+        debug_assert!(place < PLACES);
+        // SAFETY: the place lies within the mapping, which is aligned to pages as places are.
+        unsafe { self.start.add(place % PLACES * PLACE).cast() }
+    }
+
+    fn status(&self, place: usize) -> &AtomicU32 {
+        // SAFETY: the status is a u32 within the mapping, aligned, and both sides change it only
+        // as one word.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header(place).as_ptr()).tp_status) }
+    }
+
+    /// The frame at `place`, virtio-net header first; `None` while the place is the kernel's.
+    fn frame(&self, place: usize) -> Option<&[u8]> {
+        if self.status(place).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the place is ours until it is given back, so its header does not change.
+        let header = unsafe { self.header(place).as_ref() };
+        let start = usize::from(header.tp_mac).saturating_sub(VNET_HEADER);
+        let length = (header.tp_snaplen as usize + VNET_HEADER).min(PLACE.saturating_sub(start));
+        // SAFETY: start and length lie within the place, whatever the header says, and the place
+        // does not change while it is ours.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.header(place).as_ptr().cast::<u8>().add(start), length)
+        })
+    }
+
+    fn give_back(&self, place: usize) {
+        self.status(place).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by map and no slice of it outlives self.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), RING_BYTES) };
+    }
+}
+
+fn set<T>(socket: &Socket, option: libc::c_int, value: &T) -> io::Result<()> {
+    let size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `size` bytes of `value`, which lives across the call; every caller
+    // passes the option's own type.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size,
+        )
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
