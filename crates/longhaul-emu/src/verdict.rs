@@ -68,6 +68,7 @@ mod tests {
             delivered: Traffic { packets: 3, segments: 5, bytes: 900 },
             dropped: DropCounts::default(),
             queued: Traffic::default(),
+            waiting_bytes: Bytes::default(),
             interface_drops: 0,
             impairments: Impairments::default(),
             lateness: Lateness { p999_ms: 2.0, ..Lateness::default() },

@@ -111,6 +111,7 @@ mod tests {
             delivered: Traffic::default(),
             dropped: DropCounts::default(),
             queued: Traffic::default(),
+            waiting_bytes: Bytes::default(),
             interface_drops: 0,
             lateness: Lateness { p50_ms: late_ms, ..Lateness::default() },
             peak_memory_bytes: Bytes::new(0),

@@ -151,6 +151,9 @@ pub struct DirectionReport {
     pub dropped: DropCounts,
     /// Still under way when the link was taken down.
     pub queued: Traffic,
+    /// Of these, what waited for the link's rate, cross traffic with it, as the rate counts bytes.
+    #[serde(default)]
+    pub waiting_bytes: Bytes,
     /// Packets the sender's interface dropped before the emulator saw them.
     pub interface_drops: u64,
     /// Departures against the plan.
@@ -328,6 +331,7 @@ mod tests {
             },
             dropped: DropCounts { memory_full: traffic(2), ..DropCounts::default() },
             queued: traffic(1),
+            waiting_bytes: Bytes::default(),
             interface_drops: 0,
             lateness: Lateness::default(),
             peak_memory_bytes: Bytes::new(4096),

@@ -167,7 +167,7 @@ impl Lane {
     }
 
     /// What passed so far. What the sender's interface counts as dropped is not known here.
-    pub(super) fn report(&self) -> DirectionReport {
+    pub(super) fn report(&self, now: LinkTime) -> DirectionReport {
         let mut queued = Traffic::default();
         for departure in self.schedule.iter() {
             queued += part(&self.store.packet(departure.parcel).1, &departure.piece);
@@ -179,6 +179,7 @@ impl Lane {
             impairments: *self.model.counts(),
             dropped: self.dropped,
             queued,
+            waiting_bytes: self.model.queue(now).0,
             interface_drops: self.source.dropped(),
             lateness: self.lateness(),
             peak_memory_bytes: self.store.touched(),

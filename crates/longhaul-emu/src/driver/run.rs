@@ -105,7 +105,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         for request in inbox.take() {
             match request {
                 Request::Tell(reply) => {
-                    let lanes = lanes.iter().map(Lane::report).collect();
+                    let now = clock();
+                    let lanes = lanes.iter().map(|lane| lane.report(now)).collect();
                     // An asker that is gone needs no answer.
                     let _ = reply.send(Snapshot { lanes, processor: strain.share() });
                 }

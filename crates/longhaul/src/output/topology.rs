@@ -44,6 +44,7 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
             "SEGMENTS",
             "ARRIVED",
             "UNDER WAY",
+            "QUEUE",
             "LATE P99.9",
         ]
         .map(str::to_owned)
@@ -118,6 +119,7 @@ fn row(link: &TopologyLinkReport, way: &Way<'_>) -> Vec<String> {
         direction.delivered.segments.to_string(),
         Bytes::new(direction.delivered.bytes).to_string(),
         Bytes::new(direction.queued.bytes).to_string(),
+        direction.waiting_bytes.to_string(),
         format!("{:.2} ms", direction.lateness.p999_ms),
     ]
 }

@@ -136,9 +136,7 @@ impl Shared<'_> {
             true => vec![Vec::new()],
             false => {
                 let dirs = self.extras.top_dirs();
-                dirs.iter()
-                    .map(|dir| self.store.path(dir).into_os_string().as_bytes().to_vec())
-                    .collect()
+                dirs.iter().map(|dir| self.top(dir).into_os_string().as_bytes().to_vec()).collect()
             }
         };
         let files = done
@@ -150,9 +148,7 @@ impl Shared<'_> {
             .collect();
         let name = match (name.as_bytes(), self.extras.only_top()) {
             (b"", Some(top)) if !contents => {
-                // Without the slash at the end that joining an empty rest leaves.
-                let top: PathBuf = self.store.path(&top).components().collect();
-                [top.as_os_str().as_bytes(), SUFFIX].concat()
+                [self.top(&top).as_os_str().as_bytes(), SUFFIX].concat()
             }
             (b"", _) => DEFAULT_NAME.to_vec(),
             (name, _) => name.to_vec(),
@@ -166,6 +162,12 @@ impl Shared<'_> {
             }
             Err(error) => self.tell_failed(None, &path, "write", &error).map(|()| None),
         }
+    }
+
+    /// Where a thing of the top level is, without the slash at the end that joining the empty rest
+    /// of a renamed one leaves.
+    fn top(&self, path: &[u8]) -> PathBuf {
+        self.store.path(path).components().collect()
     }
 
     fn put_manifest(&self, tree: &Tree, path: &Path, text: &[u8]) -> io::Result<()> {
