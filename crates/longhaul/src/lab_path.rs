@@ -82,11 +82,13 @@ fn notes(report: &LinkReport) -> Vec<String> {
     report.warnings.iter().filter(|warning| is_mild(warning)).map(ToString::to_string).collect()
 }
 
-/// Windows are the host's limit, the same for every tool; lateness has a bound of its own above.
+/// Windows are the host's limit, the same for every tool; lateness, which is what comes of a
+/// processor withheld too, has a bound of its own above.
 fn is_mild(warning: &LinkWarning) -> bool {
     matches!(
         warning,
         LinkWarning::BehindSchedule { .. }
+            | LinkWarning::ProcessorStarved { .. }
             | LinkWarning::WindowsClipped { .. }
             | LinkWarning::WindowsUnset { .. }
     )
