@@ -72,23 +72,6 @@ fn parse_schedule(text: &str) -> Option<ThreadSchedule> {
     Some(ThreadSchedule { ran: next()?, waited: next()? })
 }
 
-/// Processor time, over all processors since boot, that the host of this virtual machine gave to
-/// others while there was work to do here; zero on hardware.
-///
-/// # Errors
-/// `/proc` is not there.
-pub fn stolen() -> io::Result<Duration> {
-    let text = std::fs::read_to_string("/proc/stat")?;
-    let ticks = parse_stolen(&text).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
-}
-
-/// The eighth figure of the line of all processors (proc_stat(5)), in ticks.
-fn parse_stolen(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    line.split_whitespace().nth(7)?.parse().ok()
-}
-
 /// Lets the calling thread run on these CPUs alone.
 ///
 /// # Errors
@@ -114,6 +97,7 @@ pub fn allowed() -> io::Result<Vec<u32>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostTimes {
     idle: u64,
+    stolen: u64,
     all: u64,
 }
 
@@ -123,15 +107,23 @@ impl HostTimes {
     /// # Errors
     /// The file cannot be read or holds something else.
     pub fn now() -> io::Result<Self> {
-        let stat = std::fs::read_to_string("/proc/stat")?;
-        let line = stat.lines().next().unwrap_or_default();
+        let text = std::fs::read_to_string("/proc/stat")?;
+        Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         // user nice system idle iowait irq softirq steal; guests are in user already.
         let ticks: Vec<u64> =
-            line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
-        let [_, _, _, idle, waiting, ..] = ticks[..] else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        Ok(HostTimes { idle: idle + waiting, all: ticks.iter().sum() })
+            line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
+        let [_, _, _, idle, waiting, _, _, stolen] = ticks[..] else { return None };
+        Some(HostTimes { idle: idle + waiting, stolen, all: ticks.iter().sum() })
+    }
+
+    /// What the host of this virtual machine gave to others, over all processors, while there was
+    /// work to do here; zero on hardware.
+    pub fn stolen(&self) -> Duration {
+        Duration::from_secs(self.stolen) / rustix::param::clock_ticks_per_second() as u32
     }
 
     /// The share of the time since `earlier` that the processors were not idle, 0 to 1.
@@ -221,8 +213,8 @@ mod tests {
         );
         assert_eq!(parse_schedule("574309058\n"), None);
         let table = "cpu  689960 72 423349 1163459 30982 0 57383 5215 0 0\ncpu0 1 2 3 4 5 6 7 8\n";
-        assert_eq!(parse_stolen(table), Some(5215));
-        assert_eq!(parse_stolen("cpu0 1 2 3"), None);
+        assert_eq!(HostTimes::parse(table).map(|times| times.stolen), Some(5215));
+        assert_eq!(HostTimes::parse("cpu0 1 2 3"), None);
     }
 
     #[test]
@@ -233,7 +225,7 @@ mod tests {
         while clock.elapsed().unwrap() - begun < Duration::from_millis(20) {}
         let ran = ThreadSchedule::current().unwrap().ran - before.ran;
         assert!(ran >= Duration::from_millis(10), "{ran:?}");
-        assert!(stolen().is_ok());
+        assert!(HostTimes::now().is_ok());
     }
 
     #[test]

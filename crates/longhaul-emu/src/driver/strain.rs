@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::ProcessorShare;
-use longhaul_sys::cpu::{self, ThreadSchedule};
+use longhaul_sys::cpu::{HostTimes, ThreadSchedule};
 
 /// Watches what the machine gives the calling thread.
 ///
@@ -20,14 +20,14 @@ impl Strain {
         Strain {
             since: Instant::now(),
             schedule: ThreadSchedule::current().unwrap_or_default(),
-            stolen: cpu::stolen().unwrap_or_default(),
+            stolen: HostTimes::now().map_or(Duration::ZERO, |times| times.stolen()),
         }
     }
 
     /// What the calling thread, which must be the one that began, was given since.
     pub(super) fn share(&self) -> ProcessorShare {
         let schedule = ThreadSchedule::current().unwrap_or_default();
-        let stolen = cpu::stolen().unwrap_or_default();
+        let stolen = HostTimes::now().map_or(Duration::ZERO, |times| times.stolen());
         let seconds = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64();
         ProcessorShare {
             seconds: self.since.elapsed().as_secs_f64(),
