@@ -48,6 +48,46 @@ pub enum LabError {
         /// The work.
         workload: &'static str,
     },
+    /// A plan gives several files to a tool that is driven with one.
+    #[error("{place}: {tool} is only driven with single files, and '{workload}' has several")]
+    NoTrees {
+        /// Where.
+        place: Place,
+        /// The driver.
+        tool: String,
+        /// The workload.
+        workload: String,
+    },
+    /// A plan asks a tool for something that it has no option for.
+    #[error("{place}: {tool} has no option for {setting}")]
+    NoSetting {
+        /// Where.
+        place: Place,
+        /// The driver.
+        tool: String,
+        /// What was asked for.
+        setting: &'static str,
+    },
+    /// A plan sends a tool over a real path whose server cannot be started by ssh alone.
+    #[error("{place}: {tool} cannot be driven over a real path; its server needs files of its own")]
+    NotReal {
+        /// Where.
+        place: Place,
+        /// The driver.
+        tool: String,
+    },
+    /// A matrix cannot be continued with other programs than it was begun with.
+    #[error(
+        "{} was measured with another {program} than the one that is here now; to mix them \
+         nevertheless, add --mix",
+        path.display()
+    )]
+    OtherProgram {
+        /// The directory.
+        path: PathBuf,
+        /// Which.
+        program: String,
+    },
     /// A selection leaves no entry.
     #[error("the plan has no entry called '{wanted}'; it has: {known}")]
     UnknownEntry {

@@ -34,6 +34,9 @@ pub struct Header {
     pub started_at: String,
     /// The longhaul that ran it.
     pub program_version: String,
+    /// A digest of the longhaul that ran it; `None` in archives that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_digest: Option<String>,
     /// What the network says it is.
     pub network: String,
     /// What disk entries copied.
@@ -62,6 +65,12 @@ pub struct Tool {
     pub version: Option<String>,
     /// The program that is missing.
     pub missing: Option<String>,
+    /// The program's file; `None` when it is not installed or in archives that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// A digest of that file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// All that an archive holds.

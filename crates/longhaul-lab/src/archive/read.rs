@@ -1,6 +1,7 @@
 use std::path::Path;
 
-use longhaul_core::result::RunRecord;
+use longhaul_core::result::{RunRecord, RunSample};
+use longhaul_core::units::Rate;
 use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
@@ -58,8 +59,19 @@ impl Archive {
     /// # Errors
     /// The database's, or a document of a later version.
     pub fn contents(&self) -> Result<Contents, LabError> {
-        let tools = self.rows("SELECT name, version, missing FROM tool ORDER BY name", |row| {
-            Ok(Tool { name: row.get(0)?, version: row.get(1)?, missing: row.get(2)? })
+        // An archive of an earlier schema has no digests.
+        let columns = match self.has_column("tool", "digest")? {
+            true => "name, version, missing, program, digest",
+            false => "name, version, missing, NULL, NULL",
+        };
+        let tools = self.rows(&format!("SELECT {columns} FROM tool ORDER BY name"), |row| {
+            Ok(Tool {
+                name: row.get(0)?,
+                version: row.get(1)?,
+                missing: row.get(2)?,
+                program: row.get(3)?,
+                digest: row.get(4)?,
+            })
         })?;
         Ok(Contents { header: self.header()?, tools, runs: self.runs()? })
     }
@@ -73,6 +85,33 @@ impl Archive {
         let records: Vec<String> =
             self.rows("SELECT record_json FROM run ORDER BY sequence, rowid", |row| row.get(0))?;
         records.iter().map(|json| self.document("run", json)).collect()
+    }
+
+    /// What the path of a run carried over time; nothing in archives that do not tell.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn samples(&self, sequence: u32, attempt: u32) -> Result<Vec<RunSample>, LabError> {
+        if !self.has_column("sample", "seconds")? {
+            return Ok(Vec::new());
+        }
+        let query = format!(
+            "SELECT seconds, throughput_bps FROM sample \
+             WHERE sequence = {sequence} AND attempt = {attempt} ORDER BY seconds"
+        );
+        self.rows(&query, |row| {
+            let bps: i64 = row.get(1)?;
+            Ok(RunSample { seconds: row.get(0)?, throughput_bps: Rate::from_bps(bps as u64) })
+        })
+    }
+
+    fn has_column(&self, table: &str, column: &str) -> Result<bool, LabError> {
+        let query = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+        let count: i64 = self
+            .connection
+            .query_row(query, [table, column], |row| row.get(0))
+            .map_err(failed("read", &self.path()))?;
+        Ok(count > 0)
     }
 
     fn rows<T>(

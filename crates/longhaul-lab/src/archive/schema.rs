@@ -8,7 +8,7 @@ use crate::LabError;
 pub const FILE_NAME: &str = "matrix.sqlite";
 
 /// SQLite's `user_version` of what this version writes.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// `application_id`, by which file(1) can tell the database: "LHmx".
 const APPLICATION_ID: i64 = 0x4c48_6d78;
@@ -16,7 +16,7 @@ const APPLICATION_ID: i64 = 0x4c48_6d78;
 /// The steps from nothing to [`VERSION`]; the first makes version 1. Never edited: a change is a
 /// further step.
 const STEPS: [&str; VERSION as usize] =
-    [include_str!("schema-1.sql"), include_str!("schema-2.sql")];
+    [include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
 /// Makes the tables in a new database.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {

@@ -31,13 +31,14 @@ impl Archive {
         let json = to_json(header);
         let insert = |connection: &Connection| {
             connection.execute(
-                "INSERT INTO matrix VALUES (1, ?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO matrix VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
                 params![
                     header.plan.name,
                     fingerprint(&header.plan),
                     header.started_at,
                     header.program_version,
-                    json
+                    json,
+                    header.program_digest
                 ],
             )?;
             for (name, value) in &header.facts {
@@ -58,8 +59,8 @@ impl Archive {
     pub fn keep_tool(&mut self, tool: &Tool) -> Result<(), LabError> {
         self.connection
             .execute(
-                "INSERT OR REPLACE INTO tool VALUES (?1, ?2, ?3)",
-                params![tool.name, tool.version, tool.missing],
+                "INSERT OR REPLACE INTO tool VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![tool.name, tool.version, tool.missing, tool.program, tool.digest],
             )
             .map_err(failed("write", &self.path()))?;
         Ok(())
@@ -74,7 +75,24 @@ impl Archive {
         let mut json = serde_json::to_vec_pretty(run).unwrap_or_default();
         json.push(b'\n');
         fs::write(&document, json).map_err(LabError::file("write", &document))?;
-        self.insert(run).map_err(failed("write", &self.path()))
+        // A run and its samples, or neither.
+        let kept = self.connection.unchecked_transaction().and_then(|transaction| {
+            self.insert(run)?;
+            self.insert_samples(run)?;
+            transaction.commit()
+        });
+        kept.map_err(failed("write", &self.path()))
+    }
+
+    fn insert_samples(&self, run: &RunRecord) -> rusqlite::Result<()> {
+        let mut statement = self
+            .connection
+            .prepare_cached("INSERT OR REPLACE INTO sample VALUES (?1, ?2, ?3, ?4)")?;
+        for sample in &run.samples {
+            let rate = sample.throughput_bps.bps() as i64;
+            statement.execute(params![run.sequence, run.attempt, sample.seconds, rate])?;
+        }
+        Ok(())
     }
 
     fn insert(&self, run: &RunRecord) -> rusqlite::Result<()> {
@@ -83,20 +101,18 @@ impl Archive {
             Outcome::Failed { reason } => ("failed", Some(reason)),
             Outcome::Invalid { reason } => ("invalid", Some(reason)),
         };
-        let workload = match run.workload {
-            longhaul_core::plan::Workload::Memory => "memory",
-            longhaul_core::plan::Workload::Disk => "disk",
-        };
+        let work = run.work.as_ref();
         self.connection.execute(
             "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, \
+             ?32, ?33, ?34, ?35, ?36, ?37)",
             params![
                 run.sequence,
                 run.attempt,
                 run.repeat,
                 run.tool,
                 run.label,
-                workload,
+                run.workload.name(),
                 run.condition.rtt.as_nanos() as f64 / 1e6,
                 run.condition.rate.map(|rate| rate.bps() as i64),
                 status,
@@ -116,6 +132,18 @@ impl Archive {
                 run.near_command,
                 run.far_command,
                 to_json(&cut(run)),
+                run.condition.label(),
+                run.condition.loss(),
+                to_json(&run.condition.options),
+                work.map(|work| &work.name),
+                work.and_then(|work| work.files).map(|files| files as i64),
+                work.and_then(|work| work.file_bytes).map(|bytes| bytes.get() as i64),
+                run.streams,
+                run.window_bytes.map(|bytes| bytes.get() as i64),
+                run.clients.unwrap_or(1),
+                run.seed.map(|seed| seed as i64),
+                run.cpu.map(|cpu| cpu.near_seconds),
+                run.cpu.and_then(|cpu| cpu.far_seconds),
             ],
         )?;
         Ok(())
@@ -135,7 +163,8 @@ pub(super) fn failed(
     move |source| LabError::Archive { operation, path, source }
 }
 
-/// The run without its output, the end of standard error apart.
+/// The run without its output, the end of standard error apart, and without its samples, which
+/// have a table.
 fn cut(run: &RunRecord) -> RunRecord {
     let shorter = |output: &ToolOutput| {
         let from = output.stderr.ceil_char_boundary(output.stderr.len().saturating_sub(TAIL));
@@ -149,6 +178,7 @@ fn cut(run: &RunRecord) -> RunRecord {
     RunRecord {
         near_output: shorter(&run.near_output),
         far_output: run.far_output.as_ref().map(shorter),
+        samples: Vec::new(),
         ..run.clone()
     }
 }

@@ -30,7 +30,7 @@ mod xrdcp;
 use std::path::Path;
 
 pub use detect::Detected;
-pub use driver::{DiskTask, Driver, Job, MemoryTask, Reading, Said, Server, Task};
+pub use driver::{DiskTask, Driver, Job, MemoryTask, Pace, Reading, Said, Server, Task};
 
 /// Every driver. `program` is the longhaul that is measured.
 pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::process::Process;
+use crate::network::NetPath;
 
 /// How long a server has to start to listen.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -25,18 +26,20 @@ pub(super) enum Readiness {
 ///
 /// The kernel's table of the process's own network namespace is read, so that no probe connects
 /// to a server which would count it as a client.
-pub(super) fn wait(server: &Process, port: u16, stop: &AtomicBool) -> Readiness {
+pub(super) fn wait(
+    server: &Process,
+    port: u16,
+    path: &mut dyn NetPath,
+    stop: &AtomicBool,
+) -> Readiness {
     let begun = Instant::now();
     let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
     while begun.elapsed() < LIMIT {
         if stop.load(Ordering::Relaxed) {
             return Readiness::Stopped;
         }
-        if tables
-            .iter()
-            .filter_map(|table| fs::read_to_string(table).ok())
-            .any(|t| listens(&t, port))
-        {
+        let mut here = tables.iter().filter_map(|table| fs::read_to_string(table).ok());
+        if path.far_listens(port).unwrap_or_else(|| here.any(|table| listens(&table, port))) {
             return Readiness::Listening;
         }
         if server.has_ended() {
