@@ -61,6 +61,8 @@ pub(in crate::report) struct Point {
 }
 
 const LEFT: f64 = 56.0;
+/// Right of a panel: half of the last tick's text.
+const SIDE: f64 = 30.0;
 /// Under a panel: ticks and the axis' label.
 const FOOT: f64 = 50.0;
 /// For names at the lines' ends.
@@ -99,8 +101,8 @@ impl LineChart {
             y = legend(&mut svg, &names, 16.0, y + 4.0, total - 32.0);
         }
         let columns = if self.panels.len() > 1 && width == Width::Page { 2 } else { 1 };
-        let right = if at_ends { NAMES } else { 18.0 };
-        let inner = total - right - LEFT * columns as f64 - 14.0 * (columns - 1) as f64;
+        let right = if at_ends { NAMES } else { SIDE };
+        let inner = total - right - LEFT * columns as f64 - SIDE * (columns - 1) as f64;
         let panel_width = inner / columns as f64;
         let panel_height = if columns == 1 && width == Width::Page { 300.0 } else { 220.0 };
         let head = if self.panels.len() > 1 { 26.0 } else { 10.0 };
@@ -108,7 +110,7 @@ impl LineChart {
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
             let top = y + row as f64 * (head + panel_height + FOOT) + head;
-            let left = LEFT + column as f64 * (LEFT + panel_width + 14.0);
+            let left = LEFT + column as f64 * (LEFT + panel_width + SIDE);
             let place = Box { left, top, width: panel_width, height: panel_height };
             self.panel(&mut svg, panel, &place, at_ends);
             bottom = top + panel_height + FOOT;

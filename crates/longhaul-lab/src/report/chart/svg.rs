@@ -14,7 +14,7 @@ pub(in crate::report) struct Drawing {
     body: String,
     label: String,
     width: f64,
-    height: f64,
+    pub(super) height: f64,
 }
 
 /// A place in the drawing: right and down from its corner.
@@ -167,7 +167,7 @@ fn escape(text: &str) -> String {
 /// About how wide a text is drawn at the size of names and ticks. A browser's letters differ; this
 /// only decides where a row is full.
 pub(super) fn width_of(text: &str) -> f64 {
-    text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 4.2 } else { 7.3 }).sum()
+    text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 5.0 } else { 8.4 }).sum()
 }
 
 /// `text`, cut to `most` letters.

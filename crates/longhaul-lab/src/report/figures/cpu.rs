@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use longhaul_core::plan::Workload;
 use longhaul_core::result::{RunRecord, RunSample};
 use longhaul_core::stats::median;
 
@@ -12,14 +13,15 @@ type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;
 
 /// Processor seconds for each gigabyte, of both ends together: a chart for each kind of work.
 pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
-    let mut works: BTreeMap<String, Costs> = BTreeMap::new();
+    let mut works: BTreeMap<&str, (Workload, Costs)> = BTreeMap::new();
     for facet in &facets.all {
         let Some(cost) = seconds_a_gigabyte(facet.run) else { continue };
-        let work = works.entry(facet.run.workload.label().to_owned()).or_default();
+        let work = facet.run.workload;
+        let (_, costs) = works.entry(work.name()).or_insert_with(|| (work, Costs::new()));
         let common = facets.common(facet, &[]);
-        work.entry(facet.series).or_default().entry(common).or_default().push(cost);
+        costs.entry(facet.series).or_default().entry(common).or_default().push(cost);
     }
-    let figures = works.into_iter().enumerate().map(|(number, (work, costs))| {
+    let figures = works.into_iter().map(|(name, (work, costs))| {
         let groups = costs.into_iter().map(|(series, paths)| {
             let bars = paths.into_iter().take(MOST_PANELS).filter_map(|(common, values)| {
                 let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -33,14 +35,14 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
             (facets.names[series].clone(), bars.collect::<Vec<Bar>>())
         });
         let chart = BarChart {
-            title: format!("Processor time for a gigabyte: {work}"),
+            title: format!("Processor time for a gigabyte: {}", work.label()),
             subtitle: "User and system time of the commands at both ends, the emulator's not among \
                        it; median, and the range of the runs"
                 .into(),
             label: "CPU seconds for each GB (10^9 bytes)".into(),
             groups: groups.collect(),
         };
-        Figure::new(&format!("cpu-{}", number + 1), Chart::Bars(chart))
+        Figure::new(&format!("cpu-{name}"), Chart::Bars(chart))
     });
     figures.collect()
 }
@@ -48,8 +50,7 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
 /// By the bytes that were copied; for a memory test by those that crossed the path, for what it
 /// states leaves out the seconds that do not count and cost as much.
 fn seconds_a_gigabyte(run: &RunRecord) -> Option<f64> {
-    let cpu = run.cpu?;
-    let seconds = cpu.near_seconds + cpu.far_seconds.unwrap_or_default();
+    let seconds = run.cpu?.total_seconds();
     let stated = run.bytes.map(|bytes| bytes.get() as f64);
     let bytes = if run.workload.copies() { stated } else { crossed(&run.samples).or(stated) }?;
     (bytes > 0.0).then(|| seconds / (bytes / 1e9))

@@ -119,18 +119,19 @@ impl Dimension {
     }
 }
 
-/// Bytes in the unit, binary or decimal, in which they are the shorter number.
+/// Bytes with three digits, in the unit, binary or decimal, in which these say more exactly how
+/// many there are.
 fn bytes(value: f64) -> String {
-    const BINARY: [(&str, f64); 5] =
-        [("TiB", 1099511627776.0), ("GiB", 1073741824.0), ("MiB", 1048576.0), ("KiB", 1024.0), ("B", 1.0)];
-    const DECIMAL: [(&str, f64); 5] =
-        [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)];
-    let text = |units: [(&str, f64); 5]| {
-        let (unit, factor) = units.into_iter().find(|(_, f)| value >= *f).unwrap_or(("B", 1.0));
-        format!("{} {unit}", plain((value / factor * 1e3).round() / 1e3))
+    let in_units = |units: [&str; 5], step: f64| {
+        let power = (value.max(1.0).ln() / step.ln() + 1e-9).floor().min(4.0);
+        let scaled = value / step.powf(power);
+        let digits = 10_f64.powf(2.0 - scaled.max(1.0).log10().floor());
+        let rounded = (scaled * digits).round() / digits;
+        (format!("{} {}", plain(rounded), units[power as usize]), (rounded / scaled - 1.0).abs())
     };
-    let (binary, decimal) = (text(BINARY), text(DECIMAL));
-    if decimal.len() < binary.len() { decimal } else { binary }
+    let (binary, off) = in_units(["B", "KiB", "MiB", "GiB", "TiB"], 1024.0);
+    let (decimal, less_off) = in_units(["B", "kB", "MB", "GB", "TB"], 1000.0);
+    if less_off < off { decimal } else { binary }
 }
 
 /// `1e-4`, `2.5e-3`; as it is from a tenth on.
@@ -151,6 +152,8 @@ mod tests {
             (Dimension::Loss, 0.0, "no loss"),
             (Dimension::Size, 16e9, "16 GB"),
             (Dimension::Size, 64.0 * 1048576.0, "64 MiB"),
+            (Dimension::Size, 160_002_048.0, "160 MB"),
+            (Dimension::Size, 1073741824.0, "1 GiB"),
             (Dimension::Window, 2097152.0, "window 2 MiB"),
             (Dimension::Streams, 1.0, "1 stream"),
             (Dimension::Clients, 64.0, "64 clients"),

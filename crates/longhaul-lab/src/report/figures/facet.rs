@@ -103,10 +103,6 @@ impl Common {
     pub(super) fn workload(&self) -> Workload {
         Workload::ALL[self.work]
     }
-
-    pub(super) fn value(&self, dimension: Dimension) -> Option<f64> {
-        self.values[dimension as usize].map(f64::from_bits)
-    }
 }
 
 fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], String) {

@@ -106,5 +106,4 @@ fn shown(left_out: usize) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests;
+

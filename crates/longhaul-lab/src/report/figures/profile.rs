@@ -60,9 +60,9 @@ fn subtitle(drawn: &[(Common, Points)]) -> String {
     };
     let most = drawn.iter().flat_map(|(_, points)| points.values().flatten());
     let bars = match most.map(|(_, values)| values.len()).max().unwrap_or_default() {
-        0 | 1 => "one run each",
-        2..=5 => "medians; bars: the range of the runs",
-        _ => "medians; bars: where they lie with 95 % confidence",
+        0 | 1 => "One run each",
+        2..=5 => "Medians; bars: the range of the runs",
+        _ => "Medians; bars: where they lie with 95 % confidence",
     };
     format!("{what}{bars}")
 }

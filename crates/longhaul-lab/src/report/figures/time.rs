@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use longhaul_core::plan::Workload;
 use longhaul_core::result::RunSample;
 use longhaul_core::stats::median;
 
@@ -15,10 +16,17 @@ const SHORTEST: f64 = 0.2;
 /// Of the steady rate, from which on a run counts as ramped up.
 const RAMPED: f64 = 0.9;
 
-/// What crossed the path by time, for the run nearest the median of each cell.
-pub(super) fn time(facets: &Facets<'_>) -> Option<Figure> {
+/// What crossed the path by time, for the run nearest the median of each cell: a figure for each
+/// kind of work.
+pub(super) fn time(facets: &Facets<'_>) -> Vec<Figure> {
+    let figure = |work: Workload| one(facets, work);
+    Workload::ALL.into_iter().filter_map(figure).collect()
+}
+
+fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
-    for facet in facets.all.iter().filter(|facet| !facet.run.samples.is_empty()) {
+    let sampled = |facet: &&Facet<'_>| facet.run.workload == work && !facet.run.samples.is_empty();
+    for facet in facets.all.iter().filter(sampled) {
         cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
     }
     let (mut panels, mut ramps) = (BTreeMap::<Common, Vec<Line>>::new(), Vec::new());
@@ -53,7 +61,7 @@ pub(super) fn time(facets: &Facets<'_>) -> Option<Figure> {
         heads: ["Tool", "Path", "Ramped up after, s", "Steady, Gb/s"].map(str::to_owned).to_vec(),
         lines: ramps,
     };
-    let figure = Figure::new("time", Chart::Lines(chart(facets, panels, left_out)));
+    let figure = Figure::new(&format!("time-{}", work.name()), Chart::Lines(chart(facets, work, panels, left_out)));
     Some(figure.with_table(table).with_note(
         "By the path's own counters, headers and repeated segments with them, whatever a tool says itself; \
          the run nearest the median of its cell. Steady: the median of the second half. Ramped up: \
@@ -62,7 +70,12 @@ pub(super) fn time(facets: &Facets<'_>) -> Option<Figure> {
     ))
 }
 
-fn chart(facets: &Facets<'_>, panels: BTreeMap<Common, Vec<Line>>, left_out: usize) -> LineChart {
+fn chart(
+    facets: &Facets<'_>,
+    work: Workload,
+    panels: BTreeMap<Common, Vec<Line>>,
+    left_out: usize,
+) -> LineChart {
     let several = panels.len() > 1;
     let only = panels.keys().next().filter(|_| !several).map(|common| common.title() + ". ");
     let mut panels: Vec<Panel> = panels
@@ -79,7 +92,7 @@ fn chart(facets: &Facets<'_>, panels: BTreeMap<Common, Vec<Line>>, left_out: usi
         lines().filter_map(|line| line.points.last()).map(|point| point.x).collect();
     let longest = ends.iter().copied().fold(0.0, f64::max);
     // A slow tool may take a hundred times as long; the others' beginnings are what is looked at.
-    let shown_until = longest.min((median(&ends).unwrap_or(longest) * 3.0).max(10.0));
+    let shown_until = longest.min((median(&ends).unwrap_or(longest) * 3.0).max(2.0));
     let cut = shown_until < longest;
     for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
         line.points.retain(|point| point.x <= shown_until);
@@ -87,12 +100,12 @@ fn chart(facets: &Facets<'_>, panels: BTreeMap<Common, Vec<Line>>, left_out: usi
     panels.iter_mut().for_each(|panel| panel.lines.retain(|line| !line.points.is_empty()));
     let every = || panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
     let ys: Vec<f64> = every().map(|point| point.y).collect();
-    let until = if cut { format!(" The first {shown_until:.0} s.") } else { String::new() };
+    let until = if cut { format!("; the first {shown_until:.0} s") } else { String::new() };
     LineChart {
-        title: "Throughput by time".into(),
+        title: format!("Throughput by time: {}", work.label()),
         subtitle: format!(
             "{}The run nearest the median of each cell, from its start; marked where it has ramped \
-             up.{until}{}",
+             up{until}{}",
             only.unwrap_or_default(),
             shown(left_out)
         ),

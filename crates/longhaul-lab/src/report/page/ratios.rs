@@ -1,40 +1,45 @@
-use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::plan::Condition;
 use maud::{Markup, html as markup};
 
 use crate::table::{CellFigure, Row, Table};
 
-/// Each row over the first of its workload, pass by pass; nothing for a matrix of one pass.
+/// Each row over the first of the same work and setting, pass by pass; nothing for a matrix of one
+/// pass.
 pub(super) fn section(table: &Table) -> Markup {
-    markup! { @for workload in Workload::ALL { (one(table, workload)) } }
-}
-
-fn one(table: &Table, workload: Workload) -> Markup {
-    let rows: Vec<&Row> = table.rows_of(workload).collect();
-    let repeated =
-        rows.iter().flat_map(|row| &row.cells).any(|cell| cell.ratio.is_some_and(|r| r.passes > 1));
-    let (Some((first, others)), true) = (rows.split_first(), repeated) else { return markup! {} };
+    let rows = table.rows.iter().filter(|row| {
+        row.cells.iter().any(|cell| cell.ratio.is_some_and(|ratio| ratio.passes > 1))
+    });
+    let rows: Vec<&Row> = rows.collect();
+    if rows.is_empty() {
+        return markup! {};
+    }
     markup! {
         section {
-            h2 { (workload.label()) ": times " (first.label) }
+            h2 { "Ratios within passes" }
             div.scroll {
                 table {
                     thead { tr {
                         th { "Tool" }
+                        th { "Times" }
                         @for condition in &table.conditions {
                             th.figure { (Condition::label(condition)) }
                         }
                     } }
                     tbody {
-                        @for row in others {
+                        @for row in rows {
                             tr {
                                 th scope="row" { (row.label) }
+                                td { (row.compared_with.as_deref().unwrap_or_default()) }
                                 @for cell in &row.cells { td.figure { (ratio(cell)) } }
                             }
                         }
                     }
                 }
             }
-            p.soft { "Median of the ratios within passes; below it the 95 % interval, from six passes." }
+            p.soft {
+                "Median of the ratios to the first row of the same work and setting, in the same "
+                "pass, so that what drifts falls on both; below it the 95 % interval, from six passes."
+            }
         }
     }
 }

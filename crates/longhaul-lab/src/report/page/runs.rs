@@ -93,7 +93,7 @@ fn line(run: &RunRecord) -> Markup {
             td.figure { (run.throughput_bps.map(gbps).unwrap_or_default()) }
             td.figure { (number(run.seconds, 2)) }
             td.figure { (number(run.durable_seconds, 2)) }
-            td.figure { (number(run.cpu.and_then(|cpu| cpu.total_seconds()), 2)) }
+            td.figure { (number(run.cpu.map(|cpu| cpu.total_seconds()), 2)) }
             td.figure { (steal.unwrap_or_default()) }
             td.figure { (number(late_ms(run), 2)) }
             td { (run.started_at) }

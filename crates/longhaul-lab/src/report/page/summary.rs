@@ -7,7 +7,7 @@ use maud::{Markup, html as markup};
 
 use crate::archive::Contents;
 use crate::report::text::headline;
-use crate::table::Table;
+use crate::table::{Row, Table};
 
 /// Title, what was measured, the sentences that matter, and the ways to the rest.
 pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
@@ -64,22 +64,31 @@ fn sentences(table: &Table) -> Vec<String> {
 }
 
 fn sentence(table: &Table, workload: Workload) -> Option<String> {
-    let has_figure = |column: usize| {
-        table.rows_of(workload).any(|row| row.cells[column].median_bps.is_some())
-    };
+    // Of one work: rows that moved something else are not compared.
+    let measured = |row: &&Row| row.cells.iter().any(|cell| cell.median_bps.is_some());
+    let work = &table.rows_of(workload).filter(measured).last()?.work;
+    let rows = || table.rows_of(workload).filter(|row| row.work == *work);
+    let has_figure = |column: usize| rows().any(|row| row.cells[column].median_bps.is_some());
     let paths = table.conditions.iter().enumerate().filter(|(column, _)| has_figure(*column));
     let (column, condition) = paths.max_by_key(|(_, condition)| condition.rtt)?;
-    let mut figures: Vec<(&str, Rate)> = table
-        .rows_of(workload)
-        .filter_map(|row| Some((row.label.as_str(), row.cells[column].median_bps?)))
-        .collect();
-    figures.sort_by_key(|(_, rate)| rate.bps());
-    let (&(slowest, low), &(fastest, high)) = (figures.first()?, figures.last()?);
+    // The best of each tool.
+    let mut best: Vec<(&str, &str, Rate)> = Vec::new();
+    for row in rows() {
+        let Some(rate) = row.cells[column].median_bps else { continue };
+        match best.iter_mut().find(|(tool, ..)| *tool == row.tool) {
+            Some(known) if known.2 < rate => *known = (&row.tool, &row.label, rate),
+            Some(_) => {}
+            None => best.push((&row.tool, &row.label, rate)),
+        }
+    }
+    best.sort_by_key(|(_, _, rate)| rate.bps());
+    let (&(_, slowest, low), &(_, fastest, high)) = (best.first()?, best.last()?);
     let (what, path) = (workload.label(), condition.label());
-    let first = format!("{what} over {path}, {fastest} was fastest with {high}");
-    if figures.len() == 1 {
+    if best.len() == 1 {
         return Some(format!("{what} over {path}, {fastest} reached {high}."));
     }
     let factor = high.bps() as f64 / low.bps().max(1) as f64;
-    Some(format!("{first}, {factor:.1} times {slowest} with {low}."))
+    Some(format!(
+        "{what} over {path}, {fastest} was fastest with {high}, {factor:.1} times {slowest} with {low}."
+    ))
 }

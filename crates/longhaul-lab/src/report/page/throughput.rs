@@ -23,12 +23,13 @@ pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
     let groups = grouped(&labels);
     markup! {
         @for group in &groups {
-            @if groups.len() > 1 { h3 { (if group.common.is_empty() { "Plain" } else { group.common }) } }
-            (one(table, group, groups.len() == 1))
+            @if !group.common.is_empty() { h3 { (group.common) } }
+            @else if groups.len() > 1 { h3 { "Plain" } }
+            (one(table, group))
         }
         p.soft {
             "Medians; below, where the median lies with 95 % confidence (from six runs) or the range "
-            "of fewer. The best figure of each column and kind of work is marked. Guarantees: "
+            "of fewer. The best figure of each column and workload is marked. Guarantees: "
             "encrypted on the way; verified end to end by the tool's own checksum; synced to stable "
             "storage when it ends. Sync after: the time until it was, after the tool had ended. Every "
             "copy was compared with its source, byte by byte. P: published for the same tool and "
@@ -56,12 +57,9 @@ fn grouped(labels: &[String]) -> Vec<Columns<'_>> {
     groups
 }
 
-fn one(table: &Table, columns: &Columns<'_>, whole: bool) -> Markup {
-    let width = columns.all.len() + 4;
-    let heads = columns.all.iter().map(|(_, head)| match (whole, columns.common) {
-        (true, common) if !common.is_empty() => format!("{head}, {common}"),
-        _ => (*head).to_owned(),
-    });
+fn one(table: &Table, columns: &Columns<'_>) -> Markup {
+    let copies = table.rows.iter().any(|row| row.workload.copies());
+    let width = columns.all.len() + if copies { 4 } else { 2 };
     markup! {
         div.scroll {
             table {
@@ -69,16 +67,15 @@ fn one(table: &Table, columns: &Columns<'_>, whole: bool) -> Markup {
                     tr {
                         th { "Tool" }
                         th { "Type" }
-                        @for head in heads { th.figure { (head) } }
-                        th { "Guarantees" }
-                        th.figure { "Sync after" }
+                        @for (_, head) in &columns.all { th.figure { (head) } }
+                        @if copies { th { "Guarantees" } th.figure { "Sync after" } }
                     }
                 }
                 @for workload in Workload::ALL {
                     @if table.rows_of(workload).next().is_some() {
                         tbody {
                             tr.group { th colspan=(width) { (group(workload)) } }
-                            @for row in table.rows_of(workload) { (line(table, row, columns)) }
+                            @for row in table.rows_of(workload) { (line(table, row, columns, copies)) }
                         }
                     }
                 }
@@ -96,7 +93,7 @@ fn group(workload: Workload) -> String {
     format!("{}: {how}", workload.label())
 }
 
-fn line(table: &Table, row: &Row, columns: &Columns<'_>) -> Markup {
+fn line(table: &Table, row: &Row, columns: &Columns<'_>, copies: bool) -> Markup {
     markup! {
         tr {
             th scope="row" { (row.label) (references(&row.notes)) }
@@ -104,8 +101,12 @@ fn line(table: &Table, row: &Row, columns: &Columns<'_>) -> Markup {
             @for (column, _) in &columns.all {
                 (cell(table, row, *column))
             }
-            td { (promises(row)) }
-            td.figure { @if let Some(s) = row.sync_seconds { (format!("+{:.1} s", s.max(0.0))) } }
+            @if copies {
+                td { (promises(row)) }
+                td.figure {
+                    @if let Some(s) = row.sync_seconds { (format!("+{:.1} s", s.max(0.0))) }
+                }
+            }
         }
     }
 }
@@ -160,7 +161,8 @@ fn reference(figures: &[&Figure]) -> Option<String> {
 
 fn is_best(table: &Table, row: &Row, column: usize) -> bool {
     let mine = row.cells[column].median_bps;
-    let best = table.rows_of(row.workload).filter_map(|row| row.cells[column].median_bps).max();
+    let same = table.rows_of(row.workload).filter(|other| other.work == row.work);
+    let best = same.filter_map(|row| row.cells[column].median_bps).max();
     mine.is_some() && mine == best
 }
 
