@@ -1,4 +1,3 @@
-use longhaul_core::plan::Workload;
 use longhaul_core::result::{Outcome, RunRecord};
 
 use crate::archive::Contents;
@@ -45,10 +44,7 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         Outcome::Failed { reason } => ("failed", reason.as_str()),
         Outcome::Invalid { reason } => ("invalid", reason.as_str()),
     };
-    let workload = match run.workload {
-        Workload::Memory => "memory",
-        Workload::Disk => "disk",
-    };
+    let workload = run.workload.name();
     let promised = |promise: bool| u8::from(promise).to_string();
     [
         run.sequence.to_string(),

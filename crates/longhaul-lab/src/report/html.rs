@@ -31,11 +31,11 @@ pub fn html(contents: &Contents, table: &Table) -> String {
                     h2 { "Throughput, Gb/s" }
                     (figures(table))
                     (notes(table))
-                    @for workload in [Workload::Memory, Workload::Disk] {
+                    @for workload in Workload::ALL {
                         (ratios(table, workload))
                     }
                     h2 { "Throughput against round-trip time" }
-                    @for workload in [Workload::Memory, Workload::Disk] {
+                    @for workload in Workload::ALL {
                         @if let Some(plot) = plot::throughput(table, workload) {
                             (PreEscaped(plot))
                         }
@@ -57,10 +57,7 @@ pub fn html(contents: &Contents, table: &Table) -> String {
 
 /// For each workload, the fastest and the slowest row on the longest path that has figures.
 fn summary(table: &Table) -> Vec<String> {
-    [Workload::Memory, Workload::Disk]
-        .into_iter()
-        .filter_map(|work| sentence(table, work))
-        .collect()
+    Workload::ALL.into_iter().filter_map(|work| sentence(table, work)).collect()
 }
 
 fn sentence(table: &Table, workload: Workload) -> Option<String> {
@@ -75,6 +72,7 @@ fn sentence(table: &Table, workload: Workload) -> Option<String> {
     let what = match workload {
         Workload::Memory => "Memory to memory",
         Workload::Disk => "Disk to disk",
+        other => other.label(),
     };
     let path = condition.label();
     let first = format!("{what} over {path}, {fastest} was fastest with {high}");
@@ -101,7 +99,7 @@ fn figures(table: &Table) -> Markup {
                         th.figure { "Sync after" }
                     }
                 }
-                @for workload in [Workload::Memory, Workload::Disk] {
+                @for workload in Workload::ALL {
                     @if table.rows_of(workload).next().is_some() {
                         tbody {
                             tr.group { th colspan=(columns) { (group(workload)) } }
@@ -124,6 +122,7 @@ fn group(workload: Workload) -> &'static str {
     match workload {
         Workload::Memory => "Memory \u{2194} memory: goodput counted at the receiver",
         Workload::Disk => "Disk \u{2194} disk: bytes over the wall-clock time of the command",
+        other => other.label(),
     }
 }
 
@@ -131,6 +130,7 @@ fn figure_row(table: &Table, row: &Row) -> Markup {
     let kind = match row.workload {
         Workload::Memory => "Mem \u{2194} Mem",
         Workload::Disk => "Disk \u{2194} Disk",
+        other => other.label(),
     };
     markup! {
         tr {

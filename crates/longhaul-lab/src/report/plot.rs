@@ -109,7 +109,7 @@ impl Plot {
     fn frame(&self, workload: Workload) -> String {
         let (title, what) = match workload {
             Workload::Memory => ("Memory to memory", "goodput at the receiver"),
-            Workload::Disk => ("Disk to disk", "bytes over the wall-clock time of the command"),
+            other => (other.label(), "bytes over the wall-clock time of the command"),
         };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
