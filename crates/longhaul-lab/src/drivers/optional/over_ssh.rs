@@ -8,7 +8,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
-use super::super::{Job, Server, sshd};
+use super::super::{Job, sshd};
 use super::{Programs, Tool, encrypted, has, path_with, plain};
 use crate::LabError;
 

@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
-use super::super::{Job, Server, sshd};
+use super::super::{Server, sshd};
 use super::{Programs, Tool, has, link_to_source, plain};
 use crate::LabError;
 

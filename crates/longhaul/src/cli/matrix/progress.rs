@@ -29,9 +29,9 @@ impl Bar {
             Event::NotInstalled { tool, program } => {
                 self.line(&format!("longhaul: {tool} is not installed ({program} is not found)"));
             }
-            Event::Started { cell, label, progress } => {
+            Event::Started { row, condition, progress, .. } => {
                 let left = left(progress.left);
-                let path = cell.condition.label();
+                let (label, path) = (&row.label, condition.label());
                 if let Some(bar) = &self.bar {
                     bar.set_length(progress.total as u64);
                     bar.set_position(progress.done as u64);
