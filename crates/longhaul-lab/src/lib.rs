@@ -24,3 +24,4 @@ pub mod table;
 
 pub use error::{LabError, Place};
 pub use network::{NetPath, Network, NetworkError, PathReport};
+pub use runner::has_listener;

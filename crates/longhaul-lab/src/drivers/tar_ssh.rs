@@ -3,6 +3,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
+use super::sshd::quote;
 use super::{Detected, Driver, Job, Pace, Server, detect, sshd};
 use crate::LabError;
 
@@ -68,11 +69,6 @@ impl Driver for TarSsh {
         command.args(["-o", "pipefail", "-c", &format!("{pack} | {}", ssh.join(" "))]);
         Ok(command)
     }
-}
-
-/// A word as a shell reads it back.
-fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

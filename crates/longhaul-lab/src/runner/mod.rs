@@ -26,4 +26,5 @@ pub use estimate::Cost;
 pub use event::{Event, Progress};
 pub use matrix::{Ended, Matrix, Setup};
 pub use order::{Cell, cells};
+pub use ready::has_listener;
 pub use tools::{changed_tool, digest, find_tools};

@@ -66,7 +66,7 @@ fn one(table: &Table, columns: &Columns<'_>) -> Markup {
                 thead {
                     tr {
                         th { "Tool" }
-                        th { "Type" }
+                        th.type { "Type" }
                         @for (_, head) in &columns.all { th.figure { (head) } }
                         @if copies { th { "Guarantees" } th.figure { "Sync after" } }
                     }
@@ -97,7 +97,7 @@ fn line(table: &Table, row: &Row, columns: &Columns<'_>, copies: bool) -> Markup
     markup! {
         tr {
             th scope="row" { (row.label) (references(&row.notes)) }
-            td { (row.workload.label()) }
+            td.type { (row.workload.label()) }
             @for (column, _) in &columns.all {
                 (cell(table, row, *column))
             }
