@@ -15,7 +15,10 @@ const CLOSE: usize = 60;
 pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
     for facet in &facets.all {
-        cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
+        cells
+            .entry((facets.common(facet, &[]), facets.series(facet, &[])))
+            .or_default()
+            .push(facet);
     }
     cells.retain(|_, runs| runs.len() >= PASSES);
     if cells.is_empty() {
@@ -23,10 +26,20 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     }
     let table = Columns {
         title: "Stability".into(),
-        heads: ["Tool", "Path", "Runs", "Median, Gb/s", "Standard deviation, Mb/s", "of the median"]
-            .map(str::to_owned)
-            .to_vec(),
-        lines: cells.iter().map(|((common, series), runs)| line(facets, common, *series, runs)).collect(),
+        heads: [
+            "Tool",
+            "Path",
+            "Runs",
+            "Median, Gb/s",
+            "Standard deviation, Mb/s",
+            "of the median",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        lines: cells
+            .iter()
+            .map(|((common, series), runs)| line(facets, common, *series, runs))
+            .collect(),
     };
     let mut panels: BTreeMap<Common, Vec<Line>> = BTreeMap::new();
     for ((common, series), mut runs) in cells {
@@ -63,13 +76,13 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
         x,
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
-        names: facets.names.clone(),
+        names: facets.names(&[]),
     };
     Some(Figure::new("stability", Chart::Lines(chart)).with_table(table))
 }
 
 fn title(facets: &Facets<'_>, facet: &Facet<'_>) -> String {
-    let name = &facets.names[facet.series];
+    let name = &facets.names(&[])[facets.series(facet, &[])];
     format!("{name}, pass {}: {:.3} Gb/s", facet.run.repeat, facet.gbps)
 }
 
@@ -79,7 +92,7 @@ fn line(facets: &Facets<'_>, common: &Common, series: usize, runs: &[&Facet<'_>]
     let spread = deviation(&values).unwrap_or_default();
     let share = if middle > 0.0 { spread / middle * 100.0 } else { 0.0 };
     vec![
-        facets.names[series].clone(),
+        facets.names(&[])[series].clone(),
         common.title(),
         runs.len().to_string(),
         format!("{middle:.3}"),
@@ -87,4 +100,3 @@ fn line(facets: &Facets<'_>, common: &Common, series: usize, runs: &[&Facet<'_>]
         format!("{share:.1} %"),
     ]
 }
-

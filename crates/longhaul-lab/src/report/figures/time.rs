@@ -27,8 +27,12 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
     let sampled = |facet: &&Facet<'_>| facet.run.workload == work && !facet.run.samples.is_empty();
     for facet in facets.all.iter().filter(sampled) {
-        cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
+        cells
+            .entry((facets.common(facet, &[]), facets.series(facet, &[])))
+            .or_default()
+            .push(facet);
     }
+    let names = facets.names(&[]);
     let (mut panels, mut ramps) = (BTreeMap::<Common, Vec<Line>>::new(), Vec::new());
     for ((common, series), runs) in cells {
         let Some(typical) = typical(&runs) else { continue };
@@ -37,7 +41,7 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
             continue;
         }
         let ramped = ramp_up(&rates);
-        let name = &facets.names[series];
+        let name = &names[series];
         ramps.push(vec![
             name.clone(),
             common.title(),
@@ -46,7 +50,8 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         ]);
         let points = rates.iter().map(|&(x, y)| {
             let is_ramp = ramped == Some(x);
-            let title = if is_ramp { format!("{name}: ramped up after {x:.1} s") } else { String::new() };
+            let title =
+                if is_ramp { format!("{name}: ramped up after {x:.1} s") } else { String::new() };
             Point { x, y, title, ..Point::default() }
         });
         let line = Line { series, kind: LineKind::Trace, points: points.collect() };
@@ -61,7 +66,10 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         heads: ["Tool", "Path", "Ramped up after, s", "Steady, Gb/s"].map(str::to_owned).to_vec(),
         lines: ramps,
     };
-    let figure = Figure::new(&format!("time-{}", work.name()), Chart::Lines(chart(facets, work, panels, left_out)));
+    let figure = Figure::new(
+        &format!("time-{}", work.name()),
+        Chart::Lines(chart(facets, work, panels, left_out)),
+    );
     Some(figure.with_table(table).with_note(
         "By the path's own counters, headers and repeated segments with them, whatever a tool says itself; \
          the run nearest the median of its cell. Steady: the median of the second half. Ramped up: \
@@ -112,7 +120,7 @@ fn chart(
         x: Axis::new("Seconds", Scale::from_zero(&[shown_until])),
         y: Axis::new("Gb/s", Scale::from_zero(&ys)),
         panels,
-        names: facets.names.clone(),
+        names: facets.names(&[]),
     }
 }
 
