@@ -8,6 +8,7 @@ mod cp;
 mod cp_failures;
 mod cp_faults;
 mod cp_tree;
+mod doctor;
 mod generate;
 mod host;
 mod matrix;
