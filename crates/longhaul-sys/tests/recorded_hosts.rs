@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_core::doctor::{HostFacts, Target, examine};
-use longhaul_core::result::{Finding, TargetSource, Verdict};
+use longhaul_core::result::{Finding, Measurement, TargetSource, Verdict};
 use longhaul_core::units::parse_span;
 use longhaul_sys::inspect::{Query, Source, inspect};
 
@@ -36,7 +36,7 @@ fn finding<'a>(findings: &'a [Finding], rule: &str) -> &'a Finding {
 #[test]
 fn a_tuned_data_transfer_node_is_fit_for_100_gigabits() {
     let facts = facts(include_str!("hosts/dtn-100g.host"), "/data");
-    let found = examine(&facts, &target("100G", "100ms"));
+    let found = examine(&facts, &[], &target("100G", "100ms"));
     // Each of the two drives is on four lanes: no single one could do it.
     assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");
     assert_eq!(finding(&found, "pcie_rate").subject, "ens3f0np0");
@@ -54,7 +54,7 @@ fn a_tuned_data_transfer_node_is_fit_for_100_gigabits() {
 #[test]
 fn a_server_as_delivered_is_told_everything() {
     let facts = facts(include_str!("hosts/server-untuned.host"), "/srv");
-    let found = examine(&facts, &target("100G", "100ms"));
+    let found = examine(&facts, &[], &target("100G", "100ms"));
     assert_eq!(
         rules(&found, Verdict::Problem),
         [
@@ -125,7 +125,7 @@ fn a_server_as_delivered_is_told_everything() {
 #[test]
 fn a_laptop_without_rights_says_what_could_not_be_seen() {
     let facts = facts(include_str!("hosts/laptop-wifi.host"), "/home/me");
-    let found = examine(&facts, &target("1G", "20ms"));
+    let found = examine(&facts, &[], &target("1G", "20ms"));
     assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");
     assert_eq!(
         rules(&found, Verdict::Advice),
@@ -157,20 +157,50 @@ fn a_laptop_without_rights_says_what_could_not_be_seen() {
 #[test]
 fn a_virtual_machine_is_not_blamed_for_what_its_host_decides() {
     let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
-    let found = examine(&facts, &target("10G", "100ms"));
+    let found = examine(&facts, &[], &target("10G", "100ms"));
     assert_eq!(rules(&found, Verdict::Problem), ["tcp_rmem", "tcp_wmem"], "{found:#?}");
     assert_eq!(rules(&found, Verdict::Unseen), ["speed"]);
     let absent = ["rings", "pcie_rate", "governor", "threads_of_cores", "pause"];
     assert!(absent.iter().all(|rule| found.iter().all(|finding| finding.rule != *rule)));
     // Over a short path the same host is fit.
-    let near = examine(&facts, &target("10G", "1ms"));
+    let near = examine(&facts, &[], &target("10G", "1ms"));
     assert_eq!(rules(&near, Verdict::Problem), [""; 0], "{near:#?}");
+}
+
+#[test]
+fn what_was_measured_is_judged_by_the_cores_and_disks_that_it_takes() {
+    let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
+    let one = |name: &str, rate: Option<&str>| Measurement {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        throughput_bps: rate.map(|rate| rate.parse().unwrap()),
+        seconds: 0.8,
+        note: "a note".to_owned(),
+    };
+    let measured = [
+        one("memory_copy", Some("37G")),
+        one("blake3", Some("8G")),
+        one("aes_256_gcm", Some("4G")),
+        one("disk_write", Some("3.5G")),
+        one("disk_read", None),
+        one("loopback_tcp", Some("6G")),
+    ];
+    let found = examine(&facts, &measured, &target("10G", "1ms"));
+    let verdict = |rule| finding(&found, rule).verdict;
+    assert_eq!((verdict("memory_copy"), verdict("blake3")), (Verdict::Ok, Verdict::Advice));
+    assert_eq!(
+        (verdict("aes_256_gcm"), verdict("disk_write")),
+        (Verdict::Problem, Verdict::Problem)
+    );
+    assert!(finding(&found, "aes_256_gcm").why.contains("/ 4.00 Gb/s = 2.5 cores"));
+    assert!(finding(&found, "loopback_tcp").commands[0].ends_with("-P 2"));
+    assert!(found.iter().all(|finding| finding.rule != "disk_read"), "it failed");
 }
 
 #[test]
 fn a_host_that_tells_nothing_has_findings_and_no_verdicts() {
     let facts = facts("longhaul.host/1\n", "/data");
-    let found = examine(&facts, &target("10G", "100ms"));
+    let found = examine(&facts, &[], &target("10G", "100ms"));
     assert!(found.iter().all(|finding| finding.verdict == Verdict::Unseen), "{found:#?}");
     assert!(found.len() > 15 && found.iter().all(|finding| !finding.seen.is_empty()));
 }
@@ -186,7 +216,7 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
     };
     let target = target("10G", "10ms");
     let (begun, source) = (std::time::Instant::now(), Source::host());
-    let found = examine(&inspect(&source, &query), &target);
+    let found = examine(&inspect(&source, &query), &[], &target);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(finding(&found, "path_route").seen, "127.0.0.1 by lo");
     let there = finding(&found, "interface_there");
@@ -197,5 +227,5 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
 
     let recording = source.recording().to_string();
     let again = Source::recorded(recording.parse().unwrap());
-    assert_eq!(examine(&inspect(&again, &query), &target), found);
+    assert_eq!(examine(&inspect(&again, &query), &[], &target), found);
 }

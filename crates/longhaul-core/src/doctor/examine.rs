@@ -1,10 +1,10 @@
 use super::rule::{Answer, unknown};
 use super::{Cause, HostFacts, Judge, PciFacts, RULES, Rule, Seen, Target, Unseen};
-use crate::result::{Finding, HostSummary};
+use crate::result::{Finding, HostSummary, Measurement};
 
-/// Puts `facts` to every rule. The findings are in the order of the rules; a fact that several
+/// Puts `facts`, and what was `measured` if anything was, to every rule. The findings are in the order of the rules; a fact that several
 /// rules ask for and that was not seen is named once.
-pub fn examine(facts: &HostFacts, target: &Target) -> Vec<Finding> {
+pub fn examine(facts: &HostFacts, measured: &[Measurement], target: &Target) -> Vec<Finding> {
     let mut findings = Findings::default();
     for rule in RULES {
         match rule.judge {
@@ -22,6 +22,11 @@ pub fn examine(facts: &HostFacts, target: &Target) -> Vec<Finding> {
             Judge::Disk(judge) => {
                 for disk in &facts.disks {
                     findings.add(rule, &disk.path, judge(disk, facts, target));
+                }
+            }
+            Judge::Measured(judge) => {
+                for one in measured.iter().filter(|one| one.name == rule.name) {
+                    findings.add(rule, "", judge(one, facts, target));
                 }
             }
             Judge::Bus(judge) => {

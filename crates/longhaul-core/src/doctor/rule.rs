@@ -1,5 +1,5 @@
 use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen, Target};
-use crate::result::{Area, Finding, Verdict};
+use crate::result::{Area, Finding, Measurement, Verdict};
 
 /// One rule of the table.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,8 @@ pub enum Judge {
     Interface(fn(&InterfaceFacts, &HostFacts, &Target) -> Answer),
     /// Each interface and disk that is on PCI.
     Bus(fn(&PciFacts, &Target) -> Answer),
+    /// What the active part measured under the rule's name.
+    Measured(fn(&Measurement, &HostFacts, &Target) -> Answer),
     /// Each directory.
     Disk(fn(&DiskFacts, &HostFacts, &Target) -> Answer),
 }

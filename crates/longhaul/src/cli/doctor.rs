@@ -104,8 +104,8 @@ impl Args {
         let query = self.query()?;
         let facts = inspect(&source, &query);
         let target = self.target(&facts);
-        let findings = examine(&facts, &target);
         let measurements = if self.active { self.measure()? } else { Vec::new() };
+        let findings = examine(&facts, &measurements, &target);
         if let Some(path) = &self.record {
             fs::write(path, source.recording().to_string())
                 .with_context(|| format!("cannot write the recording {}", path.display()))

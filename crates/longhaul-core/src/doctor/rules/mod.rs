@@ -3,6 +3,7 @@
 mod disk;
 mod interface;
 mod interrupts;
+mod measured;
 mod path;
 mod pcie;
 mod processor;
@@ -13,7 +14,7 @@ mod windows;
 use super::Rule;
 use crate::result::Area;
 
-use super::Judge::{Bus, Disk, Host, Interface, Path};
+use super::Judge::{Bus, Disk, Host, Interface, Measured, Path};
 
 const fn rule(area: Area, name: &'static str, title: &'static str, judge: super::Judge) -> Rule {
     Rule { name, area, title, judge }
@@ -93,6 +94,13 @@ pub const RULES: &[Rule] = &[
     rule(Area::System, "firewall", "firewall", Host(system::firewall)),
     rule(Area::System, "firewall_old", "firewall, older iptables", Host(system::old_firewall)),
     rule(Area::System, "tracked_connections", "tracked connections", Host(system::tracked)),
+    rule(Area::Processor, "memory_copy", "memory, measured", Measured(measured::core)),
+    rule(Area::Processor, "blake3", "digests, measured", Measured(measured::core)),
+    rule(Area::Processor, "xxh3", "verification, measured", Measured(measured::core)),
+    rule(Area::Processor, "aes_256_gcm", "encryption, measured", Measured(measured::core)),
+    rule(Area::Disk, "disk_write", "writing, measured", Measured(measured::disk)),
+    rule(Area::Disk, "disk_read", "reading, measured", Measured(measured::disk)),
+    rule(Area::Tcp, "loopback_tcp", "TCP in this host, measured", Measured(measured::loopback)),
 ];
 
 /// The kernel settings that the rules ask for; who reads a host reads these.
