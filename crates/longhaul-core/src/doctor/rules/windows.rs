@@ -68,7 +68,7 @@ fn autotuned(host: &HostFacts, target: &Target, name: &str) -> Answer {
     };
     let values = format!("{} {} {wanted}", host.number(name, 0)?, host.number(name, 1)?);
     fine(format!("{seen} ({})", Bytes::new(seen)))
-        .as_verdict(verdict)
+        .judged(verdict)
         .wanted(format!("{wanted} ({}) or more, as the third number", Bytes::new(wanted)))
         .why(why)
         .set(name, values)
@@ -129,7 +129,7 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
         _ => Verdict::Problem,
     };
     let said = fine(format!("pressure from {} on", Bytes::new(seen)))
-        .as_verdict(verdict)
+        .judged(verdict)
         .wanted(format!("{} or more", Bytes::new(wanted)));
     let sum = format!(
         "{} x {} / 8 = {}, twice for the kernel's book-keeping, in buffers of all connections",
