@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
 
 /// An sshd on loopback that lets this user in with one key.
-struct Sshd {
+pub(crate) struct Sshd {
     process: Child,
-    rsh: String,
+    pub(crate) rsh: String,
 }
 
 impl Sshd {
-    fn start(host: &TestHost) -> Self {
+    pub(crate) fn start(host: &TestHost) -> Self {
         let dir = host.home().join("sshd");
         fs::create_dir(&dir).unwrap();
         let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
