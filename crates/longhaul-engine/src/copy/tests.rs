@@ -13,7 +13,9 @@ use longhaul_core::result::CopyResult;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::{FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve};
+use super::{
+    FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve,
+};
 use crate::error::{EngineError, Result};
 use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{

@@ -79,7 +79,8 @@ pub fn between(
         let lent =
             Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
         let direct = !lent.addresses.is_empty();
-        let (to_source, from_source, dialer) = match ask(from, &request(lent.clone()), files.names) {
+        let (to_source, from_source, dialer) = match ask(from, &request(lent.clone()), files.names)
+        {
             Ok((sender, receiver, dialer)) => (sender, receiver, (!direct).then_some(dialer)),
             Err(EngineError::Refused { kind: RefusalKind::Unreachable, reason, .. }) => {
                 notice(&reason);

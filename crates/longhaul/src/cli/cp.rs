@@ -226,9 +226,10 @@ impl Args {
             return usage("/dev/zero is a source and /dev/null a target".to_owned());
         }
         self.check_standard(sources, target)?;
-        let local = sources.iter().chain([target]).all(|place| {
-            !matches!(place, Location::Server { .. } | Location::Ssh { .. })
-        });
+        let local = sources
+            .iter()
+            .chain([target])
+            .all(|place| !matches!(place, Location::Server { .. } | Location::Ssh { .. }));
         let protection = match (self.cleartext, self.no_verify) {
             (_, true) => Protection::Bare,
             (true, false) => Protection::Hashed,
@@ -259,10 +260,8 @@ impl Args {
     fn names(&self, sources: &[Location]) -> Result<Option<Vec<PathBuf>>, Coded> {
         let Some(list) = &self.files_from else { return Ok(None) };
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        if !matches!(
-            sources,
-            [Location::Local(_) | Location::Server { .. } | Location::Ssh { .. }]
-        ) {
+        if !matches!(sources, [Location::Local(_) | Location::Server { .. } | Location::Ssh { .. }])
+        {
             return usage("with --files-from there is one SRC, the directory it names files of");
         }
         if self.delete {

@@ -184,7 +184,7 @@ fn a_sink_that_forgot_standard_input_is_told_apart_from_one_that_has_it() {
 
 /// All files beneath a directory, with their contents.
 fn contents(host: &TestHost, dir: &str) -> String {
-    let script = "find . -mindepth 1 | sort; find . -type f | sort | xargs -r cat";
+    let script = "find . -mindepth 1 | sort; find . -type f -print0 | sort -z | xargs -0r cat";
     let output = host.command("sh", &["-c", &format!("cd '{dir}' && {script}")]).output().unwrap();
     assert_code(&output, 0);
     text(&output.stdout)
@@ -246,7 +246,10 @@ fn what_a_list_names_in_vain_is_told_and_the_rest_is_copied() {
     assert_code(&output, 7);
     let said = text(&output.stderr);
     for missing in ["t/missing", "t/sub/none", "t/nowhere/x", "t/a/x", "../t/a"] {
-        assert!(said.lines().any(|line| line.contains(&format!("{missing}:"))), "{missing}: {said}");
+        assert!(
+            said.lines().any(|line| line.contains(&format!("{missing}:"))),
+            "{missing}: {said}"
+        );
     }
     assert_eq!(names(&host.near("copy")), ["a", "sub"]);
     assert_eq!(names(&host.near("copy/sub")), ["b"]);
@@ -280,17 +283,22 @@ fn every_second_and_the_end_are_told_a_line_each() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 6 << 20);
-    let output =
-        host.run(&["cp", "--json-stream", "--bwlimit", "16M", "data", &server.url("x")]);
+    let output = host.run(&["cp", "--json-stream", "--bwlimit", "16M", "data", &server.url("x")]);
     assert_code(&output, 0);
     let lines: Vec<Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (last, before) = lines.split_last().unwrap();
     assert!(before.len() >= 2, "{before:?}");
     for line in before {
-        assert_eq!((&line["schema"], &line["event"]), (&"longhaul.cp/1".into(), &"progress".into()));
+        assert_eq!(
+            (&line["schema"], &line["event"]),
+            (&"longhaul.cp/1".into(), &"progress".into())
+        );
         let data = &line["data"];
-        assert_eq!((&data["total_bytes"], &data["rate_limit_bps"]), (&(6 << 20).into(), &16_000_000.into()));
+        assert_eq!(
+            (&data["total_bytes"], &data["rate_limit_bps"]),
+            (&(6 << 20).into(), &16_000_000.into())
+        );
         assert!(data["seconds"].as_f64().unwrap() >= 1.0, "{data}");
     }
     let bytes = |line: &Value| line["data"]["bytes"].as_u64().unwrap();

@@ -8,6 +8,8 @@ mod cp;
 mod cp_ends;
 mod cp_failures;
 mod cp_faults;
+mod cp_host;
+mod cp_paths;
 mod cp_tree;
 mod generate;
 mod host;

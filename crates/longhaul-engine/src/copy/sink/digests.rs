@@ -76,6 +76,9 @@ impl Shared<'_> {
             lock(&self.digests.done).push(Done { path, size, digest });
             return Ok(());
         }
+        if digest.is_too_long(file.size()) {
+            return Err(io::Error::other("it is too long for a digest; give a larger --block"));
+        }
         let (missing, step) = digest.missing(file.size());
         if !missing.is_empty()
             && let Destination::Directory { tree, .. } = &self.store.destination

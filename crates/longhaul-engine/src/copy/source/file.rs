@@ -133,11 +133,7 @@ impl SourceFile {
     /// Reads the block at `offset` into the front of `buffer`, which is aligned and has room up to
     /// the next multiple of [`DIRECT_ALIGN`], and returns its length. After the last block the file is looked at
     /// once more, so that one that changed meanwhile is not passed on as whole.
-    pub(super) fn read(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, ReadError> {
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
         let length = self.block_bytes.min(self.size - offset) as usize;
         let (tree, metadata, open) = match &self.origin {
             Origin::Tree { tree, metadata, open } => (tree, metadata, open),

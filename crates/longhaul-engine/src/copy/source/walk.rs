@@ -121,7 +121,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.visit(Found { path, name: Path::new(name), handle, metadata }, &mut Vec::new())
     }
 
-    pub(super) fn visit(&mut self, found: Found<'_>, ancestors: &mut Vec<(u64, u64)>) -> Result<()> {
+    pub(super) fn visit(
+        &mut self,
+        found: Found<'_>,
+        ancestors: &mut Vec<(u64, u64)>,
+    ) -> Result<()> {
         let Metadata { kind, identity, .. } = found.metadata;
         let is_dir = kind == FileKind::Directory;
         if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {

@@ -83,8 +83,8 @@ fn tell(progress: &Progress, printer: Printer, over: &AtomicBool) {
         let gained = Bytes::new(moved.get().saturating_sub(before.get()));
         let rate = Rate::mean(gained, now - told);
         let left = progress.total().get().saturating_sub(moved.get());
-        let seconds_left = (progress.listed() && rate.bps() > 0)
-            .then(|| left as f64 * 8.0 / rate.bps() as f64);
+        let seconds_left =
+            (progress.listed() && rate.bps() > 0).then(|| left as f64 * 8.0 / rate.bps() as f64);
         printer.event(
             "progress",
             &json!({

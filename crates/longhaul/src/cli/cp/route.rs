@@ -97,9 +97,7 @@ impl Route {
         };
         Ok(match (from, to) {
             (None, to) => Route::Push { source, far: to.unwrap_or(Far::Here), target },
-            (Some(far), None) => {
-                Route::Pull { far, paths, names, target: Target::Path(target) }
-            }
+            (Some(far), None) => Route::Pull { far, paths, names, target: Target::Path(target) },
             (Some(from), Some(to)) => Route::Between { from, paths, names, to, target },
         })
     }
