@@ -216,6 +216,8 @@ fn a_list_of_names_chooses_what_rsync_chooses() {
     {
         fs::write(host.near("list"), list).unwrap();
         let theirs = format!("theirs{number}");
+        // Without it, rsync takes a list of one name for a copy under a new name.
+        fs::create_dir(host.near(&theirs)).unwrap();
         let arguments = [&["--files-from=list"], flags, &["t", &theirs]].concat();
         assert_code(&host.command("rsync", &arguments).output().unwrap(), 0);
         // From here, from there, and to there.
