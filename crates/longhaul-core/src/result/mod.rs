@@ -7,6 +7,7 @@
 mod certificate;
 mod check;
 mod copy;
+mod doctor;
 mod flow;
 mod impairments;
 mod latency;
@@ -23,6 +24,9 @@ pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
     EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
+};
+pub use doctor::{
+    Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,
 };
 pub use flow::{
     Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
