@@ -40,7 +40,10 @@ pub use link::{
     Traffic,
 };
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
-pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
+pub use run::{
+    Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,
+    WorkDone,
+};
 pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,
