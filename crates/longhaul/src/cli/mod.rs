@@ -5,6 +5,7 @@ mod generate;
 mod key;
 mod link;
 mod matrix;
+mod queue;
 mod report;
 mod serve;
 mod test;
