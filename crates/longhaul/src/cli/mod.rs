@@ -6,6 +6,7 @@ mod generate;
 mod key;
 mod link;
 mod matrix;
+mod queue;
 mod report;
 mod serve;
 mod test;
