@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use longhaul_core::plan::{MatrixPlan, Row, Store};
+use longhaul_core::result::Certificate;
 use longhaul_lab::archive::{Archive, Data, Header, Tool};
 use longhaul_lab::data::{MemoryStore, Source, check_room, sources};
 use longhaul_lab::drivers::Driver;
