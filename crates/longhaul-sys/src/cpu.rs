@@ -111,7 +111,8 @@ impl HostTimes {
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Those of a `/proc/stat`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         // user nice system idle iowait irq softirq steal; guests are in user already.
         let ticks: Vec<u64> =
@@ -124,6 +125,11 @@ impl HostTimes {
     /// work to do here; zero on hardware.
     pub fn stolen(&self) -> Duration {
         Duration::from_secs(self.stolen) / rustix::param::clock_ticks_per_second() as u32
+    }
+
+    /// The share of all time since the start that went to others, 0 to 1.
+    pub(crate) fn stolen_share(&self) -> f64 {
+        self.stolen as f64 / self.all.max(1) as f64
     }
 
     /// The share of the time since `earlier` that the processors were not idle, 0 to 1.

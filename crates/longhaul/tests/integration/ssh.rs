@@ -189,4 +189,20 @@ fn jump_hosts_names_and_keys_come_from_ssh_itself() {
         assert_code(&refused, 3);
         assert!(text(&refused.stderr).contains("Permission denied"), "{}", text(&refused.stderr));
     }
+
+#[test]
+fn another_host_is_examined_over_ssh() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    let doctor = ["doctor", "127.0.0.1", "--there", "-e", &sshd.rsh, "--far-longhaul"];
+    let output = host.run(&[&doctor[..], &[PROGRAM, "--json", "--rate", "10G"]].concat());
+    let report: longhaul_core::result::DoctorReport =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(report.host.as_deref(), Some("127.0.0.1"));
+    // It was examined for the way back to where the question came from.
+    assert_eq!(report.target.to.as_deref(), Some("127.0.0.1"));
+    assert_eq!(report.target.rate_bps.bps(), 10_000_000_000);
+    let output = host.run(&[&doctor[..], &["/no/such/longhaul"]].concat());
+    assert_code(&output, 3);
+    assert!(text(&output.stderr).contains("told no findings"), "{}", text(&output.stderr));
 }
