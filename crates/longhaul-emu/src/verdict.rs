@@ -32,7 +32,12 @@ pub(crate) fn verdicts(direction: &DirectionReport, bound_ms: f64) -> Vec<LinkWa
     let mut warnings = Vec::new();
     let p999_ms = direction.lateness.p999_ms;
     if p999_ms > bound_ms {
-        warnings.push(LinkWarning::BehindSchedule { from, p999_ms, bound_ms });
+        warnings.push(LinkWarning::BehindSchedule {
+            from,
+            p999_ms,
+            bound_ms,
+            cause: direction.lateness.causes.main(),
+        });
     }
     if direction.interface_drops > 0 {
         warnings.push(LinkWarning::InterfaceDrops { from, packets: direction.interface_drops });

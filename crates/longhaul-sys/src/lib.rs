@@ -14,6 +14,7 @@ mod netlink;
 pub mod packet_socket;
 pub mod poll;
 pub mod realtime;
+pub mod schedule;
 pub mod tcp;
 pub mod terminal;
 pub mod topology;

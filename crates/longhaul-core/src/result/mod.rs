@@ -10,6 +10,7 @@ mod copy;
 mod flow;
 mod impairments;
 mod latency;
+mod lateness;
 mod link;
 mod manifest;
 mod run;
@@ -31,10 +32,8 @@ pub use flow::{
 };
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
-pub use link::{
-    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
-    Traffic,
-};
+pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
+pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
 pub use side::{

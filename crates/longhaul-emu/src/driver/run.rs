@@ -11,6 +11,7 @@ use super::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::Sleeper;
 use super::strain::Strain;
+use super::timeline::Timeline;
 use crate::link::{LinkModel, LinkTime};
 
 /// How many pieces of one direction leave before the other direction has its turn.
@@ -93,6 +94,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
     let origin = Instant::now();
     let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
     let strain = Strain::begin();
+    let mut timeline = Timeline::begin(clock());
     // When the next packet may enter. Each entry costs the thread a departure later; entering at
     // full speed while nothing is due yet would make a burst that cannot leave at the speed at
     // which it came. A link without a rate is as fast as packets enter and leave by turns.
@@ -121,10 +123,10 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         // Departures have a time and arrivals can wait in their device, so departures go first.
         let mut busy = false;
         for lane in &mut *lanes {
-            busy |= (0..BATCH).take_while(|_| lane.release(clock)).count() > 0;
+            busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
         }
         if realtime {
-            sleeper.rest(clock);
+            sleeper.rest(clock, &mut timeline);
         }
         if busy || clock() < open_at {
             continue;
@@ -133,7 +135,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         // keep the other direction's acknowledgements waiting.
         for _ in 0..lanes.len() {
             turn = (turn + 1) % lanes.len();
-            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited)) {
+            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited), &mut timeline)
+            {
                 open_at = clock() + cost;
                 busy = true;
                 break;
@@ -142,7 +145,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         if !busy {
             let due = lanes.iter().filter_map(Lane::next_due).min();
             let bell = std::iter::once(inbox.bell());
-            waited = sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(bell), clock);
+            let sources = lanes.iter().filter_map(Lane::source).chain(bell);
+            waited = sleeper.wait(due, sources, clock, &mut timeline);
         }
     }
 }
