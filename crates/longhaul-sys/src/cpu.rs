@@ -98,6 +98,13 @@ impl HostTimes {
         Duration::from_secs(self.stolen) / rustix::param::clock_ticks_per_second() as u32
     }
 
+    /// The share of the processors' time since `earlier` that the host withheld, 0 to 1.
+    pub fn stolen_since(&self, earlier: &HostTimes) -> f64 {
+        let all = self.all.saturating_sub(earlier.all);
+        let stolen = self.stolen.saturating_sub(earlier.stolen);
+        if all == 0 { 0.0 } else { (stolen as f64 / all as f64).min(1.0) }
+    }
+
     /// The share of the time since `earlier` that the processors were not idle, 0 to 1.
     pub fn busy_since(&self, earlier: &HostTimes) -> f64 {
         let all = self.all.saturating_sub(earlier.all);
@@ -179,6 +186,9 @@ mod tests {
     fn the_kernels_tables_are_read() {
         let table = "cpu  689960 72 423349 1163459 30982 0 57383 5215 0 0\ncpu0 1 2 3 4 5 6 7 8\n";
         assert_eq!(HostTimes::parse(table).map(|times| times.stolen), Some(5215));
+        let [before, after] = ["cpu 0 0 0 80 0 0 0 10", "cpu 0 0 0 150 0 0 0 40"]
+            .map(|t| HostTimes::parse(t).unwrap());
+        assert_eq!((after.stolen_since(&before), before.stolen_since(&before)), (0.3, 0.0));
         assert_eq!(HostTimes::parse("cpu0 1 2 3"), None);
     }
 

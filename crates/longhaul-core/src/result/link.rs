@@ -244,12 +244,14 @@ impl LinkReport {
     /// One line: what the link was and what passed.
     pub fn summary(&self) -> String {
         let way = |d: &DirectionReport| {
+            let causes = d.lateness.causes.summary();
             format!(
-                "{} {} ({} dropped, p99.9 {:.3} ms late)",
+                "{} {} ({} dropped, p99.9 {:.3} ms late{}{causes})",
                 d.from,
                 Bytes::new(d.delivered.bytes),
                 d.not_delivered().segments + d.interface_drops,
-                d.lateness.p999_ms
+                d.lateness.p999_ms,
+                if causes.is_empty() { "" } else { ": " },
             )
         };
         format!(
@@ -264,6 +266,7 @@ impl LinkReport {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{LatenessCause, LatenessCauses};
     use super::*;
 
     fn direction(from: Side) -> DirectionReport {
@@ -312,5 +315,10 @@ mod tests {
         assert_eq!(report.warnings, [LinkWarning::MemoryFull { from: Side::Far, packets: 3 }]);
         assert!(report.summary().starts_with("link of 90ms RTT up for 1.5 s"));
         assert_eq!(report.up.not_delivered().segments, 3, "the queue's drops among them");
+        assert_eq!(report.up.lateness.causes, LatenessCauses::default(), "nobody looked");
+        let mut late = report;
+        late.up.lateness.causes.add(LatenessCause::Timer, 3.0);
+        let told = "p99.9 0.300 ms late: 100 % being woken late by the machine)";
+        assert!(late.summary().contains(told), "{}", late.summary());
     }
 }

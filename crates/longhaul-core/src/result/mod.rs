@@ -19,7 +19,7 @@ mod topology;
 mod udp;
 mod warning;
 
-pub use certificate::{Certificate, Check, CheckVerdict, Unit};
+pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,

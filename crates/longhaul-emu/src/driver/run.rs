@@ -17,6 +17,9 @@ use crate::link::{LinkModel, LinkTime};
 /// How many pieces of one direction leave before the other direction has its turn.
 const BATCH: usize = 8;
 
+/// Among real-time threads: the lowest, because ordinary ones are all that it has to precede.
+const PRIORITY: i32 = 1;
+
 /// The thread that moves packets over some lanes, which are known by their index.
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -50,7 +53,7 @@ impl Driver {
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // Where permitted: on a machine whose processors are all busy, as both ends of a fast
             // transfer see to, an ordinary thread waits for tens of milliseconds at a time.
-            let realtime = longhaul_sys::realtime::run_first().is_ok();
+            let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
             run(&mut lanes, &inbox, realtime);
         })?;
         Ok(Driver { requests, thread: Some(thread) })

@@ -16,5 +16,6 @@ mod test;
 mod test_ways;
 mod topology;
 mod wan;
+mod wan_abuse;
 mod wan_impairments;
 mod wan_selftest;
