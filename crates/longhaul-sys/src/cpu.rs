@@ -83,7 +83,8 @@ impl HostTimes {
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Those of a `/proc/stat`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         // user nice system idle iowait irq softirq steal; guests are in user already.
         let ticks: Vec<u64> =
@@ -103,6 +104,11 @@ impl HostTimes {
         let all = self.all.saturating_sub(earlier.all);
         let stolen = self.stolen.saturating_sub(earlier.stolen);
         if all == 0 { 0.0 } else { (stolen as f64 / all as f64).min(1.0) }
+    }
+
+    /// The share of all time since the start that went to others, 0 to 1.
+    pub(crate) fn stolen_share(&self) -> f64 {
+        self.stolen as f64 / self.all.max(1) as f64
     }
 
     /// The share of the time since `earlier` that the processors were not idle, 0 to 1.

@@ -26,15 +26,16 @@ pub fn enter_user_namespace() -> io::Result<()> {
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Puts the calling thread into new network and mount namespaces, and its later children into a
-/// new PID namespace. No mount made from now on is seen outside; what is mounted outside later is
+/// Puts the calling thread into new network, mount and UTS namespaces, and its later children into
+/// a new PID namespace. No mount made from now on is seen outside; what is mounted outside later is
 /// seen inside, and what is unmounted there is not held.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.
 pub fn enter_site_namespaces() -> io::Result<()> {
     use rustix::mount::MountPropagationFlags as Propagation;
-    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
+    let flags =
+        UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS;
     // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
     rustix::mount::mount_change("/", Propagation::DOWNSTREAM | Propagation::REC)?;

@@ -7,6 +7,7 @@
 mod certificate;
 mod check;
 mod copy;
+mod doctor;
 mod flow;
 mod impairments;
 mod latency;
@@ -25,6 +26,9 @@ pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
     EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
 };
+pub use doctor::{
+    Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,
+};
 pub use flow::{
     Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
     FlowSummary, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
@@ -35,7 +39,10 @@ pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
 pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
-pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
+pub use run::{
+    Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,
+    WorkDone,
+};
 pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,

@@ -71,7 +71,15 @@ impl Shared<'_> {
     /// Takes the digest of a file that is in place.
     pub(super) fn note_digest(&self, file: &SinkFile) -> io::Result<()> {
         let Some(digest) = &file.digest else { return Ok(()) };
-        let (missing, step) = digest.missing(file.size);
+        if let Some(hash) = self.store.outlet().and_then(|outlet| outlet.digest()) {
+            let (path, size, digest) = (file.path.clone(), file.size(), *hash.as_bytes());
+            lock(&self.digests.done).push(Done { path, size, digest });
+            return Ok(());
+        }
+        if digest.is_too_long(file.size()) {
+            return Err(io::Error::other("it is too long for a digest; give a larger --block"));
+        }
+        let (missing, step) = digest.missing(file.size());
         if !missing.is_empty()
             && let Destination::Directory { tree, .. } = &self.store.destination
         {
@@ -79,15 +87,15 @@ impl Shared<'_> {
             let there = tree.open_file(&file.path, false)?;
             let mut buffer = vec![0; step as usize];
             for offset in missing {
-                let length = step.min(file.size - offset) as usize;
+                let length = step.min(file.size() - offset) as usize;
                 there.read_exact_at(&mut buffer[..length], offset)?;
-                digest.add(offset, &buffer[..length], Some(file.size));
+                digest.add(offset, &buffer[..length], Some(file.size()));
             }
         }
-        if let Some(hash) = digest.finish(file.size) {
+        if let Some(hash) = digest.finish(file.size()) {
             let digest = *hash.as_bytes();
             let path = file.path.clone();
-            lock(&self.digests.done).push(Done { path, size: file.size, digest });
+            lock(&self.digests.done).push(Done { path, size: file.size(), digest });
         }
         Ok(())
     }
