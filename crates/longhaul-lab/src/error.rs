@@ -158,6 +158,25 @@ pub enum LabError {
         /// The reader's reason.
         source: serde_json::Error,
     },
+    /// The archive's file is not what was written.
+    #[error(
+        "the archive {} is damaged ({reason}) and was left as it is; restore it from a copy, or \
+         measure into another directory with --out (the documents in runs/ beside it are whole files \
+         of their own)",
+        path.display()
+    )]
+    ArchiveDamaged {
+        /// The database file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// There is a file of an archive's name that is none.
+    #[error("{} is not an archive of longhaul matrix, and was left as it is", path.display())]
+    NotAnArchive {
+        /// The file.
+        path: PathBuf,
+    },
     /// The archive was written by a later version.
     #[error(
         "the archive {} has schema {found} and this longhaul reads up to {known}; use a newer one",
@@ -223,6 +242,10 @@ pub enum LabError {
 }
 
 impl LabError {
+    pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+        LabError::ArchiveDamaged { path: path.into(), reason: reason.into() }
+    }
+
     pub(crate) fn file(
         operation: &'static str,
         path: impl Into<PathBuf>,

@@ -17,6 +17,7 @@ mod error;
 pub mod host;
 mod network;
 pub mod plan;
+pub mod reference;
 pub mod report;
 pub mod runner;
 pub mod table;

@@ -31,10 +31,14 @@ pub struct Row {
     pub tool: String,
     /// Its work.
     pub workload: Workload,
+    /// The plan's name for it; rows of another moved something else.
+    pub work: String,
     /// What its transfers promise; `None` when none was run.
     pub guarantees: Option<Guarantees>,
     /// Median time after the tool's end until its copies were on stable storage.
     pub sync_seconds: Option<f64>,
+    /// The row that the cells' ratios are to; `None` for one that others are compared with.
+    pub compared_with: Option<String>,
     /// One for each condition.
     pub cells: Vec<CellFigure>,
     /// Numbers of notes about the whole row, from 1.
@@ -151,8 +155,10 @@ impl Table {
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
                 workload: row.work.workload(),
+                work: row.work.name.clone(),
                 tool: entry.tool.clone(),
                 label,
+                compared_with: first,
                 cells,
             });
         }

@@ -110,6 +110,13 @@ pub struct CpuSeconds {
     pub far_seconds: Option<f64>,
 }
 
+impl CpuSeconds {
+    /// Of both ends.
+    pub fn total_seconds(&self) -> f64 {
+        self.near_seconds + self.far_seconds.unwrap_or_default()
+    }
+}
+
 /// What passed the path in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunSample {

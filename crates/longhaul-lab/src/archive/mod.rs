@@ -6,12 +6,13 @@
 
 mod read;
 mod schema;
+mod seal;
 mod write;
 
 pub use schema::FILE_NAME;
 
 use longhaul_core::plan::MatrixPlan;
-use longhaul_core::result::RunRecord;
+use longhaul_core::result::{Certificate, RunRecord};
 use longhaul_core::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -82,4 +83,6 @@ pub struct Contents {
     pub tools: Vec<Tool>,
     /// The runs, in the order of their numbers. Their output is cut; the documents have it whole.
     pub runs: Vec<RunRecord>,
+    /// What the emulator was proven to do on this machine, where someone attached it.
+    pub certificate: Option<Certificate>,
 }

@@ -14,20 +14,18 @@ pub(crate) fn contents() -> Contents {
         options: options.iter().map(|option| (*option).to_owned()).collect(),
         ..Entry::new(tool, workload)
     };
-    let plan = MatrixPlan {
-        repeats: 2,
-        conditions: Conditions::new(&rtt, &[]),
-        memory: MemoryWork { seconds: 4, omit_seconds: 2 },
-        disk: DiskWork { size: Bytes::gib(1), data: None },
-        entries: vec![
-            entry("iperf3", "memory", &[]),
-            entry("nuttcp", "memory", &[]),
-            entry("longhaul cp", "disk", &["--cleartext"]),
-            entry("scp", "disk", &[]),
-            entry("rsync", "disk", &["<odd> & 'long' option of the user's own"]),
-        ],
-        ..MatrixPlan::named("sample")
-    };
+    let mut plan = MatrixPlan::named("sample");
+    plan.repeats = 2;
+    plan.conditions = Conditions::new(&rtt, &[]);
+    plan.memory = MemoryWork { seconds: 4, omit_seconds: 2 };
+    plan.disk = DiskWork { size: Bytes::gib(1), data: None };
+    plan.entries = vec![
+        entry("iperf3", "memory", &[]),
+        entry("nuttcp", "memory", &[]),
+        entry("longhaul cp", "disk", &["--cleartext"]),
+        entry("scp", "disk", &[]),
+        entry("rsync", "disk", &["<odd> & 'long' option of the user's own"]),
+    ];
     let mut runs = Vec::new();
     // Gb/s at the four round-trip times; two passes, 10 % apart.
     for (entry, gbps) in [
@@ -86,6 +84,7 @@ pub(crate) fn contents() -> Contents {
             found("scp", "OpenSSH_9.2p1"),
         ],
         runs,
+        certificate: None,
     }
 }
 

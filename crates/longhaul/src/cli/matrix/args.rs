@@ -6,7 +6,7 @@ use longhaul_core::units::Bytes;
 /// Compare transfer tools over emulated wide-area paths
 ///
 /// Runs each tool of the plan over each path, one at a time, keeps every run, and prints a table;
-/// the directory also receives report.html with plots. Without a plan, the shipped plan 'default'
+/// the directory also receives report.html with its figures. Without a plan, the shipped plan 'default'
 /// is run: round trips of 0, 15, 90 and 180 ms; memory to memory with longhaul test, iperf3 and
 /// nuttcp; disk to disk with longhaul cp, scp, rsync and globus-url-copy. Tools that are not
 /// installed are rows marked so. What the plan will take is shown first.
@@ -58,6 +58,10 @@ pub(in crate::cli) struct MatrixArgs {
     /// Directory on the disk that receives the copies [default: the output directory]
     #[arg(long, value_name = "DIR")]
     pub(super) scratch: Option<PathBuf>,
+    /// Keep this proof of the emulator's accuracy here, for the report (longhaul wan selftest
+    /// --json)
+    #[arg(long, value_name = "FILE")]
+    pub(super) certificate: Option<PathBuf>,
     /// Complete passes over all cells
     #[arg(long, value_name = "N")]
     pub(super) repeats: Option<u32>,

@@ -2,6 +2,7 @@
 
 mod args;
 mod cost;
+mod live;
 mod progress;
 mod run;
 mod setup;
@@ -9,4 +10,4 @@ mod shipped;
 
 pub(super) use args::MatrixArgs;
 pub(super) use run::run;
-pub(super) use setup::coded;
+pub(super) use setup::{certificate, coded};
