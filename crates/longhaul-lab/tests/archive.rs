@@ -97,9 +97,8 @@ fn a_file_that_was_cut_is_damaged() {
 fn one_changed_digit_is_damage() {
     let dir = tempfile::tempdir().unwrap();
     let whole = written(dir.path());
-    let find = |text: &str| {
-        whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap()
-    };
+    let find =
+        |text: &str| whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap();
     for text in ["\"throughput_bps\":2", "\"repeats\":3"] {
         let mut changed = whole.clone();
         let digit = find(text) + text.len() - 1;
