@@ -134,13 +134,12 @@ impl Estimate {
         let time = self.timed(row).unwrap_or_else(|| {
             let Size { bytes, files, pace } = self.sizes[row];
             let rate = path.rate.map_or(FIRST_GUESS, |rate| rate.min(FIRST_GUESS));
-            let stream = Rate::from_bps(rate.bps() / 2);
             // Two round trips to begin with, and what slow start costs.
             let begin = path.rtt * 10;
             let streams = u64::from(self.rows[row].streams.unwrap_or(1) * self.rows[row].clients);
             let bytes_at_once = pace.window.filter(|_| !path.rtt.is_zero());
-            let rate = bytes_at_once.map_or(stream, |window| {
-                Rate::mean(window, path.rtt).min(Rate::from_bps(stream.bps() / streams.max(1)))
+            let rate = bytes_at_once.map_or(rate, |window| {
+                Rate::mean(window, path.rtt).min(Rate::from_bps(rate.bps() / streams.max(1)))
             });
             let trips = files.saturating_mul(u64::from(pace.trips_per_file));
             let trips = path.rtt.mul_f64(trips as f64);
