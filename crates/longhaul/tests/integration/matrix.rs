@@ -225,3 +225,24 @@ fn nonsense_is_refused_before_anything_is_written() {
     let left: Vec<_> = fs::read_dir(host.near("")).unwrap().map(Result::unwrap).collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
+
+#[test]
+fn a_damaged_archive_is_told_and_left_alone() {
+    let host = TestHost::new();
+    fs::create_dir(host.near("out")).unwrap();
+    let archive = host.near("out/matrix.sqlite");
+    fs::write(&archive, vec![b'x'; 10_000]).unwrap();
+    for arguments in [
+        vec!["report", "out"],
+        vec!["matrix", "--resume", "--out", "out"],
+        vec!["report", "out", "--json"],
+    ] {
+        let output = host.run(&arguments);
+        assert_code(&output, 5);
+        let said = text(&output.stderr);
+        assert!(said.contains("is damaged") && said.contains("was left as it is"), "{said}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    }
+    assert_eq!(fs::read(&archive).unwrap(), vec![b'x'; 10_000]);
+    assert_eq!(fs::read_dir(host.near("out")).unwrap().count(), 1);
+}

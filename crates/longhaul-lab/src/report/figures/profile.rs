@@ -135,7 +135,8 @@ fn references(
     found
 }
 
-/// The medians of one dimension's values, for tables: by what is in common, series and value.
+/// The runs by what they have in common, by line, and by their value of one dimension; lines of one
+/// value are left out.
 pub(super) fn groups<'f, 'a>(
     facets: &'f Facets<'a>,
     dimension: Dimension,
