@@ -70,7 +70,7 @@ fn line(check: &Check) -> Markup {
             td.figure { (figure(check.measured)) }
             td.figure { (interval) }
             td.wrap.bad[check.verdict == CheckVerdict::Fail] {
-                (check.verdict.to_string())
+                (check.outcome())
                 @if !check.reason.is_empty() { ": " (check.reason) }
             }
         }
