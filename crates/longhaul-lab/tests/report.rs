@@ -72,7 +72,10 @@ fn loss_distance_and_repeats_have_their_figures() {
          [[entries]]\ntool = \"longhaul test\"\nworkload = \"memory\"\nstreams = [1, 8]\n",
     );
     let (_, figures) = written("loss", &synthetic::contents(loss));
-    assert_eq!(figures, ["cpu-memory", "loss", "rtt", "scale-factor-streams", "streams", "time-memory"]);
+    assert_eq!(
+        figures,
+        ["cpu-memory", "loss", "rtt", "scale-factor-streams", "streams", "time-memory"]
+    );
 
     let distance = parse(
         "name = \"distance\"\nrepeats = 12\n[conditions]\nrate = \"10G\"\n\

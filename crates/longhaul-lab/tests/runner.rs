@@ -411,6 +411,7 @@ fn an_archive_of_a_later_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let database = dir.path().join(longhaul_lab::archive::FILE_NAME);
     let connection = rusqlite::Connection::open(&database).unwrap();
+    connection.pragma_update(None, "application_id", 0x4c48_6d78).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     let error = Archive::open(dir.path()).unwrap_err();
     assert!(matches!(error, LabError::ArchiveVersion { found: 99, .. }), "{error}");

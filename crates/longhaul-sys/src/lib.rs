@@ -19,6 +19,7 @@ pub mod packet_socket;
 pub mod poll;
 pub mod realtime;
 pub mod route;
+pub mod schedule;
 pub mod tcp;
 pub mod terminal;
 pub mod topology;

@@ -84,7 +84,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Puts the calling process where `process` lives: into its network and mount namespaces, its
+/// Puts the calling process where `process` lives: into its network, mount and UTS namespaces, its
 /// children into its PID namespace, and with `user` first into its user namespace. The working
 /// directory becomes the root.
 ///
@@ -93,8 +93,10 @@ impl AsFd for NetworkNamespace {
 /// already, or is not above that PID namespace; `PermissionDenied` for another user's process;
 /// `ESRCH` when it has ended.
 pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
-    let mut kinds =
-        ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID;
+    let mut kinds = ThreadNameSpaceType::NETWORK
+        | ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+        | ThreadNameSpaceType::PROCESS_ID;
     if user {
         kinds |= ThreadNameSpaceType::USER;
     }

@@ -148,7 +148,12 @@ mod tests {
 
     #[test]
     fn a_longer_round_trip_is_a_fault_and_a_few_late_packets_are_a_note() {
-        let behind = LinkWarning::BehindSchedule { from: Side::Near, p999_ms: 9.0, bound_ms: 1.0 };
+        let behind = LinkWarning::BehindSchedule {
+            from: Side::Near,
+            p999_ms: 9.0,
+            bound_ms: 1.0,
+            cause: None,
+        };
         let mild = report(90, 0.1, vec![behind.clone()]);
         assert_eq!((faults(&mild).len(), notes(&mild).len()), (0, 1));
         let late = report(90, 2.5, vec![behind]);

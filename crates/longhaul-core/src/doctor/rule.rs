@@ -75,7 +75,7 @@ impl Said {
     }
 
     /// As `verdict`.
-    pub(super) fn as_verdict(mut self, verdict: Verdict) -> Self {
+    pub(super) fn judged(mut self, verdict: Verdict) -> Self {
         self.verdict = verdict;
         self
     }

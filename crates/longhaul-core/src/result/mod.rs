@@ -11,6 +11,7 @@ mod doctor;
 mod flow;
 mod impairments;
 mod latency;
+mod lateness;
 mod link;
 mod manifest;
 mod run;
@@ -19,7 +20,7 @@ mod topology;
 mod udp;
 mod warning;
 
-pub use certificate::{Certificate, Check, CheckVerdict, Unit};
+pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
@@ -35,10 +36,8 @@ pub use flow::{
 };
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
-pub use link::{
-    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
-    Traffic,
-};
+pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
+pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use run::{
     Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,

@@ -93,8 +93,9 @@ impl Archive {
         let seal = if self.is_sealed()? { "seal" } else { "NULL" };
         // Rows were added in the order of attempts. One of schema 1 has no attempt, and no samples.
         let attempt = if self.has_column("run", "attempt")? { "attempt" } else { "1" };
-        let query =
-            format!("SELECT sequence, {attempt}, record_json, {seal} FROM run ORDER BY sequence, rowid");
+        let query = format!(
+            "SELECT sequence, {attempt}, record_json, {seal} FROM run ORDER BY sequence, rowid"
+        );
         let rows: Vec<(Place, String, Option<String>)> =
             self.rows(&query, |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?, row.get(3)?)))?;
         let records = rows.into_iter().map(|(place, json, seal)| {
@@ -127,7 +128,8 @@ impl Archive {
         }
         let query = "SELECT document_json, seal FROM certificate";
         let all: Vec<(String, String)> = self.rows(query, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let read = |(json, seal): &(String, String)| self.unseal("certificate", json, Some(seal), &[]);
+        let read =
+            |(json, seal): &(String, String)| self.unseal("certificate", json, Some(seal), &[]);
         all.first().map(read).transpose()
     }
 
@@ -165,7 +167,10 @@ impl Archive {
         samples: &[RunSample],
     ) -> Result<T, LabError> {
         if seal.is_some_and(|seal| seal != seal::of_run(json, samples)) {
-            return Err(LabError::damaged(self.path(), format!("a {what} is not what was written")));
+            return Err(LabError::damaged(
+                self.path(),
+                format!("a {what} is not what was written"),
+            ));
         }
         serde_json::from_str(json).map_err(|source| LabError::ArchiveDocument {
             path: self.path(),

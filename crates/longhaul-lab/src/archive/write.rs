@@ -190,7 +190,9 @@ impl Link {
         Link {
             lost_segments: report.as_ref().map(|link| {
                 let ways = [&link.up, &link.down];
-                ways.map(|way| (way.not_delivered().segments + way.interface_drops) as i64).iter().sum()
+                ways.map(|way| (way.not_delivered().segments + way.interface_drops) as i64)
+                    .iter()
+                    .sum()
             }),
             late_p999_ms: report
                 .map(|link| link.up.lateness.p999_ms.max(link.down.lateness.p999_ms)),

@@ -26,12 +26,12 @@ pub struct Source {
     pub store: Store,
     /// Where its copies go.
     pub to: Store,
-    origin: Origin,
+    pub(super) origin: Origin,
 }
 
 /// How a source comes to be.
 #[derive(Debug, Clone, PartialEq)]
-enum Origin {
+pub(super) enum Origin {
     /// It is there.
     Own,
     /// The user's data, copied into memory.

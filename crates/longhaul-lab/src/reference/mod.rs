@@ -92,7 +92,12 @@ pub struct Figure {
 impl Published {
     /// The figures of a tool's driver for the same work at the same round-trip time: within 1 ms
     /// or a twentieth, whichever is more.
-    pub fn beside(&self, driver: &str, work: Workload, rtt: Duration) -> impl Iterator<Item = &Figure> {
+    pub fn beside(
+        &self,
+        driver: &str,
+        work: Workload,
+        rtt: Duration,
+    ) -> impl Iterator<Item = &Figure> {
         let ms = rtt.as_secs_f64() * 1e3;
         let near = move |other: f64| (other - ms).abs() <= (ms / 20.0).max(1.0);
         self.figures.iter().filter(move |figure| {
@@ -128,8 +133,12 @@ mod tests {
     fn units_were_converted_exactly() {
         for figure in &published().figures {
             let digits = |c: char| c.is_ascii_digit() || c == '.';
-            let text: String =
-                figure.published.chars().skip_while(|c| !digits(*c)).take_while(|c| digits(*c)).collect();
+            let text: String = figure
+                .published
+                .chars()
+                .skip_while(|c| !digits(*c))
+                .take_while(|c| digits(*c))
+                .collect();
             let printed: f64 = text.parse().unwrap();
             let factor = match &figure.published {
                 unit if unit.contains("MB/s") => 0.008,

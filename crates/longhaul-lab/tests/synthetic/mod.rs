@@ -2,9 +2,7 @@
 //! drawn without running one.
 
 use longhaul_core::plan::{Content, MatrixPlan, Row};
-use longhaul_core::result::{
-    CpuSeconds, HostLoad, Outcome, RunRecord, RunSample, WorkDone,
-};
+use longhaul_core::result::{CpuSeconds, HostLoad, Outcome, RunRecord, RunSample, WorkDone};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_lab::archive::{Contents, Data, Header, Tool};
 
@@ -76,7 +74,10 @@ pub(crate) fn contents(plan: MatrixPlan) -> Contents {
 
 /// Between 0.95 and 1.05, the same for the same seed.
 fn noise(seed: u64) -> f64 {
-    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = seed
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(23)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9);
     0.95 + (mixed >> 40) as f64 / (1_u64 << 24) as f64 * 0.1
 }
 

@@ -23,8 +23,8 @@ pub struct Query {
     pub disks: Vec<String>,
 }
 
-/// Reads everything that the rules ask for. Within `query.patience` and the resolver's own, it
-/// waits for the network; beside that for nothing.
+/// Reads everything that the rules ask for. It waits at most `query.patience` for the resolver,
+/// as long for the host at the other end, and beside that for nothing.
 pub fn inspect(source: &Source, query: &Query) -> HostFacts {
     let path = query.to.as_ref().map(|host| path::read(source, host, query.port, query.patience));
     let names = match (&query.interfaces[..], &path) {

@@ -1,5 +1,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
@@ -9,7 +11,7 @@ use crate::route::route_to;
 
 /// Finds the way to `host`, and how long it takes to ask it.
 pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -> PathFacts {
-    let address = address(source, host);
+    let address = address(source, host, patience);
     let route = address.clone().and_then(|address| route(source, address));
     let answer = address.clone().and_then(|to| answer(source, SocketAddr::new(to, port), patience));
     let (interface, route_mtu) = match route {
@@ -19,13 +21,24 @@ pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -
     PathFacts { host: host.to_owned(), address, interface, route_mtu, answer }
 }
 
-fn address(source: &Source, host: &str) -> Seen<IpAddr> {
+fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
     let name = format!("resolve {host}");
-    let text = source.call(&name, || {
-        let first = (host, 0).to_socket_addrs()?.next();
-        Ok(first.ok_or(io::ErrorKind::NotFound)?.ip().to_string())
-    })?;
+    let text = source.call(&name, || Ok(resolve(host, patience)?.to_string()))?;
     text.parse().map_err(|_| Unseen::odd(name, &text))
+}
+
+/// The first address of `host`. A resolver whose servers are silent takes longer than anybody
+/// waits for an examination; the thread that asks it is left behind.
+fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
+    let (tell, told) = mpsc::channel();
+    let host = host.to_owned();
+    thread::Builder::new().name("resolver".into()).spawn(move || {
+        let found = (host.as_str(), 0).to_socket_addrs().map(|mut addresses| addresses.next());
+        let _ = tell.send(found);
+    })?;
+    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
+    let first = told.recv_timeout(patience).map_err(silent)??;
+    Ok(first.ok_or(io::ErrorKind::NotFound)?.ip())
 }
 
 /// The interface, and the route's own limit of a packet.

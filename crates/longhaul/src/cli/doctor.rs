@@ -18,8 +18,9 @@ use crate::interrupt::Interrupt;
 use crate::output::{answer, doctor_text, say};
 use crate::remote::{Rsh, printed_there};
 
-/// How long the host at the other end may take to answer; the examination ends within two seconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the resolver may take, and the host at the other end: the examination ends within two
+/// seconds.
+const PATIENCE: Duration = Duration::from_millis(900);
 
 #[derive(Debug, clap::Args)]
 #[command(

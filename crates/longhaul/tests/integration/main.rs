@@ -20,5 +20,6 @@ mod test;
 mod test_ways;
 mod topology;
 mod wan;
+mod wan_abuse;
 mod wan_impairments;
 mod wan_selftest;

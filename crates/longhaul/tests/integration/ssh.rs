@@ -189,6 +189,7 @@ fn jump_hosts_names_and_keys_come_from_ssh_itself() {
         assert_code(&refused, 3);
         assert!(text(&refused.stderr).contains("Permission denied"), "{}", text(&refused.stderr));
     }
+}
 
 #[test]
 fn another_host_is_examined_over_ssh() {

@@ -95,12 +95,8 @@ pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
 pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     let Some(device) = disk.device.clone()? else { return NOTHING };
     let (seen, turns) = (disk.scheduler.clone()?, disk.rotational.clone()?);
-    let good = match (seen.as_str(), turns) {
-        ("none" | "noop" | "mq-deadline" | "deadline", false) => true,
-        ("mq-deadline" | "deadline", true) => true,
-        _ => false,
-    };
-    if good {
+    let (ordered, bare) = (["mq-deadline", "deadline"], ["none", "noop"]);
+    if ordered.contains(&seen.as_str()) || (!turns && bare.contains(&seen.as_str())) {
         return fine(seen).said();
     }
     let wanted = if turns { "mq-deadline" } else { "none" };

@@ -147,7 +147,7 @@ pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> 
     let slow = !target.is_at_least(FAST);
     let verdict = if slow { Verdict::Advice } else { Verdict::Problem };
     fine(format!("off: {}; {lro}", off.join(", ")))
-        .as_verdict(verdict)
+        .judged(verdict)
         .wanted("on")
         .why(format!(
             "the kernel handles up to 64 KB at once with them, and {} packets a second one by one \

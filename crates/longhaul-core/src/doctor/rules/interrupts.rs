@@ -53,14 +53,13 @@ pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) ->
     }
     let name = &one.name;
     let verdict = if cpus.len() == 1 { Verdict::Problem } else { Verdict::Advice };
-    let said = fine(seen)
-        .as_verdict(verdict)
-        .wanted(format!("{wanted} queues on as many cores"))
-        .why(format!(
+    let said = fine(seen).judged(verdict).wanted(format!("{wanted} queues on as many cores")).why(
+        format!(
             "a core receives about {CORE_GIGABITS} Gb/s; {} take {wanted}{}",
             target.rate,
             if wanted > online { format!(", and this host has {online}") } else { String::new() }
-        ));
+        ),
+    );
     match u64::from(queues) < wanted {
         true => said.run(format!("sudo ethtool -L {name} combined {}", wanted.min(online))).said(),
         false => said

@@ -27,7 +27,7 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     let scales = matches!(driver, "intel_pstate" | "amd-pstate-epp");
     let held = governors.contains_key("powersave") && !scales && target.is_at_least(10);
     fine(seen)
-        .as_verdict(if held { Verdict::Problem } else { Verdict::Advice })
+        .judged(if held { Verdict::Problem } else { Verdict::Advice })
         .wanted("performance")
         .why(
             "a core that sleeps between packets wakes at a low frequency; ESnet's guide for 100G \

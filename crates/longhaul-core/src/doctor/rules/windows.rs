@@ -21,9 +21,9 @@ fn window(target: &Target) -> u64 {
     target.bdp().get().div_ceil(connections(target))
 }
 
-/// The buffer for that window. Half of it is the kernel's own: the window that it offers is about
-/// half of a receive buffer (tcp_adv_win_scale 1, Documentation/networking/ip-sysctl.rst), and a
-/// sent segment's book-keeping counts as well.
+/// The buffer for that window: twice as much. The window that the kernel offers is about half of a
+/// receive buffer (tcp_adv_win_scale 1, Documentation/networking/ip-sysctl.rst), and it makes a
+/// send buffer twice the window (tcp_sndbuf_expand in net/ipv4/tcp_input.c).
 fn buffer(target: &Target) -> u64 {
     (2 * window(target)).next_multiple_of(MIB).min(LARGEST_BUFFER)
 }
@@ -46,21 +46,34 @@ fn arithmetic(target: &Target) -> String {
 }
 
 pub(super) fn autotuned_receive(host: &HostFacts, target: &Target) -> Answer {
-    autotuned(host, target, "net.ipv4.tcp_rmem")
+    autotuned(host, target, "net.ipv4.tcp_rmem", |bytes, one| {
+        format!(
+            "about half of a buffer is window: one connection receives about {}",
+            one(bytes / 2)
+        )
+    })
 }
 
 pub(super) fn autotuned_send(host: &HostFacts, target: &Target) -> Answer {
-    autotuned(host, target, "net.ipv4.tcp_wmem")
+    autotuned(host, target, "net.ipv4.tcp_wmem", |bytes, one| {
+        format!(
+            "what is under way stays in the buffer, beside what waits to be sent: one connection \
+             sends {} at most, and about half of it with both",
+            one(bytes)
+        )
+    })
 }
 
-fn autotuned(host: &HostFacts, target: &Target, name: &str) -> Answer {
+fn autotuned(
+    host: &HostFacts,
+    target: &Target,
+    name: &str,
+    limit: fn(u64, &dyn Fn(u64) -> Rate) -> String,
+) -> Answer {
     let seen = host.number(name, 2)?;
     let wanted = buffer(target);
-    let one = reached(seen / 2, target);
-    let why = format!(
-        "{}; about half of a buffer is window, so one connection moves at most {one}",
-        arithmetic(target)
-    );
+    let limit = limit(seen, &|bytes| reached(bytes, target));
+    let why = format!("{}; {limit}", arithmetic(target));
     let verdict = match seen {
         _ if seen >= wanted => Verdict::Ok,
         _ if seen >= wanted / 2 => Verdict::Advice,
@@ -68,7 +81,7 @@ fn autotuned(host: &HostFacts, target: &Target, name: &str) -> Answer {
     };
     let values = format!("{} {} {wanted}", host.number(name, 0)?, host.number(name, 1)?);
     fine(format!("{seen} ({})", Bytes::new(seen)))
-        .as_verdict(verdict)
+        .judged(verdict)
         .wanted(format!("{wanted} ({}) or more, as the third number", Bytes::new(wanted)))
         .why(why)
         .set(name, values)
@@ -129,7 +142,7 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
         _ => Verdict::Problem,
     };
     let said = fine(format!("pressure from {} on", Bytes::new(seen)))
-        .as_verdict(verdict)
+        .judged(verdict)
         .wanted(format!("{} or more", Bytes::new(wanted)));
     let sum = format!(
         "{} x {} / 8 = {}, twice for the kernel's book-keeping, in buffers of all connections",

@@ -35,7 +35,7 @@ pub struct MatrixPlan {
     pub limit_seconds: Option<u32>,
     /// Nothing is run for this long before each run, so that what the last one left settles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    cool_down: Option<Span>,
+    pub cool_down_seconds: Option<u32>,
     /// The paths to try; nothing for a real one.
     #[serde(default)]
     pub conditions: Conditions,
@@ -168,7 +168,7 @@ impl MatrixPlan {
             seed: 0,
             scale: unscaled(),
             limit_seconds: None,
-            cool_down: None,
+            cool_down_seconds: None,
             conditions: Conditions::default(),
             real: None,
             memory: MemoryWork::default(),
@@ -223,7 +223,7 @@ impl MatrixPlan {
 
     /// The rest before each run.
     pub fn cool_down(&self) -> Duration {
-        self.cool_down.map_or(Duration::ZERO, |span| span.0)
+        Duration::from_secs(self.cool_down_seconds.unwrap_or_default().into())
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
         let rtt = [Duration::ZERO, Duration::from_millis(90)];
         before.conditions = Conditions::new(&rtt, &["2.5G".parse().unwrap()]);
         before.entries = vec![Entry::new("iperf3", "memory"), Entry::new("scp", "disk")];
-        before.cool_down = Some(Span(Duration::from_secs(2)));
+        before.cool_down_seconds = Some(2);
         before.precision = Some(Precision::new(0.1, 20).within(Duration::from_secs(60)));
         let text = serde_json::to_string(&before).unwrap();
         assert_eq!(serde_json::from_str::<MatrixPlan>(&text).unwrap(), before);

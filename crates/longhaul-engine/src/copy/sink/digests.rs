@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -144,7 +144,8 @@ impl Shared<'_> {
             true => vec![Vec::new()],
             false => {
                 let dirs = self.extras.top_dirs();
-                dirs.iter().map(|dir| self.top(dir).into_os_string().as_bytes().to_vec()).collect()
+                let path = |dir: &Vec<u8>| self.store.path(dir).into_os_string().into_vec();
+                dirs.iter().map(path).collect()
             }
         };
         let files = done
@@ -156,7 +157,7 @@ impl Shared<'_> {
             .collect();
         let name = match (name.as_bytes(), self.extras.only_top()) {
             (b"", Some(top)) if !contents => {
-                [self.top(&top).as_os_str().as_bytes(), SUFFIX].concat()
+                [self.store.path(&top).as_os_str().as_bytes(), SUFFIX].concat()
             }
             (b"", _) => DEFAULT_NAME.to_vec(),
             (name, _) => name.to_vec(),
@@ -170,12 +171,6 @@ impl Shared<'_> {
             }
             Err(error) => self.tell_failed(None, &path, "write", &error).map(|()| None),
         }
-    }
-
-    /// Where a thing of the top level is, without the slash at the end that joining the empty rest
-    /// of a renamed one leaves.
-    fn top(&self, path: &[u8]) -> PathBuf {
-        self.store.path(path).components().collect()
     }
 
     fn put_manifest(&self, tree: &Tree, path: &Path, text: &[u8]) -> io::Result<()> {

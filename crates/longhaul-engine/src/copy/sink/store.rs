@@ -96,9 +96,8 @@ impl Store {
         let path = Path::new(OsStr::from_bytes(path));
         match &self.destination {
             Destination::Directory { rename: Some(name), .. } => {
-                let mut parts = path.components();
-                parts.next();
-                Path::new(name).join(parts.as_path())
+                // Part by part: joining nothing would leave a slash at the end.
+                Path::new(name).components().chain(path.components().skip(1)).collect()
             }
             _ => path.to_owned(),
         }

@@ -43,8 +43,9 @@ impl BarChart {
         let left = 16.0 + NAME + if beside { 176.0 } else { 0.0 };
         let length = total - left - FIGURE;
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
-        let values: Vec<f64> =
-            bars().map(|bar| bar.range.map_or(bar.value, |(_, high)| high.max(bar.value))).collect();
+        let values: Vec<f64> = bars()
+            .map(|bar| bar.range.map_or(bar.value, |(_, high)| high.max(bar.value)))
+            .collect();
         let axis = Axis::new(&self.label, Scale::from_zero(&values));
         let place = |value: f64| left + axis.scale.place(value) * length;
         let (top, mut body) = (y + 4.0, Svg::default());

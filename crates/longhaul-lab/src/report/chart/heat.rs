@@ -93,7 +93,11 @@ impl HeatMap {
         }
         svg.text("soft", (left, top + 24.0), "0");
         let end = left + STEPS as f64 * 8.0;
-        svg.text("soft end", (end, top + 24.0), &format!("{} {}", significant(greatest), self.unit));
+        svg.text(
+            "soft end",
+            (end, top + 24.0),
+            &format!("{} {}", significant(greatest), self.unit),
+        );
     }
 }
 
@@ -138,6 +142,8 @@ mod tests {
             let part = |at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
             0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
         };
-        assert!((0..20).all(|n| lightness(f64::from(n) / 20.0) < lightness(f64::from(n + 1) / 20.0)));
+        assert!(
+            (0..20).all(|n| lightness(f64::from(n) / 20.0) < lightness(f64::from(n + 1) / 20.0))
+        );
     }
 }

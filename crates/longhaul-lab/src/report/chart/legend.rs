@@ -7,7 +7,13 @@ const SWATCH: f64 = 32.0;
 
 /// Draws the names of series with their look, in rows of `width`, from `top` on; returns where the
 /// rows end.
-pub(super) fn legend(svg: &mut Svg, names: &[(usize, &str)], left: f64, top: f64, width: f64) -> f64 {
+pub(super) fn legend(
+    svg: &mut Svg,
+    names: &[(usize, &str)],
+    left: f64,
+    top: f64,
+    width: f64,
+) -> f64 {
     let (mut x, mut y) = (left, top);
     let longest = ((width - SWATCH) / 7.5) as usize;
     for (series, name) in names {

@@ -268,7 +268,10 @@ mod tests {
         LineChart {
             title: "Throughput".into(),
             subtitle: "goodput".into(),
-            x: Axis { ticks: vec![(0.0, "0".into()), (180.0, "180".into())], ..Axis::new("RTT, ms", x) },
+            x: Axis {
+                ticks: vec![(0.0, "0".into()), (180.0, "180".into())],
+                ..Axis::new("RTT, ms", x)
+            },
             y: Axis::new("Gb/s", Scale::for_values(&[9.0, 3.0])),
             panels: (0..panels).map(panel).collect(),
             names: vec!["one".into(), "two".into()],

@@ -62,7 +62,11 @@ impl Scale {
     pub(in crate::report) fn for_values(values: &[f64]) -> Self {
         let greatest = values.iter().copied().fold(0.0, f64::max);
         let least = values.iter().copied().filter(|value| *value > 0.0).fold(greatest, f64::min);
-        if least > 0.0 && greatest / least > WIDE { Self::log(values) } else { Self::from_zero(values) }
+        if least > 0.0 && greatest / least > WIDE {
+            Self::log(values)
+        } else {
+            Self::from_zero(values)
+        }
     }
 
     /// Logarithmic from the least to the greatest of `values` themselves, with a place for zero if
@@ -75,7 +79,11 @@ impl Scale {
             return Scale::Linear { to: 1.0 };
         }
         let to = if to > from { to } else { from * 2.0 };
-        if above.len() < values.len() { Scale::ZeroLog { from, to } } else { Scale::Log { from, to } }
+        if above.len() < values.len() {
+            Scale::ZeroLog { from, to }
+        } else {
+            Scale::Log { from, to }
+        }
     }
 
     /// Where a value is.
@@ -117,7 +125,8 @@ impl Scale {
 impl Axis {
     /// An axis with round ticks; its label says when it is logarithmic.
     pub(in crate::report) fn new(label: &str, scale: Scale) -> Self {
-        let label = if scale.is_log() { format!("{label} (logarithmic)") } else { label.to_owned() };
+        let label =
+            if scale.is_log() { format!("{label} (logarithmic)") } else { label.to_owned() };
         Axis { label, scale, ticks: scale.ticks() }
     }
 }

@@ -36,9 +36,10 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
         });
         let chart = BarChart {
             title: format!("Processor time for a gigabyte: {}", work.label()),
-            subtitle: "User and system time of the commands at both ends, the emulator's not among \
+            subtitle:
+                "User and system time of the commands at both ends, the emulator's not among \
                        it; median, and the range of the runs"
-                .into(),
+                    .into(),
             label: "CPU seconds for each GB (10^9 bytes)".into(),
             groups: groups.collect(),
         };

@@ -23,7 +23,8 @@ pub(super) fn distance(facets: &Facets<'_>) -> Option<Figure> {
                 common.title(),
                 Dimension::Miles.tick(miles),
                 format!("{middle:.3}"),
-                deviation(&values).map_or_else(|| "-".into(), |value| format!("{:.2}", value * 1e3)),
+                deviation(&values)
+                    .map_or_else(|| "-".into(), |value| format!("{:.2}", value * 1e3)),
                 decrease.map_or_else(|| "-".into(), |value| format!("{value:.4}")),
             ]);
         }
@@ -36,7 +37,9 @@ pub(super) fn distance(facets: &Facets<'_>) -> Option<Figure> {
                 Dimension::Miles.tick(miles),
                 format!("{:.3}", figure.gbps),
                 format!("{spread:.2}"),
-                figure.decrease_mbps_per_mile.map_or_else(|| "-".into(), |value| format!("{value:.4}")),
+                figure
+                    .decrease_mbps_per_mile
+                    .map_or_else(|| "-".into(), |value| format!("{value:.4}")),
             ]);
         }
     }

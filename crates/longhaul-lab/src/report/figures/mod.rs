@@ -105,5 +105,3 @@ fn shown(left_out: usize) -> String {
         n => format!(". {n} more panels are not drawn"),
     }
 }
-
-

@@ -122,7 +122,10 @@ fn references(
                 found.push(Point {
                     x,
                     y: figure.gbps,
-                    title: format!("published: {}, {} ({})", figure.tool, figure.published, figure.under),
+                    title: format!(
+                        "published: {}, {} ({})",
+                        figure.tool, figure.published, figure.under
+                    ),
                     ..Point::default()
                 });
             }

@@ -23,10 +23,20 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     }
     let table = Columns {
         title: "Stability".into(),
-        heads: ["Tool", "Path", "Runs", "Median, Gb/s", "Standard deviation, Mb/s", "of the median"]
-            .map(str::to_owned)
-            .to_vec(),
-        lines: cells.iter().map(|((common, series), runs)| line(facets, common, *series, runs)).collect(),
+        heads: [
+            "Tool",
+            "Path",
+            "Runs",
+            "Median, Gb/s",
+            "Standard deviation, Mb/s",
+            "of the median",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        lines: cells
+            .iter()
+            .map(|((common, series), runs)| line(facets, common, *series, runs))
+            .collect(),
     };
     let mut panels: BTreeMap<Common, Vec<Line>> = BTreeMap::new();
     for ((common, series), mut runs) in cells {
@@ -87,4 +97,3 @@ fn line(facets: &Facets<'_>, common: &Common, series: usize, runs: &[&Facet<'_>]
         format!("{share:.1} %"),
     ]
 }
-

@@ -46,7 +46,8 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         ]);
         let points = rates.iter().map(|&(x, y)| {
             let is_ramp = ramped == Some(x);
-            let title = if is_ramp { format!("{name}: ramped up after {x:.1} s") } else { String::new() };
+            let title =
+                if is_ramp { format!("{name}: ramped up after {x:.1} s") } else { String::new() };
             Point { x, y, title, ..Point::default() }
         });
         let line = Line { series, kind: LineKind::Trace, points: points.collect() };
@@ -61,7 +62,10 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         heads: ["Tool", "Path", "Ramped up after, s", "Steady, Gb/s"].map(str::to_owned).to_vec(),
         lines: ramps,
     };
-    let figure = Figure::new(&format!("time-{}", work.name()), Chart::Lines(chart(facets, work, panels, left_out)));
+    let figure = Figure::new(
+        &format!("time-{}", work.name()),
+        Chart::Lines(chart(facets, work, panels, left_out)),
+    );
     Some(figure.with_table(table).with_note(
         "By the path's own counters, headers and repeated segments with them, whatever a tool says itself; \
          the run nearest the median of its cell. Steady: the median of the second half. Ramped up: \

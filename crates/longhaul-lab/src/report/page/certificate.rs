@@ -1,4 +1,4 @@
-use longhaul_core::result::{Certificate, CheckVerdict, Check};
+use longhaul_core::result::{Certificate, Check, CheckVerdict};
 use maud::{Markup, html as markup};
 
 use crate::archive::Contents;

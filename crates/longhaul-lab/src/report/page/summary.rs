@@ -37,9 +37,8 @@ pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
 fn tiles(contents: &Contents, table: &Table) -> Markup {
     let places: HashSet<u32> = contents.runs.iter().map(|run| run.sequence).collect();
     let good = contents.runs.iter().filter(|run| run.outcome == Outcome::Ok).count();
-    let failed = |run: &&longhaul_core::result::RunRecord| {
-        matches!(run.outcome, Outcome::Failed { .. })
-    };
+    let failed =
+        |run: &&longhaul_core::result::RunRecord| matches!(run.outcome, Outcome::Failed { .. });
     let failed = contents.runs.iter().filter(failed).count();
     let invalid = contents.runs.len() - good - failed;
     let tools = contents.tools.iter().filter(|tool| tool.version.is_some()).count();

@@ -176,11 +176,10 @@ mod tests {
 
     fn plan(tools: &[&str], rtts: &[u64]) -> MatrixPlan {
         let rtts: Vec<Duration> = rtts.iter().map(|ms| Duration::from_millis(*ms)).collect();
-        MatrixPlan {
-            conditions: Conditions::new(&rtts, &[]),
-            entries: tools.iter().map(|tool| Entry::new(tool, "memory")).collect(),
-            ..MatrixPlan::named("live")
-        }
+        let mut plan = MatrixPlan::named("live");
+        plan.conditions = Conditions::new(&rtts, &[]);
+        plan.entries = tools.iter().map(|tool| Entry::new(tool, "memory")).collect();
+        plan
     }
 
     /// A record as the archive would hold it, with what the table reads from it.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use longhaul_core::plan::{MatrixPlan, Row, Store};
+use longhaul_core::result::Certificate;
 use longhaul_lab::archive::{Archive, Data, Header, Tool};
 use longhaul_lab::data::{MemoryStore, Source, check_room, sources};
 use longhaul_lab::drivers::Driver;
@@ -258,7 +259,9 @@ pub(in crate::cli) fn certificate(path: &Path) -> Result<Certificate, Coded> {
     let cannot = || format!("cannot read the certificate {}", path.display());
     let text = fs::read_to_string(path).with_context(cannot).map_err(files)?;
     let found: Certificate = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not a certificate of longhaul wan selftest --json", path.display()))
+        .with_context(|| {
+            format!("{} is not a certificate of longhaul wan selftest --json", path.display())
+        })
         .map_err(files)?;
     if found.schema != Certificate::SCHEMA {
         let error = anyhow::anyhow!(
