@@ -13,7 +13,9 @@
 #
 # rsync and scp copy the first 512 MiB, at 90 ms and more 128 MiB: they need minutes for the rest.
 #
-# LONGHAUL names the binary; LINK has more link options, such as '--loss 1e-4'; TOOLS picks among
+# LONGHAUL names the binary; CP has more options of longhaul cp, such as '--block 1MiB'; LINK more
+# link options, such as '--loss 1e-4'; COMPARE=no leaves the comparison out, for a quick look; TOOLS
+# picks among
 #   sealed cleartext globus rsync scp   the copies,
 #   read memory write                   the rungs they stand on, with longhaul: the source's disk to
 #                                       memory, memory to memory, memory to the sink's disk.
@@ -50,8 +52,10 @@ if [ -n "${DATA:-}" ]; then
 else
     head -c "${mib}M" /dev/urandom >"$dir/data"
 fi
-head -c "$((mib < 512 ? mib : 512))M" "$dir/data" >"$dir/data-512"
-head -c "$((mib < 128 ? mib : 128))M" "$dir/data" >"$dir/data-128"
+if [[ " ${tools[*]} " =~ " "(rsync|scp)" " ]]; then
+    head -c "$((mib < 512 ? mib : 512))M" "$dir/data" >"$dir/data-512"
+    head -c "$((mib < 128 ? mib : 128))M" "$dir/data" >"$dir/data-128"
+fi
 for key in host user; do ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"; done
 cp "$dir/user.pub" "$dir/authorized_keys"
 mkdir -p /run/sshd
@@ -78,11 +82,11 @@ far_of() {
 }
 near_of() { # TOOL FILE
     case $1 in
-        sealed) echo "'$longhaul' cp --json '$2' lh://far/copy" ;;
-        cleartext) echo "'$longhaul' cp --json --cleartext '$2' lh://far/copy" ;;
-        read) echo "'$longhaul' cp --json --cleartext '$2' /dev/null" ;;
-        memory) echo "'$longhaul' cp --json --cleartext --size ${mib}MiB /dev/zero lh://far/dev/null" ;;
-        write) echo "'$longhaul' cp --json --cleartext --size ${mib}MiB /dev/zero '$dir/far/copy'" ;;
+        sealed) echo "'$longhaul' cp --json ${CP:-} '$2' lh://far/copy" ;;
+        cleartext) echo "'$longhaul' cp --json ${CP:-} --cleartext '$2' lh://far/copy" ;;
+        read) echo "'$longhaul' cp --json ${CP:-} --cleartext '$2' /dev/null" ;;
+        memory) echo "'$longhaul' cp --json ${CP:-} --cleartext --size ${mib}MiB /dev/zero lh://far/dev/null" ;;
+        write) echo "'$longhaul' cp --json ${CP:-} --cleartext --size ${mib}MiB /dev/zero '$dir/far/copy'" ;;
         globus) echo "GLOBUS_HOSTNAME=near globus-url-copy -p 8 'file://$2' 'ftp://far:2811$dir/far/copy'" ;;
         rsync) echo "rsync -e 'ssh $ssh_options -p 2222' '$2' 'root@far:$dir/far/copy'" ;;
         scp) echo "scp $ssh_options -P 2222 '$2' 'root@far:$dir/far/copy'" ;;
@@ -116,7 +120,10 @@ run() { # TOOL RTT_MS
     case $1 in
         read | memory) ;;
         write) rm "$dir/far/copy" ;;
-        *) cmp "$data" "$dir/far/copy" && rm "$dir/far/copy" ;;
+        *)
+            [ "${COMPARE:-yes}" = no ] || cmp "$data" "$dir/far/copy"
+            rm "$dir/far/copy"
+            ;;
     esac
     near=$(awk "BEGIN { print $(used near) - $near }") far=$(awk "BEGIN { print $(used far) - $far }")
     python3 - "$1" "$2" "$size" "$near" "$far" "$dir/said" "${link[*]}" $out <<'PYTHON' | tee -a "$dir/runs"

@@ -21,8 +21,8 @@ mod warning;
 pub use certificate::{Certificate, Check, CheckVerdict, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
-    Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
-    EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
+    Action, ActionKind, AddressReport, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
+    CopySummary, DigestOf, EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
 };
 pub use flow::{
     Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
