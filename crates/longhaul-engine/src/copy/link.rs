@@ -28,11 +28,10 @@ const NOTSENT_LOWAT: u32 = 1 << 20;
 const POOL_BUFFERS_BASE: usize = 16;
 /// Buffers added for each connection: one in its hands, one on the way to it.
 const POOL_BUFFERS_PER_STREAM: usize = 2;
-/// Most bytes of all buffers of an end, and the fewest buffers that keep every stage busy. What is
-/// on the path is in the kernel's socket buffers, which follow the rate and the round trip by
-/// themselves; these bridge a disk that stalls, at 10 Gb/s for 160 ms.
+/// Most bytes of all buffers of an end: twelve of the largest blocks. What is on the path is in the
+/// kernel's socket buffers, which follow the rate and the round trip by themselves; these bridge a
+/// disk that stalls, at 10 Gb/s for 160 ms.
 const POOL_BYTES: usize = 192 << 20;
-const POOL_BUFFERS_LEAST: usize = 8;
 
 /// Both channels of a copy, from either end.
 pub(super) struct Link {
@@ -54,9 +53,8 @@ impl Link {
 pub(super) fn pool(options: &CopyOptions) -> Pool {
     let streams = options.streams.unwrap_or(MOST_STREAMS);
     let block = options.block_bytes.get() as usize;
-    let most = (POOL_BYTES / block).max(POOL_BUFFERS_LEAST);
     let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
-    Pool::new(count.min(most), block + RECEIVE_SLACK)
+    Pool::new(count.min(POOL_BYTES / block), block + RECEIVE_SLACK)
 }
 
 /// Data connections that a copy begins with.
