@@ -7,8 +7,9 @@
 # kill     20 times, kill -9 of either side at a random moment; the same command again
 # corrupt  one packet in 100,000 is changed silently, its checksum made right (--corrupt-silent)
 #
-# After each the copy is compared with its source. DIR is where the files go (a real disk), LONGHAUL
-# the binary. Runs as root.
+# After each the copy is compared with its source, and what the link did to it must be more than
+# nothing. DIR is where the files go (a real disk, 8 GB free), LONGHAUL the binary. Runs as root, some
+# eight minutes.
 set -euo pipefail
 
 longhaul=$(realpath "${LONGHAUL:-target/release/longhaul}")
@@ -23,27 +24,46 @@ check() { # WHAT
     cmp "$dir/data" "$dir/far/copy"
     left=$(find "$dir/far" -name '.*longhaul*')
     [ -z "$left" ] || { echo "$1: left behind: $left"; exit 1; }
-    python3 - "$1" "$dir/said" <<'PYTHON'
-import json, sys
-summary = json.load(open(sys.argv[2]))["summary"]
-print(f"{sys.argv[1]:24} {summary['seconds']:7.1f} s  reconnects {summary['reconnects']}  "
-      f"blocks sent again {summary['resent_blocks']}  "
-      f"there already {summary['resumed_bytes'] / 2**20:.0f} MiB  same", flush=True)
-PYTHON
+    tell "$1" "same"
     rm "$dir/far/copy"
+}
+
+tell() { # WHAT OUTCOME
+    python3 - "$1" "$2" "$dir/said" <<'PYTHON'
+import json, sys
+what, outcome, said = sys.argv[1:]
+summary = json.load(open(said))["summary"]
+print(f"{what:32} {summary['seconds']:7.1f} s  reconnects {summary['reconnects']}  "
+      f"blocks sent again {summary['resent_blocks']:3}  "
+      f"there already {summary['resumed_bytes'] / 2**20:6.0f} MiB  {outcome}", flush=True)
+PYTHON
+}
+
+touched() { # IMPAIRMENT: how many segments it befell, on the way out and on the way back
+    python3 - "$1" "$dir/link" <<'PYTHON'
+import json, sys
+name, link = sys.argv[1:]
+link = json.load(open(link))
+up, down = (link[way]["impairments"][name]["segments"] for way in ("up", "down"))
+if up + down == 0:
+    sys.exit(f"the link did nothing: {name}")
+print(f"{up} + {down} segments")
+PYTHON
+}
+
+over() { # LINK OPTIONS -- FLAGS OF CP
+    options=()
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    "$longhaul" wan run "${options[@]}" --json-report "$dir/link" --far "$serve" -- bash -c "
+        until (exec 3<>/dev/tcp/far/5210) 2>/dev/null; do sleep 0.1; done
+        exec '$longhaul' cp --json $* '$dir/data' lh://far/copy >'$dir/said' 2>/dev/null"
 }
 
 cut() {
     for seconds in 1 10 100; do
-        # Everything the near side sends is dropped by its own routing: nothing leaves.
-        "$longhaul" wan run --rtt 20ms --far "$serve" -- bash -c "
-            sleep 1
-            far=\$(getent ahostsv4 far | awk '{ print \$1; exit }')
-            (sleep 2; ip route add blackhole \$far/32; sleep $seconds
-                ip route del blackhole \$far/32) &
-            '$longhaul' cp --json --bwlimit 2G '$dir/data' lh://far/copy >'$dir/said'
-            wait"
-        check "cut for $seconds s"
+        over --rtt 20ms --outage "3s+${seconds}s" -- --bwlimit 2G
+        check "cut for $seconds s: $(touched outage)"
     done
 }
 
@@ -79,11 +99,14 @@ kill_() {
 
 corrupt() {
     for protection in "" --cleartext; do
-        "$longhaul" wan run --rtt 20ms --corrupt-silent 1e-5 --far "$serve" -- bash -c "
-            sleep 1
-            '$longhaul' cp --json $protection '$dir/data' lh://far/copy >'$dir/said'"
-        check "corrupt $protection"
+        over --rtt 20ms --mtu 1500 --corrupt-silent 1e-5 -- $protection
+        check "corrupt ${protection:-sealed}: $(touched corrupted_silent)"
     done
+    over --rtt 20ms --mtu 1500 --corrupt-silent 1e-5 -- --cleartext --no-verify
+    outcome=same
+    cmp -s "$dir/data" "$dir/far/copy" || outcome="differs, as nobody looked"
+    tell "corrupt --no-verify: $(touched corrupted_silent)" "$outcome"
+    rm "$dir/far/copy"
 }
 
 for fault in "${@:-cut kill corrupt}"; do

@@ -3,14 +3,15 @@
 # round trips idle and under load, an idle link's processor time, memory.
 #
 # usage: bench/wan.sh PART [LONGHAUL]       (as root; needs iperf3, ip, ping, tcpdump, jq)
-#        PART: throughput, cost, rtt, idle, memory: one round, added to the files in $OUT
-#              (default /tmp/longhaul-wan-bench); report: tables of medians, in Markdown
+#        PART: throughput (80 s), causes (50 s), cost (45 s), rtt (75 s), idle (20 s), memory (30 s):
+#              one round, added to the files in $OUT (default /tmp/longhaul-wan-bench);
+#              report: tables of medians, in Markdown
 #
 # A round measures everything of its part once, the veth pairs among it, so that whatever else the
 # machine does falls on all of them alike. Run each part some times and then the report.
 set -euo pipefail
 
-part=${1:?throughput, cost, rtt, idle, memory or report}
+part=${1:?throughput, causes, cost, rtt, idle, memory or report}
 longhaul=$(realpath -m "${2:-target/release/longhaul}")
 out=${OUT:-/tmp/longhaul-wan-bench}
 rtts="0 15 90 180"
@@ -61,6 +62,35 @@ throughput() {
     veth 1500
     wan 1500 0
     wan 1500 90
+}
+
+# What made packets late, and how late a bare real-time timer was in the same seconds, which moves
+# nothing and knows nothing of the emulator.
+causes_of() { # NAME OPTIONS FAR NEAR
+    "$longhaul" wan probe '{"watch":{"seconds":6}}' >"$work/machine.json" &
+    # shellcheck disable=SC2086
+    "$longhaul" wan run $2 --json-report "$work/link.json" --far "$3" -- sh -c "$4" \
+        >"$work/run.json" 2>"$work/log"
+    wait
+    note "$(jq -r --arg name "$1" --slurpfile m "$work/machine.json" '
+        def ms: . * 100 | round / 100;
+        .up.lateness as $l | $l.causes as $c | $m[0] as $m
+        | ([$c.processor_ms, $c.host_ms, $c.timer_ms, $c.write_ms, $c.read_ms, $c.backlog_ms]) as $all
+        | ($all | add) as $sum
+        | [$name, ($l.p99_ms | ms), ($l.p999_ms | ms), ($l.max_ms | ms)]
+          + [$all[] | if $sum > 0 then . / $sum * 100 | round else 0 end]
+          + [($m.p99_ms | ms), ($m.p999_ms | ms), ($m.max_ms | ms),
+             ($m.withheld_share * 1000 | round / 10)]
+        | join("|")' "$work/link.json")"
+}
+
+causes() {
+    for rtt in 0 15 90 180; do
+        causes_of "iperf3, $rtt ms" "--rtt ${rtt}ms" 'iperf3 -s -1 >/dev/null' 'iperf3 -c far -t 5 -J'
+    done
+    for rtt in 10 90; do
+        causes_of "ping, idle, $rtt ms" "--rtt ${rtt}ms" true 'ping -q -i 0.01 -c 500 far'
+    done
 }
 
 # The plans of a load of super-packets of 64 KB that cannot respond to anything.
@@ -170,6 +200,8 @@ report() {
                 "$(awk "BEGIN { printf \"%.2f\", $median / $veth }") |"
         done
     done
+    printf '\n| load | p99, ms | p99.9 | largest | processor, %% | host | timer | write | read | backlog | bare timer p99, ms | p99.9 | largest | withheld, %% |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n'
+    [ ! -e "$out/causes" ] || awk -F'|' '{ gsub(/\|/, " | "); print "| " $0 " |" }' "$out/causes"
     printf '\n| load, Gb/s | loss | ns of processor for each KB, each round | median | to no loss |\n|---|---|---|---|---|\n'
     for gbps in 4 8; do
         local clean=
@@ -198,6 +230,6 @@ report() {
 }
 
 case $part in
-    throughput | cost | rtt | idle | memory | report) $part ;;
+    throughput | causes | cost | rtt | idle | memory | report) $part ;;
     *) echo "there is no part '$part'" >&2; exit 2 ;;
 esac

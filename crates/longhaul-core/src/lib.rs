@@ -1,9 +1,10 @@
 //! What every other room of longhaul speaks: units, plans (what to run), results (what
-//! happened), statistics, and the wire formats.
+//! happened), statistics, and the wire formats; and the rules by which a host is judged.
 //!
 //! Nothing here touches the operating system, starts a thread or needs `unsafe`, so all of it is
 //! tested as plain functions.
 
+pub mod doctor;
 pub mod plan;
 pub mod result;
 pub mod stats;

@@ -1,6 +1,12 @@
 //! Documents of the first version must always read; see docs/design/results.md.
 
-use longhaul_core::result::{COPY_SCHEMA, CopyResult, FLOW_SCHEMA, FlowResult, TopologyReport};
+use std::collections::BTreeSet;
+
+use longhaul_core::doctor::RULES;
+use longhaul_core::result::{
+    COPY_SCHEMA, CopyResult, DoctorReport, FLOW_SCHEMA, FlowResult, TargetSource, TopologyReport,
+    Verdict,
+};
 use longhaul_core::units::Bytes;
 
 #[test]
@@ -30,4 +36,27 @@ fn a_topology_of_the_first_version_reads() {
     assert_eq!((&*link.name, &*link.near, &*link.far), ("left-right", "left", "right"));
     assert_eq!(link.link.up.impairments.lost.segments, 3);
     assert!(link.link.up.is_conserved() && link.link.down.is_conserved());
+}
+
+#[test]
+fn an_examination_of_the_first_version_reads() {
+    let text = include_str!("fixtures/doctor-1.json");
+    let report: DoctorReport = serde_json::from_str(text).unwrap();
+    assert_eq!(report.schema, DoctorReport::SCHEMA);
+    assert_eq!(report.target.rate_from, TargetSource::Interface);
+    assert!(report.has_problems());
+    let [problem] = report.of(Verdict::Problem).collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert_eq!((&*problem.rule, &*problem.subject), ("pcie_rate", "enp134s0f0np0"));
+    assert_eq!(report.of(Verdict::Unseen).count(), 1);
+    assert_eq!(report.measurements[1].throughput_bps, None);
+}
+
+#[test]
+fn the_rules_of_the_doctor_have_names_of_their_own_and_are_in_the_guide() {
+    let guide = include_str!("../../../docs/guide/doctor.md");
+    let names: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+    assert_eq!(names.len(), RULES.len());
+    let missing: Vec<_> =
+        names.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/guide/doctor.md does not tell of {missing:?}");
 }

@@ -13,8 +13,8 @@ pub enum EmuError {
     /// The emulator would have to hold more than this machine's memory.
     #[error(
         "the rates and delays of the links up to '{link}' keep {needed} in the emulator, more than \
-         the {limit} that it may take of this machine's memory; lower a rate, a delay or a queue, \
-         or leave the rate away"
+         the {limit} that it may take of this machine's memory, or of its control group's; lower a \
+         rate, a delay or a queue, or leave the rate away"
     )]
     Memory {
         /// The link with which it became too much.

@@ -11,19 +11,20 @@ pub(crate) fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
 }
 
 /// The part of its time for which the emulator may wait for a processor, or the host may withhold
-/// one of this machine's, before figures are called into question. Below it the waits show as
-/// lateness, if at all.
+/// this machine's, before figures are called into question. Below it the waits show as lateness, if
+/// at all.
 const STARVED: f64 = 0.05;
 
-/// Whether the machine gave the emulator less than it needed.
-pub(crate) fn starvation(processor: &ProcessorShare) -> Option<LinkWarning> {
+/// The least of either: the host's account has steps of 0.01 s, of which one says nothing of a short
+/// run.
+const LEAST_SECONDS: f64 = 0.05;
+
+/// Whether the machine, which has so many processors, gave the emulator less than it needed.
+pub(crate) fn starvation(processor: &ProcessorShare, processors: usize) -> Option<LinkWarning> {
     let ProcessorShare { seconds, waited_seconds, stolen_seconds, .. } = *processor;
-    let most = waited_seconds.max(stolen_seconds);
-    (most > STARVED * seconds).then_some(LinkWarning::ProcessorStarved {
-        waited_seconds,
-        stolen_seconds,
-        seconds,
-    })
+    let beyond = |lost: f64, of: f64| lost > (STARVED * of).max(LEAST_SECONDS);
+    (beyond(waited_seconds, seconds) || beyond(stolen_seconds, seconds * processors as f64))
+        .then_some(LinkWarning::ProcessorStarved { waited_seconds, stolen_seconds, seconds })
 }
 
 /// What is wrong with a direction's figures.
@@ -32,7 +33,12 @@ pub(crate) fn verdicts(direction: &DirectionReport, bound_ms: f64) -> Vec<LinkWa
     let mut warnings = Vec::new();
     let p999_ms = direction.lateness.p999_ms;
     if p999_ms > bound_ms {
-        warnings.push(LinkWarning::BehindSchedule { from, p999_ms, bound_ms });
+        warnings.push(LinkWarning::BehindSchedule {
+            from,
+            p999_ms,
+            bound_ms,
+            cause: direction.lateness.causes.main(),
+        });
     }
     if direction.interface_drops > 0 {
         warnings.push(LinkWarning::InterfaceDrops { from, packets: direction.interface_drops });
@@ -86,16 +92,16 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_for_a_processor_is_starved() {
-        let share = |waited_seconds, stolen_seconds| ProcessorShare {
-            seconds: 10.0,
-            busy_seconds: 1.0,
-            waited_seconds,
-            stolen_seconds,
+        let starved = |seconds, waited_seconds, stolen_seconds| {
+            let busy_seconds = 0.1;
+            let share = ProcessorShare { seconds, busy_seconds, waited_seconds, stolen_seconds };
+            starvation(&share, 4).is_some()
         };
-        assert_eq!(starvation(&share(0.4, 0.4)), None);
-        assert!(starvation(&share(0.6, 0.0)).is_some());
-        assert!(starvation(&share(0.0, 0.6)).is_some());
-        assert_eq!(starvation(&ProcessorShare::default()), None, "nothing is known");
+        assert!(!starved(10.0, 0.4, 1.9));
+        assert!(starved(10.0, 0.6, 0.0));
+        assert!(starved(10.0, 0.0, 2.1), "of four processors");
+        assert!(!starved(0.1, 0.04, 0.04), "too short to tell");
+        assert_eq!(starvation(&ProcessorShare::default(), 4), None, "nothing is known");
     }
 
     #[test]

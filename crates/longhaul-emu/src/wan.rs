@@ -3,7 +3,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
-use longhaul_core::result::LinkReport;
+use longhaul_core::result::{LinkReport, TopologyReport};
 
 use crate::{EmuError, Topology};
 
@@ -59,18 +59,29 @@ impl Wan {
         self.topology.wait_for_listener(site(side), patience)
     }
 
+    /// What passed so far.
+    ///
+    /// # Errors
+    /// A counter could not be read.
+    pub fn report(&self) -> Result<LinkReport, EmuError> {
+        only_link(self.topology.report()?)
+    }
+
     /// Takes the link down and tells what passed. Processes still in the sites are killed.
     ///
     /// # Errors
     /// A counter could not be read; everything is taken down nevertheless.
     pub fn finish(self) -> Result<LinkReport, EmuError> {
-        let report = self.topology.finish()?;
-        let link = report.links.into_iter().next();
-        link.map(|link| link.link).ok_or_else(|| EmuError::Driver {
-            operation: "count packets",
-            source: io::ErrorKind::NotFound.into(),
-        })
+        only_link(self.topology.finish()?)
     }
+}
+
+fn only_link(report: TopologyReport) -> Result<LinkReport, EmuError> {
+    let link = report.links.into_iter().next();
+    link.map(|link| link.link).ok_or_else(|| EmuError::Driver {
+        operation: "count packets",
+        source: io::ErrorKind::NotFound.into(),
+    })
 }
 
 /// The index of a side's site in [`TopologyPlan::pair`].

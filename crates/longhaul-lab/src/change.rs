@@ -53,7 +53,7 @@ impl Change {
         let (then_header, then) = then;
         let (now_header, now) = now;
         let conditions: Vec<Condition> =
-            now.conditions.iter().filter(|c| then.conditions.contains(c)).copied().collect();
+            now.conditions.iter().filter(|c| then.conditions.contains(c)).cloned().collect();
         let cell = |table: &Table, row: usize, condition: &Condition| {
             let column = table.conditions.iter().position(|other| other == condition)?;
             table.rows[row].cells.get(column).cloned()

@@ -48,6 +48,46 @@ pub enum LabError {
         /// The work.
         workload: &'static str,
     },
+    /// A plan gives several files to a tool that is driven with one.
+    #[error("{place}: {tool} is only driven with single files, and '{workload}' has several")]
+    NoTrees {
+        /// Where.
+        place: Place,
+        /// The driver.
+        tool: String,
+        /// The workload.
+        workload: String,
+    },
+    /// A plan asks a tool for something that it has no option for.
+    #[error("{place}: {tool} has no option for {setting}")]
+    NoSetting {
+        /// Where.
+        place: Place,
+        /// The driver.
+        tool: String,
+        /// What was asked for.
+        setting: &'static str,
+    },
+    /// A plan sends a tool over a real path whose server cannot be started by ssh alone.
+    #[error("{place}: {tool} cannot be driven over a real path; its server needs files of its own")]
+    NotReal {
+        /// Where.
+        place: Place,
+        /// The driver.
+        tool: String,
+    },
+    /// A matrix cannot be continued with other programs than it was begun with.
+    #[error(
+        "{} was measured with another {program} than the one that is here now; to mix them \
+         nevertheless, add --mix",
+        path.display()
+    )]
+    OtherProgram {
+        /// The directory.
+        path: PathBuf,
+        /// Which.
+        program: String,
+    },
     /// A selection leaves no entry.
     #[error("the plan has no entry called '{wanted}'; it has: {known}")]
     UnknownEntry {
@@ -118,6 +158,25 @@ pub enum LabError {
         /// The reader's reason.
         source: serde_json::Error,
     },
+    /// The archive's file is not what was written.
+    #[error(
+        "the archive {} is damaged ({reason}) and was left as it is; restore it from a copy, or \
+         measure into another directory with --out (the documents in runs/ beside it are whole files \
+         of their own)",
+        path.display()
+    )]
+    ArchiveDamaged {
+        /// The database file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// There is a file of an archive's name that is none.
+    #[error("{} is not an archive of longhaul matrix, and was left as it is", path.display())]
+    NotAnArchive {
+        /// The file.
+        path: PathBuf,
+    },
     /// The archive was written by a later version.
     #[error(
         "the archive {} has schema {found} and this longhaul reads up to {known}; use a newer one",
@@ -183,6 +242,10 @@ pub enum LabError {
 }
 
 impl LabError {
+    pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+        LabError::ArchiveDamaged { path: path.into(), reason: reason.into() }
+    }
+
     pub(crate) fn file(
         operation: &'static str,
         path: impl Into<PathBuf>,

@@ -17,9 +17,11 @@ mod error;
 pub mod host;
 mod network;
 pub mod plan;
+pub mod reference;
 pub mod report;
 pub mod runner;
 pub mod table;
 
 pub use error::{LabError, Place};
 pub use network::{NetPath, Network, NetworkError, PathReport};
+pub use runner::has_listener;

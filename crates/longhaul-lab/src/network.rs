@@ -9,17 +9,17 @@ pub type NetworkError = Box<dyn Error + Send + Sync>;
 
 /// Something that can open paths: the emulator, or in tests the loopback interface.
 pub trait Network {
-    /// Opens a fresh path under `condition`.
+    /// Opens a fresh path under `condition`, whose chances follow from `seed`.
     ///
     /// # Errors
     /// The network's own, such as a missing privilege.
-    fn open(&mut self, condition: &Condition) -> Result<Box<dyn NetPath>, NetworkError>;
+    fn open(&mut self, condition: &Condition, seed: u64) -> Result<Box<dyn NetPath>, NetworkError>;
 
     /// One line that says what kind of network this is, for the facts of a report.
     fn describe(&self) -> String;
 }
 
-/// One open path between two ends that can run commands. Both ends see the same files.
+/// One open path between two ends that can run commands.
 pub trait NetPath {
     /// Starts `command` at an end, as a child of this process. Its streams and process group are already set.
     ///
@@ -29,6 +29,23 @@ pub trait NetPath {
 
     /// The name or address by which the other end reaches this one.
     fn host(&self, side: Side) -> &str;
+
+    /// Whether both ends see the files of this host.
+    fn shares_files(&self) -> bool {
+        true
+    }
+
+    /// Whether a server at the far end listens on a TCP port; `None` lets the runner look into
+    /// the network namespace of the process that it started.
+    fn far_listens(&mut self, _port: u16) -> Option<bool> {
+        None
+    }
+
+    /// Bytes that were carried so far in the direction that carried more; `None` where the path
+    /// does not count.
+    fn carried_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Ends whatever still runs at either end, takes the path down, and tells how it was.
     fn close(self: Box<Self>) -> PathReport;

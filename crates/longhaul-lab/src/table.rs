@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::plan::{Condition, Content, MatrixPlan, Row as PlanRow, Workload};
 use longhaul_core::result::{Guarantees, Outcome, RunRecord};
 use longhaul_core::stats::{median, median_interval};
-use longhaul_core::units::Rate;
+use longhaul_core::units::{Bytes, Rate};
 use serde::Serialize;
 
 use crate::archive::Contents;
@@ -31,10 +31,14 @@ pub struct Row {
     pub tool: String,
     /// Its work.
     pub workload: Workload,
+    /// The plan's name for it; rows of another moved something else.
+    pub work: String,
     /// What its transfers promise; `None` when none was run.
     pub guarantees: Option<Guarantees>,
     /// Median time after the tool's end until its copies were on stable storage.
     pub sync_seconds: Option<f64>,
+    /// The row that the cells' ratios are to; `None` for one that others are compared with.
+    pub compared_with: Option<String>,
     /// One for each condition.
     pub cells: Vec<CellFigure>,
     /// Numbers of notes about the whole row, from 1.
@@ -111,12 +115,19 @@ impl Table {
         let conditions = plan.conditions();
         let mut notes = Notes::default();
         let mut rows = Vec::new();
-        for entry in &plan.entries {
-            let label = entry.label();
+        let planned = plan.rows();
+        for row in &planned {
+            let entry = &plan.entries[row.entry];
+            let label = row.label.clone();
             let runs: Vec<&RunRecord> =
                 contents.runs.iter().filter(|run| run.label == label).collect();
-            let first = plan.entries.iter().find(|first| first.workload == entry.workload);
-            let first = first.map(|first| first.label()).filter(|first| *first != label);
+            // Rows are compared with the first that has the same work and setting.
+            let same = |other: &&PlanRow| {
+                (&other.work.name, other.streams, other.window, other.clients)
+                    == (&row.work.name, row.streams, row.window, row.clients)
+            };
+            let first = planned.iter().find(same);
+            let first = first.map(|first| first.label.clone()).filter(|first| *first != label);
             let missing = contents
                 .tools
                 .iter()
@@ -138,14 +149,16 @@ impl Table {
             let absent = missing
                 .filter(|_| runs.is_empty())
                 .map(|program| format!("not installed: {program} is not found"));
-            let about = absent.or_else(|| smaller_size(contents, &runs));
+            let about = absent.or_else(|| smaller_size(plan, row));
             rows.push(Row {
                 notes: about.map(|text| notes.number(text)).into_iter().collect(),
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
-                workload: entry.workload,
+                workload: row.work.workload(),
+                work: row.work.name.clone(),
                 tool: entry.tool.clone(),
                 label,
+                compared_with: first,
                 cells,
             });
         }
@@ -239,12 +252,15 @@ fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) ->
     Some(Ratio { median: median(&ratios)?, interval, passes: ratios.len() })
 }
 
-/// That a row copied less than the others.
-fn smaller_size(contents: &Contents, runs: &[&RunRecord]) -> Option<String> {
-    let usual = contents.header.data.as_ref()?.bytes;
-    let disk = runs.iter().filter(|run| run.workload == Workload::Disk);
-    let least = disk.filter_map(|run| run.bytes).min()?;
-    (least < usual).then(|| format!("copied {least} instead of {usual}"))
+/// That a row copies less than others with the same workload.
+fn smaller_size(plan: &MatrixPlan, row: &PlanRow) -> Option<String> {
+    let bytes = |content: &Content| match content {
+        Content::Files { files, size } => Some(Bytes::new(files * size.get())),
+        _ => None,
+    };
+    let usual = bytes(&plan.work(&row.work.name)?.scaled(plan.scale).content)?;
+    let own = bytes(&row.work.content)?;
+    (own < usual).then(|| format!("copied {own} instead of {usual}"))
 }
 
 fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {

@@ -12,7 +12,7 @@ use longhaul_core::units::Rate;
 use longhaul_lab::archive::{Archive, Contents, Data, Header};
 use longhaul_lab::data::Source;
 use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Said, Server, Task};
-use longhaul_lab::runner::{Ended, Event, Matrix, Setup};
+use longhaul_lab::runner::{Ended, Event, Matrix, Setup, find_tools};
 use longhaul_lab::table::{CellState, Table};
 use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, plan};
 
@@ -24,7 +24,8 @@ struct LoopbackPath {
 }
 
 impl Network for Loopback {
-    fn open(&mut self, condition: &Condition) -> Result<Box<dyn NetPath>, NetworkError> {
+    fn open(&mut self, condition: &Condition, seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
+        assert!(seed < 1 << 53);
         Ok(Box::new(LoopbackPath { faulty: condition.rtt.as_millis() == 90 }))
     }
 
@@ -91,11 +92,20 @@ impl Driver for Script {
         Ok(self.server.map(|script| Server::new(sh(script), 1)))
     }
 
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec![format!("-P{count}")])
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let mut command = sh(self.script);
         if let Task::Disk(task) = job.task {
             command.arg(task.source).arg(task.destination);
         }
+        command.args(job.options);
         Ok(command)
     }
 
@@ -112,7 +122,11 @@ fn drivers() -> Vec<Box<dyn Driver>> {
         Box::new(script("copier", Disk, "cp -r \"$1\" \"$2\"")),
         Box::new(script("liar", Disk, "head -c 1000 \"$1\" > \"$2\"")),
         Box::new(script("crasher", Disk, "echo working; echo 'disk on fire' >&2; exit 3")),
-        Box::new(script("hanger", Memory, "sleep 300")),
+        Box::new(script("hanger", Memory, "echo still here; sleep 300")),
+        Box::new(script("babbler", Memory, "echo '%$# no figure'")),
+        Box::new(script("flipper", Disk, "tr '\\011' '\\012' < \"$1\" > \"$2\"")),
+        Box::new(script("litterer", Memory, "setsid sleep 302 & sleep 0.3; echo 1000")),
+        Box::new(script("counter", Memory, "echo \"1000\"; echo \"$@\" >&2")),
         Box::new(Script {
             server: Some("echo 'no such port' >&2; exit 1"),
             ..script("serverless", Memory, "echo 1")
@@ -166,6 +180,7 @@ impl Bench {
             started_at: "2026-11-21T09:00:00Z".into(),
             program_version: "0.1.0".into(),
             network: "loopback".into(),
+            program_digest: Some("0123456789abcdef".into()),
             data: Some(Data { path: "data".into(), bytes: self.source.bytes, files: 1 }),
             facts: vec![("Kernel".into(), "6".into())],
         };
@@ -182,12 +197,15 @@ impl Bench {
         let finished = Flag::new(0);
         let drivers = drivers();
         let scratch = self.dir.path().join("scratch");
-        let sources = vec![Some(self.source.clone()); self.plan.entries.len()];
+        let sources = vec![Some(self.source.clone()); self.plan.rows().len()];
+        let tools = find_tools(&self.plan, &drivers);
         let setup = Setup {
             plan: &self.plan,
             drivers: &drivers,
+            tools: &tools,
             sources: &sources,
             scratch: &scratch,
+            memory: None,
             retry_failed: false,
             stop: &stop,
         };
@@ -300,8 +318,71 @@ fn a_hanging_tool_and_a_server_that_dies_are_told_apart() {
         Outcome::Failed { reason } => reason.clone(),
         other => panic!("{tool}: {other:?}"),
     };
-    assert_eq!(reason("hanger"), "given up after 1 s without an end");
+    assert_eq!(reason("hanger"), "given up after 1 s without an end; it said: still here");
     assert_eq!(reason("serverless"), "its server ended at once (its server: no such port)");
+}
+
+#[test]
+fn garbage_wrong_bytes_and_leftovers_are_marked() {
+    let bench = Bench::new(
+        "name = \"bad\"\n[conditions]\nrtt = [\"0ms\"]\n\
+         [[entries]]\ntool = \"babbler\"\nworkload = \"memory\"\n\
+         [[entries]]\ntool = \"flipper\"\nworkload = \"disk\"\n\
+         [[entries]]\ntool = \"litterer\"\nworkload = \"memory\"\n",
+    );
+    let mut archive = bench.create();
+    bench.run(&mut archive, usize::MAX);
+    let runs = archive.contents().unwrap().runs;
+    let run = |tool: &str| runs.iter().find(|run| run.tool == tool).unwrap();
+    let failed = |tool: &str, says: &str| match &run(tool).outcome {
+        Outcome::Failed { reason } => assert!(reason.contains(says), "{reason}"),
+        other => panic!("{tool}: {other:?}"),
+    };
+    failed("babbler", "it states no rate; it said: %$# no figure");
+    failed("flipper", "data differs at byte 0");
+    let littered = run("litterer");
+    assert_eq!(littered.outcome, Outcome::Ok);
+    let note = "litterer left 1 processes running, which were ended: sleep";
+    assert!(littered.notes.iter().any(|said| said == note), "{:?}", littered.notes);
+}
+
+#[test]
+fn streams_reach_the_command_and_clients_add_up() {
+    let bench = Bench::new(
+        "name = \"set\"\nseed = 5\n[conditions]\nrtt = [\"0ms\"]\nloss = [\"0\", \"1e-4\"]\n\
+         [[entries]]\ntool = \"counter\"\nworkload = \"memory\"\nstreams = [2]\n\
+         clients = [1, 3]\n\
+         [[entries]]\ntool = \"copier\"\nworkload = \"disk\"\nclients = 2\n\
+         [[except]]\ntool = \"copier\"\npath = { loss = \"1e-4\" }\n",
+    );
+    let mut archive = bench.create();
+    bench.run(&mut archive, usize::MAX);
+    let contents = archive.contents().unwrap();
+    let runs = &contents.runs;
+    assert_eq!(runs.len(), 5, "two settings over two paths, and one cell of the copier");
+    let run = |label: &str| runs.iter().find(|run| run.label == label).unwrap();
+    let three = run("counter, 2 streams, 3 clients");
+    assert_eq!(three.throughput_bps, Some(Rate::from_bps(3000)));
+    assert_eq!((three.streams, three.clients), (Some(2), Some(3)));
+    assert!(three.near_output.stderr.contains("-P2"), "{:?}", three.near_output);
+    assert!(three.cpu.is_some());
+    let two = run("copier, 2 clients");
+    assert_eq!(two.outcome, Outcome::Ok);
+    assert_eq!(two.bytes.unwrap().get(), 600_000);
+    // The tools of a pass meet the same chances over the same path, and others over another.
+    let seeds = |loss: f64| -> Vec<u64> {
+        let over = runs.iter().filter(|run| run.condition.loss() == Some(loss));
+        over.map(|run| run.seed.unwrap()).collect()
+    };
+    assert!(seeds(0.0).windows(2).all(|pair| pair[0] == pair[1]));
+    assert_ne!(seeds(0.0)[0], seeds(1e-4)[0]);
+
+    let database = bench.out().join(longhaul_lab::archive::FILE_NAME);
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    let query = "SELECT group_concat(path || ' ' || streams || ' ' || clients, '; ') FROM (SELECT * \
+                 FROM run WHERE tool = 'counter' AND loss_share > 0 ORDER BY clients)";
+    let kept: String = connection.query_row(query, [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, "0 ms, loss 1e-4 2 1; 0 ms, loss 1e-4 2 3");
 }
 
 #[test]
@@ -330,6 +411,7 @@ fn an_archive_of_a_later_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let database = dir.path().join(longhaul_lab::archive::FILE_NAME);
     let connection = rusqlite::Connection::open(&database).unwrap();
+    connection.pragma_update(None, "application_id", 0x4c48_6d78).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     let error = Archive::open(dir.path()).unwrap_err();
     assert!(matches!(error, LabError::ArchiveVersion { found: 99, .. }), "{error}");

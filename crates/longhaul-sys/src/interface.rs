@@ -50,7 +50,7 @@ pub fn create_pair(
         .with(libc::IFLA_MTU, &mtu.to_ne_bytes())
         .with(libc::IFLA_ADDRESS, &address)
         .with(libc::IFLA_LINKINFO, info.bytes());
-    Netlink::open()?.request(request)
+    Netlink::open(libc::NETLINK_ROUTE)?.request(request)
 }
 
 /// The kernel's number of interface `name`, in the calling thread's network namespace.
@@ -76,7 +76,7 @@ impl Interface {
     pub fn named(name: &str) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         let index = rustix::net::netdevice::name_to_index(&socket, name)?;
-        Ok(Interface { index, netlink: Netlink::open()? })
+        Ok(Interface { index, netlink: Netlink::open(libc::NETLINK_ROUTE)? })
     }
 
     /// Gives the interface an address with the length of its network prefix. An IPv6 address is
@@ -173,7 +173,7 @@ impl Interface {
     }
 }
 
-fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
+pub(crate) fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
     match address {
         IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
         IpAddr::V6(address) => (libc::AF_INET6 as u8, address.octets().to_vec()),

@@ -4,16 +4,22 @@
 //! header its constants come from, and decides nothing: policy lives in the crates above.
 #![allow(unsafe_code)]
 
+pub mod clock;
 pub mod cpu;
 pub mod datagram;
+pub mod ethtool;
 pub mod host;
+pub mod inspect;
 pub mod interface;
 pub mod memory;
 pub mod namespace;
+pub mod netfilter;
 mod netlink;
 pub mod packet_socket;
 pub mod poll;
 pub mod realtime;
+pub mod route;
+pub mod schedule;
 pub mod tcp;
 pub mod terminal;
 pub mod topology;

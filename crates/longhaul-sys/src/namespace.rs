@@ -26,15 +26,16 @@ pub fn enter_user_namespace() -> io::Result<()> {
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Puts the calling thread into new network and mount namespaces, and its later children into a
-/// new PID namespace. No mount made from now on is seen outside; what is mounted outside later is
+/// Puts the calling thread into new network, mount and UTS namespaces, and its later children into
+/// a new PID namespace. No mount made from now on is seen outside; what is mounted outside later is
 /// seen inside, and what is unmounted there is not held.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.
 pub fn enter_site_namespaces() -> io::Result<()> {
     use rustix::mount::MountPropagationFlags as Propagation;
-    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
+    let flags =
+        UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS;
     // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
     rustix::mount::mount_change("/", Propagation::DOWNSTREAM | Propagation::REC)?;
@@ -83,7 +84,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Puts the calling process where `process` lives: into its network and mount namespaces, its
+/// Puts the calling process where `process` lives: into its network, mount and UTS namespaces, its
 /// children into its PID namespace, and with `user` first into its user namespace. The working
 /// directory becomes the root.
 ///
@@ -92,8 +93,10 @@ impl AsFd for NetworkNamespace {
 /// already, or is not above that PID namespace; `PermissionDenied` for another user's process;
 /// `ESRCH` when it has ended.
 pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
-    let mut kinds =
-        ThreadNameSpaceType::NETWORK | ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID;
+    let mut kinds = ThreadNameSpaceType::NETWORK
+        | ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+        | ThreadNameSpaceType::PROCESS_ID;
     if user {
         kinds |= ThreadNameSpaceType::USER;
     }

@@ -1,4 +1,4 @@
-//! Requests of `rtnetlink(7)`, one at a time, each acknowledged by the kernel.
+//! Requests of `netlink(7)`, one at a time, each acknowledged by the kernel; and questions.
 //!
 //! Layouts: `include/uapi/linux/netlink.h` and `rtnetlink.h`. Unlike some of the older ioctls,
 //! every request is open to the root of the user namespace that owns the network namespace.
@@ -17,9 +17,10 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    pub(crate) fn open() -> io::Result<Self> {
-        let route = Protocol::from(libc::NETLINK_ROUTE);
-        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(route))?;
+    /// A socket to one family of the kernel, `NETLINK_ROUTE` mostly.
+    pub(crate) fn open(family: libc::c_int) -> io::Result<Self> {
+        let family = Protocol::from(family);
+        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(family))?;
         Ok(Netlink { socket })
     }
 
@@ -31,6 +32,52 @@ impl Netlink {
         let length = socket.read(&mut answer)?;
         acknowledged(&answer[..length])
     }
+
+    /// Sends a question and returns the messages that answer it, without their headers.
+    pub(crate) fn answers(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+        let mut socket = &self.socket;
+        socket.write_all(&request.finish())?;
+        let mut found = Vec::new();
+        // The kernel fills buffers of up to 32 KiB in a dump (net/netlink/af_netlink.c).
+        let mut buffer = vec![0; 32 << 10];
+        loop {
+            let length = socket.read(&mut buffer)?;
+            let mut rest = &buffer[..length];
+            while let Some((kind, message, after)) = next_message(rest) {
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(found),
+                    libc::NLMSG_ERROR => return acknowledged(rest).map(|()| found),
+                    _ => found.push(message.to_vec()),
+                }
+                rest = after;
+            }
+        }
+    }
+}
+
+/// The kind and the content of the first message, and what follows it.
+fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+    let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
+    let message = bytes.get(HEADER..length)?;
+    Some((kind, message, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
+}
+
+/// The attributes in `bytes`, with their kinds.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);
+        let content = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        // The two highest bits say how the content is coded (NLA_TYPE_MASK).
+        Some((kind & 0x3fff, content))
+    })
+}
+
+/// The content of the first attribute of `kind`.
+pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, content)| content)
 }
 
 /// A request under construction: the header, a fixed structure, then attributes.
@@ -122,6 +169,18 @@ mod tests {
         assert_eq!(bytes[32..36], [9u16.to_ne_bytes(), 3u16.to_ne_bytes()].concat());
         assert_eq!(bytes[36..44], *b"wan0\0\0\0\0");
         assert_eq!(bytes[48..], 0x0102_0304u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn attributes_are_found_again() {
+        let bytes = Attributes::new(&[]).with(3, b"wan0\0").with(1 | 0x8000, &[7]);
+        let found: Vec<_> = attributes(bytes.bytes()).collect();
+        assert_eq!(found, [(3, &b"wan0\0"[..]), (1, &[7])]);
+        assert_eq!(attribute(bytes.bytes(), 1), Some(&[7][..]));
+        // Cut in the middle, or a length of nothing.
+        assert_eq!(attributes(&bytes.bytes()[..7]).count(), 0);
+        assert_eq!(attributes(&[0; 8]).count(), 0);
+        assert!(next_message(&[9; 12]).is_none());
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub const HOST: u8 = 6;
 pub const PARTIAL: u8 = 7;
 /// `wan selftest`: a check failed; the certificate says which.
 pub const UNPROVEN: u8 = 8;
+/// `doctor`: something keeps the host from the target; the findings say what.
+pub const UNFIT: u8 = 9;
 /// `wan run` itself failed, not its command (the convention of `env` and `timeout`).
 pub const WAN: u8 = 125;
 /// `wan run`: the command could not be executed.

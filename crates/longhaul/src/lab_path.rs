@@ -1,12 +1,23 @@
 //! The laboratory's network over the emulator: each path is a link of its own.
 
+use std::fs;
 use std::process::{Child, Command};
 
-use longhaul_core::plan::{Condition, LinkPlan, Side};
-use longhaul_core::result::{LinkReport, LinkWarning};
+use longhaul_core::plan::{Condition, LinkPlan, MatrixPlan, Side};
+use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
 use longhaul_emu::Wan;
 use longhaul_lab::{NetPath, Network, NetworkError, PathReport};
 use serde_json::Value;
+
+use crate::real_path::RealNetwork;
+
+/// The network that a plan asks for.
+pub(crate) fn network(plan: &MatrixPlan) -> Box<dyn Network> {
+    match &plan.real {
+        Some(real) => Box::new(RealNetwork::new(real.clone())),
+        None => Box::new(EmulatedNetwork),
+    }
+}
 
 /// Opens emulated links.
 #[derive(Debug)]
@@ -17,10 +28,8 @@ struct EmulatedPath {
 }
 
 impl Network for EmulatedNetwork {
-    fn open(&mut self, condition: &Condition) -> Result<Box<dyn NetPath>, NetworkError> {
-        let mut plan = LinkPlan::symmetric(condition.rtt);
-        plan.up.rate_bps = condition.rate;
-        plan.down.rate_bps = condition.rate;
+    fn open(&mut self, condition: &Condition, seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
+        let plan = condition.link(Some(seed), &|file| fs::read_to_string(file))?;
         Ok(Box::new(EmulatedPath { wan: Wan::start(&plan)? }))
     }
 
@@ -40,6 +49,12 @@ impl NetPath for EmulatedPath {
 
     fn host(&self, side: Side) -> &str {
         side.name()
+    }
+
+    fn carried_bytes(&self) -> Option<u64> {
+        let report = self.wan.report().ok()?;
+        let carried = |direction: &DirectionReport| direction.delivered.bytes;
+        Some(carried(&report.up).max(carried(&report.down)))
     }
 
     fn close(self: Box<Self>) -> PathReport {
@@ -133,7 +148,12 @@ mod tests {
 
     #[test]
     fn a_longer_round_trip_is_a_fault_and_a_few_late_packets_are_a_note() {
-        let behind = LinkWarning::BehindSchedule { from: Side::Near, p999_ms: 9.0, bound_ms: 1.0 };
+        let behind = LinkWarning::BehindSchedule {
+            from: Side::Near,
+            p999_ms: 9.0,
+            bound_ms: 1.0,
+            cause: None,
+        };
         let mild = report(90, 0.1, vec![behind.clone()]);
         assert_eq!((faults(&mild).len(), notes(&mild).len()), (0, 1));
         let late = report(90, 2.5, vec![behind]);

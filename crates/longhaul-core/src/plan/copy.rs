@@ -29,6 +29,8 @@ pub enum Location {
     Zero,
     /// `/dev/null` as a target: the bytes are verified and dropped.
     Null,
+    /// `-`: standard input as a source, standard output as a target.
+    Standard,
 }
 
 /// Why a text is not a location.
@@ -37,9 +39,6 @@ pub enum LocationError {
     /// The text is empty.
     #[error("an empty path names no file")]
     Empty,
-    /// `-` is in the contract and not built yet.
-    #[error("'-' (standard input or output) is not built yet; copy a file instead")]
-    StandardStream,
     /// A URL of another kind.
     #[error(
         "'{0}' is not an address longhaul knows: expected PATH, [user@]host:PATH or lh://host[:port]/PATH"
@@ -61,7 +60,7 @@ impl FromStr for Location {
     fn from_str(text: &str) -> Result<Self, LocationError> {
         match text {
             "" => return Err(LocationError::Empty),
-            "-" => return Err(LocationError::StandardStream),
+            "-" => return Ok(Location::Standard),
             "/dev/zero" => return Ok(Location::Zero),
             "/dev/null" => return Ok(Location::Null),
             _ => {}
@@ -188,6 +187,9 @@ pub struct CopyPlan {
     pub target: Location,
     /// How.
     pub options: CopyOptions,
+    /// Of the directory that is the only source these alone, by their paths relative to it
+    /// (`--files-from`).
+    pub names: Option<Vec<PathBuf>>,
     /// The size of a [`Location::Zero`] source.
     pub zero_bytes: Option<Bytes>,
 }
@@ -218,11 +220,13 @@ mod tests {
             Location::Server { address: "far:99".into(), path: "d/e".into() }
         );
         assert_eq!(read("/dev/null"), Location::Null);
+        assert_eq!(read("-"), Location::Standard);
+        assert_eq!(read("./-"), Location::Local("./-".into()));
     }
 
     #[test]
     fn refuses_what_it_cannot_mean() {
-        for text in ["", "-", "ftp://far/x", "lh://far", "lh:///x", "-oProxyCommand=x:y"] {
+        for text in ["", "ftp://far/x", "lh://far", "lh:///x", "-oProxyCommand=x:y"] {
             assert!(text.parse::<Location>().is_err(), "{text}");
         }
     }

@@ -9,7 +9,6 @@ pub mod filter;
 mod flow;
 pub mod link;
 mod matrix;
-mod matrix_fault;
 mod seconds;
 mod topology;
 mod tree;
@@ -22,8 +21,8 @@ pub use flow::{
 };
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
-    Condition, Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Precision, Workload,
+    Condition, Conditions, Content, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Mixed,
+    PlanCell, Precision, RealPath, Row, Rule, Step, Store, Work, WorkFault, Workload,
 };
-pub use matrix_fault::{MatrixFault, Step};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

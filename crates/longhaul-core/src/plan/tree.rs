@@ -29,6 +29,9 @@ pub struct TreeOptions {
     pub filters: Vec<FilterRule>,
     /// Each file's BLAKE3 digest is told.
     pub digests: bool,
+    /// Blocks are sent in the order in which they lie in the file, holes as zeros: for a sink that
+    /// cannot put them in place, as standard output.
+    pub ordered: bool,
     /// The name of a manifest that the sink writes beside what it puts in place.
     pub manifest: Option<WirePath>,
 }

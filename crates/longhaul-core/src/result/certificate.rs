@@ -1,5 +1,3 @@
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::units::Rate;
@@ -44,14 +42,29 @@ pub enum CheckVerdict {
     NotDone,
 }
 
-impl fmt::Display for CheckVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            CheckVerdict::Pass => "pass",
-            CheckVerdict::Fail => "FAIL",
-            CheckVerdict::NotDone => "not done",
-        })
-    }
+/// What a machine alone does to the time of a thread: on each processor one thread of real-time
+/// priority that did nothing but sleep for a millisecond and look how late it was woken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineTiming {
+    /// Whether the threads had real-time priority; without it, other programs are in the figures.
+    pub realtime: bool,
+    /// For how long it was watched.
+    pub seconds: f64,
+    /// Processors that were watched.
+    pub processors: u32,
+    /// How often a thread was woken.
+    pub wakings: u64,
+    /// How late: the median, in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile, in milliseconds.
+    pub p99_ms: f64,
+    /// 99.9th percentile, in milliseconds.
+    pub p999_ms: f64,
+    /// The largest, in milliseconds.
+    pub max_ms: f64,
+    /// The part of all processors' time that the host of this virtual machine withheld, 0 to 1;
+    /// zero on hardware.
+    pub withheld_share: f64,
 }
 
 /// One property of the emulator, as an independent probe saw it.
@@ -82,6 +95,27 @@ pub struct Check {
     /// Why not; empty for a pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The figure is outside its range, but this machine did as badly in the same seconds without
+    /// the emulator, so that it says nothing of the emulator; `verdict` is then
+    /// [`CheckVerdict::NotDone`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spoiled_by_host: bool,
+    /// What the machine did to a bare timer in the same seconds; with checks of delay and
+    /// of rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineTiming>,
+}
+
+impl Check {
+    /// The verdict in words.
+    pub fn outcome(&self) -> &'static str {
+        match self.verdict {
+            _ if self.spoiled_by_host => "invalid, host",
+            CheckVerdict::Pass => "pass",
+            CheckVerdict::Fail => "FAIL",
+            CheckVerdict::NotDone => "not done",
+        }
+    }
 }
 
 /// What an emulator can do on one machine, as measured there.
@@ -113,9 +147,14 @@ impl Certificate {
     /// The schema's name and version.
     pub const SCHEMA: &str = "longhaul.certificate/1";
 
-    /// How many checks came to `verdict`.
+    /// How many checks came to `verdict`; those that the host spoiled count as not done.
     pub fn count(&self, verdict: CheckVerdict) -> usize {
         self.checks.iter().filter(|check| check.verdict == verdict).count()
+    }
+
+    /// How many checks the host spoiled.
+    pub fn spoiled(&self) -> usize {
+        self.checks.iter().filter(|check| check.spoiled_by_host).count()
     }
 
     /// Whether something was checked and nothing failed.
@@ -146,6 +185,11 @@ mod tests {
         assert_eq!(serde_json::from_str::<Certificate>(&again).unwrap(), certificate);
         certificate.checks[0].verdict = CheckVerdict::NotDone;
         assert!(!certificate.holds(), "nothing was checked");
+        assert_eq!((certificate.spoiled(), certificate.checks[0].outcome()), (0, "not done"));
+        certificate.checks[0].spoiled_by_host = true;
+        assert_eq!((certificate.spoiled(), certificate.checks[0].outcome()), (1, "invalid, host"));
+        let again = serde_json::to_string(&certificate).unwrap();
+        assert_eq!(serde_json::from_str::<Certificate>(&again).unwrap(), certificate);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Impairments, Segments};
+use super::{Impairments, Lateness, MainCause, Segments};
 use crate::plan::{LinkPlan, Side};
 use crate::units::{Bytes, format_span};
 
@@ -66,62 +66,6 @@ impl DropCounts {
     }
 }
 
-/// By how much packets left after their due time, over all packets of a direction.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Lateness {
-    /// Median, in milliseconds.
-    pub p50_ms: f64,
-    /// 99th percentile, in milliseconds.
-    pub p99_ms: f64,
-    /// 99.9th percentile, in milliseconds.
-    pub p999_ms: f64,
-    /// The largest, in milliseconds.
-    pub max_ms: f64,
-    /// How many left how late, in buckets that rise and do not overlap; empty ones are left out.
-    #[serde(default)]
-    pub histogram: Vec<LatenessBucket>,
-}
-
-/// Packets that left late by more than the bucket before says and at most by `at_most_ms`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct LatenessBucket {
-    /// The bucket's upper bound, in milliseconds.
-    pub at_most_ms: f64,
-    /// How many.
-    pub packets: u64,
-}
-
-impl Lateness {
-    /// The upper bounds of all buckets but the last, which takes what is later, in nanoseconds:
-    /// three for each decade from 1 us to 10 s.
-    const BOUNDS: [u64; 22] = {
-        let mut bounds = [0; 22];
-        let (mut at, mut decade) = (0, 1000);
-        while at < bounds.len() {
-            bounds[at] = decade * [1, 2, 5][at % 3];
-            if at % 3 == 2 {
-                decade *= 10;
-            }
-            at += 1;
-        }
-        bounds
-    };
-
-    /// Sorts counts of latenesses, in nanoseconds, into buckets.
-    pub fn histogram_of(counts: impl IntoIterator<Item = (u64, u64)>) -> Vec<LatenessBucket> {
-        let mut packets = [0; Self::BOUNDS.len() + 1];
-        for (nanos, count) in counts {
-            packets[Self::BOUNDS.partition_point(|bound| *bound < nanos)] += count;
-        }
-        // JSON has no infinity; a minute is later than any packet can be.
-        let bounds = Self::BOUNDS.into_iter().chain([60_000_000_000]);
-        let buckets = bounds.zip(packets).filter(|(_, packets)| *packets > 0);
-        buckets
-            .map(|(nanos, packets)| LatenessBucket { at_most_ms: nanos as f64 / 1e6, packets })
-            .collect()
-    }
-}
-
 /// What the machine gave the thread that moves a link's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorShare {
@@ -183,7 +127,9 @@ pub enum LinkWarning {
     /// Packets left too late.
     #[error(
         "the emulator ran behind schedule: of the packets from {from}, 1 in 1000 left {p999_ms:.2} \
-         ms late or more (bound {bound_ms} ms); leave it more CPU or lower the rate"
+         ms late or more (bound {bound_ms} ms){}; {}",
+        MainCause::because(cause.as_ref()),
+        MainCause::advice(cause.as_ref())
     )]
     BehindSchedule {
         /// The end that sent.
@@ -192,6 +138,9 @@ pub enum LinkWarning {
         p999_ms: f64,
         /// What would have been accepted.
         bound_ms: f64,
+        /// What made most of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<MainCause>,
     },
     /// The sender's interface overflowed, which looks like loss to the sender.
     #[error(
@@ -295,12 +244,14 @@ impl LinkReport {
     /// One line: what the link was and what passed.
     pub fn summary(&self) -> String {
         let way = |d: &DirectionReport| {
+            let causes = d.lateness.causes.summary();
             format!(
-                "{} {} ({} dropped, p99.9 {:.3} ms late)",
+                "{} {} ({} dropped, p99.9 {:.3} ms late{}{causes})",
                 d.from,
                 Bytes::new(d.delivered.bytes),
                 d.not_delivered().segments + d.interface_drops,
-                d.lateness.p999_ms
+                d.lateness.p999_ms,
+                if causes.is_empty() { "" } else { ": " },
             )
         };
         format!(
@@ -315,6 +266,7 @@ impl LinkReport {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{LatenessCause, LatenessCauses};
     use super::*;
 
     fn direction(from: Side) -> DirectionReport {
@@ -349,16 +301,6 @@ mod tests {
     }
 
     #[test]
-    fn latenesses_fall_into_buckets() {
-        let counts = [(0, 5), (1000, 1), (1001, 2), (7_000_000, 3), (20_000_000_000, 1)];
-        let buckets = Lateness::histogram_of(counts);
-        let all: Vec<(f64, u64)> = buckets.iter().map(|b| (b.at_most_ms, b.packets)).collect();
-        assert_eq!(all, [(0.001, 6), (0.002, 2), (10.0, 3), (60_000.0, 1)]);
-        assert_eq!(Lateness::BOUNDS.last(), Some(&10_000_000_000));
-        assert!(Lateness::BOUNDS.is_sorted());
-    }
-
-    #[test]
     fn the_document_of_version_1_still_reads() {
         let text = r#"{"schema":"longhaul.link/1","plan":{"up":{"delay_seconds":0.045},
             "down":{"delay_seconds":0.045},"mtu":9000},"seconds":1.5,"tcp_offload":true,
@@ -373,5 +315,10 @@ mod tests {
         assert_eq!(report.warnings, [LinkWarning::MemoryFull { from: Side::Far, packets: 3 }]);
         assert!(report.summary().starts_with("link of 90ms RTT up for 1.5 s"));
         assert_eq!(report.up.not_delivered().segments, 3, "the queue's drops among them");
+        assert_eq!(report.up.lateness.causes, LatenessCauses::default(), "nobody looked");
+        let mut late = report;
+        late.up.lateness.causes.add(LatenessCause::Timer, 3.0);
+        let told = "p99.9 0.300 ms late: 100 % being woken late by the machine)";
+        assert!(late.summary().contains(told), "{}", late.summary());
     }
 }

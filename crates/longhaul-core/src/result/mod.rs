@@ -7,9 +7,11 @@
 mod certificate;
 mod check;
 mod copy;
+mod doctor;
 mod flow;
 mod impairments;
 mod latency;
+mod lateness;
 mod link;
 mod manifest;
 mod run;
@@ -18,11 +20,14 @@ mod topology;
 mod udp;
 mod warning;
 
-pub use certificate::{Certificate, Check, CheckVerdict, Unit};
+pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, AddressReport, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
     CopySummary, DigestOf, EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
+};
+pub use doctor::{
+    Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,
 };
 pub use flow::{
     Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
@@ -31,12 +36,13 @@ pub use flow::{
 };
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
-pub use link::{
-    DirectionReport, DropCounts, Lateness, LatenessBucket, LinkReport, LinkWarning, ProcessorShare,
-    Traffic,
-};
+pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
+pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
-pub use run::{Caches, Guarantees, HostLoad, Outcome, RunRecord, RunSchema, ToolOutput};
+pub use run::{
+    Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,
+    WorkDone,
+};
 pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,

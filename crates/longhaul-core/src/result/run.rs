@@ -65,6 +65,66 @@ pub struct RunRecord {
     /// What the host did meanwhile; `None` in documents of the first version.
     #[serde(default)]
     pub host: Option<HostLoad>,
+    /// What was moved; `None` in documents that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkDone>,
+    /// Parallel streams that were asked for; `None` is the tool's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+    /// The window that was asked for; `None` is the tool's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_bytes: Option<Bytes>,
+    /// Clients that ran at once; `None` in documents that do not tell, of a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u32>,
+    /// What the path's chances followed from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Processor time, in seconds, of what the commands themselves used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuSeconds>,
+    /// What the path carried over time, by its own counters, whatever the tool says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<RunSample>,
+}
+
+/// The workload of a run as it was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkDone {
+    /// The plan's name for it.
+    pub name: String,
+    /// How many files; `None` for a timed test.
+    pub files: Option<u64>,
+    /// The size of each, where they are of one size.
+    pub file_bytes: Option<Bytes>,
+}
+
+/// Processor time of the commands at the two ends, their children included as far as they were
+/// waited for, in user and in kernel mode. What the kernel does for a flow on behalf of nobody,
+/// and what the emulator uses, is not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct CpuSeconds {
+    /// Of the command at the near end.
+    pub near_seconds: f64,
+    /// Of the server; `None` where the tool needs none.
+    pub far_seconds: Option<f64>,
+}
+
+impl CpuSeconds {
+    /// Of both ends.
+    pub fn total_seconds(&self) -> f64 {
+        self.near_seconds + self.far_seconds.unwrap_or_default()
+    }
+}
+
+/// What passed the path in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RunSample {
+    /// The interval's end, after the command was started.
+    pub seconds: f64,
+    /// The mean rate since the last one, in the direction that carried more, headers of IP and
+    /// TCP and what was sent again included.
+    pub throughput_bps: Rate,
 }
 
 /// What the host's processors did while a command ran, as shares (0 to 1) of all their time.

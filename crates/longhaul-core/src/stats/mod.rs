@@ -9,4 +9,4 @@ mod summary;
 pub use fit::{chi_square_p, kolmogorov_bound, kolmogorov_distance, normal_p, pearson_p};
 pub use interval::median_interval;
 pub use proportion::proportion_interval;
-pub use summary::{median, quantile};
+pub use summary::{deviation, median, quantile};

@@ -15,6 +15,18 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
+/// The standard deviation of what `values` were drawn from (Bessel's correction). `None` for fewer
+/// than two values.
+pub fn deviation(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    if values.len() < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((squares / (count - 1.0)).sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +42,11 @@ mod tests {
     fn quantiles_interpolate() {
         assert_eq!(quantile(&[0.0, 10.0], 0.25), Some(2.5));
         assert_eq!(quantile(&[5.0], 0.99), Some(5.0));
+    }
+    #[test]
+    fn the_deviation_is_that_of_the_population() {
+        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert!((deviation(&values).unwrap() - 2.138_089_935).abs() < 1e-9);
+        assert_eq!(deviation(&[1.0]), None);
     }
 }

@@ -50,6 +50,9 @@ pub enum CopyRequest {
         paths: Vec<WirePath>,
         /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
+        /// What is sent of the directory that is the only path follows as [`Names`].
+        #[serde(default)]
+        listed: bool,
         /// How.
         options: CopyOptions,
     },
@@ -60,12 +63,31 @@ pub enum CopyRequest {
         paths: Vec<WirePath>,
         /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
+        /// As for [`CopyRequest::Send`].
+        #[serde(default)]
+        listed: bool,
         /// How.
         options: CopyOptions,
         /// To whom.
         to: Introduction,
     },
 }
+
+/// What follows a request that is `listed`, as often as it takes (`--files-from`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Paths relative to the request's only path.
+    pub names: Vec<WirePath>,
+    /// More follow.
+    pub more: bool,
+}
+
+/// Bytes of names in one [`Names`]: tripled by what their spelling may add, it stays below the
+/// frame limit.
+pub const NAMES_BATCH_BYTES: usize = 128 << 10;
+
+/// Bytes of names in all that a source takes: some three million.
+pub const NAMES_LIMIT_BYTES: usize = 256 << 20;
 
 /// How one end of a copy reaches the other, from the client that knows both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +210,13 @@ pub enum SourceMessage {
         /// Why, as a clause that follows the path.
         reason: String,
     },
+    /// How long the [`EntryKind::Stream`] is: it has ended.
+    Length {
+        /// Its entry.
+        id: u64,
+        /// Its bytes in all.
+        size_bytes: Bytes,
+    },
     /// Nothing more will be announced.
     End {
         /// Entries in all.
@@ -228,6 +257,10 @@ pub enum SinkMessage {
         stages: StageTimes,
         /// Entries that are in place since the last message; the source may forget them.
         done: Vec<u64>,
+        /// Blocks of the [`EntryKind::Stream`] that are written, from its first to before the
+        /// first that is not; the source may forget them.
+        #[serde(default)]
+        stream_blocks: u64,
     },
     /// Which of the entries announced so far are wanted; only if the source was told to ask.
     Wanted {

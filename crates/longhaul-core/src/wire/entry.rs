@@ -65,6 +65,9 @@ pub enum EntryKind {
         /// The size when it was announced.
         size_bytes: Bytes,
     },
+    /// Bytes that come to an end sometime, as those of standard input: `SourceMessage::Length`
+    /// tells where. At most one entry of a copy is such, and its blocks come in order.
+    Stream,
     /// A directory; announced before what is in it.
     Directory,
     /// A symbolic link.

@@ -17,11 +17,10 @@ pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     Bytes::new(wanted.min(most_memory().get()))
 }
 
-/// What packets in one direction may take at the most: a quarter of what the machine has, so that
-/// both directions leave half of it alone.
+/// What packets in one direction may take at the most: a quarter of what this process may use, so
+/// that both directions leave half of it alone.
 pub(super) fn most_memory() -> Bytes {
-    let info = rustix::system::sysinfo();
-    Bytes::new(info.totalram as u64 * u64::from(info.mem_unit) / 4)
+    Bytes::new(longhaul_sys::memory::usable_bytes() / 4)
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use longhaul_core::plan::Side;
-use longhaul_core::result::{DirectionReport, DropCounts, Lateness, Traffic};
+use longhaul_core::result::{DirectionReport, DropCounts, Lateness, LatenessCauses, Traffic};
 use longhaul_core::units::Bytes;
 
 use super::budget::most_memory;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
+use super::timeline::{Step, Timeline};
 use crate::device::PacketDevice;
 use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
@@ -35,6 +36,7 @@ pub(crate) struct Lane {
     departure_cost: Duration,
     /// In nanoseconds.
     lateness: Histogram<u64>,
+    causes: LatenessCauses,
     /// The source is gone: someone deleted the interface.
     closed: bool,
 }
@@ -64,6 +66,7 @@ impl Lane {
             // Two digits are plenty for a tail; 10 s is later than anything worth telling apart.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2)
                 .map_err(|_| io::ErrorKind::InvalidInput)?,
+            causes: LatenessCauses::default(),
             closed: false,
         })
     }
@@ -88,10 +91,13 @@ impl Lane {
         &mut self,
         clock: impl Fn() -> LinkTime,
         waited: Duration,
+        timeline: &mut Timeline,
     ) -> Option<Duration> {
         if self.closed {
             return None;
         }
+        let begun = clock();
+        timeline.begin_step(begun);
         let length = match self.source.read(self.store.landing()) {
             Ok(length) => length,
             Err(error) => {
@@ -100,7 +106,9 @@ impl Lane {
                 return None;
             }
         };
-        self.entered_at = clock().before(waited).max(self.entered_at);
+        let read = clock();
+        timeline.end_step(Step::Read, begun, read);
+        self.entered_at = read.before(waited).max(self.entered_at);
         let shape = packet::shape(self.store.landed(length));
         self.entered += traffic(&shape);
         self.pieces.clear();
@@ -128,8 +136,13 @@ impl Lane {
     }
 
     /// Writes one piece, if one is due.
-    pub(super) fn release(&mut self, clock: impl Fn() -> LinkTime) -> bool {
+    pub(super) fn release(
+        &mut self,
+        clock: impl Fn() -> LinkTime,
+        timeline: &mut Timeline,
+    ) -> bool {
         let begun = clock();
+        timeline.begin_step(begun);
         let due = self.schedule.take_due(begun + self.departure_cost / 2);
         let Some(Departure { parcel, piece }) = due else { return false };
         let (frame, shape) = self.store.packet(parcel);
@@ -145,8 +158,12 @@ impl Lane {
             Err(_) => self.dropped.refused += part(&shape, &piece),
         }
         self.store.leave(parcel);
-        let took = clock().since(begun);
-        self.lateness.saturating_record((begun + took / 2).since(piece.at).as_nanos() as u64);
+        let ended = clock();
+        timeline.end_step(Step::Write, begun, ended);
+        let took = ended.since(begun);
+        let left = begun + took / 2;
+        self.lateness.saturating_record(left.since(piece.at).as_nanos() as u64);
+        timeline.explain(piece.at, left, &mut self.causes);
         self.learn_cost(took);
         true
     }
@@ -197,6 +214,7 @@ impl Lane {
             histogram: Lateness::histogram_of(
                 recorded.map(|step| (step.value_iterated_to(), step.count_at_value())),
             ),
+            causes: self.causes,
         }
     }
 }

@@ -11,10 +11,14 @@ use super::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::Sleeper;
 use super::strain::Strain;
+use super::timeline::Timeline;
 use crate::link::{LinkModel, LinkTime};
 
 /// How many pieces of one direction leave before the other direction has its turn.
 const BATCH: usize = 8;
+
+/// Among real-time threads: the lowest, because ordinary ones are all that it has to precede.
+const PRIORITY: i32 = 1;
 
 /// The thread that moves packets over some lanes, which are known by their index.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ impl Driver {
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // Where permitted: on a machine whose processors are all busy, as both ends of a fast
             // transfer see to, an ordinary thread waits for tens of milliseconds at a time.
-            let realtime = longhaul_sys::realtime::run_first().is_ok();
+            let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
             run(&mut lanes, &inbox, realtime);
         })?;
         Ok(Driver { requests, thread: Some(thread) })
@@ -93,6 +97,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
     let origin = Instant::now();
     let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
     let strain = Strain::begin();
+    let mut timeline = Timeline::begin(clock());
     // When the next packet may enter. Each entry costs the thread a departure later; entering at
     // full speed while nothing is due yet would make a burst that cannot leave at the speed at
     // which it came. A link without a rate is as fast as packets enter and leave by turns.
@@ -121,10 +126,10 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         // Departures have a time and arrivals can wait in their device, so departures go first.
         let mut busy = false;
         for lane in &mut *lanes {
-            busy |= (0..BATCH).take_while(|_| lane.release(clock)).count() > 0;
+            busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
         }
         if realtime {
-            sleeper.rest(clock);
+            sleeper.rest(clock, &mut timeline);
         }
         if busy || clock() < open_at {
             continue;
@@ -133,7 +138,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         // keep the other direction's acknowledgements waiting.
         for _ in 0..lanes.len() {
             turn = (turn + 1) % lanes.len();
-            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited)) {
+            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited), &mut timeline)
+            {
                 open_at = clock() + cost;
                 busy = true;
                 break;
@@ -142,7 +148,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         if !busy {
             let due = lanes.iter().filter_map(Lane::next_due).min();
             let bell = std::iter::once(inbox.bell());
-            waited = sleeper.wait(due, lanes.iter().filter_map(Lane::source).chain(bell), clock);
+            let sources = lanes.iter().filter_map(Lane::source).chain(bell);
+            waited = sleeper.wait(due, sources, clock, &mut timeline);
         }
     }
 }

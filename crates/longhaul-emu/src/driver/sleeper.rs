@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::timeline::Timeline;
 use crate::link::LinkTime;
 
 /// Waits for the time of a departure, or for a packet.
@@ -43,8 +44,10 @@ impl Sleeper {
         due: Option<LinkTime>,
         sources: impl Iterator<Item = BorrowedFd<'a>>,
         clock: impl Fn() -> LinkTime,
+        timeline: &mut Timeline,
     ) -> Duration {
         let now = clock();
+        timeline.begin_step(now);
         let sleep = match due {
             None => None,
             Some(due) => match self.sleep_within(due.since(now)) {
@@ -63,6 +66,7 @@ impl Sleeper {
         });
         let woken_by = rustix::event::poll(&mut events, timeout.as_ref());
         let woke = clock();
+        timeline.slept(now, sleep.map(|sleep| now + sleep), woke);
         if woke.since(now) >= REST {
             self.rested_at = woke;
         }
@@ -79,10 +83,13 @@ impl Sleeper {
     }
 
     /// Rests, if the thread has not done so for long; for a thread with real-time priority.
-    pub(super) fn rest(&mut self, clock: impl Fn() -> LinkTime) {
-        if clock().since(self.rested_at) > STINT {
+    pub(super) fn rest(&mut self, clock: impl Fn() -> LinkTime, timeline: &mut Timeline) {
+        let now = clock();
+        if now.since(self.rested_at) > STINT {
+            timeline.begin_step(now);
             std::thread::sleep(REST);
             self.rested_at = clock();
+            timeline.slept(now, Some(now + REST), self.rested_at);
         }
     }
 
@@ -131,10 +138,11 @@ mod tests {
         let mut sleeper = Sleeper::default();
         let time = std::cell::Cell::new(STINT);
         let clock = || LinkTime::default() + time.get();
-        sleeper.rest(clock);
+        let mut timeline = Timeline::begin(clock());
+        sleeper.rest(clock, &mut timeline);
         assert_eq!(sleeper.rested_at, LinkTime::default(), "not yet");
         time.set(STINT + US(1));
-        sleeper.rest(clock);
+        sleeper.rest(clock, &mut timeline);
         assert_eq!(sleeper.rested_at, clock());
     }
 

@@ -1,7 +1,8 @@
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::ProcessorShare;
-use longhaul_sys::cpu::{HostTimes, ThreadSchedule};
+use longhaul_sys::cpu::HostTimes;
+use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
 /// Watches what the machine gives the calling thread.
 ///
@@ -10,6 +11,7 @@ use longhaul_sys::cpu::{HostTimes, ThreadSchedule};
 #[derive(Debug)]
 pub(super) struct Strain {
     since: Instant,
+    gauge: Option<ScheduleGauge>,
     schedule: ThreadSchedule,
     stolen: Duration,
 }
@@ -17,16 +19,18 @@ pub(super) struct Strain {
 impl Strain {
     /// Watches from now on.
     pub(super) fn begin() -> Self {
+        let gauge = ScheduleGauge::current().ok();
         Strain {
             since: Instant::now(),
-            schedule: ThreadSchedule::current().unwrap_or_default(),
+            schedule: counts(gauge.as_ref()),
+            gauge,
             stolen: HostTimes::now().map_or(Duration::ZERO, |times| times.stolen()),
         }
     }
 
     /// What the calling thread, which must be the one that began, was given since.
     pub(super) fn share(&self) -> ProcessorShare {
-        let schedule = ThreadSchedule::current().unwrap_or_default();
+        let schedule = counts(self.gauge.as_ref());
         let stolen = HostTimes::now().map_or(Duration::ZERO, |times| times.stolen());
         let seconds = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64();
         ProcessorShare {
@@ -36,4 +40,8 @@ impl Strain {
             stolen_seconds: seconds(stolen, self.stolen),
         }
     }
+}
+
+fn counts(gauge: Option<&ScheduleGauge>) -> ThreadSchedule {
+    gauge.and_then(|gauge| gauge.read().ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-use longhaul_core::result::{Check, CheckVerdict, Unit};
+use longhaul_core::result::{Check, CheckVerdict, MachineTiming, Unit};
 use longhaul_core::stats::proportion_interval;
 
 /// The chance that one check of a right emulator fails by bad luck. All of a certificate's checks
@@ -58,6 +58,8 @@ impl Case {
             criterion: String::new(),
             verdict,
             reason: String::new(),
+            spoiled_by_host: false,
+            machine: None,
         }
     }
 
@@ -158,12 +160,21 @@ impl Case {
     }
 }
 
-/// Checks of times, made again if one fails: that the machine did something else for a moment says
-/// nothing of the emulator, that it does so twice says that this machine is not fit for it.
+/// Checks of times, made again if one fails or the host spoils it: that the machine did something
+/// else for a moment says nothing of the emulator, that it does so twice says that this machine is
+/// not fit for it.
 pub(super) fn twice(mut make: impl FnMut() -> Vec<Check>) -> Vec<Check> {
     let first = make();
-    let failed = first.iter().any(|check| check.verdict == CheckVerdict::Fail);
-    if failed { make() } else { first }
+    let is_bad = |check: &Check| check.verdict == CheckVerdict::Fail || check.spoiled_by_host;
+    if first.iter().any(is_bad) { make() } else { first }
+}
+
+/// The part of the processors' time that a host may withhold before figures of capacity are called
+/// into question, as for a link's own warning.
+const WITHHELD: f64 = 0.05;
+
+fn withheld(machine: &MachineTiming) -> String {
+    format!("its host withheld {:.0} % of its processors' time", machine.withheld_share * 100.0)
 }
 
 /// What a check says once its reason is known.
@@ -173,6 +184,15 @@ pub(super) trait Judged {
 
     /// Failed because of `reason` too, if there is one.
     fn unless(self, reason: Option<String>) -> Check;
+
+    /// A check of how late something was, which may be at most `allowed_ms` at `quantile`, beside
+    /// what the `machine` did to a bare timer in the same seconds. If that was as late, a failure
+    /// says nothing of the emulator.
+    fn beside(self, machine: MachineTiming, quantile: f64, allowed_ms: f64) -> Check;
+
+    /// A check of what the `machine` carried meanwhile. If its host withheld more than
+    /// [`WITHHELD`] of its processors' time, a failure says nothing of the emulator.
+    fn given(self, machine: MachineTiming) -> Check;
 }
 
 impl Judged for Check {
@@ -191,6 +211,31 @@ impl Judged for Check {
             self.reason.push_str(&reason);
         }
         self.judged()
+    }
+
+    fn beside(mut self, machine: MachineTiming, quantile: f64, allowed_ms: f64) -> Check {
+        let late_ms = if quantile > 0.5 { machine.p99_ms } else { machine.p50_ms };
+        if self.verdict == CheckVerdict::Fail && machine.realtime && late_ms > allowed_ms {
+            self.verdict = CheckVerdict::NotDone;
+            self.spoiled_by_host = true;
+            self.reason.push_str(&format!(
+                "; in the same seconds this machine woke a bare real-time timer {late_ms:.2} ms \
+                 late, and {}",
+                withheld(&machine)
+            ));
+        }
+        self.machine = Some(machine);
+        self
+    }
+
+    fn given(mut self, machine: MachineTiming) -> Check {
+        if self.verdict == CheckVerdict::Fail && machine.withheld_share > WITHHELD {
+            self.verdict = CheckVerdict::NotDone;
+            self.spoiled_by_host = true;
+            self.reason.push_str(&format!("; meanwhile {}", withheld(&machine)));
+        }
+        self.machine = Some(machine);
+        self
     }
 }
 
@@ -235,6 +280,37 @@ mod tests {
         }
         assert!(failed <= 2, "{failed}");
         assert!((15..=75).contains(&outside), "{outside}");
+    }
+
+    #[test]
+    fn a_failure_that_the_machine_alone_explains_is_not_the_emulators() {
+        let machine = MachineTiming {
+            realtime: true,
+            seconds: 2.0,
+            processors: 2,
+            p50_ms: 0.05,
+            p99_ms: 0.7,
+            withheld_share: 0.1,
+            ..MachineTiming::default()
+        };
+        let late = || Case::new("delay", "", Unit::Ms).between((0.0, 0.9), (0.0, 0.3), 9);
+        let spoiled = late().beside(machine, 0.99, 0.3);
+        assert_eq!((spoiled.verdict, spoiled.spoiled_by_host), (CheckVerdict::NotDone, true));
+        let because = "bare real-time timer 0.70 ms late, and its host withheld 10 % of its \
+                       processors' time";
+        assert!(spoiled.reason.contains(because), "{}", spoiled.reason);
+        assert_eq!(spoiled.measured, Some(0.9), "the figure is kept");
+        // The machine kept to the bound, or nothing can be said of it.
+        assert_eq!(late().beside(machine, 0.99, 1.0).verdict, CheckVerdict::Fail);
+        assert_eq!(late().beside(machine, 0.5, 0.3).verdict, CheckVerdict::Fail);
+        let ordinary = MachineTiming { realtime: false, ..machine };
+        assert_eq!(late().beside(ordinary, 0.99, 0.3).verdict, CheckVerdict::Fail);
+        assert!(late().given(machine).spoiled_by_host, "a tenth of the processors' time");
+        let quiet = MachineTiming { withheld_share: 0.04, ..machine };
+        assert_eq!(late().given(quiet).verdict, CheckVerdict::Fail);
+        let good = Case::new("delay", "", Unit::Ms).between((0.0, 0.1), (0.0, 0.3), 9);
+        let good = good.beside(machine, 0.99, 0.3);
+        assert_eq!((good.verdict, good.machine), (CheckVerdict::Pass, Some(machine)));
     }
 
     #[test]

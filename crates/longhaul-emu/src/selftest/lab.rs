@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use longhaul_core::plan::link::derive_seed;
 use longhaul_core::plan::{LinkOptions, Side};
-use longhaul_core::result::{LinkReport, LinkWarning};
+use longhaul_core::result::{LinkReport, LinkWarning, MachineTiming};
 
-use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent};
+use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent, Witness};
 use crate::Wan;
 
 /// Where the first receiver listens; the others follow.
@@ -32,6 +32,8 @@ pub(super) struct Stream {
     pub(super) interval: Duration,
     pub(super) ecn_capable: bool,
     pub(super) verify: bool,
+    /// How many threads send it.
+    pub(super) threads: u16,
 }
 
 impl Stream {
@@ -44,6 +46,7 @@ impl Stream {
             interval: Duration::from_micros(150),
             ecn_capable: false,
             verify: true,
+            threads: 1,
         }
     }
 
@@ -64,6 +67,8 @@ pub(super) struct Outcome {
     /// Of each stream.
     pub(super) probes: Vec<ProbeReport>,
     pub(super) link: LinkReport,
+    /// What the machine did to a bare timer meanwhile.
+    pub(super) machine: MachineTiming,
 }
 
 impl Outcome {
@@ -163,6 +168,7 @@ impl Lab<'_> {
         plan.seed = Some(derive_seed(self.seed, &["selftest", &self.links.to_string()]));
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
         let wan = Wan::start(&plan).map_err(|error| unmeasured(&error))?;
+        let witness = Witness::start();
         let pairs: Vec<Pair> = (PORT..)
             .zip(streams)
             .map(|(port, stream)| Pair::start(self.probe, &wan, (port, ipv6), stream, drain))
@@ -174,7 +180,7 @@ impl Lab<'_> {
             .collect::<io::Result<_>>()
             .map_err(|error| unmeasured(&error))?;
         let link = wan.finish().map_err(|error| unmeasured(&error))?;
-        Ok(Outcome { probes, link })
+        Ok(Outcome { probes, link, machine: witness.finish() })
     }
 }
 
@@ -228,6 +234,7 @@ impl Pair {
             interval_seconds: stream.interval,
             ecn_capable: stream.ecn_capable,
             verify: stream.verify,
+            threads: stream.threads,
         };
         let mut command = probe(&ProbePlan::Send(plan));
         command.stdin(Stdio::null()).stdout(Stdio::piped());

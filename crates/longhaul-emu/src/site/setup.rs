@@ -41,6 +41,9 @@ pub(super) fn furnish(spec: &SiteSpec) -> Result<Furnished, EmuError> {
     if spec.forwards() {
         network::forward().map_err(step("allow forwarding"))?;
     }
+    // Programs that ask for their own host's name, and resolve it, find the site's.
+    rustix::system::sethostname(spec.own.name.as_bytes())
+        .map_err(|errno| step("set the host's name")(errno.into()))?;
     names::install(&spec.hosts).map_err(step("install /etc/hosts"))?;
     network::open_ping();
     let windows_set = windows::install(spec.windows).is_ok();

@@ -76,7 +76,8 @@ impl Link {
         let bound_ms = lateness_bound_ms(&self.plan);
         warnings.extend(verdicts(&up, bound_ms));
         warnings.extend(verdicts(&down, bound_ms));
-        warnings.extend(starvation(&processor));
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+        warnings.extend(starvation(&processor, processors));
         Ok(LinkReport {
             schema: LinkReport::SCHEMA.to_owned(),
             plan: self.plan.clone(),

@@ -48,6 +48,11 @@ impl BlockSet {
         self.count
     }
 
+    /// How many blocks there are from the first on without a gap.
+    pub(super) fn leading(&self) -> u64 {
+        self.runs.get(&0).copied().unwrap_or(0)
+    }
+
     /// The runs, each as its first block and their count.
     pub(super) fn spans(&self) -> Vec<(u64, u64)> {
         self.runs.iter().map(|(first, end)| (*first, end - first)).collect()
@@ -66,6 +71,7 @@ mod tests {
         assert_eq!(set.insert(7, 9), 2);
         assert_eq!(set.insert(0, 2), 2);
         assert_eq!(set.spans(), [(0, 2), (5, 1), (7, 2)]);
+        assert_eq!((set.leading(), BlockSet::default().leading()), (2, 0));
         assert_eq!(set.insert(6, 7), 1);
         assert_eq!(set.spans(), [(0, 2), (5, 4)]);
         assert_eq!(set.insert(1, 20), 14);

@@ -1,5 +1,6 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,10 +17,11 @@ use longhaul_sys::tcp::TcpInfo;
 use twox_hash::XxHash3_128;
 
 use super::link::{Link, first_streams, socket_options};
+use super::names::send_names;
 use super::progress::Progress;
 pub use super::retry::Lifeline;
 use super::retry::persist;
-use super::sink::{Destination, Sink};
+use super::sink::{Destination, Outlet, Sink};
 use super::source::{self, SourcePlan, SourceRoot};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
@@ -52,7 +54,7 @@ pub fn push(
         let top = plan.top();
         let options_sent = options.clone();
         let request = CopyRequest::Receive { key, target, top, options: options_sent };
-        let (link, asks) = open(session, &request, options)?;
+        let (link, asks) = open(session, &request, None, options)?;
         whole.look(&link);
         source::run(link, plan, asks, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
@@ -73,41 +75,83 @@ pub fn push(
     Ok(result(summary, source, sink, path, limits, told))
 }
 
-/// Fetches `paths` from the other end of `line` to `target` here.
+/// What is asked of a far end.
+#[derive(Debug, Clone, Copy)]
+pub struct FarFiles<'a> {
+    /// What is copied, by its paths there.
+    pub paths: &'a [PathBuf],
+    /// Of the directory that is the only path these alone, by their paths relative to it.
+    pub names: Option<&'a [PathBuf]>,
+}
+
+impl FarFiles<'_> {
+    /// What stands at the top level.
+    pub(super) fn top(&self) -> Top {
+        match self.paths {
+            [_] if self.names.is_some() => Top::Contents,
+            [path] if SourceRoot::is_contents(path) => Top::Contents,
+            [_] => Top::One,
+            _ => Top::Several,
+        }
+    }
+
+    /// What tells it from other things to copy.
+    pub(super) fn key_parts(&self, peer: &str) -> Vec<String> {
+        let paths = self.paths.iter().chain(self.names.into_iter().flatten());
+        let paths = paths.map(|path| path.display().to_string());
+        std::iter::once(peer.to_owned()).chain(paths).collect()
+    }
+}
+
+/// Where what is fetched goes to.
+#[derive(Debug, Clone, Copy)]
+pub enum Landing<'a> {
+    /// This path.
+    Path(&'a Path),
+    /// Out, in order: one file. The options are [`ordered`].
+    ///
+    /// [`ordered`]: longhaul_core::plan::TreeOptions::ordered
+    Outlet(&'a Arc<Outlet>),
+}
+
+/// Fetches `files` from the other end of `line` to `target` here.
 ///
 /// # Errors
 /// As for [`push`].
 pub fn pull(
     line: Lifeline<'_>,
-    paths: &[PathBuf],
-    target: &Path,
+    files: FarFiles<'_>,
+    target: Landing<'_>,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
     let mut whole = Whole::begin(options, progress);
-    let top = match paths {
-        [path] if SourceRoot::is_contents(path) => Top::Contents,
-        [_] => Top::One,
-        _ => Top::Several,
-    };
     let refused = |reason: String| EngineError::Refused {
         peer: "the target".to_owned(),
         kind: RefusalKind::Files,
         reason,
     };
-    let wired: Vec<_> = paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
+    let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
     let outcome = persist(line, progress, stop, |session| {
-        let names = paths.iter().map(|path| path.display().to_string());
-        let from: Vec<_> = std::iter::once(session.peer().to_owned()).chain(names).collect();
-        let key = copy_key("pull", &from, target);
-        let destination = Destination::place(&Tree::anywhere(), target, top, options)
-            .map_err(|error| refused(error.to_string()))?;
+        let place = match target {
+            Landing::Path(path) => path,
+            Landing::Outlet(_) => Path::new("-"),
+        };
+        let key = copy_key("pull", &files.key_parts(session.peer()), place);
+        let destination = match target {
+            Landing::Outlet(outlet) => Destination::Outlet(outlet.clone()),
+            Landing::Path(path) => {
+                Destination::place(&Tree::anywhere(), path, files.top(), options)
+                    .map_err(|error| refused(error.to_string()))?
+            }
+        };
         let sink = Sink::open(destination, &key, options, stop)
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
-        let request = CopyRequest::Send { paths, asks: sink.asks(), options: options.clone() };
-        let (link, _) = open(session, &request, options)?;
+        let (asks, listed) = (sink.asks(), files.names.is_some());
+        let request = CopyRequest::Send { paths, asks, listed, options: options.clone() };
+        let (link, _) = open(session, &request, files.names, options)?;
         whole.look(&link);
         sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
@@ -255,10 +299,18 @@ pub(super) fn result(
 /// Makes the request and opens the data connections, all in one round trip: the server knows the
 /// session's secret since the handshake, so that connections may come before its reply is here.
 /// Also returns whether the sink is to be asked what it wants.
-fn open(session: Session, request: &CopyRequest, options: &CopyOptions) -> Result<(Link, bool)> {
+fn open(
+    session: Session,
+    request: &CopyRequest,
+    names: Option<&[PathBuf]>,
+    options: &CopyOptions,
+) -> Result<(Link, bool)> {
     let (sender, mut receiver, dialer) = session.split();
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     sender.send(request)?;
+    if let Some(names) = names {
+        send_names(&sender, names)?;
+    }
     let before_connect = socket_options(options);
     let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
     let (reply, sockets) = thread::scope(|scope| {

@@ -4,6 +4,7 @@
 //! two, is a subtree, whose hash depends on nothing else. Blocks of other lengths are cut into
 //! such pieces. The digest is the one that `b3sum` prints of the whole file.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use blake3::hazmat::{
@@ -12,6 +13,9 @@ use blake3::hazmat::{
 use blake3::{Hash, Hasher};
 
 use crate::lock::lock;
+
+/// Pieces of a file at the most: 64 TiB in blocks of 1 MiB, at some 50 bytes each.
+const PIECES_LIMIT: u64 = 1 << 26;
 
 /// The digest of one file while its blocks come.
 pub(super) struct FileDigest {
@@ -22,8 +26,9 @@ pub(super) struct FileDigest {
 
 #[derive(Default)]
 struct State {
-    /// By number, the hash of each subtree that has come.
-    values: Vec<Option<ChainingValue>>,
+    /// By number, the hash of each subtree that has come: memory for what a peer has sent, not
+    /// for what it has announced.
+    values: BTreeMap<u64, ChainingValue>,
     /// The digest of a file that is one subtree.
     single: Option<Hash>,
 }
@@ -36,12 +41,12 @@ impl FileDigest {
 
     /// Takes the block at `offset`. `size` is the file's, if it is known.
     pub(super) fn add(&self, offset: u64, bytes: &[u8], size: Option<u64>) {
-        let first = (offset / self.step) as usize;
+        let first = offset / self.step;
         let single = (offset == 0 && size.is_none_or(|size| size <= self.step))
             .then(|| blake3::hash(&bytes[..bytes.len().min(self.step as usize)]));
         let values: Vec<_> = match size {
             Some(size) if size <= self.step => Vec::new(),
-            _ => (bytes.chunks(self.step as usize).zip(first as u64..))
+            _ => (bytes.chunks(self.step as usize).zip(first..))
                 .map(|(piece, number)| {
                     let mut hasher = Hasher::new();
                     hasher.set_input_offset(number * self.step).update(piece);
@@ -51,12 +56,12 @@ impl FileDigest {
         };
         let mut state = lock(&self.state);
         state.single = single.or(state.single);
-        if state.values.len() < first + values.len() {
-            state.values.resize(first + values.len(), None);
-        }
-        for (place, value) in state.values[first..].iter_mut().zip(values) {
-            *place = Some(value);
-        }
+        state.values.extend((first..).zip(values));
+    }
+
+    /// Whether a file of `size` bytes has more pieces than are ever gathered.
+    pub(super) fn is_too_long(&self, size: u64) -> bool {
+        size.div_ceil(self.step) > PIECES_LIMIT
     }
 
     /// Where the pieces begin that have not come, of a file of `size` bytes, and their length.
@@ -64,7 +69,7 @@ impl FileDigest {
         let state = lock(&self.state);
         let come = |number: &u64| match size <= self.step {
             true => state.single.is_some(),
-            false => state.values.get(*number as usize).is_some_and(Option::is_some),
+            false => state.values.contains_key(number),
         };
         let pieces = (0..size.div_ceil(self.step)).filter(|number| !come(number));
         (pieces.map(|number| number * self.step).collect(), self.step)
@@ -79,10 +84,14 @@ impl FileDigest {
         if size <= self.step {
             return state.single;
         }
-        let values: Option<Vec<_>> = (0..size.div_ceil(self.step) as usize)
-            .map(|number| state.values.get(number).copied().flatten())
-            .collect();
-        let values = values?;
+        let pieces = size.div_ceil(self.step);
+        if (state.values.len() as u64) < pieces {
+            return None;
+        }
+        let values: Vec<_> = state.values.range(..pieces).map(|(_, value)| *value).collect();
+        if values.len() as u64 != pieces {
+            return None;
+        }
         let (left, right) = split(&values, size, self.step);
         let merged = |(values, size)| merge(values, size, self.step);
         Some(merge_subtrees_root(&merged(left), &merged(right), Mode::Hash))

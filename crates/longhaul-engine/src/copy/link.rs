@@ -54,7 +54,9 @@ pub(super) fn pool(options: &CopyOptions) -> Pool {
     let streams = options.streams.unwrap_or(MOST_STREAMS);
     let block = options.block_bytes.get() as usize;
     let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
-    Pool::new(count.min(POOL_BYTES / block), block + RECEIVE_SLACK)
+    // Blocks that come in order wait for each other: each connection needs its own, however large.
+    let most = if options.tree.ordered { count } else { POOL_BYTES / block };
+    Pool::new(count.min(most), block + RECEIVE_SLACK)
 }
 
 /// Data connections that a copy begins with.

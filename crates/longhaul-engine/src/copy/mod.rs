@@ -21,6 +21,7 @@ mod digest;
 mod journal;
 mod link;
 mod metadata;
+mod names;
 mod pool;
 mod progress;
 mod retry;
@@ -34,11 +35,11 @@ mod tree;
 mod verdict;
 
 pub use check::check;
-pub use client::{Lifeline, pull, push};
+pub use client::{FarFiles, Landing, Lifeline, pull, push};
 pub use progress::Progress;
 pub use server::{refuse, serve};
-pub use sink::{Destination, PlaceError};
-pub use source::{SourcePlan, SourceRoot};
+pub use sink::{Destination, Outlet, PlaceError};
+pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
 pub use third::{Ends, between};
 pub use tree::Tree;
 

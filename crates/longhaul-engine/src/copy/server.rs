@@ -1,7 +1,8 @@
 use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -12,13 +13,14 @@ use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introdu
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
 use super::link::{Link, first_streams, socket_options};
+use super::names::receive_names;
 use super::progress::Progress;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use crate::error::{EngineError, Result};
-use crate::session::{DataDialer, Rights, ServedSession, SessionSecret};
+use crate::session::{ControlReceiver, DataDialer, Rights, ServedSession, SessionSecret};
 
 /// How long the client may take to make its request and to open its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,7 +39,8 @@ enum Task {
 pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
     let ServedSession { sender, mut receiver, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
-    let _: CopyRequest = receiver.receive()?;
+    let request: CopyRequest = receiver.receive()?;
+    names_of(&request, &mut receiver)?;
     sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
     Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
 }
@@ -50,7 +53,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let ServedSession { sender, mut receiver, streams, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
-    let task = match plan(request, tree, stop) {
+    let names = names_of(&request, &mut receiver)?;
+    let task = match plan(request, names, tree, stop) {
         Ok(task) => task,
         Err((kind, reason)) => {
             sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
@@ -103,8 +107,34 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     }
 }
 
+/// The names that follow a request for what a list has.
+fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Option<Vec<PathBuf>>> {
+    match request {
+        CopyRequest::Send { listed: true, .. } | CopyRequest::Forward { listed: true, .. } => {
+            receive_names(receiver).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What a request's paths and names mean.
+fn roots(
+    paths: &[WirePath],
+    names: Option<Vec<PathBuf>>,
+) -> std::result::Result<Vec<SourceRoot>, (RefusalKind, String)> {
+    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    match (paths, names) {
+        (paths, None) => Ok(paths.iter().map(|root| SourceRoot::Path(path(root))).collect()),
+        ([base], Some(names)) => {
+            Ok(vec![SourceRoot::Listed { base: path(base), names: Arc::new(names) }])
+        }
+        (_, Some(_)) => Err((RefusalKind::Invalid, "a list is of one directory".to_owned())),
+    }
+}
+
 fn plan(
     request: CopyRequest,
+    names: Option<Vec<PathBuf>>,
     tree: &Tree,
     stop: &AtomicBool,
 ) -> std::result::Result<Task, (RefusalKind, String)> {
@@ -119,13 +149,13 @@ fn plan(
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
             Ok(Task::Receive(Box::new(sink), options))
         }
-        CopyRequest::Send { paths, asks, options } => {
+        CopyRequest::Send { paths, asks, options, .. } => {
             check(&options)?;
             check_read(tree.rights())?;
-            let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
+            let roots = roots(&paths, names)?;
             Ok(Task::Send(SourcePlan { tree: tree.clone(), roots }, asks, options))
         }
-        CopyRequest::Forward { paths, asks, options, to } => {
+        CopyRequest::Forward { paths, asks, options, to, .. } => {
             check(&options)?;
             check_read(tree.rights())?;
             if !tree.may_go_elsewhere() {
@@ -135,7 +165,7 @@ fn plan(
             if to.addresses.len() > ADDRESSES_LIMIT {
                 return Err((RefusalKind::Invalid, "too many addresses".to_owned()));
             }
-            let roots = paths.iter().map(|root| SourceRoot::Path(path(root))).collect();
+            let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
             Ok(Task::Forward(plan, asks, options, to))
         }

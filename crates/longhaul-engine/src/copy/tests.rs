@@ -13,7 +13,9 @@ use longhaul_core::result::CopyResult;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::{Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve};
+use super::{
+    FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve,
+};
 use crate::error::{EngineError, Result};
 use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
@@ -131,7 +133,10 @@ impl World {
         let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
         // As the command is given it: the slash of "t/." is no part of a target's name.
         let target = self.near(target.trim_end_matches("/."));
-        self.over_line(|line| pull(line, &sources, &target, options, &Progress::default(), stop))
+        self.over_line(|line| {
+            let files = FarFiles { paths: &sources, names: None };
+            pull(line, files, Landing::Path(&target), options, &Progress::default(), stop)
+        })
     }
 }
 

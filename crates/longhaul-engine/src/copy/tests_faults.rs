@@ -91,6 +91,21 @@ fn a_copy_goes_on_with_the_blocks_that_it_had() {
 }
 
 #[test]
+fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
+    let world = World::new();
+    let data = bytes((24 << 20) + 77);
+    fs::write(world.far("data"), &data).unwrap();
+    let mut asked = options();
+    asked.tree.digests = true;
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..asked.clone() };
+    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    let result = world.pull(&["data"], "data", &asked).unwrap();
+    assert!(result.summary.resumed_bytes >= Bytes::mib(1));
+    assert_eq!(result.digests.len(), 1, "{:?}", result.failures);
+    assert_eq!(result.digests[0].blake3, blake3::hash(&data).to_string());
+}
+
+#[test]
 fn a_source_that_changed_is_copied_anew() {
     let world = World::new();
     fs::write(world.far("data"), bytes(24 << 20)).unwrap();

@@ -20,14 +20,14 @@ use longhaul_core::result::{CopyFailure, CopyResult, EndReport};
 use longhaul_core::wire::RefusalKind;
 use longhaul_core::wire::copy::{
     CopyReply, CopyRequest, EntryKind, Introduction, SinkMessage, SinkReport, SourceMessage,
-    SourceReport, Top,
+    SourceReport,
 };
 
-use super::client::{REPLY_TIMEOUT, Told, Whole, copy_key, result, wire_path};
+use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, copy_key, result, wire_path};
 use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
+use super::names::send_names;
 use super::progress::Progress;
 use super::retry::{Lifeline, persist};
-use super::source::SourceRoot;
 use super::streams::STREAM_LIMIT;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -41,7 +41,7 @@ pub struct Ends<'a> {
     /// Opens a session with the source.
     pub source: &'a mut dyn FnMut() -> Result<Session>,
     /// What is copied, at the source.
-    pub paths: &'a [PathBuf],
+    pub files: FarFiles<'a>,
     /// Where to, at the sink.
     pub target: &'a Path,
 }
@@ -59,35 +59,33 @@ pub fn between(
     notice: &dyn Fn(&str),
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let Ends { source, paths, target } = ends;
+    let Ends { source, files, target } = ends;
     let mut whole = Whole::begin(options, progress);
-    let top = match paths {
-        [path] if SourceRoot::is_contents(path) => Top::Contents,
-        [_] => Top::One,
-        _ => Top::Several,
-    };
-    let wired: Vec<_> = paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
+    let top = files.top();
+    let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
     let wired_target = wire_path(target)?;
     let told = persist(line, progress, stop, |sink| {
         let from = source()?;
-        let names = paths.iter().map(|path| path.display().to_string());
-        let parts: Vec<_> = std::iter::once(from.peer().to_owned()).chain(names).collect();
-        let key = copy_key("between", &parts, target);
+        let key = copy_key("between", &files.key_parts(from.peer()), target);
         let (to_sink, mut from_sink, sink_dialer) = sink.split();
         let target = wired_target.clone();
         to_sink.send(&CopyRequest::Receive { key, target, top, options: options.clone() })?;
         let asks = reply(&mut from_sink)?;
-        let request =
-            |to| CopyRequest::Forward { paths: wired.clone(), asks, options: options.clone(), to };
+        let listed = files.names.is_some();
+        let request = |to| {
+            let (paths, options) = (wired.clone(), options.clone());
+            CopyRequest::Forward { paths, asks, listed, options, to }
+        };
         let lent =
             Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
         let direct = !lent.addresses.is_empty();
-        let (to_source, from_source, dialer) = match ask(from, &request(lent.clone())) {
+        let (to_source, from_source, dialer) = match ask(from, &request(lent.clone()), files.names)
+        {
             Ok((sender, receiver, dialer)) => (sender, receiver, (!direct).then_some(dialer)),
             Err(EngineError::Refused { kind: RefusalKind::Unreachable, reason, .. }) => {
                 notice(&reason);
                 let without = Introduction::new(&[], *lent.keying());
-                let (sender, receiver, dialer) = ask(source()?, &request(without))?;
+                let (sender, receiver, dialer) = ask(source()?, &request(without), files.names)?;
                 (sender, receiver, Some(dialer))
             }
             Err(error) => return Err(error),
@@ -127,9 +125,13 @@ pub fn between(
 fn ask(
     session: Session,
     request: &CopyRequest,
+    names: Option<&[PathBuf]>,
 ) -> Result<(ControlSender, ControlReceiver, DataDialer)> {
     let (sender, mut receiver, dialer) = session.split();
     sender.send(request)?;
+    if let Some(names) = names {
+        send_names(&sender, names)?;
+    }
     reply(&mut receiver)?;
     Ok((sender, receiver, dialer))
 }
@@ -252,7 +254,7 @@ impl Relay<'_> {
                     }
                     continue;
                 }
-                SourceMessage::Abort { .. } => {}
+                SourceMessage::Length { .. } | SourceMessage::Abort { .. } => {}
             }
             let passed = self.to_sink.send(&message);
             if let SourceMessage::Abort { again } = message {

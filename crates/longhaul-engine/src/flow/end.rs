@@ -93,14 +93,7 @@ pub(super) fn run(
     let granted: Vec<_> = slots.iter().map(|slot| slot.carrier.granted().ok()).collect();
     let mut sampler = Sampler::new((role, part.reverse), &slots, plan, bounds, signals, on_sample);
     let length = plan.write_bytes.get() as usize;
-    let supply = match Supply::new(if role == End::Sender { length } else { 0 }, plan.zero_copy) {
-        Ok(supply) => supply,
-        Err(error) => {
-            let cut = format!("cannot make a file in memory to send from: {error}");
-            sampler.shut(Shutdown::Both);
-            return sampler.result(&granted, Some(cut));
-        }
-    };
+    let supply = Supply::new(if role == End::Sender { length } else { 0 }, plan.zero_copy);
     let reading = Reading {
         buffer_bytes: length,
         skip_copy: plan.skip_receive_copy,

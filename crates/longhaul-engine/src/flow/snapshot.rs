@@ -90,10 +90,12 @@ impl Snapshot {
                 thread: Some(thread.clone()),
             })
             .collect();
+        let elapsed = later.at.saturating_duration_since(self.at);
+        let most = elapsed.saturating_mul(self.streams.len() as u32);
         SideSample {
             start_seconds: self.at.saturating_duration_since(epoch).as_secs_f64(),
             end_seconds: later.at.saturating_duration_since(epoch).as_secs_f64(),
-            cpu_seconds: later.cpu().saturating_sub(self.cpu()).as_secs_f64(),
+            cpu_seconds: later.cpu().saturating_sub(self.cpu()).min(most).as_secs_f64(),
             streams,
             host: Some(observed.host),
             ..SideSample::default()

@@ -6,12 +6,13 @@
 
 mod read;
 mod schema;
+mod seal;
 mod write;
 
 pub use schema::FILE_NAME;
 
 use longhaul_core::plan::MatrixPlan;
-use longhaul_core::result::RunRecord;
+use longhaul_core::result::{Certificate, RunRecord};
 use longhaul_core::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -34,6 +35,9 @@ pub struct Header {
     pub started_at: String,
     /// The longhaul that ran it.
     pub program_version: String,
+    /// A digest of the longhaul that ran it; `None` in archives that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_digest: Option<String>,
     /// What the network says it is.
     pub network: String,
     /// What disk entries copied.
@@ -62,6 +66,12 @@ pub struct Tool {
     pub version: Option<String>,
     /// The program that is missing.
     pub missing: Option<String>,
+    /// The program's file; `None` when it is not installed or in archives that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// A digest of that file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// All that an archive holds.
@@ -73,4 +83,6 @@ pub struct Contents {
     pub tools: Vec<Tool>,
     /// The runs, in the order of their numbers. Their output is cut; the documents have it whole.
     pub runs: Vec<RunRecord>,
+    /// What the emulator was proven to do on this machine, where someone attached it.
+    pub certificate: Option<Certificate>,
 }

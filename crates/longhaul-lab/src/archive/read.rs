@@ -1,12 +1,17 @@
+use std::collections::HashMap;
 use std::path::Path;
 
-use longhaul_core::result::RunRecord;
+use longhaul_core::result::{Certificate, RunRecord, RunSample};
+use longhaul_core::units::Rate;
 use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
 use super::write::failed;
-use super::{Archive, Contents, FILE_NAME, Header, Tool, schema};
+use super::{Archive, Contents, FILE_NAME, Header, Tool, schema, seal};
 use crate::LabError;
+
+/// A run's sequence and attempt.
+type Place = (u32, u32);
 
 impl Archive {
     /// Opens the archive in `dir` to read it; one of an earlier schema stays as it is.
@@ -44,35 +49,101 @@ impl Archive {
     /// What the matrix is.
     ///
     /// # Errors
-    /// The database's, or a header of a later version.
+    /// The database's, damage, or a header of a later version.
     pub fn header(&self) -> Result<Header, LabError> {
-        let json: String = self
-            .connection
-            .query_row("SELECT header_json FROM matrix", [], |row| row.get(0))
-            .map_err(failed("read", &self.path()))?;
-        self.document("header", &json)
+        let seal = if self.is_sealed()? { "seal" } else { "NULL" };
+        let query = format!("SELECT header_json, {seal} FROM matrix");
+        let all: Vec<(String, Option<String>)> =
+            self.rows(&query, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let [(json, seal)] = &all[..] else {
+            return Err(LabError::damaged(self.path(), "it has no header"));
+        };
+        self.unseal("header", json, seal.as_deref(), &[])
     }
 
     /// Everything, for a report.
     ///
     /// # Errors
-    /// The database's, or a document of a later version.
+    /// The database's, damage, or a document of a later version.
     pub fn contents(&self) -> Result<Contents, LabError> {
-        let tools = self.rows("SELECT name, version, missing FROM tool ORDER BY name", |row| {
-            Ok(Tool { name: row.get(0)?, version: row.get(1)?, missing: row.get(2)? })
+        // An archive of an earlier schema has no digests.
+        let columns = match self.has_column("tool", "digest")? {
+            true => "name, version, missing, program, digest",
+            false => "name, version, missing, NULL, NULL",
+        };
+        let tools = self.rows(&format!("SELECT {columns} FROM tool ORDER BY name"), |row| {
+            Ok(Tool {
+                name: row.get(0)?,
+                version: row.get(1)?,
+                missing: row.get(2)?,
+                program: row.get(3)?,
+                digest: row.get(4)?,
+            })
         })?;
-        Ok(Contents { header: self.header()?, tools, runs: self.runs()? })
+        let (header, runs) = (self.header()?, self.runs()?);
+        Ok(Contents { header, tools, runs, certificate: self.certificate()? })
     }
 
-    /// The runs that are kept, in the order of their places and attempts.
+    /// The runs that are kept, with their samples, in the order of their places and attempts.
     ///
     /// # Errors
-    /// The database's, or a document of a later version.
+    /// The database's, damage, or a document of a later version.
     pub fn runs(&self) -> Result<Vec<RunRecord>, LabError> {
-        // Rows were added in the order of attempts.
-        let records: Vec<String> =
-            self.rows("SELECT record_json FROM run ORDER BY sequence, rowid", |row| row.get(0))?;
-        records.iter().map(|json| self.document("run", json)).collect()
+        let mut samples = self.samples()?;
+        let seal = if self.is_sealed()? { "seal" } else { "NULL" };
+        // Rows were added in the order of attempts. One of schema 1 has no attempt, and no samples.
+        let attempt = if self.has_column("run", "attempt")? { "attempt" } else { "1" };
+        let query = format!(
+            "SELECT sequence, {attempt}, record_json, {seal} FROM run ORDER BY sequence, rowid"
+        );
+        let rows: Vec<(Place, String, Option<String>)> =
+            self.rows(&query, |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?, row.get(3)?)))?;
+        let records = rows.into_iter().map(|(place, json, seal)| {
+            let samples = samples.remove(&place).unwrap_or_default();
+            let run: RunRecord = self.unseal("run", &json, seal.as_deref(), &samples)?;
+            Ok(RunRecord { samples, ..run })
+        });
+        records.collect()
+    }
+
+    /// What the paths of all runs carried over time; nothing in archives that do not tell.
+    fn samples(&self) -> Result<HashMap<Place, Vec<RunSample>>, LabError> {
+        let mut all: HashMap<Place, Vec<RunSample>> = HashMap::new();
+        if self.has_column("sample", "seconds")? {
+            let query = "SELECT sequence, attempt, seconds, throughput_bps FROM sample \
+                         ORDER BY sequence, attempt, seconds";
+            let rows: Vec<(Place, f64, i64)> =
+                self.rows(query, |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?, row.get(3)?)))?;
+            for (place, seconds, bps) in rows {
+                let throughput_bps = Rate::from_bps(bps as u64);
+                all.entry(place).or_default().push(RunSample { seconds, throughput_bps });
+            }
+        }
+        Ok(all)
+    }
+
+    fn certificate(&self) -> Result<Option<Certificate>, LabError> {
+        if !self.has_column("certificate", "seal")? {
+            return Ok(None);
+        }
+        let query = "SELECT document_json, seal FROM certificate";
+        let all: Vec<(String, String)> = self.rows(query, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let read =
+            |(json, seal): &(String, String)| self.unseal("certificate", json, Some(seal), &[]);
+        all.first().map(read).transpose()
+    }
+
+    fn is_sealed(&self) -> Result<bool, LabError> {
+        self.has_column("run", "seal")
+    }
+
+    fn has_column(&self, table: &str, column: &str) -> Result<bool, LabError> {
+        let query = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+        let count: i64 = self
+            .connection
+            .query_row(query, [table, column], |row| row.get(0))
+            .map_err(failed("read", &self.path()))?;
+        Ok(count > 0)
     }
 
     fn rows<T>(
@@ -87,7 +158,20 @@ impl Archive {
         rows().map_err(failed("read", &self.path()))
     }
 
-    fn document<T: DeserializeOwned>(&self, what: &'static str, json: &str) -> Result<T, LabError> {
+    /// Reads a document, if it is the one that was sealed.
+    fn unseal<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        json: &str,
+        seal: Option<&str>,
+        samples: &[RunSample],
+    ) -> Result<T, LabError> {
+        if seal.is_some_and(|seal| seal != seal::of_run(json, samples)) {
+            return Err(LabError::damaged(
+                self.path(),
+                format!("a {what} is not what was written"),
+            ));
+        }
         serde_json::from_str(json).map_err(|source| LabError::ArchiveDocument {
             path: self.path(),
             what,

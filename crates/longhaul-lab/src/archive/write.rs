@@ -1,11 +1,11 @@
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
-use longhaul_core::result::{Outcome, RunRecord, ToolOutput};
-use rusqlite::{Connection, params};
-use serde::Serialize;
+use longhaul_core::result::{Certificate, LinkReport, Outcome, RunRecord, ToolOutput};
+use rusqlite::{Connection, ErrorCode, params};
+use serde::{Deserialize, Serialize};
 
-use super::{Archive, FILE_NAME, Header, Tool, schema};
+use super::{Archive, FILE_NAME, Header, Tool, schema, seal};
 use crate::LabError;
 use crate::plan::fingerprint;
 
@@ -20,6 +20,8 @@ impl Archive {
     pub fn create(dir: &Path, header: &Header) -> Result<Self, LabError> {
         fs::create_dir_all(dir.join("runs")).map_err(LabError::file("create", dir))?;
         let path = dir.join(FILE_NAME);
+        // Whatever has this name already is not written over, damaged or not.
+        File::create_new(&path).map_err(LabError::file("create", &path))?;
         let connection = Connection::open(&path).map_err(failed("create", &path))?;
         schema::create(&connection).map_err(failed("create", &path))?;
         let archive = Archive { dir: dir.to_owned(), connection };
@@ -31,13 +33,15 @@ impl Archive {
         let json = to_json(header);
         let insert = |connection: &Connection| {
             connection.execute(
-                "INSERT INTO matrix VALUES (1, ?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO matrix VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
                     header.plan.name,
                     fingerprint(&header.plan),
                     header.started_at,
                     header.program_version,
-                    json
+                    json,
+                    header.program_digest,
+                    seal::of_text(&json)
                 ],
             )?;
             for (name, value) in &header.facts {
@@ -58,8 +62,8 @@ impl Archive {
     pub fn keep_tool(&mut self, tool: &Tool) -> Result<(), LabError> {
         self.connection
             .execute(
-                "INSERT OR REPLACE INTO tool VALUES (?1, ?2, ?3)",
-                params![tool.name, tool.version, tool.missing],
+                "INSERT OR REPLACE INTO tool VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![tool.name, tool.version, tool.missing, tool.program, tool.digest],
             )
             .map_err(failed("write", &self.path()))?;
         Ok(())
@@ -74,7 +78,24 @@ impl Archive {
         let mut json = serde_json::to_vec_pretty(run).unwrap_or_default();
         json.push(b'\n');
         fs::write(&document, json).map_err(LabError::file("write", &document))?;
-        self.insert(run).map_err(failed("write", &self.path()))
+        // A run and its samples, or neither.
+        let kept = self.connection.unchecked_transaction().and_then(|transaction| {
+            self.insert(run)?;
+            self.insert_samples(run)?;
+            transaction.commit()
+        });
+        kept.map_err(failed("write", &self.path()))
+    }
+
+    fn insert_samples(&self, run: &RunRecord) -> rusqlite::Result<()> {
+        let mut statement = self
+            .connection
+            .prepare_cached("INSERT OR REPLACE INTO sample VALUES (?1, ?2, ?3, ?4)")?;
+        for sample in &run.samples {
+            let rate = sample.throughput_bps.bps() as i64;
+            statement.execute(params![run.sequence, run.attempt, sample.seconds, rate])?;
+        }
+        Ok(())
     }
 
     fn insert(&self, run: &RunRecord) -> rusqlite::Result<()> {
@@ -83,20 +104,20 @@ impl Archive {
             Outcome::Failed { reason } => ("failed", Some(reason)),
             Outcome::Invalid { reason } => ("invalid", Some(reason)),
         };
-        let workload = match run.workload {
-            longhaul_core::plan::Workload::Memory => "memory",
-            longhaul_core::plan::Workload::Disk => "disk",
-        };
+        let work = run.work.as_ref();
+        let link = Link::of(run);
+        let json = to_json(&cut(run));
         self.connection.execute(
             "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, \
+             ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)",
             params![
                 run.sequence,
                 run.attempt,
                 run.repeat,
                 run.tool,
                 run.label,
-                workload,
+                run.workload.name(),
                 run.condition.rtt.as_nanos() as f64 / 1e6,
                 run.condition.rate.map(|rate| rate.bps() as i64),
                 status,
@@ -115,9 +136,37 @@ impl Archive {
                 run.tool_version,
                 run.near_command,
                 run.far_command,
-                to_json(&cut(run)),
+                json,
+                run.condition.label(),
+                run.condition.loss(),
+                to_json(&run.condition.options),
+                work.map(|work| &work.name),
+                work.and_then(|work| work.files).map(|files| files as i64),
+                work.and_then(|work| work.file_bytes).map(|bytes| bytes.get() as i64),
+                run.streams,
+                run.window_bytes.map(|bytes| bytes.get() as i64),
+                run.clients.unwrap_or(1),
+                run.seed.map(|seed| seed as i64),
+                run.cpu.map(|cpu| cpu.near_seconds),
+                run.cpu.and_then(|cpu| cpu.far_seconds),
+                link.lost_segments,
+                link.late_p999_ms,
+                seal::of_run(&json, &run.samples),
             ],
         )?;
+        Ok(())
+    }
+
+    /// Keeps what the emulator was proven to do on this machine; what was kept last holds.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn keep_certificate(&mut self, certificate: &Certificate) -> Result<(), LabError> {
+        let json = to_json(certificate);
+        let seal = seal::of_text(&json);
+        self.connection
+            .execute("INSERT OR REPLACE INTO certificate VALUES (1, ?1, ?2)", params![json, seal])
+            .map_err(failed("write", &self.path()))?;
         Ok(())
     }
 
@@ -126,16 +175,47 @@ impl Archive {
     }
 }
 
-/// Wraps SQLite's error with the operation and the file.
+/// What a run's link counted, of both directions.
+struct Link {
+    /// Segments that did not arrive, by the plan or by accident.
+    lost_segments: Option<i64>,
+    /// The worse direction's.
+    late_p999_ms: Option<f64>,
+}
+
+impl Link {
+    /// Nothing for a path that is not an emulated link.
+    fn of(run: &RunRecord) -> Self {
+        let report = LinkReport::deserialize(&run.path).ok();
+        Link {
+            lost_segments: report.as_ref().map(|link| {
+                let ways = [&link.up, &link.down];
+                ways.map(|way| (way.not_delivered().segments + way.interface_drops) as i64)
+                    .iter()
+                    .sum()
+            }),
+            late_p999_ms: report
+                .map(|link| link.up.lateness.p999_ms.max(link.down.lateness.p999_ms)),
+        }
+    }
+}
+
+/// Wraps SQLite's error with the operation and the file; says so where the file is damaged.
 pub(super) fn failed(
     operation: &'static str,
     path: &Path,
 ) -> impl FnOnce(rusqlite::Error) -> LabError {
     let path = path.to_owned();
-    move |source| LabError::Archive { operation, path, source }
+    move |source| match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            LabError::damaged(path, source.to_string())
+        }
+        _ => LabError::Archive { operation, path, source },
+    }
 }
 
-/// The run without its output, the end of standard error apart.
+/// The run without its output, the end of standard error apart, and without its samples, which
+/// have a table.
 fn cut(run: &RunRecord) -> RunRecord {
     let shorter = |output: &ToolOutput| {
         let from = output.stderr.ceil_char_boundary(output.stderr.len().saturating_sub(TAIL));
@@ -149,6 +229,7 @@ fn cut(run: &RunRecord) -> RunRecord {
     RunRecord {
         near_output: shorter(&run.near_output),
         far_output: run.far_output.as_ref().map(shorter),
+        samples: Vec::new(),
         ..run.clone()
     }
 }

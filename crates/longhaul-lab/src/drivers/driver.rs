@@ -5,7 +5,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::Detected;
+use super::{Detected, detect};
 use crate::LabError;
 
 /// One tool.
@@ -13,14 +13,59 @@ pub trait Driver {
     /// The name by which plans ask for it.
     fn name(&self) -> &'static str;
 
-    /// The work it does.
+    /// The work it does: [`Workload::Memory`], or [`Workload::Disk`] for a tool that copies files,
+    /// wherever they are.
     fn workload(&self) -> Workload;
+
+    /// Whether it does this kind of work.
+    fn does(&self, workload: Workload) -> bool {
+        match self.workload() {
+            Workload::Memory => workload == Workload::Memory,
+            _ => workload.copies(),
+        }
+    }
+
+    /// Whether it copies directories, too.
+    fn trees(&self) -> bool {
+        true
+    }
+
+    /// Whether several clients may be at its server at once.
+    fn many_clients(&self) -> bool {
+        false
+    }
+
+    /// The arguments that ask for so many parallel streams; `None` where it has no such option.
+    fn streams(&self, _count: u32) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The arguments that ask for a window of this size; `None` where it has no such option.
+    fn window(&self, _size: Bytes) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Whether it works over a real path: its server, if it has one, needs nothing but its
+    /// command.
+    fn goes_far(&self) -> bool {
+        false
+    }
+
+    /// What holds it back whatever the path, for guesses of time.
+    fn pace(&self) -> Pace {
+        Pace::default()
+    }
 
     /// What its transfer promises with these options.
     fn guarantees(&self, options: &[String]) -> Guarantees;
 
     /// Whether the tool, and all that it needs, is on this host.
     fn detect(&self) -> Detected;
+
+    /// The file of its program; by default the one on PATH that its name begins with.
+    fn program(&self) -> Option<PathBuf> {
+        detect::find(self.name().split(' ').next()?)
+    }
 
     /// The server that must listen at the far end before the client starts; `None` for a tool
     /// that needs none.
@@ -50,6 +95,21 @@ pub trait Driver {
     }
 }
 
+/// What holds a tool back on a long path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pace {
+    /// The most that it has under way, by its own protocol; `None` is no limit.
+    pub window: Option<Bytes>,
+    /// Round trips that each file costs.
+    pub trips_per_file: u32,
+}
+
+impl Pace {
+    /// OpenSSH's: a channel has at most 2 MiB under way (`CHAN_SES_WINDOW_DEFAULT` in its
+    /// channels.h).
+    pub const SSH: Pace = Pace { window: Some(Bytes::mib(2)), trips_per_file: 0 };
+}
+
 /// What a driver is asked to build commands for.
 #[derive(Debug)]
 pub struct Job<'a> {
@@ -57,7 +117,7 @@ pub struct Job<'a> {
     pub near: &'a str,
     /// The far end's name, as the near end resolves it.
     pub far: &'a str,
-    /// The plan's options.
+    /// The plan's options, with those for streams and window.
     pub options: &'a [String],
     /// The work.
     pub task: Task<'a>,

@@ -3,8 +3,9 @@ use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
+use longhaul_core::units::Bytes;
 
-use super::{Detected, Driver, Job, Server, detect};
+use super::{Detected, Driver, Job, Pace, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "globus-url-copy";
@@ -21,6 +22,22 @@ impl Driver for GlobusUrlCopy {
 
     fn workload(&self) -> Workload {
         Workload::Disk
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec!["-p".to_owned(), count.to_string()])
+    }
+
+    fn window(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec!["-tcp-bs".to_owned(), size.get().to_string()])
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { trips_per_file: 3, ..Pace::default() }
     }
 
     fn guarantees(&self, options: &[String]) -> Guarantees {

@@ -50,6 +50,20 @@ impl Driver for Fetch {
         Workload::Disk
     }
 
+    fn trees(&self) -> bool {
+        false
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        let count = count.to_string();
+        let several = || ["-x", &count, "-s", &count].map(str::to_owned).to_vec();
+        (self.name == ARIA2C.name).then(several)
+    }
+
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees::default()
     }

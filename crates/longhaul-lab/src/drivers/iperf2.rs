@@ -23,12 +23,28 @@ impl Driver for Iperf2 {
         Workload::Memory
     }
 
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec!["-P".to_owned(), count.to_string()])
+    }
+
+    fn window(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec!["-w".to_owned(), size.get().to_string()])
+    }
+
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees::default()
     }
 
     fn detect(&self) -> Detected {
         detect::detect(&["iperf"], "--version")
+    }
+
+    fn goes_far(&self) -> bool {
+        true
     }
 
     fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {

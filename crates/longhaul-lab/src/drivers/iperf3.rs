@@ -22,12 +22,24 @@ impl Driver for Iperf3 {
         Workload::Memory
     }
 
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec!["-P".to_owned(), count.to_string()])
+    }
+
+    fn window(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec!["-w".to_owned(), size.get().to_string()])
+    }
+
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees::default()
     }
 
     fn detect(&self) -> Detected {
         detect::detect(&["iperf3"], "--version")
+    }
+
+    fn goes_far(&self) -> bool {
+        true
     }
 
     fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {

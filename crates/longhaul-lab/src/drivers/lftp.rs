@@ -3,7 +3,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "lftp";
@@ -19,6 +19,14 @@ impl Driver for Lftp {
 
     fn workload(&self) -> Workload {
         Workload::Disk
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { trips_per_file: 3, ..Pace::default() }
     }
 
     fn guarantees(&self, _options: &[String]) -> Guarantees {

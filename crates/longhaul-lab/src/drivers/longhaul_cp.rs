@@ -24,6 +24,14 @@ impl Driver for LonghaulCp {
         Workload::Disk
     }
 
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec!["-P".to_owned(), count.to_string()])
+    }
+
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let has = |flag: &str| options.iter().any(|option| option == flag);
         Guarantees { encrypted: !has("--cleartext"), verified: !has("--no-verify"), synced: true }
@@ -31,6 +39,10 @@ impl Driver for LonghaulCp {
 
     fn detect(&self) -> Detected {
         Detected::Installed { version: detect::version(&self.program, "--version") }
+    }
+
+    fn program(&self) -> Option<PathBuf> {
+        Some(self.program.clone())
     }
 
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {

@@ -26,12 +26,28 @@ impl Driver for LonghaulTest {
         Workload::Memory
     }
 
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec!["-P".to_owned(), count.to_string()])
+    }
+
+    fn window(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec!["-w".to_owned(), size.get().to_string()])
+    }
+
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees::default()
     }
 
     fn detect(&self) -> Detected {
         Detected::Installed { version: detect::version(&self.program, "--version") }
+    }
+
+    fn program(&self) -> Option<PathBuf> {
+        Some(self.program.clone())
+    }
+
+    fn goes_far(&self) -> bool {
+        true
     }
 
     fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {

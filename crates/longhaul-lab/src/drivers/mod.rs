@@ -5,7 +5,7 @@
 //! nothing itself, except helpers that write keys: the [`runner`](crate::runner) starts, times
 //! and ends commands, the same way for every tool.
 //!
-//! A new tool is a new file here and a line in [`all`].
+//! A new tool is a new file here and a line in [`all`], or a row of the table in [`optional`].
 
 mod detect;
 mod driver;
@@ -18,11 +18,13 @@ mod longhaul_cp;
 mod longhaul_test;
 mod nginx;
 mod nuttcp;
+mod optional;
 mod rclone;
 mod rsync;
 mod rsync_daemon;
 mod scp;
 mod sftp;
+mod squid;
 mod sshd;
 mod tar_ssh;
 mod xrdcp;
@@ -30,11 +32,11 @@ mod xrdcp;
 use std::path::Path;
 
 pub use detect::Detected;
-pub use driver::{DiskTask, Driver, Job, MemoryTask, Reading, Said, Server, Task};
+pub use driver::{DiskTask, Driver, Job, MemoryTask, Pace, Reading, Said, Server, Task};
 
 /// Every driver. `program` is the longhaul that is measured.
 pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
-    vec![
+    let own: Vec<Box<dyn Driver>> = vec![
         Box::new(longhaul_test::LonghaulTest { program: program.to_owned() }),
         Box::new(iperf3::Iperf3),
         Box::new(iperf2::Iperf2),
@@ -52,5 +54,7 @@ pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
         Box::new(http::CURL),
         Box::new(http::WGET),
         Box::new(http::ARIA2C),
-    ]
+        Box::new(squid::WgetSquid),
+    ];
+    own.into_iter().chain(optional::all()).collect()
 }

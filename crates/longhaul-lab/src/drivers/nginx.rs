@@ -10,7 +10,7 @@ use super::globus::url_path;
 use super::{Job, Server, detect, sshd};
 use crate::LabError;
 
-const PORT: u16 = 8080;
+pub(super) const PORT: u16 = 8080;
 
 /// The program that is needed beside the tool itself.
 pub(super) const PROGRAM: &str = "nginx";

@@ -24,12 +24,25 @@ impl Driver for Nuttcp {
         Workload::Memory
     }
 
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec![format!("-N{count}")])
+    }
+
+    /// nuttcp counts windows in KiB.
+    fn window(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec![format!("-w{}", size.get().div_ceil(1024))])
+    }
+
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees::default()
     }
 
     fn detect(&self) -> Detected {
         detect::detect(&["nuttcp"], "-V")
+    }
+
+    fn goes_far(&self) -> bool {
+        true
     }
 
     fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {

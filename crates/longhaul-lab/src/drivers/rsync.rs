@@ -4,7 +4,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Said, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, Reading, Said, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "rsync";
@@ -19,6 +19,14 @@ impl Driver for Rsync {
 
     fn workload(&self) -> Workload {
         Workload::Disk
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::SSH
     }
 
     /// rsync compares a checksum of each whole file after it was put together.

@@ -21,6 +21,10 @@ impl Driver for RsyncDaemon {
         Workload::Disk
     }
 
+    fn many_clients(&self) -> bool {
+        true
+    }
+
     /// rsync compares a checksum of each whole file after it was put together.
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let synced = options.iter().any(|option| option == "--fsync");

@@ -3,7 +3,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "sftp";
@@ -18,6 +18,14 @@ impl Driver for Sftp {
 
     fn workload(&self) -> Workload {
         Workload::Disk
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { trips_per_file: 2, ..Pace::SSH }
     }
 
     /// ssh authenticates each packet, but nothing compares the file that was written.

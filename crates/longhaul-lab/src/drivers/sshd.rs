@@ -124,6 +124,11 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::file("read", path))
 }
 
+/// A word as a shell reads it back.
+pub(super) fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 pub(super) fn write(path: &Path, text: &str) -> Result<(), LabError> {
     fs::write(path, text).map_err(LabError::file("write", path))
 }

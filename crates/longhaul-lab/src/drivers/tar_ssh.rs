@@ -3,7 +3,8 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Server, detect, sshd};
+use super::sshd::quote;
+use super::{Detected, Driver, Job, Pace, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "tar over ssh";
@@ -18,6 +19,14 @@ impl Driver for TarSsh {
 
     fn workload(&self) -> Workload {
         Workload::Disk
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::SSH
     }
 
     /// ssh authenticates each packet, but nothing compares the files that were written.
@@ -60,11 +69,6 @@ impl Driver for TarSsh {
         command.args(["-o", "pipefail", "-c", &format!("{pack} | {}", ssh.join(" "))]);
         Ok(command)
     }
-}
-
-/// A word as a shell reads it back.
-fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

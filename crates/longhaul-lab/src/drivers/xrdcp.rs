@@ -21,6 +21,18 @@ impl Driver for Xrdcp {
         Workload::Disk
     }
 
+    fn trees(&self) -> bool {
+        false
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        Some(vec!["-S".to_owned(), count.to_string()])
+    }
+
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let verified = options.iter().any(|option| option == "-C" || option == "--cksum");
         Guarantees { encrypted: false, verified, synced: false }

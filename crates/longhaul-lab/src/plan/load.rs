@@ -1,10 +1,11 @@
 use std::fs;
+use std::mem;
 use std::path::Path;
 
-use longhaul_core::plan::{MatrixPlan, Step};
+use longhaul_core::plan::{Content, MatrixPlan, Row, Rule, Step};
 use twox_hash::XxHash3_128;
 
-use super::{Builtin, place};
+use super::place;
 use crate::drivers::Driver;
 use crate::{LabError, Place};
 
@@ -44,24 +45,54 @@ fn check_at(
     place: impl Fn(&[Step]) -> Place,
 ) -> Result<(), LabError> {
     plan.check().map_err(|fault| LabError::PlanFault { place: place(&fault.at()), fault })?;
-    for (index, entry) in plan.entries.iter().enumerate() {
-        let at = |key| place(&[Step::Key("entries"), Step::Index(index), Step::Key(key)]);
+    let at = |index, key| place(&[Step::key("entries"), Step::Index(index), Step::key(key)]);
+    for row in plan.rows() {
+        let entry = &plan.entries[row.entry];
         let Some(driver) = drivers.iter().find(|driver| driver.name() == entry.tool) else {
             return Err(LabError::UnknownTool {
-                place: at("tool"),
+                place: at(row.entry, "tool"),
                 tool: entry.tool.clone(),
                 known: join(drivers.iter().map(|driver| driver.name())),
             });
         };
-        if driver.workload() != entry.workload {
+        let tool = || entry.tool.clone();
+        if !driver.does(row.work.workload()) {
             return Err(LabError::WrongWorkload {
-                place: at("workload"),
-                tool: entry.tool.clone(),
-                workload: entry.workload.label(),
+                place: at(row.entry, "workload"),
+                tool: tool(),
+                workload: row.work.workload().label(),
             });
+        }
+        if is_tree(&row) && !driver.trees() {
+            let place = at(row.entry, "workload");
+            return Err(LabError::NoTrees { place, tool: tool(), workload: row.work.name });
+        }
+        let unable = |key, setting| {
+            Err(LabError::NoSetting { place: at(row.entry, key), tool: tool(), setting })
+        };
+        if row.streams.is_some_and(|count| driver.streams(count).is_none()) {
+            return unable("streams", "parallel streams");
+        }
+        if row.window.is_some_and(|size| driver.window(size).is_none()) {
+            return unable("windows_bytes", "the window");
+        }
+        if row.clients > 1 && !driver.many_clients() {
+            return unable("clients", "several clients at one server");
+        }
+        if plan.real.is_some() && !driver.goes_far() {
+            return Err(LabError::NotReal { place: at(row.entry, "tool"), tool: tool() });
         }
     }
     Ok(())
+}
+
+/// Whether a row is known to copy a directory.
+fn is_tree(row: &Row) -> bool {
+    match row.work.content {
+        Content::Files { files, .. } => files > 1,
+        Content::Mixed { .. } => true,
+        _ => false,
+    }
 }
 
 /// Keeps only the entries that one of `wanted` names: by the row's name, by the tool
@@ -70,19 +101,24 @@ fn check_at(
 /// # Errors
 /// One of `wanted` names none.
 pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> {
-    let names = |name: &str, entry: &longhaul_core::plan::Entry| {
-        let program = entry.tool.split(' ').next();
-        entry.label() == name || entry.tool == name || program == Some(name)
-    };
     for name in wanted {
-        if !plan.entries.iter().any(|entry| names(name, entry)) {
+        if !plan.entries.iter().any(|entry| entry.is_called(name)) {
             return Err(LabError::UnknownEntry {
                 wanted: name.clone(),
                 known: join(plan.entries.iter().map(|entry| entry.label())),
             });
         }
     }
-    plan.entries.retain(|entry| wanted.iter().any(|name| names(name, entry)));
+    plan.entries.retain(|entry| wanted.iter().any(|name| entry.is_called(name)));
+    // A constraint on what is left out now says nothing any more.
+    let named = |rule: &Rule| {
+        let all = rule.tool.iter();
+        rule.tool.is_empty() || all.clone().any(|n| plan.entries.iter().any(|e| e.is_called(n)))
+    };
+    let (only, except) = (mem::take(&mut plan.only), mem::take(&mut plan.except));
+    let (only, except) =
+        (only.into_iter().filter(named).collect(), except.into_iter().filter(named).collect());
+    (plan.only, plan.except) = (only, except);
     Ok(())
 }
 
@@ -97,21 +133,11 @@ fn join<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
     names.map(|name| name.as_ref().to_owned()).collect::<Vec<_>>().join(", ")
 }
 
-impl Builtin {
-    /// The plan.
-    ///
-    /// # Errors
-    /// None for the drivers that ship; a laboratory with other drivers may lack a tool.
-    pub fn plan(self, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
-        parse(self.name(), self.text(), drivers)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use longhaul_core::plan::Workload;
-    use longhaul_core::units::Bytes;
 
+    use super::super::{SHIPPED, Shipped};
     use super::*;
     use crate::drivers;
 
@@ -131,13 +157,17 @@ workload = "disk"
 "#;
 
     #[test]
-    fn the_built_in_plans_are_plans() {
+    fn the_shipped_plans_are_plans() {
         let all = drivers::all(Path::new("longhaul"));
-        let quick = Builtin::Quick.plan(&all).unwrap();
-        let default = Builtin::Default.plan(&all).unwrap();
+        for shipped in &SHIPPED {
+            let plan = shipped.plan(&all).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(plan.name, shipped.name);
+            assert!(plan.about.is_some_and(|about| about.len() > 20), "{}", shipped.name);
+        }
+        let plan = |name: &str| Shipped::named(name).unwrap().plan(&all).unwrap();
+        let (quick, default) = (plan("quick"), plan("default"));
         let labels = |plan: &MatrixPlan| plan.entries.iter().map(|e| e.label()).collect::<Vec<_>>();
         assert_eq!(labels(&quick), labels(&default));
-        assert_eq!(quick.disk.size, Bytes::gib(1));
         assert_eq!((quick.conditions().len(), quick.repeats, default.repeats), (4, 1, 3));
         assert!(quick.has(Workload::Memory) && quick.has(Workload::Disk));
         assert_ne!(fingerprint(&quick), fingerprint(&default));
@@ -146,15 +176,21 @@ workload = "disk"
     #[test]
     fn an_error_names_line_and_column() {
         for (from, to, expected) in [
-            ("\"90ms\"", "\"90 parsecs\"", "my.toml:3:7: '90 parsecs' has the unknown unit"),
-            ("\"90ms\"", "\"0ms\"", "my.toml:3:15: the round-trip time 0ms is listed twice"),
-            ("\"10G\"", "\"0\"", "my.toml:4:9: a link rate of 0"),
+            ("\"90ms\"", "\"90 parsecs\"", "my.toml:3:15: '90 parsecs' has the unknown unit"),
+            ("\"90ms\"", "\"0ms\"", "my.toml:3:15: conditions.rtt has 0ms twice"),
+            ("\"10G\"", "\"0\"", "my.toml:4:9: a rate of 0.00 b/s is below"),
             ("\"2GiB\"", "0", "my.toml:6:8: disk.size is 0"),
             ("\"scp\"", "\"scpp\"", "my.toml:8:8: there is no driver for the tool 'scpp'"),
             ("\"disk\"", "\"memory\"", "my.toml:9:12: scp does not do"),
-            ("\"disk\"", "\"disc\"", "my.toml:9:12: unknown variant `disc`"),
+            ("\"disk\"", "\"disc\"", "my.toml:9:12: the plan has no workload 'disc'; it has"),
+            ("\"disk\"", "\"disk\"\nstreams = 4", "my.toml:10:11: scp has no option for"),
+            ("rate =", "lose = [1]\nrate =", "my.toml:4:9: there is no link option 'lose'"),
+            ("rate =", "loss = [\"0\", \"9\"]\nrate =", "my.toml:4:14: loss cannot be '9'"),
+            ("[disk]", "[[workloads]]\nname = \"w\"\n[disk]", "my.toml:5:"),
+            ("[disk]", "[[except]]\ntool = \"ftp\"\n[disk]", "my.toml:5:1: no cell of the"),
             ("size =", "syze =", "my.toml:6:1: unknown field `syze`"),
             ("[disk]", "[disk", "my.toml:5:"),
+            ("name =", "scale = 0\nname =", "my.toml:1:9: scale is 0"),
             ("name =", "repeats = 0\nname =", "my.toml:1:11: repeats is 0"),
         ] {
             let error = read(&GOOD.replace(from, to)).unwrap_err().to_string();
@@ -167,7 +203,7 @@ workload = "disk"
     #[test]
     fn entries_are_selected_by_row_tool_or_program() {
         let all = drivers::all(Path::new("longhaul"));
-        let quick = Builtin::Quick.plan(&all).unwrap();
+        let quick = Shipped::named("quick").unwrap().plan(&all).unwrap();
         for (wanted, rows) in [
             (vec!["longhaul"], 3),
             (vec!["longhaul cp"], 2),

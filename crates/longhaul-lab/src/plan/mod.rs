@@ -1,9 +1,9 @@
-//! Plans as text: the built-in ones, and reading a TOML file into a checked
+//! Plans as text: those that ship, and reading a TOML file into a checked
 //! [`MatrixPlan`](longhaul_core::plan::MatrixPlan) with line and column in every error.
 
-mod builtin;
 mod load;
 mod place;
+mod shipped;
 
-pub use builtin::Builtin;
 pub use load::{check, fingerprint, load, parse, select};
+pub use shipped::{SHIPPED, Shipped};

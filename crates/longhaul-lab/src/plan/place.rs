@@ -27,7 +27,7 @@ pub(super) fn of(file: &str, text: &str, steps: &[Step]) -> Place {
 
 fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
     let (first, rest) = steps.split_first()?;
-    let Step::Key(key) = *first else { return None };
+    let Step::Key(key) = first else { return None };
     let mut value = look_up(root, key)?;
     for step in rest {
         let inner = match (step, value.get_ref()) {
@@ -43,8 +43,10 @@ fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
     Some(value.span())
 }
 
-/// A quantity may be written under its full name or without the unit: `size` for `size_bytes`.
+/// A quantity may be written under its full name or without the unit, `size` for `size_bytes`, and
+/// a list of workloads under the name of one.
 fn look_up<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
     let short = key.strip_suffix("_bytes").or_else(|| key.strip_suffix("_bps"));
-    table.get(key).or_else(|| short.and_then(|short| table.get(short)))
+    let plural = (key == "workload").then_some("workloads");
+    [Some(key), short, plural].into_iter().flatten().find_map(|name| table.get(name))
 }

@@ -1,18 +1,25 @@
-use longhaul_core::plan::Workload;
 use longhaul_core::result::{Outcome, RunRecord};
 
 use crate::archive::Contents;
 
 /// The columns, by the names of the archive's table `run`.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 34] = [
     "sequence",
     "attempt",
     "repeat",
     "tool",
     "label",
     "workload",
+    "work",
+    "files",
+    "file_bytes",
+    "path",
     "rtt_ms",
     "rate_bps",
+    "loss_share",
+    "streams",
+    "window_bytes",
+    "clients",
     "status",
     "reason",
     "throughput_bps",
@@ -20,13 +27,17 @@ const COLUMNS: [&str; 22] = [
     "bytes",
     "seconds",
     "durable_seconds",
+    "near_cpu_seconds",
+    "far_cpu_seconds",
     "encrypted",
     "verified",
     "synced",
     "busy_share",
     "steal_share",
+    "seed",
     "started_at",
     "tool_version",
+    "near_command",
 ];
 
 /// Every run as a row of comma-separated values (RFC 4180), for spreadsheets and data frames. An
@@ -45,10 +56,7 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         Outcome::Failed { reason } => ("failed", reason.as_str()),
         Outcome::Invalid { reason } => ("invalid", reason.as_str()),
     };
-    let workload = match run.workload {
-        Workload::Memory => "memory",
-        Workload::Disk => "disk",
-    };
+    let work = run.work.as_ref();
     let promised = |promise: bool| u8::from(promise).to_string();
     [
         run.sequence.to_string(),
@@ -56,9 +64,17 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         run.repeat.to_string(),
         run.tool.clone(),
         run.label.clone(),
-        workload.to_owned(),
+        run.workload.name().to_owned(),
+        work.map(|work| work.name.clone()).unwrap_or_default(),
+        number(work.and_then(|work| work.files)),
+        number(work.and_then(|work| work.file_bytes).map(|bytes| bytes.get())),
+        run.condition.label(),
         (run.condition.rtt.as_nanos() as f64 / 1e6).to_string(),
         number(run.condition.rate.map(|rate| rate.bps())),
+        number(run.condition.loss()),
+        number(run.streams),
+        number(run.window_bytes.map(|bytes| bytes.get())),
+        run.clients.unwrap_or(1).to_string(),
         status.to_owned(),
         reason.to_owned(),
         number(run.throughput_bps.map(|rate| rate.bps())),
@@ -66,13 +82,17 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         number(run.bytes.map(|bytes| bytes.get())),
         number(run.seconds),
         number(run.durable_seconds),
+        number(run.cpu.map(|cpu| cpu.near_seconds)),
+        number(run.cpu.and_then(|cpu| cpu.far_seconds)),
         promised(run.guarantees.encrypted),
         promised(run.guarantees.verified),
         promised(run.guarantees.synced),
         number(run.host.map(|host| host.busy_share)),
         number(run.host.map(|host| host.steal_share)),
+        number(run.seed),
         run.started_at.clone(),
         run.tool_version.clone(),
+        run.near_command.clone(),
     ]
 }
 
@@ -99,11 +119,11 @@ mod tests {
         let text = csv(&contents);
         let rows: Vec<&str> = text.split_terminator("\r\n").collect();
         assert_eq!(rows.len(), contents.runs.len() + 1);
-        assert!(rows[0].starts_with("sequence,attempt,repeat,tool,label,workload,rtt_ms"));
+        assert!(rows[0].starts_with("sequence,attempt,repeat,tool,label,workload,work,files"));
         assert_eq!(
             rows[1],
-            "1,1,1,iperf3,iperf3,memory,0,,invalid,dropped 7 packets,23750000000,,1073741824,\
-             0.3616814565052632,,0,1,0,,,2026-11-21T09:00:01Z,1"
+            "1,1,1,iperf3,iperf3,memory,,,,0 ms,0,,,,,1,invalid,dropped 7 packets,23750000000,,\
+             1073741824,0.3616814565052632,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far"
         );
         assert_eq!(line(["a \"b\", c".to_owned()]), "\"a \"\"b\"\", c\"\r\n");
     }

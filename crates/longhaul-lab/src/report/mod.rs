@@ -4,24 +4,21 @@
 //! Renderers read and compute nothing; the same archive gives the same bytes.
 
 mod change;
+mod chart;
 mod csv;
-mod facts;
-mod html;
+mod figures;
 mod json;
 mod markdown;
-mod plot;
-mod runs;
+mod page;
 #[cfg(test)]
 pub(crate) mod sample;
-mod scale;
 mod text;
 mod write;
 
 pub use change::change_text;
 pub use csv::csv;
-pub use html::html;
 pub use json::json;
 pub use markdown::markdown;
-pub use plot::throughput;
+pub use page::html;
 pub use text::text;
 pub use write::write;

@@ -10,30 +10,22 @@ use crate::archive::{Contents, Data, Header, Tool};
 
 pub(crate) fn contents() -> Contents {
     let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
-    let entry = |tool: &str, workload, options: &[&str]| Entry {
-        tool: tool.into(),
-        workload,
+    let entry = |tool: &str, workload: &str, options: &[&str]| Entry {
         options: options.iter().map(|option| (*option).to_owned()).collect(),
-        label: None,
-        size: None,
+        ..Entry::new(tool, workload)
     };
-    let plan = MatrixPlan {
-        name: "sample".into(),
-        repeats: 2,
-        precision: None,
-        seed: 0,
-        limit_seconds: None,
-        conditions: Conditions::new(&rtt, &[]),
-        memory: MemoryWork { seconds: 4, omit_seconds: 2 },
-        disk: DiskWork { size: Bytes::gib(1), data: None },
-        entries: vec![
-            entry("iperf3", Workload::Memory, &[]),
-            entry("nuttcp", Workload::Memory, &[]),
-            entry("longhaul cp", Workload::Disk, &["--cleartext"]),
-            entry("scp", Workload::Disk, &[]),
-            entry("rsync", Workload::Disk, &["<odd> & 'long' option of the user's own"]),
-        ],
-    };
+    let mut plan = MatrixPlan::named("sample");
+    plan.repeats = 2;
+    plan.conditions = Conditions::new(&rtt, &[]);
+    plan.memory = MemoryWork { seconds: 4, omit_seconds: 2 };
+    plan.disk = DiskWork { size: Bytes::gib(1), data: None };
+    plan.entries = vec![
+        entry("iperf3", "memory", &[]),
+        entry("nuttcp", "memory", &[]),
+        entry("longhaul cp", "disk", &["--cleartext"]),
+        entry("scp", "disk", &[]),
+        entry("rsync", "disk", &["<odd> & 'long' option of the user's own"]),
+    ];
     let mut runs = Vec::new();
     // Gb/s at the four round-trip times; two passes, 10 % apart.
     for (entry, gbps) in [
@@ -65,12 +57,15 @@ pub(crate) fn contents() -> Contents {
         name: name.into(),
         version: Some(version.into()),
         missing: None,
+        program: None,
+        digest: None,
     };
     Contents {
         header: Header {
             plan,
             started_at: "2026-11-21T09:00:00Z".into(),
             program_version: "0.1.0".into(),
+            program_digest: None,
             network: "emulated".into(),
             data: Some(Data { path: "/data/file".into(), bytes: Bytes::gib(1), files: 1 }),
             facts: vec![("Kernel".into(), "6.18.0".into())],
@@ -78,11 +73,18 @@ pub(crate) fn contents() -> Contents {
         tools: vec![
             found("iperf3", "iperf 3.12"),
             found("longhaul cp", "longhaul 0.1.0"),
-            Tool { name: "nuttcp".into(), version: None, missing: Some("nuttcp".into()) },
+            Tool {
+                name: "nuttcp".into(),
+                version: None,
+                missing: Some("nuttcp".into()),
+                program: None,
+                digest: None,
+            },
             found("rsync", "rsync 3.5.0"),
             found("scp", "OpenSSH_9.2p1"),
         ],
         runs,
+        certificate: None,
     }
 }
 
@@ -94,8 +96,9 @@ fn run(
     sequence: u32,
     rate: Rate,
 ) -> RunRecord {
+    let planned = plan.rows().swap_remove(entry);
     let entry = &plan.entries[entry];
-    let disk = entry.workload == Workload::Disk;
+    let disk = planned.work.workload() == Workload::Disk;
     let bytes = Bytes::gib(1);
     let seconds = bytes.get() as f64 * 8.0 / rate.bps() as f64;
     RunRecord {
@@ -104,10 +107,10 @@ fn run(
         attempt: 1,
         repeat,
         tool: entry.tool.clone(),
-        label: entry.label(),
+        label: planned.label,
         options: entry.options.clone(),
-        workload: entry.workload,
-        condition: plan.conditions()[column],
+        workload: planned.work.workload(),
+        condition: plan.conditions()[column].clone(),
         outcome: Outcome::Ok,
         throughput_bps: Some(rate),
         tool_throughput_bps: None,
@@ -129,5 +132,12 @@ fn run(
         notes: Vec::new(),
         path: serde_json::Value::Null,
         host: None,
+        work: None,
+        streams: None,
+        window_bytes: None,
+        clients: None,
+        seed: None,
+        cpu: None,
+        samples: Vec::new(),
     }
 }

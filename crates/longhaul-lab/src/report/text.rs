@@ -97,12 +97,20 @@ pub(super) fn gbps(rate: Rate) -> String {
 
 pub(super) fn guarantees(row: &Row) -> String {
     match row.guarantees {
-        Some(Guarantees { encrypted, verified, synced }) if row.workload == Workload::Disk => {
+        Some(Guarantees { encrypted, verified, synced }) if row.workload.copies() => {
             let mark = |has: bool, letter: &'static str| if has { letter } else { "-" };
             format!("{} {} {}", mark(encrypted, "E"), mark(verified, "V"), mark(synced, "S"))
         }
         _ => String::new(),
     }
+}
+
+/// `encrypted, verified`
+pub(super) fn guarantees_in_words(guarantees: Guarantees) -> String {
+    let Guarantees { encrypted, verified, synced } = guarantees;
+    let all = [(encrypted, "encrypted"), (verified, "verified"), (synced, "synced")];
+    let kept: Vec<&str> = all.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+    if kept.is_empty() { "none".to_owned() } else { kept.join(", ") }
 }
 
 pub(super) fn sync(row: &Row) -> String {

@@ -1,24 +1,25 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul_core::plan::Workload;
-
-use super::{html, throughput};
+use super::chart::Width;
+use super::figures::figures;
+use super::page::html;
 use crate::LabError;
 use crate::archive::Contents;
 use crate::table::Table;
 
-/// Writes `report.html` and its plots, as files of their own for use elsewhere, into `dir`.
-/// Returns the report's path.
+/// Writes `report.html` into `dir`, and its figures into `figures/` there, as files of their own
+/// for use elsewhere. Returns the report's path.
 ///
 /// # Errors
 /// The disk's.
 pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, LabError> {
-    for (workload, name) in
-        [(Workload::Memory, "throughput-memory.svg"), (Workload::Disk, "throughput-disk.svg")]
-    {
-        if let Some(plot) = throughput(table, workload) {
-            save(&dir.join(name), &plot)?;
+    let beside = dir.join("figures");
+    fs::create_dir_all(&beside).map_err(LabError::file("create", &beside))?;
+    for figure in figures(contents) {
+        if let Some(chart) = figure.chart {
+            let drawing = chart.draw(Width::Page);
+            save(&beside.join(format!("{}.svg", figure.id)), &drawing.document())?;
         }
     }
     let report = dir.join("report.html");
@@ -26,6 +27,10 @@ pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, 
     Ok(report)
 }
 
+/// Whole or not at all: a report that is being read is never half of one.
 fn save(path: &Path, text: &str) -> Result<(), LabError> {
-    fs::write(path, text).map_err(LabError::file("write", path))
+    let part = path.with_extension("part");
+    fs::write(&part, text)
+        .and_then(|()| fs::rename(&part, path))
+        .map_err(LabError::file("write", path))
 }

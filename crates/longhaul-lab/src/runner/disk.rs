@@ -10,11 +10,11 @@ use crate::LabError;
 
 /// Makes the page cache cold: nothing dirty left from before, and neither the source nor
 /// anything else already in memory.
-pub(super) fn cool(source: &Path) -> Caches {
+pub(super) fn cool(source: &Path, tree: bool) -> Caches {
     sync();
-    // Only clean pages can be dropped, hence the sync; 1 is the page cache alone. See
-    // Documentation/admin-guide/sysctl/vm.rst.
-    match fs::write("/proc/sys/vm/drop_caches", "1") {
+    // Only clean pages can be dropped, hence the sync; 1 is the page cache alone, 3 also the
+    // entries and inodes of directories. See Documentation/admin-guide/sysctl/vm.rst.
+    match fs::write("/proc/sys/vm/drop_caches", if tree { "3" } else { "1" }) {
         Ok(()) => Caches::Dropped,
         Err(_) => {
             advise(source);

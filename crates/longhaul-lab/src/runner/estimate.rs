@@ -1,31 +1,93 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{MatrixPlan, Workload};
-use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::plan::{Condition, Content, MatrixPlan, Row};
+use longhaul_core::units::Rate;
 
-use super::Cell;
+use super::{Cell, cells};
+use crate::data::{Room, Source};
+use crate::drivers::{Driver, Pace};
 
-/// Opening and closing a path, starting a server, comparing the copy.
-const OVERHEAD: Duration = Duration::from_secs(1);
+/// Opening and closing a path, starting a server, dropping caches, comparing the copy:
+/// bench/matrix.sh measures it.
+const OVERHEAD: Duration = Duration::from_millis(1500);
 /// What a copy is guessed to reach before one was measured.
-const FIRST_GUESS: Rate = Rate::from_bps(1_000_000_000);
+const FIRST_GUESS: Rate = Rate::from_bps(2_000_000_000);
+/// What a small file is guessed to cost beside its bytes: half of the time of the slowest tool
+/// that was measured on a path without delay.
+const PER_FILE: Duration = Duration::from_micros(200);
+
+/// What a matrix will take: a guess before it is begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Runs of the plan's own passes, tools that are not installed left out.
+    pub runs: usize,
+    /// The time for them.
+    pub time: Duration,
+    /// Disk and memory.
+    pub room: Room,
+}
+
+impl Cost {
+    /// Of a plan whose rows copy `sources`, with the tools that `drivers` find.
+    pub fn of(
+        plan: &MatrixPlan,
+        drivers: &[Box<dyn Driver>],
+        sources: &[Option<Source>],
+        installed: &dyn Fn(&str) -> bool,
+    ) -> Self {
+        let estimate = Estimate::new(plan, drivers, sources);
+        let rows = &estimate.rows;
+        let tool = |cell: &Cell| plan.entries[rows[cell.row].entry].tool.as_str();
+        let own = cells(plan).into_iter().filter(|cell| cell.repeat <= plan.repeats);
+        let all: Vec<Cell> = own.filter(|cell| installed(tool(cell))).collect();
+        let copied = rows.iter().zip(sources);
+        let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
+        Cost { runs: all.len(), time: estimate.of(&all), room: Room::of(copied) }
+    }
+}
 
 /// Guesses how long runs take, from the plan and then from the runs so far.
 pub(super) struct Estimate {
-    memory: Duration,
-    bytes: Vec<Bytes>,
-    seen: HashMap<(usize, u128), Duration>,
+    limit: Option<Duration>,
+    cool_down: Duration,
+    rows: Vec<Row>,
+    conditions: Vec<Condition>,
+    sizes: Vec<Size>,
+    seen: HashMap<(usize, usize), Duration>,
     begun: Instant,
 }
 
+/// What the guess for a row's copies follows from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    bytes: u64,
+    files: u64,
+    pace: Pace,
+}
+
 impl Estimate {
-    /// `bytes` are what each entry copies.
-    pub(super) fn new(plan: &MatrixPlan, bytes: Vec<Bytes>) -> Self {
-        let seconds = plan.memory.seconds + plan.memory.omit_seconds;
+    pub(super) fn new(
+        plan: &MatrixPlan,
+        drivers: &[Box<dyn Driver>],
+        sources: &[Option<Source>],
+    ) -> Self {
+        let rows = plan.rows();
+        let size = |(row, source): (&Row, &Option<Source>)| {
+            let tool = &plan.entries[row.entry].tool;
+            let driver = drivers.iter().find(|driver| driver.name() == tool);
+            let pace = driver.map_or(Pace::default(), |driver| driver.pace());
+            let Some(source) = source else { return Size { pace, ..Size::default() } };
+            let clients = u64::from(row.clients);
+            let bytes = source.bytes.get().saturating_mul(clients);
+            Size { bytes, files: source.files.saturating_mul(clients), pace }
+        };
         Estimate {
-            memory: Duration::from_secs(u64::from(seconds)) + OVERHEAD,
-            bytes,
+            limit: plan.limit_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+            cool_down: plan.cool_down(),
+            sizes: rows.iter().zip(sources).map(size).collect(),
+            conditions: plan.conditions(),
+            rows,
             seen: HashMap::new(),
             begun: Instant::now(),
         }
@@ -36,38 +98,122 @@ impl Estimate {
     }
 
     pub(super) fn ended(&mut self, cell: &Cell) {
-        self.seen.insert((cell.entry, cell.condition.rtt.as_nanos()), self.begun.elapsed());
+        self.seen.insert((cell.row, cell.condition), self.begun.elapsed());
     }
 
     /// The time for all of `cells`.
-    pub(super) fn of(&self, plan: &MatrixPlan, cells: &[Cell]) -> Duration {
-        cells.iter().map(|cell| self.of_one(plan, cell)).sum()
+    pub(super) fn of(&self, cells: &[Cell]) -> Duration {
+        cells.iter().map(|cell| self.of_one(cell)).sum()
     }
 
-    fn of_one(&self, plan: &MatrixPlan, cell: &Cell) -> Duration {
-        let rtt = cell.condition.rtt.as_nanos();
-        if plan.entries[cell.entry].workload == Workload::Memory {
-            return self.memory;
+    fn of_one(&self, cell: &Cell) -> Duration {
+        match self.seen.get(&(cell.row, cell.condition)) {
+            Some(took) => *took,
+            None => self.guess(cell),
         }
-        // The same tool at the nearest round-trip time that was measured.
-        let same_tool = self.seen.iter().filter(|((entry, _), _)| *entry == cell.entry);
-        same_tool
-            .min_by_key(|((_, seen), _)| seen.abs_diff(rtt))
-            .map_or(FIRST_GUESS.time_for(self.bytes[cell.entry].get()) + OVERHEAD, |(_, &took)| {
-                took
-            })
     }
 
-    /// When a run is given up, unless the plan says: memory, twice what it should take and half
-    /// a minute; disk, as long as 20 Mb/s would take and two minutes.
-    pub(super) fn limit(&self, plan: &MatrixPlan, entry: usize) -> Duration {
-        const SLOWEST: Rate = Rate::from_bps(20_000_000);
-        match (plan.limit_seconds, plan.entries[entry].workload) {
-            (Some(seconds), _) => Duration::from_secs(u64::from(seconds)),
-            (None, Workload::Memory) => self.memory * 2 + Duration::from_secs(30),
-            (None, Workload::Disk) => {
-                SLOWEST.time_for(self.bytes[entry].get()) + Duration::from_secs(120)
+    /// What a run would take by the plan alone, or, where the same row was measured over another
+    /// path, by how far the guess was off there.
+    fn guess(&self, cell: &Cell) -> Duration {
+        let plain = self.by_plan(cell.row, cell.condition);
+        if self.timed(cell.row).is_some() {
+            return plain;
+        }
+        let rtt = |condition: usize| self.conditions[condition].rtt.as_nanos();
+        let same = self.seen.iter().filter(|((row, _), _)| *row == cell.row);
+        let nearest = same.min_by_key(|((_, c), _)| rtt(*c).abs_diff(rtt(cell.condition)));
+        nearest.map_or(plain, |((row, condition), took)| {
+            let guessed = self.by_plan(*row, *condition).as_secs_f64();
+            plain.mul_f64((took.as_secs_f64() / guessed).clamp(0.2, 20.0))
+        })
+    }
+
+    fn by_plan(&self, row: usize, condition: usize) -> Duration {
+        let path = &self.conditions[condition];
+        let time = self.timed(row).unwrap_or_else(|| {
+            let Size { bytes, files, pace } = self.sizes[row];
+            let rate = path.rate.map_or(FIRST_GUESS, |rate| rate.min(FIRST_GUESS));
+            let stream = Rate::from_bps(rate.bps() / 2);
+            // Two round trips to begin with, and what slow start costs.
+            let begin = path.rtt * 10;
+            let streams = u64::from(self.rows[row].streams.unwrap_or(1) * self.rows[row].clients);
+            let bytes_at_once = pace.window.filter(|_| !path.rtt.is_zero());
+            let rate = bytes_at_once.map_or(stream, |window| {
+                Rate::mean(window, path.rtt).min(Rate::from_bps(stream.bps() / streams.max(1)))
+            });
+            let trips = files.saturating_mul(u64::from(pace.trips_per_file));
+            let trips = path.rtt.mul_f64(trips as f64);
+            let limit = self.limit.unwrap_or(Duration::from_secs(86_400));
+            let shared = bytes / streams.max(1);
+            let bytes = if bytes_at_once.is_some() { shared } else { bytes };
+            (rate.time_for(bytes) + PER_FILE.mul_f64(files as f64) + trips + begin).min(limit)
+        });
+        time + OVERHEAD + self.cool_down
+    }
+
+    /// The time of a timed test.
+    fn timed(&self, row: usize) -> Option<Duration> {
+        match self.rows[row].work.content {
+            Content::Timed { seconds, omit_seconds } => {
+                Some(Duration::from_secs(u64::from(seconds + omit_seconds)))
             }
+            _ => None,
         }
+    }
+
+    /// When a run is given up, unless the plan says: a timed one, after twice what it should take
+    /// and half a minute; a copy, after as long as 20 Mb/s and 20 files a second would take and
+    /// two minutes.
+    pub(super) fn limit(&self, row: usize) -> Duration {
+        const SLOWEST: Rate = Rate::from_bps(20_000_000);
+        const SLOWEST_FILE: Duration = Duration::from_millis(50);
+        self.limit.unwrap_or_else(|| match self.timed(row) {
+            Some(time) => time * 2 + Duration::from_secs(30),
+            None => {
+                let Size { bytes, files, .. } = self.sizes[row];
+                let files = SLOWEST_FILE.mul_f64(files as f64);
+                SLOWEST.time_for(bytes) + files + Duration::from_secs(120)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::drivers;
+    use crate::plan::parse;
+
+    #[test]
+    fn a_guess_follows_the_plan_and_then_what_was_measured() {
+        let text = "name = \"x\"\nrepeats = 2\n[conditions]\nrtt = [\"0ms\", \"180ms\"]\n\
+                    [disk]\nsize = \"100MB\"\n\
+                    [[entries]]\ntool = \"iperf3\"\nworkload = \"memory\"\n\
+                    [[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n";
+        let drivers = drivers::all(Path::new("longhaul"));
+        let plan = parse("x", text, &drivers).unwrap();
+        let sources = crate::data::sources(&plan, None).unwrap();
+        let mut estimate = Estimate::new(&plan, &drivers, &sources);
+        let of = |estimate: &Estimate, row, condition| {
+            estimate.of(&[Cell { repeat: 1, row, condition }]).as_secs_f64()
+        };
+        assert_eq!(of(&estimate, 0, 1), 15.5, "ten seconds, four omitted, and the overhead");
+        assert!(of(&estimate, 1, 0) < 3.0);
+        // 2 MiB each 180 ms are 93 Mb/s.
+        assert!((9.0..14.0).contains(&of(&estimate, 1, 1)), "{}", of(&estimate, 1, 1));
+        assert!(estimate.limit(1) > Duration::from_secs(150));
+
+        estimate.seen.insert((1, 0), Duration::from_secs(5));
+        assert_eq!(of(&estimate, 1, 0), 5.0);
+        assert!(of(&estimate, 1, 1) > 20.0, "slower than guessed here, and so there");
+
+        let cost = Cost::of(&plan, &drivers, &sources, &|tool| tool == "scp");
+        assert_eq!(cost.runs, 4);
+        assert!(cost.time > Duration::from_secs(20) && cost.time < Duration::from_secs(40));
+        assert_eq!(cost.room.memory.get(), 0);
+        assert!(cost.room.disk.get() >= 105_000_000);
     }
 }

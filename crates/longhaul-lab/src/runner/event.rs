@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use longhaul_core::plan::{Condition, Row};
 use longhaul_core::result::RunRecord;
 
 use super::Cell;
@@ -20,8 +21,10 @@ pub enum Event<'a> {
     Started {
         /// Which.
         cell: Cell,
-        /// The row's name.
-        label: &'a str,
+        /// The row.
+        row: &'a Row,
+        /// The path.
+        condition: &'a Condition,
         /// How far the matrix is.
         progress: Progress,
     },

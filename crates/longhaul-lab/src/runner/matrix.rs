@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{MatrixPlan, Precision, Workload};
+use longhaul_core::plan::link::derive_seed;
+use longhaul_core::plan::{Condition, Content, MatrixPlan, Precision, Row, Store};
 use longhaul_core::result::RunRecord;
-use longhaul_core::units::Bytes;
 
 use super::estimate::Estimate;
 use super::run::{Run, Work};
@@ -14,7 +15,7 @@ use super::{Cell, Event, Progress, cells};
 use crate::LabError;
 use crate::archive::{Archive, Tool};
 use crate::data::Source;
-use crate::drivers::{Detected, Driver, MemoryTask};
+use crate::drivers::{Driver, MemoryTask};
 use crate::network::Network;
 
 /// What a matrix is run with.
@@ -22,12 +23,16 @@ use crate::network::Network;
 pub struct Setup<'a> {
     /// What to run; checked.
     pub plan: &'a MatrixPlan,
-    /// The tools.
+    /// The tools that are driven.
     pub drivers: &'a [Box<dyn Driver>],
-    /// What each entry of the plan copies; see [`sources`](crate::data::sources).
+    /// What was found of them; see [`find_tools`](super::find_tools).
+    pub tools: &'a [Tool],
+    /// What each row of the plan copies; see [`sources`](crate::data::sources).
     pub sources: &'a [Option<Source>],
     /// A directory of the matrix's own on the disk that receives the copies.
     pub scratch: &'a Path,
+    /// The same in memory, for the workloads that write there.
+    pub memory: Option<&'a Path>,
     /// Whether places whose run failed in an earlier session are tried again.
     pub retry_failed: bool,
     /// Raised to end early: the run in progress is thrown away, all others are kept.
@@ -48,14 +53,16 @@ pub struct Matrix<'a> {
     setup: Setup<'a>,
     archive: &'a mut Archive,
     network: &'a mut dyn Network,
-    versions: HashMap<&'static str, String>,
+    rows: Vec<Row>,
+    conditions: Vec<Condition>,
+    versions: HashMap<&'a str, &'a str>,
 }
 
 impl<'a> Matrix<'a> {
-    /// Looks for the tools, and proves that a path can be opened before anything is run.
+    /// Makes the data, and proves that a path can be opened before anything is run.
     ///
     /// # Errors
-    /// No path can be opened, or the archive cannot be written.
+    /// No path can be opened, data cannot be made, or the archive cannot be written.
     pub fn prepare(
         setup: Setup<'a>,
         archive: &'a mut Archive,
@@ -63,23 +70,16 @@ impl<'a> Matrix<'a> {
         show: &mut dyn FnMut(Event<'_>),
     ) -> Result<Self, LabError> {
         let mut versions = HashMap::new();
-        for driver in setup.drivers {
-            if !setup.plan.entries.iter().any(|entry| entry.tool == driver.name()) {
-                continue;
+        for tool in setup.tools {
+            versions.extend(tool.version.as_deref().map(|version| (tool.name.as_str(), version)));
+            if let Some(program) = &tool.missing {
+                show(Event::NotInstalled { tool: &tool.name, program });
             }
-            let tool = driver.name();
-            let (version, missing) = match driver.detect() {
-                Detected::Installed { version } => (Some(version), None),
-                Detected::Missing { program } => {
-                    show(Event::NotInstalled { tool, program });
-                    (None, Some(program.to_owned()))
-                }
-            };
-            versions.extend(version.clone().map(|version| (tool, version)));
-            archive.keep_tool(&Tool { name: tool.to_owned(), version, missing })?;
+            archive.keep_tool(tool)?;
         }
-        if let Some(condition) = setup.plan.conditions().first() {
-            let path = network.open(condition).map_err(|source| LabError::Network { source })?;
+        let conditions = setup.plan.conditions();
+        if let Some(condition) = conditions.first() {
+            let path = network.open(condition, 0).map_err(|source| LabError::Network { source })?;
             path.close();
         }
         for source in setup.sources.iter().flatten() {
@@ -88,7 +88,8 @@ impl<'a> Matrix<'a> {
                 source.make()?;
             }
         }
-        Ok(Matrix { setup, archive, network, versions })
+        let rows = setup.plan.rows();
+        Ok(Matrix { setup, archive, network, rows, conditions, versions })
     }
 
     /// Runs every cell that the archive does not have yet, and further passes as the plan's
@@ -97,18 +98,17 @@ impl<'a> Matrix<'a> {
     /// # Errors
     /// The archive cannot be read or written. A tool's failure is an outcome, not an error.
     pub fn run(&mut self, show: &mut dyn FnMut(Event<'_>)) -> Result<Ended, LabError> {
-        let Setup { plan, sources, retry_failed, .. } = self.setup;
+        let Setup { plan, drivers, sources, retry_failed, .. } = self.setup;
         let begun = Instant::now();
         let time_is_up = || {
             let limit = plan.precision.as_ref().and_then(Precision::limit);
             limit.is_some_and(|limit| begun.elapsed() > limit)
         };
         let mut tally = Tally::new(plan, &self.archive.runs()?, retry_failed);
-        let bytes = |source: &Option<Source>| source.as_ref().map_or(Bytes::new(0), |s| s.bytes);
-        let mut estimate = Estimate::new(plan, sources.iter().map(bytes).collect());
+        let mut estimate = Estimate::new(plan, drivers, sources);
 
         let mut all: Vec<(u32, Cell)> = (1..).zip(cells(plan)).collect();
-        all.retain(|(_, cell)| self.versions.contains_key(plan.entries[cell.entry].tool.as_str()));
+        all.retain(|(_, cell)| self.versions.contains_key(self.tool(cell)));
         let mut pass = 0;
         for index in 0..all.len() {
             let (sequence, cell) = all[index];
@@ -131,14 +131,15 @@ impl<'a> Matrix<'a> {
                         c.repeat <= plan.repeats || tally.has(*n) || tally.wants(*n, c)
                     })
                     .count();
-                Progress { done: total - rest.len(), total, left: estimate.of(plan, &rest) }
+                Progress { done: total - rest.len(), total, left: estimate.of(&rest) }
             };
-            let label = plan.entries[cell.entry].label();
             while let Some(attempt) = tally.next_attempt(sequence) {
+                let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
                 let so_far = progress(&tally, &estimate);
-                show(Event::Started { cell, label: &label, progress: so_far });
+                show(Event::Started { cell, row, condition, progress: so_far });
                 estimate.started();
-                let Some(record) = self.make(sequence, attempt, cell, &estimate) else {
+                let limit = estimate.limit(cell.row);
+                let Some(record) = self.make(sequence, attempt, cell, limit) else {
                     return Ok(Ended::Interrupted);
                 };
                 estimate.ended(&cell);
@@ -151,36 +152,63 @@ impl<'a> Matrix<'a> {
         Ok(Ended::Complete)
     }
 
+    fn tool(&self, cell: &Cell) -> &str {
+        &self.setup.plan.entries[self.rows[cell.row].entry].tool
+    }
+
     /// One run; `None` when the stop flag ended it.
     fn make(
         &mut self,
         sequence: u32,
         attempt: u32,
         cell: Cell,
-        estimate: &Estimate,
+        limit: Duration,
     ) -> Option<RunRecord> {
-        let Setup { plan, drivers, sources, scratch, stop, .. } = self.setup;
-        let entry = &plan.entries[cell.entry];
-        // A checked plan names drivers that exist, and has a source where it has disk entries.
+        let Setup { plan, drivers, sources, scratch, memory, stop, .. } = self.setup;
+        rest(plan.cool_down(), stop);
+        let row = &self.rows[cell.row];
+        let condition = &self.conditions[cell.condition];
+        let entry = &plan.entries[row.entry];
+        // A checked plan names drivers that exist, and has a source where it copies.
         let driver = drivers.iter().find(|driver| driver.name() == entry.tool)?;
-        let work = match entry.workload {
-            Workload::Memory => Work::Memory(MemoryTask {
-                seconds: plan.memory.seconds,
-                omit_seconds: plan.memory.omit_seconds,
-            }),
-            Workload::Disk => Work::Disk { source: sources[cell.entry].as_ref()?, scratch },
+        let work = match (&row.work.content, row.work.to) {
+            (Content::Timed { seconds, omit_seconds }, _) => {
+                Work::Timed(MemoryTask { seconds: *seconds, omit_seconds: *omit_seconds })
+            }
+            (_, Store::Disk) => Work::Copy { source: sources[cell.row].as_ref()?, scratch },
+            (_, Store::Memory) => {
+                Work::Copy { source: sources[cell.row].as_ref()?, scratch: memory? }
+            }
         };
         let run = Run {
             sequence,
             attempt,
-            cell,
+            repeat: cell.repeat,
+            row,
+            condition,
+            // The tools of a pass meet the same chances over the same path.
+            seed: derive_seed(
+                plan.seed,
+                &[&plan.name, &condition.label(), &cell.repeat.to_string()],
+            ),
             entry,
             driver: &**driver,
-            version: self.versions.get(driver.name()).map_or("unknown", String::as_str),
+            version: self.versions.get(driver.name()).copied().unwrap_or("unknown"),
             work,
-            limit: estimate.limit(plan, cell.entry),
+            limit,
             stop,
         };
         run.make(self.network).filter(|_| !stop.load(Ordering::Relaxed))
+    }
+}
+
+/// Waits, unless the stop flag is raised.
+fn rest(time: Duration, stop: &AtomicBool) {
+    let end = Instant::now() + time;
+    while !stop.load(Ordering::Relaxed) {
+        match end.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => thread::sleep(left.min(Duration::from_millis(100))),
+            _ => return,
+        }
     }
 }

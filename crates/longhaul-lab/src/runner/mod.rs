@@ -8,6 +8,7 @@
 
 mod compare;
 mod disk;
+mod ends;
 mod estimate;
 mod event;
 mod load;
@@ -17,8 +18,13 @@ mod process;
 mod ready;
 mod run;
 mod shell;
+mod strays;
 mod tally;
+mod tools;
 
+pub use estimate::Cost;
 pub use event::{Event, Progress};
 pub use matrix::{Ended, Matrix, Setup};
 pub use order::{Cell, cells};
+pub use ready::has_listener;
+pub use tools::{changed_tool, digest, find_tools};

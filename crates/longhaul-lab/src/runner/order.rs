@@ -1,16 +1,16 @@
-use longhaul_core::plan::{Condition, MatrixPlan};
+use longhaul_core::plan::{MatrixPlan, PlanCell};
 
 use crate::data::split_mix;
 
 /// One cell in one pass: what is run at a time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// The pass, from 1.
     pub repeat: u32,
-    /// Index of the plan's entry.
-    pub entry: usize,
-    /// The path.
-    pub condition: Condition,
+    /// Index of the plan's row.
+    pub row: usize,
+    /// Index of the plan's condition.
+    pub condition: usize,
 }
 
 /// All cells in the order of running, to the last pass that the plan may make: complete passes,
@@ -19,14 +19,11 @@ pub struct Cell {
 /// Randomised complete blocks: what drifts over the hours (another tenant, a warming disk) then
 /// falls on all tools alike, and an interrupted matrix has whole passes to show.
 pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
+    let cells = plan.cells();
     let mut all = Vec::new();
     for repeat in 1..=plan.passes() {
-        let mut pass: Vec<Cell> = (0..plan.entries.len())
-            .flat_map(|entry| {
-                let conditions = plan.conditions().into_iter();
-                conditions.map(move |condition| Cell { repeat, entry, condition })
-            })
-            .collect();
+        let of = |cell: &PlanCell| Cell { repeat, row: cell.row, condition: cell.condition };
+        let mut pass: Vec<Cell> = cells.iter().map(of).collect();
         shuffle(&mut pass, plan.seed ^ (u64::from(repeat) << 32));
         all.extend(pass);
     }
@@ -48,15 +45,16 @@ mod tests {
 
     use super::*;
     use crate::drivers;
-    use crate::plan::Builtin;
+    use crate::plan::Shipped;
 
     #[test]
     fn each_pass_is_complete_and_in_an_order_of_its_own() {
-        let plan = Builtin::Default.plan(&drivers::all(Path::new("longhaul"))).unwrap();
+        let plan = Shipped::named("default").unwrap();
+        let plan = plan.plan(&drivers::all(Path::new("longhaul"))).unwrap();
         let all = cells(&plan);
-        let size = plan.entries.len() * plan.conditions().len();
+        let size = plan.rows().len() * plan.conditions().len();
         assert_eq!(all.len(), 3 * size);
-        let place = |cell: &Cell| (cell.entry, cell.condition.rtt);
+        let place = |cell: &Cell| (cell.row, cell.condition);
         let passes: Vec<Vec<_>> =
             all.chunks(size).map(|pass| pass.iter().map(place).collect()).collect();
         assert_ne!(passes[0], passes[1]);

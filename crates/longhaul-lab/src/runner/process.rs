@@ -1,3 +1,4 @@
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +13,7 @@ use longhaul_core::result::ToolOutput;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use super::strays::{self, Mark};
 use crate::network::{NetPath, NetworkError};
 
 /// What is kept of each stream; the rest is read and thrown away, so that the tool never waits.
@@ -27,6 +29,18 @@ pub(super) struct Process {
     started: Instant,
     stdout: Collector,
     stderr: Collector,
+    /// What is in the environment of this process and of all that it started.
+    mark: Mark,
+}
+
+/// What is known of a process when it and all that it started have ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) output: ToolOutput,
+    /// Of the process and the children that it waited for.
+    pub(super) cpu_seconds: Option<f64>,
+    /// Names of processes that had left its group and lived on; they were killed.
+    pub(super) left: Vec<String>,
 }
 
 /// How a wait ended.
@@ -50,11 +64,13 @@ impl Process {
         // A group of its own, so that children can be ended with it and a Ctrl-C at the terminal
         // reaches this program alone, which then ends things in order.
         command.process_group(0);
+        let mark = Mark::new();
+        command.env(Mark::VARIABLE, mark.value());
         let started = Instant::now();
         let mut child = path.spawn(side, command)?;
         let stdout = Collector::start(child.stdout.take());
         let stderr = Collector::start(child.stderr.take());
-        Ok(Process { child, started, stdout, stderr })
+        Ok(Process { child, started, stdout, stderr, mark })
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -66,9 +82,16 @@ impl Process {
     }
 
     /// Waits for the end; does not reap, so that the group can still be signalled safely.
-    pub(super) fn wait(&self, limit: Duration, stop: &AtomicBool) -> io::Result<Waited> {
+    /// `tick` is called again and again meanwhile.
+    pub(super) fn wait(
+        &self,
+        limit: Duration,
+        stop: &AtomicBool,
+        tick: &mut dyn FnMut(),
+    ) -> io::Result<Waited> {
         let handle = pidfd_open(self.pid(), PidfdFlags::empty())?;
         loop {
+            tick();
             let elapsed = self.started.elapsed();
             if stop.load(Ordering::Relaxed) {
                 return Ok(Waited::Stopped);
@@ -76,9 +99,9 @@ impl Process {
             if elapsed >= limit {
                 return Ok(Waited::TimedOut);
             }
-            let tick = TICK.min(limit - elapsed);
-            let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(tick.subsec_nanos()) };
-            match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&tick)) {
+            let pause = TICK.min(limit - elapsed);
+            let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
+            match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&pause)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => return Ok(Waited::Ended(self.started.elapsed())),
                 Err(error) => return Err(error.into()),
@@ -86,27 +109,31 @@ impl Process {
         }
     }
 
-    /// Ends the process and its group, if it has not ended, and returns what it printed.
-    pub(super) fn finish(mut self) -> ToolOutput {
-        let status = self.end();
+    /// Ends the process and all that it started, if they have not ended.
+    pub(super) fn finish(mut self) -> Finished {
+        let (status, cpu_seconds) = self.end();
+        let left = strays::end(&self.mark);
         let (stdout, more_out) = self.stdout.finish();
         let (stderr, more_err) = self.stderr.finish();
-        ToolOutput {
+        let output = ToolOutput {
             exit_code: status.and_then(|status| status.code()),
             stdout,
             stderr,
             truncated: more_out || more_err,
-        }
+        };
+        Finished { output, cpu_seconds, left }
     }
 
-    fn end(&mut self) -> Option<ExitStatus> {
+    fn end(&mut self) -> (Option<ExitStatus>, Option<f64>) {
         // Until the leader is reaped its number cannot be anyone else's, so the group is ours.
         if !self.has_ended() {
             let _ = kill_process_group(self.pid(), Signal::TERM);
             self.ends_within(GRACE);
         }
+        // Of a process that ended and was not reaped the kernel still tells.
+        let cpu_seconds = cpu_seconds(self.id());
         let _ = kill_process_group(self.pid(), Signal::KILL);
-        self.child.wait().ok()
+        (self.child.wait().ok(), cpu_seconds)
     }
 
     fn ends_within(&self, limit: Duration) -> bool {
@@ -118,6 +145,17 @@ impl Process {
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
+}
+
+/// The processor time of a process and of the children that it waited for, as proc_pid_stat(5)
+/// tells: utime, stime, cutime and cstime.
+fn cpu_seconds(id: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name in parentheses may hold anything; state is the third field.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let ticks: Vec<u64> = fields.skip(11).take(4).filter_map(|t| t.parse().ok()).collect();
+    let of_second = rustix::param::clock_ticks_per_second() as f64;
+    (ticks.len() == 4).then(|| ticks.iter().sum::<u64>() as f64 / of_second)
 }
 
 /// Reads a stream to its end on a thread of its own.
@@ -192,9 +230,9 @@ mod tests {
     fn output_and_code_are_kept() {
         let process = sh("echo out; echo err >&2; exit 3");
         let stop = AtomicBool::new(false);
-        let waited = process.wait(Duration::from_secs(20), &stop).unwrap();
+        let waited = process.wait(Duration::from_secs(20), &stop, &mut || {}).unwrap();
         assert!(matches!(waited, Waited::Ended(_)));
-        let output = process.finish();
+        let Finished { output, .. } = process.finish();
         assert_eq!((output.exit_code, output.truncated), (Some(3), false));
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("out\n", "err\n"));
     }
@@ -203,9 +241,9 @@ mod tests {
     fn a_flood_is_bounded_and_does_not_stall_the_tool() {
         let process = sh("head -c 6000000 /dev/zero");
         let stop = AtomicBool::new(false);
-        let waited = process.wait(Duration::from_secs(20), &stop).unwrap();
+        let waited = process.wait(Duration::from_secs(20), &stop, &mut || {}).unwrap();
         assert!(matches!(waited, Waited::Ended(_)));
-        let output = process.finish();
+        let Finished { output, .. } = process.finish();
         assert_eq!((output.stdout.len(), output.truncated), (KEPT, true));
     }
 
@@ -215,7 +253,7 @@ mod tests {
         let file = dir.path().join("child");
         let process = sh(&format!("sleep 300 & echo $! > {}; wait", file.display()));
         let stop = AtomicBool::new(false);
-        let waited = process.wait(Duration::from_millis(500), &stop).unwrap();
+        let waited = process.wait(Duration::from_millis(500), &stop, &mut || {}).unwrap();
         assert_eq!(waited, Waited::TimedOut);
         process.finish();
         let child = std::fs::read_to_string(&file).unwrap();
@@ -232,10 +270,37 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_slips_away_is_found_and_ended() {
+        let stop = AtomicBool::new(false);
+        let process = sh("setsid sleep 301 >/dev/null 2>&1 & exit 0");
+        let waited = process.wait(Duration::from_secs(20), &stop, &mut || {}).unwrap();
+        assert!(matches!(waited, Waited::Ended(_)));
+        let mark = process.mark.clone();
+        let begun = Instant::now();
+        // setsid has become sleep, which has another group than the shell.
+        while !strays::find(&mark).iter().any(|(_, name)| name == "sleep") {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(process.finish().left, ["sleep"]);
+        assert!(strays::find(&mark).is_empty());
+    }
+
+    #[test]
+    fn processor_time_counts_children() {
+        let stop = AtomicBool::new(false);
+        let process = sh("sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; true");
+        process.wait(Duration::from_secs(60), &stop, &mut || {}).unwrap();
+        let seconds = process.finish().cpu_seconds.unwrap();
+        assert!(seconds > 0.02 && seconds < 60.0, "{seconds}");
+    }
+
+    #[test]
     fn the_stop_flag_ends_a_wait() {
         let process = sh("sleep 300");
-        let waited = process.wait(Duration::from_secs(20), &AtomicBool::new(true)).unwrap();
+        let waited =
+            process.wait(Duration::from_secs(20), &AtomicBool::new(true), &mut || {}).unwrap();
         assert_eq!(waited, Waited::Stopped);
-        assert_eq!(process.finish().exit_code, None);
+        assert_eq!(process.finish().output.exit_code, None);
     }
 }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::process::Process;
+use crate::network::NetPath;
 
 /// How long a server has to start to listen.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -25,18 +26,20 @@ pub(super) enum Readiness {
 ///
 /// The kernel's table of the process's own network namespace is read, so that no probe connects
 /// to a server which would count it as a client.
-pub(super) fn wait(server: &Process, port: u16, stop: &AtomicBool) -> Readiness {
+pub(super) fn wait(
+    server: &Process,
+    port: u16,
+    path: &mut dyn NetPath,
+    stop: &AtomicBool,
+) -> Readiness {
     let begun = Instant::now();
     let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
     while begun.elapsed() < LIMIT {
         if stop.load(Ordering::Relaxed) {
             return Readiness::Stopped;
         }
-        if tables
-            .iter()
-            .filter_map(|table| fs::read_to_string(table).ok())
-            .any(|t| listens(&t, port))
-        {
+        let mut here = tables.iter().filter_map(|table| fs::read_to_string(table).ok());
+        if path.far_listens(port).unwrap_or_else(|| here.any(|table| has_listener(&table, port))) {
             return Readiness::Listening;
         }
         if server.has_ended() {
@@ -47,11 +50,11 @@ pub(super) fn wait(server: &Process, port: u16, stop: &AtomicBool) -> Readiness 
     Readiness::Late
 }
 
-/// Whether a table in the format of proc_pid_net(5) has a listener on `port`.
-fn listens(table: &str, port: u16) -> bool {
+/// Whether tables in the format of proc_pid_net(5) have a TCP listener on `port`.
+pub fn has_listener(table: &str, port: u16) -> bool {
     // TCP_LISTEN of include/net/tcp_states.h.
     const LISTEN: &str = "0A";
-    table.lines().skip(1).any(|line| {
+    table.lines().any(|line| {
         let mut words = line.split_whitespace().skip(1);
         let local = words.next().and_then(|address| address.rsplit(':').next());
         let state = words.nth(1);
@@ -69,10 +72,10 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
                0: 00000000:1451 00000000:0000 0A 00000000:00000000 00:00000000\n\
                1: 0100007F:1452 0100007F:D431 01 00000000:00000000 00:00000000\n";
-        assert!(listens(table, 0x1451));
-        assert!(!listens(table, 0x1452));
+        assert!(has_listener(table, 0x1451));
+        assert!(!has_listener(table, 0x1452));
         let six = " sl local remote st\n 0: 00000000000000000000000000000000:0016 \
                    00000000000000000000000000000000:0000 0A 0\n";
-        assert!(listens(six, 22));
+        assert!(has_listener(six, 22));
     }
 }

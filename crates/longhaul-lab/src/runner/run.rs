@@ -1,29 +1,28 @@
 use std::error::Error;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::{Entry, Side, Workload};
-use longhaul_core::result::{Outcome, RunRecord, RunSchema, ToolOutput};
+use longhaul_core::plan::{Condition, Entry, Row};
+use longhaul_core::result::{Outcome, RunRecord, RunSchema, ToolOutput, WorkDone};
 use longhaul_core::units::Rate;
 use serde_json::Value;
 
 use super::compare::compare;
-use super::load::CpuTimes;
-use super::process::{Process, Waited};
-use super::ready::{self, Readiness};
-use super::{Cell, disk, shell};
+use super::{disk, ends};
 use crate::LabError;
 use crate::data::Source;
-use crate::drivers::{DiskTask, Driver, Job, MemoryTask, Said, Server, Task};
-use crate::network::{NetPath, Network};
+use crate::drivers::{Driver, Job, MemoryTask, Reading, Said};
+use crate::network::Network;
 
 /// One run that is about to be made.
 pub(super) struct Run<'a> {
     pub(super) sequence: u32,
     pub(super) attempt: u32,
-    pub(super) cell: Cell,
+    pub(super) repeat: u32,
+    pub(super) row: &'a Row,
+    pub(super) condition: &'a Condition,
+    pub(super) seed: u64,
     pub(super) entry: &'a Entry,
     pub(super) driver: &'a dyn Driver,
     pub(super) version: &'a str,
@@ -35,8 +34,8 @@ pub(super) struct Run<'a> {
 /// What the run works on.
 #[derive(Clone, Copy)]
 pub(super) enum Work<'a> {
-    Memory(MemoryTask),
-    Disk {
+    Timed(MemoryTask),
+    Copy {
         source: &'a Source,
         /// Made empty before the run and removed after it.
         scratch: &'a Path,
@@ -44,7 +43,7 @@ pub(super) enum Work<'a> {
 }
 
 /// Why a run has no figure.
-enum Trouble {
+pub(super) enum Trouble {
     /// The stop flag was raised; the run does not count at all.
     Stopped,
     /// One line.
@@ -52,7 +51,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn of(error: &dyn Error) -> Self {
+    pub(super) fn of(error: &dyn Error) -> Self {
         Trouble::Failed(chain(error))
     }
 }
@@ -68,7 +67,7 @@ impl Run<'_> {
     pub(super) fn make(&self, network: &mut dyn Network) -> Option<RunRecord> {
         let mut record = self.blank();
         let measured = self.measure(network, &mut record);
-        if let Work::Disk { scratch, .. } = self.work
+        if let Work::Copy { scratch, .. } = self.work
             && let Err(error) = disk::remove(scratch)
         {
             record.notes.push(chain(&error));
@@ -85,18 +84,18 @@ impl Run<'_> {
     }
 
     fn measure(&self, network: &mut dyn Network, record: &mut RunRecord) -> Result<(), Trouble> {
-        if let Work::Disk { source, scratch } = self.work {
+        if let Work::Copy { source, scratch } = self.work {
             disk::empty(scratch)?;
-            record.caches = Some(disk::cool(&source.path));
+            record.caches = Some(disk::cool(&source.path, source.tree));
         }
         let private = tempfile::Builder::new()
             .prefix("longhaul-run-")
             .tempdir()
             .map_err(|error| Trouble::Failed(format!("no private directory: {error}")))?;
         let mut path = network
-            .open(&self.cell.condition)
+            .open(self.condition, self.seed)
             .map_err(|error| Trouble::Failed(format!("no path: {}", chain(&*error))))?;
-        let measured = self.over(&mut *path, private.path(), record);
+        let measured = ends::run(self, &mut *path, private.path(), record);
         let report = path.close();
         record.notes.extend(report.notes);
         record.path = report.counters;
@@ -108,149 +107,106 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Starts server and client over an open path, times the client, reads its figure.
-    fn over(
+    /// Reads the figure from what the clients printed, in their order, and from the time that
+    /// all of them took.
+    pub(super) fn read(
         &self,
-        path: &mut dyn NetPath,
-        private: &Path,
+        jobs: &[Job<'_>],
+        clients: &[ToolOutput],
+        took: Duration,
         record: &mut RunRecord,
     ) -> Result<(), Trouble> {
-        let (near, far) = (path.host(Side::Near).to_owned(), path.host(Side::Far).to_owned());
-        let destination = match self.work {
-            Work::Disk { scratch, .. } => scratch.join("copy"),
-            Work::Memory(_) => Path::new("").to_owned(),
-        };
-        let task = match self.work {
-            Work::Memory(task) => Task::Memory(task),
-            Work::Disk { source, .. } => Task::Disk(DiskTask {
-                source: &source.path,
-                tree: source.tree,
-                destination: &destination,
-            }),
-        };
-        let options = &self.entry.options;
-        let job = Job { near: &near, far: &far, options, task, private };
-        let took = match self.driver.server(&job)? {
-            None => self.with_client(path, &job, record),
-            Some(server) => self.with_server(path, server, &job, record),
-        }?;
-        self.read(&job, took, record)
-            .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
-    }
-
-    fn with_server(
-        &self,
-        path: &mut dyn NetPath,
-        server: Server,
-        job: &Job<'_>,
-        record: &mut RunRecord,
-    ) -> Result<Duration, Trouble> {
-        let Server { command, port, made } = server;
-        record.far_command = Some(shell::words(&command));
-        let done = start(path, Side::Far, command).and_then(|server| {
-            let done = match ready::wait(&server, port, self.stop) {
-                Readiness::Listening => self.with_client(path, job, record),
-                Readiness::Stopped => Err(Trouble::Stopped),
-                Readiness::Ended => Err(Trouble::Failed("its server ended at once".into())),
-                Readiness::Late => {
-                    Err(Trouble::Failed(format!("its server does not listen on port {port}")))
-                }
-            };
-            record.far_output = Some(server.finish());
-            done.map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
-        });
-        if let Some(made) = made {
-            // Not ours any more if someone put something into it.
-            let _ = fs::remove_dir(made);
+        let mut readings = Vec::new();
+        for (job, output) in jobs.iter().zip(clients) {
+            let said = Said { client: output, server: record.far_output.as_ref() };
+            readings.push(self.read_one(job, said)?);
         }
-        done
-    }
-
-    /// Runs the client to its end; the time that took.
-    fn with_client(
-        &self,
-        path: &mut dyn NetPath,
-        job: &Job<'_>,
-        record: &mut RunRecord,
-    ) -> Result<Duration, Trouble> {
-        let command = self.driver.client(job)?;
-        record.near_command = shell::words(&command);
-        let before = CpuTimes::now();
-        let client = start(path, Side::Near, command)?;
-        let waited = client.wait(self.limit, self.stop);
-        record.host = before.and_then(CpuTimes::until_now);
-        let settled = match self.work {
-            Work::Disk { scratch, .. } => disk::settle(scratch).ok(),
-            Work::Memory(_) => None,
+        // One clock for all clients' sums: rates of clients that ran at once add up.
+        let sum = |of: fn(&Reading) -> Option<u64>| {
+            readings.iter().map(of).collect::<Option<Vec<u64>>>().map(|all| all.iter().sum::<u64>())
         };
-        record.near_output = client.finish();
-        match waited.map_err(|error| Trouble::of(&error))? {
-            Waited::Stopped => Err(Trouble::Stopped),
-            Waited::TimedOut => {
-                let limit = self.limit.as_secs();
-                Err(Trouble::Failed(format!("given up after {limit} s without an end")))
-            }
-            Waited::Ended(took) => {
-                record.seconds = Some(took.as_secs_f64());
-                record.durable_seconds = settled.map(|more| (took + more).as_secs_f64());
-                Ok(took)
-            }
-        }
-    }
-
-    fn read(&self, job: &Job<'_>, took: Duration, record: &mut RunRecord) -> Result<(), Trouble> {
-        let output = &record.near_output;
-        match output.exit_code {
-            Some(0) => {}
-            code => {
-                let how = code.map_or("by a signal".into(), |code| format!("with code {code}"));
-                let said = self.driver.failure(output).unwrap_or("it said nothing".into());
-                return Err(Trouble::Failed(format!("ended {how}: {said}")));
-            }
-        }
-        let said = Said { client: output, server: record.far_output.as_ref() };
-        let reading = self.driver.read(job, said).map_err(Trouble::Failed)?;
-        record.tool_throughput_bps = reading.throughput;
+        let stated = sum(|reading| reading.throughput.map(Rate::bps)).map(Rate::from_bps);
+        let bytes = sum(|reading| reading.bytes.map(|bytes| bytes.get()));
+        record.tool_throughput_bps = stated;
         (record.bytes, record.throughput_bps) = match self.work {
-            Work::Memory(_) => (reading.bytes, reading.throughput),
+            Work::Timed(_) => (bytes.map(longhaul_core::units::Bytes::new), stated),
             // One clock for all tools: what the user waits for, from start to exit.
-            Work::Disk { source, .. } => (Some(source.bytes), Some(Rate::mean(source.bytes, took))),
+            Work::Copy { source, .. } => {
+                let all = source.bytes.get() * u64::from(self.row.clients);
+                let all = longhaul_core::units::Bytes::new(all);
+                (Some(all), Some(Rate::mean(all, took)))
+            }
         };
         Ok(())
     }
 
-    /// Compares a copy with its source; not part of the time.
-    fn verify(&self) -> Result<(), Trouble> {
-        let Work::Disk { source, scratch } = self.work else { return Ok(()) };
-        match compare(&source.path, &scratch.join("copy")) {
-            Ok(None) => Ok(()),
-            Ok(Some(reason)) => Err(Trouble::Failed(reason)),
-            Err(error) => Err(Trouble::Failed(format!("cannot compare the copy: {error}"))),
+    fn read_one(&self, job: &Job<'_>, said: Said<'_>) -> Result<Reading, Trouble> {
+        match said.client.exit_code {
+            Some(0) => {}
+            code => {
+                let how = code.map_or("by a signal".into(), |code| format!("with code {code}"));
+                let said = self.driver.failure(said.client).unwrap_or("it said nothing".into());
+                return Err(Trouble::Failed(format!("ended {how}: {said}")));
+            }
         }
+        let reading = self.driver.read(job, said).map_err(|reason| {
+            let tail = tail(said.client);
+            Trouble::Failed(format!("{reason}{tail}"))
+        })?;
+        if matches!(self.work, Work::Timed(_)) && reading.throughput.is_none() {
+            let tail = tail(said.client);
+            return Err(Trouble::Failed(format!("it states no rate{tail}")));
+        }
+        Ok(reading)
+    }
+
+    /// Compares each copy with its source; not part of the time.
+    fn verify(&self) -> Result<(), Trouble> {
+        let Work::Copy { source, scratch } = self.work else { return Ok(()) };
+        for client in 0..self.row.clients {
+            match compare(&source.path, &ends::destination(scratch, client)) {
+                Ok(None) => {}
+                Ok(Some(reason)) => return Err(Trouble::Failed(reason)),
+                Err(error) => {
+                    return Err(Trouble::Failed(format!("cannot compare the copy: {error}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan's options, and those that ask for the row's setting.
+    pub(super) fn options(&self) -> Vec<String> {
+        let streams = self.row.streams.and_then(|count| self.driver.streams(count));
+        let window = self.row.window.and_then(|size| self.driver.window(size));
+        let settings = streams.into_iter().chain(window).flatten();
+        self.entry.options.iter().cloned().chain(settings).collect()
     }
 
     fn blank(&self) -> RunRecord {
         let now = jiff::Timestamp::now();
+        let source = match self.work {
+            Work::Copy { source, .. } => Some(source),
+            Work::Timed(_) => None,
+        };
+        let options = self.options();
         RunRecord {
             schema: RunSchema::V1,
             sequence: self.sequence,
             attempt: self.attempt,
-            repeat: self.cell.repeat,
+            repeat: self.repeat,
             tool: self.entry.tool.clone(),
-            label: self.entry.label(),
-            options: self.entry.options.clone(),
-            workload: match self.work {
-                Work::Memory(_) => Workload::Memory,
-                Work::Disk { .. } => Workload::Disk,
-            },
-            condition: self.cell.condition,
+            label: self.row.label.clone(),
+            workload: self.row.work.workload(),
+            condition: self.condition.clone(),
             outcome: Outcome::Ok,
             throughput_bps: None,
             tool_throughput_bps: None,
             bytes: None,
             seconds: None,
             durable_seconds: None,
-            guarantees: self.driver.guarantees(&self.entry.options),
+            guarantees: self.driver.guarantees(&options),
+            options,
             caches: None,
             started_at: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
             tool_version: self.version.to_owned(),
@@ -261,31 +217,30 @@ impl Run<'_> {
             notes: Vec::new(),
             path: Value::Null,
             host: None,
+            work: Some(WorkDone {
+                name: self.row.work.name.clone(),
+                files: source.map(|source| source.files),
+                file_bytes: source.and_then(|source| source.file_bytes),
+            }),
+            streams: self.row.streams,
+            window_bytes: self.row.window,
+            clients: Some(self.row.clients),
+            seed: Some(self.seed),
+            cpu: None,
+            samples: Vec::new(),
         }
     }
 }
 
-fn start(
-    path: &mut dyn NetPath,
-    side: Side,
-    command: std::process::Command,
-) -> Result<Process, Trouble> {
-    Process::spawn(path, side, command).map_err(|error| Trouble::of(&*error))
-}
-
-/// A client often only knows that the server is gone; the server's last words say why.
-fn with_server_words(trouble: Trouble, server: Option<&ToolOutput>) -> Trouble {
-    match (trouble, server.and_then(|output| output.stderr.lines().rfind(|l| !l.trim().is_empty())))
-    {
-        (Trouble::Failed(reason), Some(words)) => {
-            Trouble::Failed(format!("{reason} (its server: {})", words.trim()))
-        }
-        (trouble, _) => trouble,
-    }
+/// The last line that a tool printed, to be put after a reason.
+fn tail(output: &ToolOutput) -> String {
+    const LONGEST: usize = 200;
+    let cut = |line: &str| line.chars().take(LONGEST).collect::<String>();
+    output.last_line().map_or_else(String::new, |line| format!("; it said: {}", cut(line)))
 }
 
 /// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
+pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

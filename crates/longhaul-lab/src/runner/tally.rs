@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use longhaul_core::plan::{Condition, MatrixPlan};
+use longhaul_core::plan::{Condition, MatrixPlan, Row};
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::stats::{median, median_interval};
 
@@ -14,6 +14,8 @@ const ATTEMPTS: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     plan: &'a MatrixPlan,
+    rows: Vec<Row>,
+    conditions: Vec<Condition>,
     retry_failed: bool,
     places: HashMap<u32, Place>,
     /// The figures that count, by the row's name and the path.
@@ -41,8 +43,9 @@ enum Last {
 impl<'a> Tally<'a> {
     /// The tally of an archive's runs. Failed runs are made again if `retry_failed` says so.
     pub(super) fn new(plan: &'a MatrixPlan, runs: &[RunRecord], retry_failed: bool) -> Self {
+        let (rows, conditions) = (plan.rows(), plan.conditions());
         let (places, figures) = Default::default();
-        let mut tally = Tally { plan, retry_failed, places, figures };
+        let mut tally = Tally { plan, rows, conditions, retry_failed, places, figures };
         for run in runs {
             tally.add(run);
         }
@@ -64,7 +67,7 @@ impl<'a> Tally<'a> {
         };
         if let (Outcome::Ok, Some(rate)) = (&run.outcome, run.throughput_bps) {
             let figures = self.figures.entry(run.label.clone()).or_default();
-            figures.push((run.condition, rate.bps() as f64));
+            figures.push((run.condition.clone(), rate.bps() as f64));
         }
     }
 
@@ -96,9 +99,9 @@ impl<'a> Tally<'a> {
     /// never settles; it is given the plan's repeats and no more.
     fn is_settled(&self, cell: &Cell) -> bool {
         let Some(target) = &self.plan.precision else { return true };
-        let label = self.plan.entries[cell.entry].label();
-        let all = self.figures.get(&label).map_or(&[][..], Vec::as_slice);
-        let here = all.iter().filter(|(condition, _)| *condition == cell.condition);
+        let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
+        let all = self.figures.get(&row.label).map_or(&[][..], Vec::as_slice);
+        let here = all.iter().filter(|(path, _)| path == condition);
         let values: Vec<f64> = here.map(|(_, bps)| *bps).collect();
         let Some(middle) = median(&values) else { return true };
         median_interval(&values, 0.95)
@@ -115,12 +118,12 @@ mod tests {
 
     use super::super::cells;
     use super::*;
-    use crate::plan::Builtin;
+    use crate::plan::Shipped;
     use crate::report::sample;
 
     fn plan() -> MatrixPlan {
         let drivers = crate::drivers::all(Path::new("longhaul"));
-        let mut plan = Builtin::Quick.plan(&drivers).unwrap();
+        let mut plan = Shipped::named("quick").unwrap().plan(&drivers).unwrap();
         plan.precision = Some(Precision::new(0.1, 40));
         plan
     }
@@ -129,8 +132,8 @@ mod tests {
         RunRecord {
             sequence,
             repeat: cell.repeat,
-            label: plan.entries[cell.entry].label(),
-            condition: cell.condition,
+            label: plan.rows()[cell.row].label.clone(),
+            condition: plan.conditions()[cell.condition].clone(),
             outcome,
             throughput_bps: Some(Rate::from_bps(bps)),
             ..sample::contents().runs[0].clone()
@@ -165,7 +168,7 @@ mod tests {
         let all = cells(&plan);
         let first = all[0];
         let mut same: Vec<(u32, Cell)> = (1..).zip(all).collect();
-        same.retain(|(_, cell)| (cell.entry, cell.condition) == (first.entry, first.condition));
+        same.retain(|(_, cell)| (cell.row, cell.condition) == (first.row, first.condition));
         let mut tally = Tally::new(&plan, &[], false);
         // Within 5 % of 10 Gb/s, but for one.
         for ((sequence, cell), bps) in same.iter().zip([100, 60, 99, 101, 102, 98]) {

@@ -22,7 +22,7 @@ pub fn tcp_memory() -> TcpMemory {
 
 /// `/proc/net/protocols`: name, size, sockets, memory in pages, pressure
 /// (proto_seq_printf in net/core/sock.c).
-fn parse_memory(protocols: &str, limits: &str, page_bytes: usize) -> TcpMemory {
+pub(crate) fn parse_memory(protocols: &str, limits: &str, page_bytes: usize) -> TcpMemory {
     let page = page_bytes as u64;
     let line = protocols.lines().find(|line| line.starts_with("TCP ")).unwrap_or_default();
     TcpMemory {

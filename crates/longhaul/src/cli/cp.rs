@@ -1,13 +1,17 @@
 //! `longhaul cp`: arguments to a plan, a session, a copy, its output.
 
 mod check;
+mod events;
 mod filters;
 mod gate;
 mod route;
+mod standard;
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,13 +24,16 @@ use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
 use longhaul_engine::EngineError;
-use longhaul_engine::copy::{Ends, Lifeline, Progress, between, pull, push};
+use longhaul_engine::copy::{
+    Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, pull, push, read_names,
+};
 use longhaul_engine::session::HostPolicy;
 
 use self::check::check;
-use self::filters::FilterArgs;
+use self::events::{Events, Printer};
+use self::filters::{FilterArgs, read_list};
 use self::gate::{Addresses, Gate};
-use self::route::{Far, Route};
+use self::route::{Far, Route, Target};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, copy_text};
@@ -41,7 +48,8 @@ use crate::throttle::Throttle;
                         stopped by Ctrl-C.")]
 pub(super) struct Args {
     /// What to copy and where to: the last is the target. 'dir/.' means a directory's contents,
-    /// /dev/zero bytes from memory; the target /dev/null verifies and drops
+    /// /dev/zero bytes from memory, '-' standard input; the target /dev/null verifies and drops,
+    /// '-' is standard output
     #[arg(value_names = ["SRC", "DST"], num_args = 1.., required_unless_present = "check")]
     places: Vec<Location>,
     /// Copy directories with all that is in them; links are followed
@@ -75,6 +83,13 @@ pub(super) struct Args {
     dry_run: bool,
     #[command(flatten)]
     filters: FilterArgs,
+    /// Copy what FILE names of the directory SRC, paths relative to it, one a line, each with the
+    /// directories above it; '-' for standard input
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<OsString>,
+    /// The names in --files-from end with NUL, as find -print0 writes them
+    #[arg(short = '0', long, requires = "files_from")]
+    from0: bool,
     /// Tell each file's BLAKE3 digest, as b3sum does
     #[arg(long)]
     digest: bool,
@@ -132,11 +147,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
     addresses: Option<Addresses>,
     /// Print one JSON document, "longhaul.cp/1"
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json_stream")]
     json: bool,
-
-    // Of the contract, but not built: taken so that it can be refused.
-    #[arg(long, hide = true)]
+    /// Print a line of JSON each second and for each event, the last with the whole document
+    #[arg(long, conflicts_with = "check")]
     json_stream: bool,
 }
 
@@ -155,11 +169,17 @@ impl Args {
             return check(manifest, dir, self.json, interrupt.flag());
         }
         let plan = self.plan()?;
+        Self::check_terminals(&plan)?;
+        let printer = Printer { to_stderr: self.to_stdout() };
         let progress = Arc::new(Progress::default());
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
-        let bar = CopyBar::start(progress.clone(), self.json);
-        let copied = self.copy(&plan, &progress, interrupt.flag());
+        let bar = CopyBar::start(progress.clone(), self.json || self.json_stream);
+        let events = self.json_stream.then(|| Events::start(progress.clone(), printer));
+        let copied = self.copy(&plan, &progress, printer, interrupt.flag());
         bar.finish();
+        if let Some(events) = events {
+            events.finish(copied.as_ref().ok());
+        }
         let result = match copied {
             Ok(result) => result,
             Err(error) => {
@@ -171,9 +191,9 @@ impl Args {
         };
         report(&result);
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&result).map_err(anyhow::Error::from)?);
-        } else {
-            println!("{}", copy_text(&result));
+            printer.line(&serde_json::to_string_pretty(&result).map_err(anyhow::Error::from)?);
+        } else if !self.json_stream {
+            printer.line(&copy_text(&result));
         }
         let summary = &result.summary;
         let done = summary.files + summary.unchanged_files + result.actions.len() as u64;
@@ -186,9 +206,6 @@ impl Args {
 
     fn plan(&self) -> Result<CopyPlan, Coded> {
         let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
-        if self.json_stream {
-            return usage("--json-stream is not built yet".to_owned());
-        }
         let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
         let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, self.bwlimit));
         if block.get() == 0 || !block.get().is_multiple_of(page) || block > BLOCK_LIMIT {
@@ -209,11 +226,11 @@ impl Args {
         if *target == Location::Zero || sources.contains(&Location::Null) {
             return usage("/dev/zero is a source and /dev/null a target".to_owned());
         }
-        let local = matches!(
-            (sources, target),
-            (sources, Location::Local(_) | Location::Null)
-                if sources.iter().all(|source| matches!(source, Location::Local(_) | Location::Zero))
-        );
+        self.check_standard(sources, target)?;
+        let local = sources
+            .iter()
+            .chain([target])
+            .all(|place| !matches!(place, Location::Server { .. } | Location::Ssh { .. }));
         let protection = match (self.cleartext, self.no_verify) {
             (_, true) => Protection::Bare,
             (true, false) => Protection::Hashed,
@@ -235,8 +252,23 @@ impl Args {
                 nice: self.nice,
                 tree: self.tree()?,
             },
+            names: self.names(sources)?,
             zero_bytes: self.size,
         })
+    }
+
+    /// What --files-from names.
+    fn names(&self, sources: &[Location]) -> Result<Option<Vec<PathBuf>>, Coded> {
+        let Some(list) = &self.files_from else { return Ok(None) };
+        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
+        if !matches!(sources, [Location::Local(_) | Location::Server { .. } | Location::Ssh { .. }])
+        {
+            return usage("with --files-from there is one SRC, the directory it names files of");
+        }
+        if self.delete {
+            return usage("--files-from does not say what else there is; leave --delete away");
+        }
+        Ok(Some(read_names(&read_list(Path::new(list))?, self.from0)))
     }
 
     /// What is copied of a tree, and what happens to what is there.
@@ -274,6 +306,7 @@ impl Args {
             delete: self.delete.then_some(DeleteOptions { limit: self.max_delete }),
             filters: self.filters.rules()?,
             digests: self.digest,
+            ordered: self.to_stdout(),
             manifest,
             ..archive
         })
@@ -283,6 +316,7 @@ impl Args {
         &self,
         plan: &CopyPlan,
         progress: &Progress,
+        printer: Printer,
         stop: &Arc<AtomicBool>,
     ) -> Result<CopyResult, Coded> {
         let options = &plan.options;
@@ -298,6 +332,9 @@ impl Args {
         let gate = |far: &Far, addresses| Gate::new(far, &ssh, policy, addresses, stop);
         let lost = |error: &EngineError| {
             eprintln!("longhaul: {}; trying to go on", chain(error));
+            if self.json_stream {
+                Events::lost(printer, &chain(error));
+            }
         };
         let give_up = self.give_up;
         let addresses = self.addresses.clone();
@@ -310,22 +347,34 @@ impl Args {
                 gate.finish();
                 result?
             }
-            Route::Pull { far, paths, target } => {
+            Route::Pull { far, paths, names, target } => {
                 let mut gate = gate(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
                 let line = Lifeline { connect, give_up, lost: &lost };
-                let result = pull(line, &paths, &target, options, progress, stop);
+                let files = FarFiles { paths: &paths, names: names.as_deref() };
+                let outlet;
+                let landing = match &target {
+                    Target::Path(path) => Landing::Path(path),
+                    Target::Output => {
+                        let output = std::io::stdout().as_fd().try_clone_to_owned();
+                        let output = output.map_err(|e| Coded::new(exit::HOST, e))?;
+                        outlet = Arc::new(Outlet::new(File::from(output)));
+                        Landing::Outlet(&outlet)
+                    }
+                };
+                let result = pull(line, files, landing, options, progress, stop);
                 gate.finish();
                 result?
             }
-            Route::Between { from, paths, to, target } => {
+            Route::Between { from, paths, names, to, target } => {
                 let (mut source, mut sink) = (gate(&from, None)?, gate(&to, addresses)?);
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
                 let line = Lifeline { connect, give_up, lost: &lost };
                 let notice = |reason: &str| {
                     eprintln!("longhaul: {from}: {reason}; the data goes through this host");
                 };
-                let ends = Ends { source: &mut || source.open(), paths: &paths, target: &target };
+                let files = FarFiles { paths: &paths, names: names.as_deref() };
+                let ends = Ends { source: &mut || source.open(), files, target: &target };
                 let result = between(line, ends, options, progress, &notice, stop);
                 source.finish();
                 sink.finish();
@@ -419,7 +468,20 @@ mod tests {
             ("--manifest a /dev/null", "--digest"),
             ("--exclude= a far:b", "no pattern"),
             ("--exclude-from /no/such/file a far:b", "/no/such/file"),
-            ("- far:b", "'-'"),
+            ("- a far:b", "one file"),
+            ("- - far:b", "one thing only"),
+            ("- -", "cat"),
+            ("-r - far:b", "-r"),
+            ("-a far:b -", "-a"),
+            ("a b -", "one file"),
+            ("--manifest far:b -", "--manifest"),
+            ("--exclude-from - - far:b", "one thing only"),
+            ("-0 a far:b", "--files-from"),
+            ("--files-from /no/such/list a far:b", "/no/such/list"),
+            ("--files-from x a b far:b", "one SRC"),
+            ("--files-from x -r --delete a far:b", "--delete"),
+            ("--files-from - - far:b", "one thing only"),
+            ("--json --json-stream a far:b", "--json-stream"),
             ("ftp://far/x y", "ftp://far/x"),
             ("--via-ssh --addresses all a far:b", "--addresses"),
             ("a far:b c", "at one place"),

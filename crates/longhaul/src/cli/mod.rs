@@ -1,10 +1,12 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
 mod cp;
+mod doctor;
 mod generate;
 mod key;
 mod link;
 mod matrix;
+mod queue;
 mod report;
 mod serve;
 mod test;
@@ -33,6 +35,8 @@ enum Command {
     Test(test::Args),
     /// Be the far end of tests and copies
     Serve(serve::Args),
+    /// Examine this host, or another, for what keeps it from a rate over a round-trip time
+    Doctor(doctor::Args),
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
     Wan(wan::WanArgs),
@@ -58,6 +62,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done: Result<u8, Coded> = match cli.command {
         Command::Cp(args) => args.run(),
+        Command::Doctor(args) => args.run(),
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),

@@ -9,7 +9,7 @@ use longhaul_lab::report;
 use longhaul_lab::table::Table;
 use serde_json::json;
 
-use super::matrix::coded;
+use super::matrix::{certificate, coded};
 use crate::exit::{self, Coded};
 
 /// Render the table and the report of a matrix again, from its archive
@@ -20,12 +20,17 @@ pub(super) struct ReportArgs {
     /// Directory of the matrix
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// What to print; the default also writes report.html and its plots into DIR again
+    /// What to print; the default also writes report.html and its figures into DIR
+    /// again
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Print what changed since this earlier matrix instead
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
+    /// Show this proof of the emulator's accuracy instead of the archive's (longhaul wan selftest
+    /// --json)
+    #[arg(long, value_name = "FILE", conflicts_with = "since")]
+    certificate: Option<PathBuf>,
     /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -50,7 +55,7 @@ pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
     let format = if args.json { Format::Json } else { args.format };
     let text = match &args.since {
         Some(earlier) => since(&args.dir, earlier, format)?,
-        None => rendered(&args.dir, format)?,
+        None => rendered(&args, format)?,
     };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
@@ -76,11 +81,14 @@ fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {
     }
 }
 
-fn rendered(dir: &Path, format: Format) -> Result<String, Coded> {
-    let (contents, table) = read(dir)?;
+fn rendered(args: &ReportArgs, format: Format) -> Result<String, Coded> {
+    let (mut contents, table) = read(&args.dir)?;
+    if let Some(path) = &args.certificate {
+        contents.certificate = Some(certificate(path)?);
+    }
     Ok(match format {
         Format::Text => {
-            let html = report::write(dir, &contents, &table).map_err(coded)?;
+            let html = report::write(&args.dir, &contents, &table).map_err(coded)?;
             eprintln!("longhaul: report: {}", html.display());
             report::text(&contents, &table)
         }

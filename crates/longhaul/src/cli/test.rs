@@ -13,11 +13,10 @@ use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::flow;
-use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, connect_queued,
-};
+use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity};
 use serde_json::json;
 
+use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::FlowText;
@@ -98,7 +97,7 @@ pub(super) struct Args {
     /// The same as the whole byte: 0xb8 is --dscp 46
     #[arg(short = 'S', long, value_name = "BYTE", value_parser = parse_tos)]
     tos: Option<u8>,
-    /// Send without copying from user memory, by sendfile(2)
+    /// Send without copying from user memory, by splice(2)
     #[arg(short = 'Z', long)]
     zerocopy: bool,
     /// The receiver's kernel drops the bytes without copying them: not what an application could
@@ -232,10 +231,7 @@ impl Args {
             None => Service::Test,
             Some(_) => Service::ThirdParty,
         };
-        let session = connect_queued(&target, service, &options, |place| {
-            eprintln!("longhaul: number {place} in the queue of {target}");
-            !interrupt.flag().load(Ordering::Acquire)
-        })?;
+        let session = connect_in_turn(&target, service, &options, interrupt.flag())?;
         if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }

@@ -14,9 +14,9 @@ pub(crate) fn check_line(check: &Check, colour: bool) -> String {
         format!("{} .. {}", check.unit.format(low), check.unit.format(high))
     });
     let verdict = match (check.verdict, colour) {
-        (CheckVerdict::Pass, true) => format!("\x1b[32m{}\x1b[0m", check.verdict),
-        (CheckVerdict::Fail, true) => format!("\x1b[31m{}\x1b[0m", check.verdict),
-        _ => check.verdict.to_string(),
+        (CheckVerdict::Pass, true) => format!("\x1b[32m{}\x1b[0m", check.outcome()),
+        (CheckVerdict::Fail, true) => format!("\x1b[31m{}\x1b[0m", check.outcome()),
+        _ => check.outcome().to_owned(),
     };
     let name = format!("{}, {}", check.name, if check.family == "ipv6" { "IPv6" } else { "IPv4" });
     let mut text = row([
@@ -37,12 +37,13 @@ pub(crate) fn check_line(check: &Check, colour: bool) -> String {
 pub(crate) fn certificate_end(certificate: &Certificate) -> String {
     let count = |verdict| certificate.count(verdict);
     format!(
-        "\n{} passed, {} failed, {} not done, in {:.0} s; seed {}.\n\
+        "\n{} passed, {} failed, {} spoiled by the host, {} not done, in {:.0} s; seed {}.\n\
          Shares and means are judged at 99.99 % each, so that a right emulator fails in {:.1} % \
          of such runs at the most.\n",
         count(CheckVerdict::Pass),
         count(CheckVerdict::Fail),
-        count(CheckVerdict::NotDone),
+        certificate.spoiled(),
+        count(CheckVerdict::NotDone) - certificate.spoiled(),
         certificate.seconds,
         certificate.seed,
         certificate.false_alarm * 100.0
@@ -75,6 +76,8 @@ mod tests {
             criterion: String::new(),
             verdict: CheckVerdict::NotDone,
             reason: "too slow".to_owned(),
+            spoiled_by_host: false,
+            machine: None,
         };
         assert_eq!(
             certificate_head() + &check_line(&check, false),

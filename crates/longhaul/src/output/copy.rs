@@ -88,7 +88,9 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
         (None, Some(stage)) => format!("  (limit: {})", stage.as_str()),
         (None, None) => String::new(),
     };
-    format!("{moved} of {total}{more}{files}  {rate}{left}{limit}")
+    // What is read from standard input has no total before its end.
+    let of = if total < moved { String::new() } else { format!(" of {total}{more}") };
+    format!("{moved}{of}{files}  {rate}{left}{limit}")
 }
 
 /// The result in a few lines; the last is the answer. Before them what was done besides, or in a

@@ -1,8 +1,8 @@
 use std::fmt::Write;
 
-use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
+use longhaul_core::plan::{LinkDirection, LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport};
-use longhaul_core::units::{Bytes, Rate, format_span};
+use longhaul_core::units::{Bytes, format_span};
 use serde_json::Value;
 
 /// One line: what was built, and how to go on.
@@ -17,11 +17,30 @@ pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
 
 /// A link in few words.
 pub(crate) fn link_text(plan: &LinkPlan) -> String {
-    let rate =
-        |side| plan.from(side).peak_rate().map_or("unlimited".into(), |r: Rate| r.to_string());
-    let [up, down] = Side::BOTH.map(rate);
+    let [up, down] = Side::BOTH.map(|side| rate_text(plan.from(side), "unlimited"));
     let rate = if up == down { up } else { format!("{up} up, {down} down") };
-    format!("RTT {}, rate {rate}, MTU {}", format_span(plan.rtt()), plan.mtu)
+    let traced = Side::BOTH.iter().any(|side| plan.from(*side).delay_trace.is_some());
+    let rtt = if traced { BY_TRACE.to_owned() } else { format_span(plan.rtt()) };
+    format!("RTT {rtt}, rate {rate}, MTU {}", plan.mtu)
+}
+
+/// What changes over time. A plan that came from the process that holds the link names the trace,
+/// and does not have its content.
+const BY_TRACE: &str = "by trace";
+
+/// A direction's rate, or what to say where it has none.
+fn rate_text(direction: &LinkDirection, none: &str) -> String {
+    if direction.rate_trace.is_some() {
+        return BY_TRACE.to_owned();
+    }
+    direction.rate_bps.map_or_else(|| none.to_owned(), |rate| rate.to_string())
+}
+
+fn delay_text(direction: &LinkDirection) -> String {
+    if direction.delay_trace.is_some() {
+        return BY_TRACE.to_owned();
+    }
+    format_span(direction.delay)
 }
 
 /// The links of a topology, a line for each direction.
@@ -113,8 +132,8 @@ fn row(link: &TopologyLinkReport, way: &Way<'_>) -> Vec<String> {
         link.name.clone(),
         way.from.to_owned(),
         way.to.to_owned(),
-        format_span(planned.propagation()),
-        planned.peak_rate().map_or("-".to_owned(), |rate| rate.to_string()),
+        delay_text(planned),
+        rate_text(planned, "-"),
         direction.delivered.packets.to_string(),
         direction.delivered.segments.to_string(),
         Bytes::new(direction.delivered.bytes).to_string(),

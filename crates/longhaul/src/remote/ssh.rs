@@ -141,6 +141,33 @@ impl Drop for SshFar {
     }
 }
 
+/// What longhaul prints at `destination`, given `arguments`. ssh, and longhaul there, say what goes
+/// wrong on standard error.
+///
+/// # Errors
+/// ssh cannot be started.
+pub(crate) fn printed_there(
+    destination: &str,
+    rsh: &Rsh,
+    far_longhaul: &str,
+    arguments: &[String],
+) -> Result<Vec<u8>> {
+    let words: Vec<String> = [far_longhaul]
+        .into_iter()
+        .chain(arguments.iter().map(String::as_str))
+        .map(shell_quoted)
+        .collect();
+    let output = Command::new(&rsh.program)
+        .args(&rsh.arguments)
+        .args(["--", destination])
+        .arg(words.join(" "))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|source| EngineError::Spawn { program: rsh.program.clone(), source })?;
+    Ok(output.stdout)
+}
+
 /// What the ssh configuration makes of `destination` (`ssh -G`): an alias there is no name for
 /// the resolver. `None` when the program is no OpenSSH.
 fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Option<String> {

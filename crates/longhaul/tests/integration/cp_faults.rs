@@ -11,13 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cable::Cable;
-use crate::host::{Server, TestHost, assert_code, names, text, wait_for};
-
-fn serve_at(host: &TestHost, port: u16) -> Server {
-    let (root, port) = (host.far(""), port.to_string());
-    let root = root.to_str().unwrap();
-    Server::start(host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", &port, "--root", root]))
-}
+use crate::host::{TestHost, assert_code, names, text, wait_for};
 
 fn start(host: &TestHost, arguments: &[&str]) -> Child {
     let mut copy = host.longhaul(arguments);
@@ -139,7 +133,7 @@ fn killed_at_any_moment_it_is_completed_by_the_same_command() {
         } else {
             server.process.kill().unwrap();
             server.process.wait().unwrap();
-            server = serve_at(&host, port);
+            server = host.serve_at(port);
             // The same command goes on by itself.
             copy.wait_with_output().unwrap()
         };

@@ -70,9 +70,14 @@ impl TestHost {
 
     /// `longhaul serve --root far` on a free port, run by `wrapper` if there is one.
     pub(crate) fn serve(&self) -> Server {
-        let root = self.far("");
+        self.serve_at(0)
+    }
+
+    /// The same on this port.
+    pub(crate) fn serve_at(&self, port: u16) -> Server {
+        let (root, port) = (self.far(""), port.to_string());
         let root = root.to_str().unwrap();
-        Server::start(self.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root", root]))
+        Server::start(self.longhaul(&["serve", "--bind", "127.0.0.1", "-p", &port, "--root", root]))
     }
 }
 

@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
 
 /// An sshd on loopback that lets this user in with one key.
-struct Sshd {
+pub(crate) struct Sshd {
     process: Child,
-    rsh: String,
+    port: u16,
+    pub(crate) rsh: String,
 }
 
 impl Sshd {
-    fn start(host: &TestHost) -> Self {
+    pub(crate) fn start(host: &TestHost) -> Self {
         let dir = host.home().join("sshd");
         fs::create_dir(&dir).unwrap();
         let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
@@ -47,7 +48,7 @@ impl Sshd {
              -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
             at("user_key")
         );
-        Sshd { process, rsh }
+        Sshd { process, port, rsh }
     }
 }
 
@@ -119,4 +120,90 @@ fn data_goes_between_two_hosts_behind_ssh() {
     let output = host.run(&[&cp[..], &["--via-ssh", "-P", "2", &from, &again]].concat());
     assert_code(&output, 0);
     assert!(fs::read(host.far("again")).unwrap() == fs::read(host.near("data")).unwrap());
+}
+
+/// An ssh-agent; killed when dropped.
+struct Agent {
+    process: Child,
+    socket: String,
+}
+
+impl Agent {
+    fn with(host: &TestHost, key: &str) -> Self {
+        let socket = host.home().join("agent").to_str().unwrap().to_owned();
+        let process = Command::new("ssh-agent")
+            .args(["-D", "-a", &socket])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("ssh-agent is installed");
+        wait_for("the agent", || std::path::Path::new(&socket).exists());
+        let added = Command::new("ssh-add")
+            .args(["-q", key])
+            .env("SSH_AUTH_SOCK", &socket)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(added.success());
+        Agent { process, socket }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn jump_hosts_names_and_keys_come_from_ssh_itself() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    let key = host.home().join("sshd/user_key");
+    // The key is in the agent alone.
+    let agent = Agent::with(&host, key.to_str().unwrap());
+    fs::rename(&key, host.home().join("sshd/elsewhere")).unwrap();
+    let config = host.home().join("ssh_config");
+    let port = sshd.port;
+    fs::write(
+        &config,
+        format!(
+            "Host gate archive\n HostName 127.0.0.1\n Port {port}\nHost archive\n ProxyJump gate\n\
+             Host *\n BatchMode yes\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n \
+             LogLevel ERROR\n"
+        ),
+    )
+    .unwrap();
+    let data = host.file("data", (3 << 20) + 7);
+    let rsh = format!("ssh -F {}", config.display());
+    let there = format!("archive:{}", host.far("there").display());
+    for way in [&[][..], &["--via-ssh", "-P", "2"]] {
+        let cp = ["cp", "-e", &rsh, "--far-longhaul", PROGRAM];
+        let arguments = [&cp[..], way, &["data", &there]].concat();
+        let copied = host.longhaul(&arguments).env("SSH_AUTH_SOCK", &agent.socket).output();
+        assert_code(&copied.unwrap(), 0);
+        assert!(fs::read(host.far("there")).unwrap() == fs::read(&data).unwrap());
+        fs::remove_file(host.far("there")).unwrap();
+        // Without the agent ssh says why not.
+        let refused = host.longhaul(&arguments).env_remove("SSH_AUTH_SOCK").output().unwrap();
+        assert_code(&refused, 3);
+        assert!(text(&refused.stderr).contains("Permission denied"), "{}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn another_host_is_examined_over_ssh() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    let doctor = ["doctor", "127.0.0.1", "--there", "-e", &sshd.rsh, "--far-longhaul"];
+    let output = host.run(&[&doctor[..], &[PROGRAM, "--json", "--rate", "10G"]].concat());
+    let report: longhaul_core::result::DoctorReport =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(report.host.as_deref(), Some("127.0.0.1"));
+    // It was examined for the way back to where the question came from.
+    assert_eq!(report.target.to.as_deref(), Some("127.0.0.1"));
+    assert_eq!(report.target.rate_bps.bps(), 10_000_000_000);
+    let output = host.run(&[&doctor[..], &["/no/such/longhaul"]].concat());
+    assert_code(&output, 3);
+    assert!(text(&output.stderr).contains("told no findings"), "{}", text(&output.stderr));
 }

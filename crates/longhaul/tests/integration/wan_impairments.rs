@@ -39,6 +39,7 @@ fn plan(datagrams: u64) -> SendPlan {
         interval_seconds: std::time::Duration::from_micros(500),
         ecn_capable: false,
         verify: true,
+        threads: 1,
     }
 }
 

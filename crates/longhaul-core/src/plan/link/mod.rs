@@ -32,6 +32,7 @@ pub use error::LinkPlanError;
 pub use loss::{Loss, LossTrace};
 pub use option_table::{LINK_OPTIONS, LinkOption};
 pub use options::LinkOptions;
+pub(super) use options::Scalar;
 pub use outage::Outage;
 pub use plan::LinkPlan;
 pub use preset::{Preset, fibre_delay};

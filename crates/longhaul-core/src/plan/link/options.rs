@@ -194,14 +194,14 @@ impl<'de> Visitor<'de> for OptionTable {
 /// A value as a document may write it.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "the value of a link option is a text or a number")]
-enum Scalar {
+pub(in crate::plan) enum Scalar {
     Whole(u64),
     Number(f64),
     Text(String),
 }
 
 impl Scalar {
-    fn text(self) -> String {
+    pub(in crate::plan) fn text(self) -> String {
         match self {
             Scalar::Whole(number) => number.to_string(),
             Scalar::Number(number) => number.to_string(),

@@ -16,8 +16,14 @@ use crate::units::{Bytes, Rate};
 pub struct FlowFacts {
     /// From when the numbers are, on the receiver's clock.
     pub from_seconds: f64,
-    /// Goodput.
+    /// Over how long they are.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Goodput, the mean.
     pub throughput_bps: Rate,
+    /// Goodput of the steady part, the median.
+    #[serde(default)]
+    pub steady_bps: Option<Rate>,
     /// Where the time of the connections went; all zero over UDP.
     pub shares: Shares,
     /// The datagrams, in a test over UDP.
@@ -154,7 +160,9 @@ impl FlowFacts {
         let rtt_min = Duration::try_from_secs_f64(rtt_min_ms / 1e3).unwrap_or_default();
         Some(FlowFacts {
             from_seconds,
+            seconds,
             throughput_bps,
+            steady_bps: steady.map(|steady| steady.throughput_bps),
             shares: Shares::of(tcp()).unwrap_or_default(),
             udp: UdpResult::sum(part.iter().filter_map(|sample| sample.udp)),
             streams: streams.len() as u32,

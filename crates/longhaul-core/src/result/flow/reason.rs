@@ -111,6 +111,8 @@ const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
 /// Datagrams lost in one place, of those sent, that make it the reason.
 const LOST_PERCENT: f64 = 1.0;
+/// Fifty looks a second, and a processor's clock that ticks a hundred times, say nothing of less.
+pub(super) const LEAST_SECONDS: f64 = 0.1;
 
 impl Reason {
     /// Tells the reason from the facts.
@@ -123,6 +125,9 @@ impl Reason {
 }
 
 pub(super) fn find(facts: &FlowFacts) -> Found {
+    if facts.seconds < LEAST_SECONDS {
+        return Found { limit: Limit::Nothing, end: None, share_percent: None };
+    }
     let datagrams = facts.udp.is_some();
     asked_for(facts)
         .or_else(|| memory(facts).filter(|_| !datagrams))
@@ -283,6 +288,7 @@ mod tests {
             ..EndFacts::default()
         };
         FlowFacts {
+            seconds: 10.0,
             throughput_bps: Rate::from_bps(400_000_000),
             shares: Shares {
                 receiver_window_percent: 10.0,
@@ -342,7 +348,14 @@ mod tests {
             (Limit::Nothing, "nothing stands out")
         );
         assert_eq!((reason.end, reason.share_percent, reason.advice), (None, None, None));
-        assert_eq!(tell(FlowFacts::default()).limit, Limit::Nothing);
+    }
+
+    #[test]
+    fn a_test_of_milliseconds_tells_nothing() {
+        let shares = held("receiver", 84.0);
+        let short = FlowFacts { seconds: 0.004, shares, ..facts() };
+        check(short, Limit::Nothing, "over too soon to tell what limits it: 0.004 s", "longer");
+        check(FlowFacts { shares, ..facts() }, Limit::ReceiverWindow, "", "");
     }
 
     #[test]
@@ -463,6 +476,11 @@ mod tests {
              97 % of the time, with 41.0 ms of queue on a round trip of 90.0 ms)",
             "",
         );
+        let steady_bps = Some(Rate::from_bps(500_000_000));
+        let noisy = FlowFacts { steady_bps, spread_percent: Some(88.0), ..queued.clone() };
+        let words = "carries 500 Mb/s in the median, though not steadily: the middle half of the \
+                     time spans 88 % of that (cubic";
+        check(noisy, Limit::LinkRate, words, "");
         let overflow = FlowFacts { retransmits: 500, loss_percent: 0.1, ..queued };
         check(overflow.clone(), Limit::LinkRate, "0.10 % sent again", "");
         let lossy = FlowFacts { rtt_ms: 90.4, ..overflow };

@@ -1,7 +1,7 @@
 //! The sentences: what a network engineer would write, with the numbers that make it so.
 
 use super::FlowFacts;
-use super::reason::{Found, Hosts, Limit};
+use super::reason::{Found, Hosts, LEAST_SECONDS, Limit};
 use crate::result::{End, EndFacts};
 use crate::units::Bytes;
 
@@ -61,6 +61,10 @@ pub(super) fn of(found: &Found, facts: &FlowFacts, hosts: Hosts<'_>) -> (String,
                 facts.sender.running_percent
             ),
             Some("use more streams (-P) or longer writes (-l)".to_owned()),
+        ),
+        Limit::Nothing if facts.seconds < LEAST_SECONDS => (
+            format!("over too soon to tell what limits it: {:.3} s", facts.seconds),
+            Some("test longer (-t)".to_owned()),
         ),
         Limit::Nothing => ("nothing stands out".to_owned(), None),
     }
@@ -192,11 +196,23 @@ fn loss(facts: &FlowFacts) -> (String, Option<String>) {
     (sentence, Some(advice.to_owned()))
 }
 
+/// A rate whose quartiles are farther apart than this is not called steady.
+const STEADY_PERCENT: f64 = 25.0;
+
 fn link(facts: &FlowFacts, share: f64) -> String {
-    let mut sentence =
-        format!("limited by the path: its slowest link carries {}", facts.throughput_bps);
-    if let Some(spread) = facts.spread_percent {
-        sentence += &format!(", steady within {spread:.0} %");
+    let carries = facts.steady_bps.unwrap_or(facts.throughput_bps);
+    let mut sentence = format!("limited by the path: its slowest link carries {carries}");
+    match facts.spread_percent {
+        Some(spread) if spread <= STEADY_PERCENT => {
+            sentence += &format!(", steady within {spread:.0} %");
+        }
+        Some(spread) => {
+            sentence += &format!(
+                " in the median, though not steadily: the middle half of the time spans \
+                 {spread:.0} % of that"
+            );
+        }
+        None => {}
     }
     sentence += &format!(
         " ({} was held back for {share:.0} % of the time, with {} of queue on a round \

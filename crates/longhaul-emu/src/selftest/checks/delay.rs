@@ -26,19 +26,21 @@ pub(super) fn idle(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn Fn
 fn idle_once(lab: &mut Lab<'_>, ipv6: bool, delay_ms: f64, stream: Stream) -> Vec<Check> {
     let options = format!("--up-delay {delay_ms}ms");
     let measured = lab.send(&options, ipv6, stream);
-    let check = |(which, quantile, late_ms): (&str, f64, f64)| {
-        let name = format!("delay {delay_ms} ms, idle, {which}");
-        let case = Case::new(name, &options, Unit::Ms).over(ipv6);
-        match &measured {
-            Err(reason) => case.not_done(reason.to_string()),
-            Ok((probe, outcome)) => {
-                let delay = probe.delay.clone().unwrap_or_default();
-                let figures = (delay_ms, delay.quantile_ms(quantile));
-                let range = (delay_ms - EARLY_MS, delay_ms + late_ms);
-                because(case.between(figures, range, delay.samples), outcome.confession())
+    let check =
+        |(which, quantile, late_ms): (&str, f64, f64)| {
+            let name = format!("delay {delay_ms} ms, idle, {which}");
+            let case = Case::new(name, &options, Unit::Ms).over(ipv6);
+            match &measured {
+                Err(reason) => case.not_done(reason.to_string()),
+                Ok((probe, outcome)) => {
+                    let delay = probe.delay.clone().unwrap_or_default();
+                    let figures = (delay_ms, delay.quantile_ms(quantile));
+                    let range = (delay_ms - EARLY_MS, delay_ms + late_ms);
+                    because(case.between(figures, range, delay.samples), outcome.confession())
+                        .beside(outcome.machine, quantile, late_ms)
+                }
             }
-        }
-    };
+        };
     [("median", 0.5, MEDIAN_MS), ("99 %", 0.99, P99_MS)].map(check).into()
 }
 
@@ -76,7 +78,11 @@ fn loaded_once(lab: &mut Lab<'_>, load: &str, bps: f64, seconds: f64) -> Check {
     let delay = light.delay.clone().unwrap_or_default();
     let figures = (DELAY_MS, delay.quantile_ms(0.99));
     let range = (DELAY_MS - EARLY_MS, DELAY_MS + LOADED_P99_MS);
-    because(case.between(figures, range, delay.samples), outcome.confession())
+    because(case.between(figures, range, delay.samples), outcome.confession()).beside(
+        outcome.machine,
+        0.99,
+        LOADED_P99_MS,
+    )
 }
 
 /// A failed check with what the emulator itself says of it; a passed one as it is.

@@ -7,6 +7,9 @@
 //! Datagrams go out as super-packets (`UDP_SEGMENT`) and may arrive merged (`UDP_GRO`), so that
 //! millions are counted in seconds; each is looked at by itself.
 //!
+//! A [`Witness`] watches the machine itself meanwhile: how late a thread is woken that does nothing
+//! else.
+//!
 //! Both ends read the same clock, `CLOCK_REALTIME`, because that is the one of the kernel's time
 //! stamps; a step of it while a probe runs is told by the report's `clock_step_ms`.
 
@@ -16,8 +19,10 @@ mod receive;
 mod report;
 mod send;
 mod tally;
+mod witness;
 
-pub use plan::{ProbePlan, ReceivePlan, SendPlan};
+pub use plan::{ProbePlan, ReceivePlan, SendPlan, WatchPlan};
 pub use receive::receive;
 pub use report::{DelayReport, ProbeReport, Sent};
 pub use send::send;
+pub use witness::Witness;

@@ -11,6 +11,9 @@ pub enum ProbePlan {
     Send(SendPlan),
     /// Receive until standard input gives a [`super::Sent`], then print a [`super::ProbeReport`].
     Receive(ReceivePlan),
+    /// Watch the machine, without a link, then print a
+    /// [`MachineTiming`](longhaul_core::result::MachineTiming).
+    Watch(WatchPlan),
 }
 
 impl ProbePlan {
@@ -46,6 +49,14 @@ pub struct SendPlan {
     /// Give each its own number and a checksum over all of it; else only count bytes and times,
     /// which takes far less of the processor.
     pub verify: bool,
+    /// How many threads share the work, each with a socket of its own; only without `verify`, for
+    /// their numbers would repeat.
+    #[serde(default = "one")]
+    pub threads: u16,
+}
+
+fn one() -> u16 {
+    1
 }
 
 impl SendPlan {
@@ -64,6 +75,15 @@ pub struct ReceivePlan {
     pub drain_seconds: Duration,
     /// As the sender's.
     pub verify: bool,
+}
+
+/// How to watch the machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchPlan {
+    /// For how long.
+    #[serde(with = "duration_seconds")]
+    pub seconds: Duration,
 }
 
 mod duration_seconds {

@@ -11,9 +11,31 @@ use super::{SendPlan, Sent};
 /// Sends what `plan` asks for.
 ///
 /// # Errors
-/// The receiver has no such address, the socket could not be made, or the kernel refuses a super-packet of this size. A datagram
-/// that the kernel could not take for want of memory counts as not sent.
+/// The receiver has no such address, the socket could not be made, or the kernel refuses a
+/// super-packet of this size. A datagram that the kernel could not take for want of memory counts
+/// as not sent.
 pub fn send(plan: &SendPlan) -> io::Result<Sent> {
+    let threads = if plan.verify { 1 } else { plan.threads.max(1) };
+    let part = SendPlan {
+        datagrams: plan.datagrams / u64::from(threads),
+        interval_seconds: plan.interval_seconds * u32::from(threads),
+        ..plan.clone()
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| send_alone(&part))).collect();
+        let first = send_alone(&part);
+        others.into_iter().try_fold(first?, |sum, other| {
+            let other = other.join().map_err(|_| io::Error::other("a thread panicked"))??;
+            Ok(Sent {
+                datagrams: sum.datagrams + other.datagrams,
+                refused: sum.refused + other.refused,
+                seconds: sum.seconds.max(other.seconds),
+            })
+        })
+    })
+}
+
+fn send_alone(plan: &SendPlan) -> io::Result<Sent> {
     let size = usize::from(plan.payload_bytes.max(SendPlan::LEAST_PAYLOAD));
     let ecn = if plan.ecn_capable { 0b10 } else { 0 };
     let socket = datagram::sender(address(plan)?, size as u16, ecn)?;

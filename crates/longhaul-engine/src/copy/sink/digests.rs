@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -71,7 +71,15 @@ impl Shared<'_> {
     /// Takes the digest of a file that is in place.
     pub(super) fn note_digest(&self, file: &SinkFile) -> io::Result<()> {
         let Some(digest) = &file.digest else { return Ok(()) };
-        let (missing, step) = digest.missing(file.size);
+        if let Some(hash) = self.store.outlet().and_then(|outlet| outlet.digest()) {
+            let (path, size, digest) = (file.path.clone(), file.size(), *hash.as_bytes());
+            lock(&self.digests.done).push(Done { path, size, digest });
+            return Ok(());
+        }
+        if digest.is_too_long(file.size()) {
+            return Err(io::Error::other("it is too long for a digest; give a larger --block"));
+        }
+        let (missing, step) = digest.missing(file.size());
         if !missing.is_empty()
             && let Destination::Directory { tree, .. } = &self.store.destination
         {
@@ -79,15 +87,15 @@ impl Shared<'_> {
             let there = tree.open_file(&file.path, false)?;
             let mut buffer = vec![0; step as usize];
             for offset in missing {
-                let length = step.min(file.size - offset) as usize;
+                let length = step.min(file.size() - offset) as usize;
                 there.read_exact_at(&mut buffer[..length], offset)?;
-                digest.add(offset, &buffer[..length], Some(file.size));
+                digest.add(offset, &buffer[..length], Some(file.size()));
             }
         }
-        if let Some(hash) = digest.finish(file.size) {
+        if let Some(hash) = digest.finish(file.size()) {
             let digest = *hash.as_bytes();
             let path = file.path.clone();
-            lock(&self.digests.done).push(Done { path, size: file.size, digest });
+            lock(&self.digests.done).push(Done { path, size: file.size(), digest });
         }
         Ok(())
     }
@@ -136,7 +144,8 @@ impl Shared<'_> {
             true => vec![Vec::new()],
             false => {
                 let dirs = self.extras.top_dirs();
-                dirs.iter().map(|dir| self.top(dir).into_os_string().as_bytes().to_vec()).collect()
+                let path = |dir: &Vec<u8>| self.store.path(dir).into_os_string().into_vec();
+                dirs.iter().map(path).collect()
             }
         };
         let files = done
@@ -148,7 +157,7 @@ impl Shared<'_> {
             .collect();
         let name = match (name.as_bytes(), self.extras.only_top()) {
             (b"", Some(top)) if !contents => {
-                [self.top(&top).as_os_str().as_bytes(), SUFFIX].concat()
+                [self.store.path(&top).as_os_str().as_bytes(), SUFFIX].concat()
             }
             (b"", _) => DEFAULT_NAME.to_vec(),
             (name, _) => name.to_vec(),
@@ -162,12 +171,6 @@ impl Shared<'_> {
             }
             Err(error) => self.tell_failed(None, &path, "write", &error).map(|()| None),
         }
-    }
-
-    /// Where a thing of the top level is, without the slash at the end that joining the empty rest
-    /// of a renamed one leaves.
-    fn top(&self, path: &[u8]) -> PathBuf {
-        self.store.path(path).components().collect()
     }
 
     fn put_manifest(&self, tree: &Tree, path: &Path, text: &[u8]) -> io::Result<()> {

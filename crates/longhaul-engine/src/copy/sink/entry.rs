@@ -10,7 +10,8 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage};
 
 use super::finish::{Form, Whole};
-use super::ledger::{SinkFile, Stage};
+use super::ledger::{SinkFile, Stage, UNKNOWN};
+use super::outlet::Outlet;
 use super::recorder::Left;
 use super::run::{Shared, broken};
 use crate::copy::blocks::BlockSet;
@@ -87,7 +88,7 @@ fn take_entry(
     shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
     let options = &shared.options.tree;
     if options.asks_first() {
-        let is_file = matches!(entry.kind, EntryKind::File { .. });
+        let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
         let action = shared.store.compare(&path, &entry.kind, &attributes, options.update);
         match action {
             Some(what) if options.dry_run => {
@@ -111,6 +112,10 @@ fn take_entry(
         EntryKind::File { size_bytes } => {
             let size = size_bytes.get();
             decided.held.extend(take_file(shared, &entry, path, size, attributes, whole, peer)?);
+            return Ok(());
+        }
+        EntryKind::Stream => {
+            decided.held.extend(take_file(shared, &entry, path, UNKNOWN, attributes, whole, peer)?);
             return Ok(());
         }
         EntryKind::Directory => match shared.store.make_dir(&path) {
@@ -164,7 +169,9 @@ fn take_file(
     whole: &Sender<Vec<Whole>>,
     peer: &str,
 ) -> Result<Option<Held>> {
-    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    if size != UNKNOWN {
+        shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    }
     shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
     let block_bytes = shared.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
@@ -172,6 +179,9 @@ fn take_file(
     let (id, blocks) = (entry.id, size.div_ceil(block_bytes));
     let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
         .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
+    if let Some(outlet) = shared.store.outlet() {
+        return take_outlet(shared, outlet, file, whole, peer);
+    }
     let left = match shared.asks {
         true => shared.recorder.left(shared.store, &file, blocks),
         false => Left::Nothing,
@@ -179,6 +189,11 @@ fn take_file(
     let held = |spans| Some(Held { id, blocks: Some(spans) });
     match left {
         Left::Placed => {
+            if size == UNKNOWN {
+                let there = shared.store.placed(&file.path).ok().flatten();
+                file.end_at(there.map_or(0, |there| there.size), block_bytes);
+            }
+            let (size, blocks) = (file.size(), file.size().div_ceil(block_bytes));
             file.resumed = size;
             let file = Arc::new(file);
             numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
@@ -219,18 +234,30 @@ fn announce(
     peer: &str,
 ) -> Result<()> {
     numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+    pass_on_whole(shared, file, false, whole);
+    Ok(())
+}
+
+/// Passes a file on if no block of it is to come any more; `ended` if it is a stream.
+fn pass_on_whole(
+    shared: &Shared<'_>,
+    file: Arc<SinkFile>,
+    ended: bool,
+    whole: &Sender<Vec<Whole>>,
+) {
     let form = {
         let mut state = file.lock();
-        // A file of no blocks comes in a pack.
-        if file.size == 0 || !state.is_whole() {
-            return Ok(());
+        // An empty file comes in a pack, an empty stream not at all.
+        if file.size() == 0 && !ended || !state.is_whole() {
+            return;
         }
         match std::mem::replace(&mut state.partial, Stage::Gone) {
             Stage::Open(partial) => Ok(partial),
-            _ => shared
+            Stage::Waiting => shared
                 .store
-                .create(file.id, &file.path, file.size, file.sparse)
+                .create(file.id, &file.path, file.size(), file.sparse)
                 .map(|partial| partial.map(Arc::new)),
+            Stage::Gone => return,
         }
     };
     match form {
@@ -241,6 +268,53 @@ fn announce(
         }
         Err(error) => shared.fail(&file, "create", &error),
     }
+}
+
+/// Takes a file that is passed on, of which an earlier session has passed on the beginning.
+fn take_outlet(
+    shared: &Shared<'_>,
+    outlet: &Outlet,
+    file: SinkFile,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<Option<Held>> {
+    let block_bytes = shared.options.block_bytes.get();
+    let file = Arc::new(file);
+    match outlet.go_on(file.stamp) {
+        Some(passed) => {
+            let blocks = passed.div_ceil(block_bytes);
+            if blocks > 0 {
+                file.lock().written.insert(0, blocks);
+                shared.ledger.add_resumed(passed);
+            }
+            let (id, blocks) = (file.id, if blocks > 0 { vec![(0, blocks)] } else { Vec::new() });
+            announce(shared, file, whole, peer)?;
+            Ok(Some(Held { id, blocks: Some(blocks) }))
+        }
+        None => {
+            numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+            let changed = std::io::Error::other("it changed, and a part of it is out already");
+            shared.fail(&file, "go on with", &changed);
+            Ok(Some(Held { id: file.id, blocks: None }))
+        }
+    }
+}
+
+/// Takes note of where a stream ends.
+pub(super) fn end_stream(
+    shared: &Shared<'_>,
+    id: u64,
+    size: u64,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+) -> Result<()> {
+    // One that is in place, or has failed, needs no end.
+    let Ok(Some(file)) = shared.ledger.file(id) else { return Ok(()) };
+    if size == UNKNOWN || !file.end_at(size, shared.options.block_bytes.get()) {
+        return Err(broken(peer, "it ends what has an end"));
+    }
+    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    pass_on_whole(shared, file, true, whole);
     Ok(())
 }
 

@@ -75,7 +75,7 @@ impl<'a> Finisher<'a> {
     }
 
     fn dress(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
-        self.store.dress(partial, &file.path, &file.attributes)?;
+        self.store.dress(partial, &file.path, file.size(), &file.attributes)?;
         partial.id()
     }
 

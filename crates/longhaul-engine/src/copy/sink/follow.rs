@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::Sender;
 use longhaul_core::wire::copy::SourceMessage;
 
-use super::entry::take_entries;
+use super::entry::{end_stream, take_entries};
 use super::finish::Whole;
 use super::run::{Shared, broken};
 use crate::copy::link::keep;
@@ -36,6 +36,9 @@ pub(super) fn follow_source(
             }
             SourceMessage::Skipped { path, reason } => {
                 keep(&mut lock(&shared.skipped), path.to_string(), reason);
+            }
+            SourceMessage::Length { id, size_bytes } => {
+                end_stream(shared, id, size_bytes.get(), whole, &peer)?;
             }
             SourceMessage::End { entries } if entries == announced => {
                 shared.progress.listed.store(true, Ordering::Relaxed);

@@ -14,11 +14,15 @@ use crate::copy::metadata::Attributes;
 /// only a hostile one comes near.
 pub(super) const OPEN_ENTRIES_LIMIT: usize = 1 << 20;
 
+/// The size of what has not ended yet.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
 /// A file that is being received.
 pub(super) struct SinkFile {
     pub(super) id: u64,
     pub(super) path: PathBuf,
-    pub(super) size: u64,
+    /// [`UNKNOWN`] until the source has said how long a stream is.
+    size: AtomicU64,
     pub(super) attributes: Attributes,
     /// Changes with the source's file.
     pub(super) stamp: u64,
@@ -60,12 +64,12 @@ impl SinkFile {
         let state = FileState {
             partial: Stage::Waiting,
             written: BlockSet::default(),
-            blocks: size.div_ceil(block_bytes),
+            blocks: if size == UNKNOWN { UNKNOWN } else { size.div_ceil(block_bytes) },
         };
         SinkFile {
             id: entry.id,
             path,
-            size,
+            size: AtomicU64::new(size),
             attributes,
             stamp: entry.stamp,
             sparse: entry.holes.is_some(),
@@ -73,6 +77,27 @@ impl SinkFile {
             digest: None,
             state: Mutex::new(state),
         }
+    }
+
+    /// Its size, or [`UNKNOWN`].
+    pub(super) fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// Its size, if it is known.
+    pub(super) fn known_size(&self) -> Option<u64> {
+        Some(self.size()).filter(|size| *size != UNKNOWN)
+    }
+
+    /// Notes how long a stream is; false if that was known.
+    pub(super) fn end_at(&self, size: u64, block_bytes: u64) -> bool {
+        let mut state = self.lock();
+        if self.known_size().is_some() {
+            return false;
+        }
+        self.size.store(size, Ordering::Relaxed);
+        state.blocks = size.div_ceil(block_bytes);
+        true
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, FileState> {
@@ -115,6 +140,8 @@ struct State {
     bytes: u64,
     resumed: u64,
     done: Vec<u64>,
+    /// What comes without a known end.
+    stream: Option<Arc<SinkFile>>,
     failed: HashSet<u64>,
     closed: bool,
 }
@@ -153,6 +180,9 @@ impl Ledger {
         state.next += 1;
         match file {
             Some(file) => {
+                if file.known_size().is_none() {
+                    state.stream = Some(file.clone());
+                }
                 state.open.insert(id, file);
             }
             None => state.settled += 1,
@@ -184,7 +214,7 @@ impl Ledger {
         if state.open.remove(&file.id).is_some() {
             state.settled += 1;
             state.files += 1;
-            state.bytes += file.size;
+            state.bytes += file.size();
             state.resumed += file.resumed;
             state.done.push(file.id);
             self.settled(&state);
@@ -248,6 +278,12 @@ impl Ledger {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
+    /// Blocks of the stream that are written, from the first on without a gap.
+    pub(super) fn stream_blocks(&self) -> u64 {
+        let stream = self.lock().stream.clone();
+        stream.map_or(0, |stream| stream.lock().written.leading())
+    }
+
     /// Where the copy stands, with up to `batch` entries that were put in place since the last
     /// time.
     pub(super) fn standing(&self, batch: usize) -> Standing {
@@ -306,6 +342,15 @@ mod tests {
         assert!(!state.note_written(2));
         assert!(!state.note_written(0));
         assert!(state.note_written(1));
+    }
+
+    #[test]
+    fn a_stream_is_whole_once_its_end_is_known() {
+        let file = file(0, UNKNOWN);
+        assert!(!file.lock().note_written(0) && !file.lock().note_written(1));
+        assert!(file.end_at(15, 10) && file.lock().is_whole());
+        assert!(!file.end_at(25, 10), "a stream ends once");
+        assert_eq!(file.known_size(), Some(15));
     }
 
     #[test]

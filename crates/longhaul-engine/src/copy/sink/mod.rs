@@ -13,6 +13,7 @@ mod finish;
 mod follow;
 mod ledger;
 mod nodes;
+mod outlet;
 mod partial;
 mod placement;
 mod receive;
@@ -22,6 +23,7 @@ mod run;
 mod store;
 mod write;
 
+pub use outlet::Outlet;
 pub use placement::{Destination, PlaceError};
 pub(super) use run::Sink;
 

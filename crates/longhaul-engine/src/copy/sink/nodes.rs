@@ -46,7 +46,10 @@ impl Store {
             EntryKind::Socket => node(FileType::Socket, 0)?,
             EntryKind::CharDevice(device) => node(FileType::CharacterDevice, number(device))?,
             EntryKind::BlockDevice(device) => node(FileType::BlockDevice, number(device))?,
-            EntryKind::File { .. } | EntryKind::Directory | EntryKind::HardLink { .. } => {
+            EntryKind::File { .. }
+            | EntryKind::Stream
+            | EntryKind::Directory
+            | EntryKind::HardLink { .. } => {
                 return Err(Errno::INVAL.into());
             }
         }

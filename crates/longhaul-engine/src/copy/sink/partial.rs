@@ -26,7 +26,6 @@ pub(super) struct Temporary {
 pub(super) struct PartialFile {
     pub(super) file: File,
     pub(super) temporary: Temporary,
-    pub(super) size: u64,
     /// Holes stay holes: pages of zeros are not written.
     pub(super) sparse: bool,
     /// Writes must be aligned; the last one runs over the end, which is cut off later.

@@ -3,11 +3,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::Top;
 use rustix::fs::Mode;
 
+use super::outlet::Outlet;
 use crate::copy::tree::{FileKind, Tree};
 
 /// Where entries go, decided before the first byte.
@@ -26,6 +28,8 @@ pub enum Destination {
         /// What comes are the contents of a directory, which this one corresponds to.
         contents: bool,
     },
+    /// Out, in order.
+    Outlet(Arc<Outlet>),
     /// A directory that is not there, in a dry run.
     Planned(PathBuf),
 }
@@ -128,6 +132,7 @@ mod tests {
             Destination::Directory { path, rename, .. } => Ok((path, rename)),
             Destination::Planned(_) => panic!("this is no dry run"),
             Destination::Null => Ok(("null".into(), None)),
+            Destination::Outlet(_) => panic!("no path leads to one"),
         }
     }
 

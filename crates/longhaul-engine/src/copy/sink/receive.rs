@@ -20,6 +20,11 @@ use crate::error::EngineError;
 /// purpose gets no further.
 const RESEND_LIMIT: u64 = 256;
 const RESEND_SHARE: u64 = 16;
+/// How far a block of a stream may be ahead of the first that is missing, in blocks: more than a
+/// source keeps for sending again.
+const STREAM_LEAD: u64 = 1 << 16;
+/// Why the connections of a copy to standard output are given up.
+const SPOILT: &str = "a block arrived corrupted";
 
 /// What a header announces, with the files it is about.
 enum Coming {
@@ -84,12 +89,21 @@ fn receive_block(
     received: &Sender<Received>,
 ) -> Result<(), Ended> {
     let Some(coming) = coming(shared, receiver)? else { return Err(Ended::Well) };
+    if let (Some(outlet), Coming::Block { offset, .. }) = (shared.store.outlet(), &coming) {
+        outlet.wait_for(*offset).ok_or(Ended::Over)?;
+    }
     let mut buffer = shared.pool.take().ok_or(Ended::Over)?;
     let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
     let intact =
         shared.receiving.time(|| receiver.payload(&mut buffer, length)).map_err(Ended::Broken)?;
     shared.verifying.add(receiver.take_verifying());
     if !intact {
+        if shared.store.outlet().is_some() {
+            // What comes after it on every connection waits for it: it cannot be had but over
+            // new ones.
+            shared.resent.fetch_add(1, Ordering::Relaxed);
+            return Err(Ended::Broken(io::Error::new(io::ErrorKind::InvalidData, SPOILT)));
+        }
         return ask_again(shared, &coming);
     }
     let what = match coming {
@@ -102,7 +116,7 @@ fn receive_block(
             let mut start = 0;
             for PackEntry { file: id, length } in files {
                 if let Some(file) = shared.ledger.file(id).map_err(|()| Ended::Over)? {
-                    if file.size != u64::from(length) {
+                    if file.size() != u64::from(length) {
                         return Err(Ended::Hostile("it sent a file of another length"));
                     }
                     pieces.push((file, start));
@@ -166,7 +180,15 @@ fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
 fn fits(file: Option<&SinkFile>, offset: u64, length: usize, block_bytes: u64) -> bool {
     let length = length as u64;
     let Some(file) = file else { return length <= block_bytes };
-    offset < file.size
-        && offset.is_multiple_of(block_bytes)
-        && length == block_bytes.min(file.size - offset)
+    if !offset.is_multiple_of(block_bytes) {
+        return false;
+    }
+    match file.known_size() {
+        Some(size) => offset < size && length == block_bytes.min(size - offset),
+        // Its blocks come in order, but for those that overtake each other on several connections.
+        None => {
+            let written = file.lock().written.leading();
+            length <= block_bytes && offset / block_bytes < written.saturating_add(STREAM_LEAD)
+        }
+    }
 }

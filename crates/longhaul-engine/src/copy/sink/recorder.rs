@@ -101,7 +101,7 @@ impl Recorder {
                 let spans = BlockSet::from_spans(spans, blocks).filter(|_| plain);
                 spans.and_then(|spans| {
                     let partial =
-                        store.reopen(&file.path, file.size, file.sparse, name, id).ok()??;
+                        store.reopen(&file.path, file.size(), file.sparse, name, id).ok()??;
                     partial.temporary.keep(true);
                     Some(Left::Partial(partial, spans))
                 })

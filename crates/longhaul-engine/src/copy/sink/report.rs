@@ -49,6 +49,7 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
             written_bytes: shared.progress.moved(),
             resumed_bytes: shared.progress.resumed(),
             done,
+            stream_blocks: shared.ledger.stream_blocks(),
         };
         let told = shared.control.send(&message).and_then(|()| {
             let limit = shared.progress.limit();

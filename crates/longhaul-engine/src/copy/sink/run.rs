@@ -158,7 +158,8 @@ impl Sink {
             }
         };
         let recorder = Recorder::new(journal, base, options.durable);
-        let asks = recorder.has_past() || options.tree.asks_first();
+        let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
+        let asks = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, own_token);
         Ok(Sink { store, recorder, asks })
     }
@@ -189,6 +190,9 @@ impl Sink {
                 ledger.close();
             }
         });
+        if let Some(outlet) = self.store.outlet().cloned() {
+            cancel.on_cancel(move || outlet.close());
+        }
         progress.begin();
         let shared = Shared {
             control: link.sender,

@@ -17,6 +17,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::fault::Countdown;
+use super::ledger::UNKNOWN;
+use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
@@ -78,7 +80,15 @@ impl Store {
 
     /// Whether what is written stays: not so where bytes are dropped.
     pub(super) fn keeps(&self) -> bool {
-        !matches!(self.destination, Destination::Null)
+        !matches!(self.destination, Destination::Null | Destination::Outlet(_))
+    }
+
+    /// Where bytes go that are not put in place but passed on.
+    pub(super) fn outlet(&self) -> Option<&Arc<Outlet>> {
+        match &self.destination {
+            Destination::Outlet(outlet) => Some(outlet),
+            _ => None,
+        }
     }
 
     /// The path at the sink of the entry that the source calls `path`, a plain relative path.
@@ -86,9 +96,8 @@ impl Store {
         let path = Path::new(OsStr::from_bytes(path));
         match &self.destination {
             Destination::Directory { rename: Some(name), .. } => {
-                let mut parts = path.components();
-                parts.next();
-                Path::new(name).join(parts.as_path())
+                // Part by part: joining nothing would leave a slash at the end.
+                Path::new(name).components().chain(path.components().skip(1)).collect()
             }
             _ => path.to_owned(),
         }
@@ -100,6 +109,7 @@ impl Store {
             Destination::Directory { path: base, .. } => base.join(path),
             Destination::Planned(base) => base.join(path),
             Destination::Null => "/dev/null".into(),
+            Destination::Outlet(_) => "-".into(),
         }
     }
 
@@ -174,8 +184,8 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let temporary = Temporary::new(dir, temporary, name.to_owned());
-        let partial = PartialFile { file: File::from(fd), temporary, size, sparse, direct };
-        if size > 0 && !sparse {
+        let partial = PartialFile { file: File::from(fd), temporary, sparse, direct };
+        if size > 0 && size != UNKNOWN && !sparse {
             // A disk that is too small says so before anything is sent in vain.
             match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -239,7 +249,7 @@ impl Store {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
-        Ok(Some(PartialFile { file: File::from(fd), temporary, size, sparse, direct }))
+        Ok(Some(PartialFile { file: File::from(fd), temporary, sparse, direct }))
     }
 
     /// What is in place at `path`.
@@ -269,16 +279,17 @@ impl Store {
         }
     }
 
-    /// Gives a complete file at `path` its length and attributes.
+    /// Gives a complete file of `size` bytes at `path` its length and attributes.
     pub(super) fn dress(
         &self,
         partial: &PartialFile,
         path: &Path,
+        size: u64,
         attributes: &Attributes,
     ) -> io::Result<()> {
-        let overran = partial.direct && !partial.size.is_multiple_of(DIRECT_ALIGN as u64);
+        let overran = partial.direct && !size.is_multiple_of(DIRECT_ALIGN as u64);
         if overran || partial.sparse {
-            partial.file.set_len(partial.size)?;
+            partial.file.set_len(size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
         self.keeper.dress(&partial.file, attributes, existing, &self.display(path));

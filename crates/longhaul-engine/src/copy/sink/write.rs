@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender};
 use super::finish::{Form, SYNC_BATCH, Whole};
 use super::ledger::{SinkFile, Stage};
 use super::run::{Content, Received, Shared};
+use crate::copy::pool::PoolBuffer;
 
 /// Writes until no more blocks come; passes on what is whole.
 pub(super) fn write_blocks(
@@ -16,14 +17,13 @@ pub(super) fn write_blocks(
     whole: &Sender<Vec<Whole>>,
 ) {
     shared.writing.join();
-    for Received { what, mut buffer } in blocks {
+    for Received { what, buffer } in blocks {
         let complete = match what {
             Content::Block { file, offset, length } => {
-                write_block(shared, file, offset, length, &mut buffer).into_iter().collect()
+                write_block(shared, file, offset, length, buffer).into_iter().collect()
             }
             Content::Pack(pieces) => shared.writing.time(|| write_pack(shared, pieces, &buffer)),
         };
-        drop(buffer);
         if !complete.is_empty() && whole.send(complete).is_err() {
             return;
         }
@@ -36,7 +36,7 @@ fn write_block(
     file: Arc<SinkFile>,
     offset: u64,
     length: usize,
-    buffer: &mut [u8],
+    mut buffer: PoolBuffer,
 ) -> Option<Whole> {
     let written = shared.writing.time(|| {
         let partial = {
@@ -47,7 +47,7 @@ fn write_block(
                 Stage::Waiting => {
                     let made = shared
                         .store
-                        .create(file.id, &file.path, file.size, file.sparse)
+                        .create(file.id, &file.path, file.size(), file.sparse)
                         .map_err(|error| ("create", error))?
                         .map(Arc::new);
                     if let Some(partial) = &made {
@@ -59,11 +59,12 @@ fn write_block(
             }
         };
         if let Some(digest) = &file.digest {
-            digest.add(offset, &buffer[..length], Some(file.size));
+            digest.add(offset, &buffer[..length], file.known_size());
         }
-        match partial {
-            Some(partial) => partial.write(offset, length, buffer).map(|()| true),
-            None => Ok(true),
+        match (partial, shared.store.outlet()) {
+            (Some(partial), _) => partial.write(offset, length, &mut buffer).map(|()| true),
+            (None, Some(outlet)) => outlet.put(offset, length, buffer).map(|()| true),
+            (None, None) => Ok(true),
         }
         .map_err(|error| ("write", error))
     });
@@ -104,14 +105,18 @@ fn write_pack(
             }
             state.partial = Stage::Gone;
         }
-        let bytes = &buffer[start..start + file.size as usize];
+        let bytes = &buffer[start..start + file.size() as usize];
         if let Some(digest) = &file.digest {
-            digest.add(0, bytes, Some(file.size));
+            digest.add(0, bytes, Some(file.size()));
         }
         let durable = shared.options.durable;
-        match shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable) {
+        let passed_on = shared.store.outlet().map_or(Ok(()), |outlet| outlet.put_all(bytes));
+        let created = passed_on.and_then(|()| {
+            shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable)
+        });
+        match created {
             Ok(temporary) => {
-                shared.ledger.add_written(file.size);
+                shared.ledger.add_written(file.size());
                 let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
                 complete.push(Whole { file, form });
             }

@@ -10,7 +10,7 @@ use longhaul_core::wire::PACK_FILES_LIMIT;
 use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 
 use super::file::SourceFile;
-use super::run::{Job, Shared, SourcePlan};
+use super::run::{Job, Shared, SourcePlan, SourceRoot};
 use super::walk::{Walk, WalkSink};
 use crate::copy::link::keep;
 use crate::copy::tree::wire_path;
@@ -37,7 +37,8 @@ pub(super) fn announce(
     let mut announcer = Announcer { shared, announced };
     let outcome = Walk::new(&plan.tree, options, &mut announcer).run(&plan.roots);
     let outcome = outcome.and_then(|entries| {
-        shared.progress.listed.store(true, Ordering::Relaxed);
+        let fed = plan.roots.iter().any(|root| matches!(root, SourceRoot::Feed(_)));
+        shared.progress.listed.store(!fed, Ordering::Relaxed);
         shared.control.send(&SourceMessage::End { entries })
     });
     shared.cancel.check(outcome);
@@ -61,10 +62,13 @@ impl WalkSink for Announcer<'_> {
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         let progress = self.shared.progress;
         for entry in &entries {
-            if let EntryKind::File { size_bytes } = entry.kind {
-                progress.total_bytes.fetch_add(size_bytes.get(), Ordering::Relaxed);
-                progress.total_files.fetch_add(1, Ordering::Relaxed);
-            }
+            let size = match entry.kind {
+                EntryKind::File { size_bytes } => size_bytes.get(),
+                EntryKind::Stream => 0,
+                _ => continue,
+            };
+            progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+            progress.total_files.fetch_add(1, Ordering::Relaxed);
         }
         if !self.shared.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
@@ -93,7 +97,9 @@ impl Shared<'_> {
         let mut packed_bytes = 0;
         let most = self.block_bytes.min(PACK_BYTES);
         for file in files {
-            if file.is_small(self.block_bytes) {
+            if file.fed_by().is_some() {
+                send(Job::Pour(file))?;
+            } else if file.is_small(self.block_bytes) {
                 if packed_bytes + file.size > most || pack.len() >= PACK_FILES_LIMIT {
                     send(Job::Pack(std::mem::take(&mut pack)))?;
                     packed_bytes = 0;

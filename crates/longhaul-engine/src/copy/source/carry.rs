@@ -1,11 +1,15 @@
 //! The two stages that move bytes: readers fill buffers, senders empty them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender};
+use longhaul_core::units::Bytes;
 use longhaul_core::wire::PackEntry;
+use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
+use super::feed::Next;
 use super::file::{ReadError, SourceFile};
 use super::run::{Content, Filled, Job, Shared};
 use crate::copy::link::data_failed;
@@ -15,13 +19,17 @@ use crate::copy::stream::BlockSender;
 pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {
     shared.reading.join();
     for job in jobs {
+        if let Job::Pour(file) = job {
+            pour(shared, &file, filled);
+            continue;
+        }
         let Some(mut buffer) = shared.pool.take() else { return };
         let ready = match job {
+            Job::Pour(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
-                let length = shared.block_bytes.min(file.size - offset) as usize;
-                match shared.reading.time(|| file.read(offset, length, &mut buffer)) {
-                    Ok(()) => Some((Content::Block { file, offset }, length)),
+                match shared.reading.time(|| file.read(offset, &mut buffer)) {
+                    Ok(length) => Some((Content::Block { file, offset }, length)),
                     Err(error) => {
                         shared.fail(&file, &error);
                         None
@@ -37,6 +45,44 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
         if filled.send(Filled { what, length, buffer }).is_err() {
             return;
         }
+    }
+}
+
+/// Reads what can be read once to its end, and says where that was.
+fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
+    let Some(feed) = file.fed_by() else { return };
+    let send = |block: u64| {
+        let Some(mut buffer) = shared.pool.take() else { return Ok(false) };
+        let length = feed.copy(block, &mut buffer)?;
+        let what = Content::Block { file: file.clone(), offset: block * shared.block_bytes };
+        Ok(filled.send(Filled { what, length, buffer }).is_ok())
+    };
+    let over = || shared.cancel.is_set() || file.has_failed();
+    let poured = || -> Result<Option<u64>, ReadError> {
+        for block in feed.again(|block| file.leaves_out(block))? {
+            if !send(block)? {
+                return Ok(None);
+            }
+        }
+        loop {
+            let next = shared.reading.time(|| feed.next(shared.block_bytes, over));
+            match next.map_err(ReadError::Read)? {
+                Next::Block(block) if send(block)? => {}
+                Next::Block(_) | Next::Over => return Ok(None),
+                Next::End(size) => return Ok(Some(size)),
+            }
+        }
+    };
+    match poured() {
+        Ok(None) => {}
+        Ok(Some(size)) => {
+            let size_bytes = Bytes::new(size);
+            shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+            shared.progress.listed.store(true, Ordering::Relaxed);
+            let length = SourceMessage::Length { id: file.id, size_bytes };
+            shared.cancel.check(shared.control.send(&length));
+        }
+        Err(error) => shared.fail(file, &error),
     }
 }
 

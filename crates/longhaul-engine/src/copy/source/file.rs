@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
+use super::feed::Feed;
 use crate::copy::blocks::BlockSet;
 use crate::copy::tree::{DIRECT_FROM_BYTES, FileKind, Metadata, Tree};
 use crate::lock::lock;
@@ -33,6 +34,7 @@ pub(super) struct SourceFile {
 enum Origin {
     Tree { tree: Tree, metadata: Metadata, open: Mutex<Option<Arc<File>>> },
     Zero,
+    Feed(Arc<Feed>),
 }
 
 /// Why a file cannot be sent, for the user: the operating system's words or ours.
@@ -46,6 +48,8 @@ pub(super) enum ReadError {
     Changed,
     #[error("it became shorter while it was copied; copy it again")]
     Shrunk,
+    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
+    Poured,
 }
 
 impl SourceFile {
@@ -58,6 +62,25 @@ impl SourceFile {
     /// `size` zero bytes from memory.
     pub(super) fn zero(id: u64, size: u64, block: u64) -> Self {
         SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
+    }
+
+    /// Whatever `feed` brings.
+    pub(super) fn feed(id: u64, feed: &Arc<Feed>, block: u64) -> Self {
+        // Longer than anything, until its end is known.
+        SourceFile::with(id, "-".into(), u64::MAX, Origin::Feed(feed.clone()), block)
+    }
+
+    /// What the file is read of, if it can be read once.
+    pub(super) fn fed_by(&self) -> Option<&Arc<Feed>> {
+        match &self.origin {
+            Origin::Feed(feed) => Some(feed),
+            Origin::Tree { .. } | Origin::Zero => None,
+        }
+    }
+
+    /// Whether a block is not to be sent.
+    pub(super) fn leaves_out(&self, block: u64) -> bool {
+        lock(&self.left_out).contains(block)
     }
 
     fn with(id: u64, path: PathBuf, size: u64, origin: Origin, block_bytes: u64) -> Self {
@@ -107,18 +130,18 @@ impl SourceFile {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Reads `length` bytes at `offset` into the front of `buffer`, which is aligned and has room
-    /// up to the next multiple of [`DIRECT_ALIGN`]. After the last block the file is looked at
+    /// Reads the block at `offset` into the front of `buffer`, which is aligned and has room up to
+    /// the next multiple of [`DIRECT_ALIGN`], and returns its length. After the last block the file is looked at
     /// once more, so that one that changed meanwhile is not passed on as whole.
-    pub(super) fn read(
-        &self,
-        offset: u64,
-        length: usize,
-        buffer: &mut [u8],
-    ) -> Result<(), ReadError> {
-        let Origin::Tree { tree, metadata, open } = &self.origin else {
-            buffer[..length].fill(0);
-            return Ok(());
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
+        let length = self.block_bytes.min(self.size - offset) as usize;
+        let (tree, metadata, open) = match &self.origin {
+            Origin::Tree { tree, metadata, open } => (tree, metadata, open),
+            Origin::Feed(feed) => return feed.copy(offset / self.block_bytes, buffer),
+            Origin::Zero => {
+                buffer[..length].fill(0);
+                return Ok(length);
+            }
         };
         let file = {
             let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +180,7 @@ impl SourceFile {
             // It may be long until the sink has it; descriptors are few.
             *open.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        Ok(())
+        Ok(length)
     }
 
     /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
@@ -189,7 +212,7 @@ impl SourceFile {
         })?;
         match &self.origin {
             Origin::Tree { metadata, .. } => unchanged(file, metadata),
-            Origin::Zero => Ok(()),
+            Origin::Zero | Origin::Feed(_) => Ok(()),
         }
     }
 
@@ -260,7 +283,7 @@ mod tests {
         let file = announced(&path);
         let mut buffer = AlignedBuffer::new(1 << 20);
         for (offset, length) in [(0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, 777)] {
-            file.read(offset as u64, length, &mut buffer).unwrap();
+            assert_eq!(file.read(offset as u64, &mut buffer).unwrap(), length);
             assert!(buffer[..length] == bytes[offset..offset + length], "at {offset}");
         }
     }
@@ -274,17 +297,17 @@ mod tests {
         std::fs::write(&path, "first").unwrap();
         let file = announced(&path);
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(file.read(0, 5, &mut buffer), Err(ReadError::Open(_))));
+        assert!(matches!(file.read(0, &mut buffer), Err(ReadError::Open(_))));
 
         std::fs::write(&path, "first").unwrap();
         let file = announced(&path);
         std::fs::write(&path, "second").unwrap();
-        assert!(matches!(file.read(0, 5, &mut buffer), Err(ReadError::Changed)));
+        assert!(matches!(file.read(0, &mut buffer), Err(ReadError::Changed)));
 
         std::fs::write(&path, vec![1; 3 << 20]).unwrap();
         let file = announced(&path);
-        file.read(0, 1 << 20, &mut buffer).unwrap();
+        file.read(0, &mut buffer).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
-        assert!(matches!(file.read(1 << 20, 1 << 20, &mut buffer), Err(ReadError::Shrunk)));
+        assert!(matches!(file.read(1 << 20, &mut buffer), Err(ReadError::Shrunk)));
     }
 }

@@ -27,7 +27,10 @@ pub(super) fn follow_sink(
 ) -> Result<SinkReport> {
     loop {
         match receiver.receive()? {
-            SinkMessage::Progress { written_bytes, resumed_bytes, stages, done } => {
+            SinkMessage::Progress { written_bytes, resumed_bytes, stages, done, stream_blocks } => {
+                if let Some(feed) = &shared.feed {
+                    feed.written(stream_blocks);
+                }
                 let progress = shared.progress;
                 progress.sink_is(stages);
                 progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);

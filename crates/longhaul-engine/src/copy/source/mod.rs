@@ -7,13 +7,17 @@
 
 mod announce;
 mod carry;
+mod feed;
 mod file;
 mod follow;
+mod listed;
 mod outstanding;
 mod run;
 mod steer;
 mod walk;
 
+pub use feed::{Feed, Pour};
+pub use listed::read_names;
 pub(super) use run::run;
 pub use run::{SourcePlan, SourceRoot};
 pub(super) use steer::{FIRST_STREAMS, MOST_STREAMS};

@@ -15,6 +15,7 @@ use longhaul_sys::tcp::TcpInfo;
 
 use super::announce::{announce, queue_announced};
 use super::carry::{read_blocks, send_blocks};
+use super::feed::Feed;
 use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
@@ -54,12 +55,23 @@ pub enum SourceRoot {
     Path(PathBuf),
     /// So many zero bytes from memory.
     Zero(Bytes),
+    /// Whatever comes until it ends; the only root.
+    Feed(Arc<Feed>),
+    /// These of the things beneath a directory, each with the directories above it; the only
+    /// root.
+    Listed {
+        /// The directory.
+        base: PathBuf,
+        /// Paths relative to it.
+        names: Arc<Vec<PathBuf>>,
+    },
 }
 
 impl SourcePlan {
     /// What stands at the top level.
     pub fn top(&self) -> Top {
         match self.roots.as_slice() {
+            [SourceRoot::Listed { .. }] => Top::Contents,
             [SourceRoot::Path(path)] if SourceRoot::is_contents(path) => Top::Contents,
             [_] => Top::One,
             _ => Top::Several,
@@ -84,6 +96,8 @@ pub(super) enum Job {
     Block { file: Arc<SourceFile>, offset: u64 },
     /// Read small files whole, one after the other into one block.
     Pack(Vec<Arc<SourceFile>>),
+    /// Read what can be read once, to its end.
+    Pour(Arc<SourceFile>),
 }
 
 /// A buffer that is ready to be sent.
@@ -107,6 +121,8 @@ pub(super) struct Shared<'a> {
     pub(super) progress: &'a Progress,
     pub(super) block_bytes: u64,
     pub(super) outstanding: Arc<Outstanding>,
+    /// What can be read once, if anything is.
+    pub(super) feed: Option<Arc<Feed>>,
     /// Whether the sink is to be asked what it wants.
     pub(super) asks: bool,
     pub(super) wanted: Arc<Wanted>,
@@ -155,6 +171,10 @@ pub(in crate::copy) fn run(
         progress,
         block_bytes: options.block_bytes.get(),
         outstanding,
+        feed: plan.roots.iter().find_map(|root| match root {
+            SourceRoot::Feed(feed) => Some(feed.clone()),
+            _ => None,
+        }),
         asks,
         wanted,
         dials: link.streams.dials(),
@@ -218,7 +238,9 @@ impl Shared<'_> {
             scope.spawn(move || self.cpu.run(|| announce(self, announced, plan, options)));
             let queued = jobs.clone();
             scope.spawn(move || self.cpu.run(|| queue_announced(self, &to_queue, &queued)));
-            for _ in 0..READERS {
+            // Several would overtake each other.
+            let readers = if options.tree.ordered { 1 } else { READERS };
+            for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
                 scope.spawn(move || self.cpu.run(|| read_blocks(self, &jobs, &filled)));
             }

@@ -3,6 +3,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::plan::filter::Filters;
@@ -31,11 +32,11 @@ pub(super) trait WalkSink {
 
 /// Walks the roots of a copy, parents before children.
 pub(super) struct Walk<'a, S> {
-    tree: &'a Tree,
-    options: &'a CopyOptions,
-    filters: Filters,
+    pub(super) tree: &'a Tree,
+    pub(super) options: &'a CopyOptions,
+    pub(super) filters: Filters,
     capture: Capture,
-    sink: &'a mut S,
+    pub(super) sink: &'a mut S,
     /// Files with several names that were announced: where, and under which number.
     several_names: HashMap<(u64, u64), (u64, WirePath)>,
     entries: Vec<Entry>,
@@ -45,13 +46,13 @@ pub(super) struct Walk<'a, S> {
 }
 
 /// Something found, before it is known what becomes of it.
-struct Found<'p> {
+pub(super) struct Found<'p> {
     /// Where it is.
-    path: &'p Path,
+    pub(super) path: &'p Path,
     /// What the copy calls it.
-    name: &'p Path,
-    handle: OwnedFd,
-    metadata: Metadata,
+    pub(super) name: &'p Path,
+    pub(super) handle: OwnedFd,
+    pub(super) metadata: Metadata,
 }
 
 impl<'a, S: WalkSink> Walk<'a, S> {
@@ -82,6 +83,18 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                     let entry = Entry::new(zero, kind, 0o644);
                     self.push(entry, Some(file))?;
                 }
+                SourceRoot::Feed(feed) => {
+                    let block_bytes = self.options.block_bytes.get();
+                    let file = SourceFile::feed(self.next_id, feed, block_bytes);
+                    let name = WirePath::new("stdin").expect("the name holds no NUL");
+                    let mut entry = Entry::new(name, EntryKind::Stream, 0o644);
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                    entry.mtime_seconds = now.as_secs() as i64;
+                    entry.mtime_ns = now.subsec_nanos();
+                    entry.stamp = feed.stamp();
+                    self.push(entry, Some(file))?;
+                }
+                SourceRoot::Listed { base, names } => self.listed(base, names)?,
                 SourceRoot::Path(path) => self.root(path)?,
             }
         }
@@ -108,7 +121,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.visit(Found { path, name: Path::new(name), handle, metadata }, &mut Vec::new())
     }
 
-    fn visit(&mut self, found: Found<'_>, ancestors: &mut Vec<(u64, u64)>) -> Result<()> {
+    pub(super) fn visit(
+        &mut self,
+        found: Found<'_>,
+        ancestors: &mut Vec<(u64, u64)>,
+    ) -> Result<()> {
         let Metadata { kind, identity, .. } = found.metadata;
         let is_dir = kind == FileKind::Directory;
         if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {
@@ -152,7 +169,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.announce(found, kind)
     }
 
-    fn children(
+    pub(super) fn children(
         &mut self,
         path: &Path,
         name: &Path,
@@ -175,7 +192,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 
     /// Announces what was found as `kind`, or as another name of what was announced before.
-    fn announce(&mut self, found: Found<'_>, kind: EntryKind) -> Result<()> {
+    pub(super) fn announce(&mut self, found: Found<'_>, kind: EntryKind) -> Result<()> {
         let Found { path, name, handle, metadata } = found;
         // A path from the file system holds no NUL.
         let Some(name) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
@@ -205,7 +222,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             _ => None,
         };
-        entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
+        // What takes bytes in order takes zeros for holes.
+        if !self.options.tree.ordered {
+            entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
+        }
         self.push(entry, file)
     }
 

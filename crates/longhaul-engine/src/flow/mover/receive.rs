@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::tcp::set_receive_low_water;
 use rustix::net::{RecvFlags, recv};
 
@@ -30,13 +31,15 @@ pub(in crate::flow) fn receive(
     sampler: &Thread,
 ) {
     slot.run(sampler, || {
-        let mut buffer = vec![0; reading.buffer_bytes];
+        // On a page, for the reason that a sender's is.
+        let mut buffer = AlignedBuffer::new(reading.buffer_bytes);
+        let buffer = &mut buffer[..reading.buffer_bytes];
         let mut received = 0u64;
         let mut gathering = reading.gather.then(|| Gathering::new(reading.buffer_bytes));
         loop {
             let took = match reading.skip_copy {
-                false => stream.read(&mut buffer),
-                true => recv(stream, &mut buffer[..], RecvFlags::TRUNC)
+                false => stream.read(buffer),
+                true => recv(stream, &mut *buffer, RecvFlags::TRUNC)
                     .map(|(_, count)| count)
                     .map_err(io::Error::from),
             };

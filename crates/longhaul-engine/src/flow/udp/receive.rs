@@ -5,6 +5,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::wire::DatagramHeader;
+use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::udp;
 
 use super::UdpFlow;
@@ -29,7 +30,7 @@ pub(in crate::flow) fn receive(
 ) {
     slot.run(sampler, || {
         let epoch = Instant::now();
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
         let mut intake = Intake::new(flow.tag);
         let mut last = None;
         while !flow.is_shut() {

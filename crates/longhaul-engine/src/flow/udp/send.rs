@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use longhaul_core::result::UdpCounts;
 use longhaul_core::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader};
+use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::udp;
 use rustix::io::Errno;
 
@@ -73,7 +74,9 @@ pub(in crate::flow) fn send(
 /// The datagrams of one send, side by side.
 struct Batch<'a> {
     flow: &'a UdpFlow,
-    bytes: Vec<u8>,
+    buffer: AlignedBuffer,
+    /// Of whole datagrams in the buffer.
+    length: usize,
     payload_bytes: usize,
     /// The kernel cuts; otherwise a batch is one datagram.
     segmented: bool,
@@ -90,18 +93,19 @@ impl<'a> Batch<'a> {
         let segment = u16::try_from(payload_bytes).unwrap_or(u16::MAX);
         let segmented = datagrams > 1 && udp::segment_sends(&flow.socket, segment).is_ok();
         let count = if segmented { datagrams } else { 1 };
-        Batch { flow, bytes: noise(count * payload_bytes), payload_bytes, segmented }
+        let length = count * payload_bytes;
+        Batch { flow, buffer: noise(length), length, payload_bytes, segmented }
     }
 
     /// Writes the headers of as many whole datagrams as `allowed` bytes are, but of one at least,
     /// from number `first`. The last is cut to what is `left` of a share.
     fn fill(&mut self, first: u64, time_ns: u64, allowed: u64, left: u64) -> Filled {
-        let allowed = allowed.min(self.bytes.len() as u64) as usize;
+        let allowed = allowed.min(self.length as u64) as usize;
         let whole = (allowed / self.payload_bytes).max(1) * self.payload_bytes;
         let left = usize::try_from(left).unwrap_or(usize::MAX).max(DATAGRAM_HEADER_BYTES);
         let bytes = whole.min(left);
         let mut datagrams = 0;
-        for datagram in self.bytes[..bytes].chunks_mut(self.payload_bytes) {
+        for datagram in self.buffer[..bytes].chunks_mut(self.payload_bytes) {
             let header = DatagramHeader {
                 tag: self.flow.tag,
                 number: first + datagrams,
@@ -115,7 +119,7 @@ impl<'a> Batch<'a> {
     }
 
     fn send(&self, bytes: usize) -> io::Result<()> {
-        self.flow.socket.send(&self.bytes[..bytes]).map(drop)
+        self.flow.socket.send(&self.buffer[..bytes]).map(drop)
     }
 
     /// Sends one by one from now on, where the kernel does not cut: datagrams larger than the
@@ -126,7 +130,7 @@ impl<'a> Batch<'a> {
             return false;
         }
         self.segmented = false;
-        self.bytes.truncate(self.payload_bytes);
+        self.length = self.payload_bytes;
         udp::segment_sends(&self.flow.socket, 0).is_ok()
     }
 }

@@ -47,6 +47,12 @@ const OPTIONS: [(Kind, &str, &str, &str); 4] = [
 ];
 
 impl FilterArgs {
+    /// How many of them read standard input.
+    pub(super) fn stdin_readers(&self) -> usize {
+        let from = |kind: &Kind| matches!(kind, Kind::IncludeFrom | Kind::ExcludeFrom);
+        self.given.iter().filter(|(kind, value)| from(kind) && value == "-").count()
+    }
+
     /// The rules, those of files read.
     pub(super) fn rules(&self) -> Result<Vec<FilterRule>, Coded> {
         let mut list = FilterList::default();

@@ -7,22 +7,24 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::wire::Service;
 use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session,
 };
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::route::Far;
+use crate::cli::queue::connect_in_turn;
 use crate::exit::Coded;
 use crate::remote::{LocalFar, SshFar, SshOptions};
 
 /// What opens sessions with one place.
 pub(super) struct Gate<'a> {
-    way: Way<'a>,
+    way: Way,
+    stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
 }
 
-enum Way<'a> {
-    Here { stop: &'a Arc<AtomicBool>, far: Option<LocalFar> },
+enum Way {
+    Here { far: Option<LocalFar> },
     Server { host: HostPort, config: ConfigDir, identity: Identity, policy: HostPolicy },
     Ssh { destination: String, options: SshOptions, far: Option<SshFar> },
 }
@@ -60,7 +62,7 @@ impl<'a> Gate<'a> {
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Self, Coded> {
         let way = match far {
-            Far::Here => Way::Here { stop, far: None },
+            Far::Here => Way::Here { far: None },
             Far::Server(address) => {
                 let config = ConfigDir::of_user()?;
                 let identity = Identity::load_or_create(&config)?;
@@ -71,21 +73,21 @@ impl<'a> Gate<'a> {
                 Way::Ssh { destination, options, far: None }
             }
         };
-        Ok(Gate { way, addresses })
+        Ok(Gate { way, stop, addresses })
     }
 
     /// Opens a session; the one before, whose connection is lost, ends first.
     pub(super) fn open(&mut self) -> EngineResult<Session> {
         let session = match &mut self.way {
-            Way::Here { stop, far } => {
-                let (started, session) = LocalFar::start(stop)?;
+            Way::Here { far } => {
+                let (started, session) = LocalFar::start(self.stop)?;
                 *far = Some(started);
                 session
             }
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                connect(host, Service::Copy, &options)?
+                connect_in_turn(host, Service::Copy, &options, self.stop)?
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;
@@ -103,7 +105,7 @@ impl<'a> Gate<'a> {
     /// Waits for the far end's end, if it was started here.
     pub(super) fn finish(self) {
         match self.way {
-            Way::Here { far: Some(far), .. } => far.finish(),
+            Way::Here { far: Some(far) } => far.finish(),
             Way::Ssh { far: Some(far), .. } => far.finish(),
             _ => {}
         }

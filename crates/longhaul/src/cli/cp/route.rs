@@ -1,11 +1,14 @@
 //! Which end of a copy is where.
 
 use std::fmt;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use longhaul_core::plan::{CopyPlan, Location};
-use longhaul_engine::copy::{SourcePlan, SourceRoot, Tree};
+use longhaul_engine::copy::{Feed, SourcePlan, SourceRoot, Tree};
 
 use crate::exit::{self, Coded};
 
@@ -15,9 +18,21 @@ pub(super) enum Route {
     /// From here to there.
     Push { source: SourcePlan, far: Far, target: PathBuf },
     /// From there to here.
-    Pull { far: Far, paths: Vec<PathBuf>, target: PathBuf },
+    Pull { far: Far, paths: Vec<PathBuf>, names: Names, target: Target },
     /// From one far end to another.
-    Between { from: Far, paths: Vec<PathBuf>, to: Far, target: PathBuf },
+    Between { from: Far, paths: Vec<PathBuf>, names: Names, to: Far, target: PathBuf },
+}
+
+/// Of the only path these alone, relative to it.
+pub(super) type Names = Option<Vec<PathBuf>>;
+
+/// Where something goes to at this end.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// This path.
+    Path(PathBuf),
+    /// Standard output.
+    Output,
 }
 
 /// An end that is not the client.
@@ -45,24 +60,45 @@ impl Route {
                 Location::Server { path, .. } | Location::Ssh { path, .. } => {
                     paths.push(path.clone());
                 }
-                Location::Local(path) => roots.push(SourceRoot::Path(path.clone())),
+                // To standard output a copy within this host is a fetch, too.
+                Location::Local(path) if plan.target == Location::Standard => {
+                    paths.push(path.clone());
+                }
+                Location::Local(path) => match &plan.names {
+                    Some(names) => {
+                        let (base, names) = (path.clone(), Arc::new(names.clone()));
+                        roots.push(SourceRoot::Listed { base, names });
+                    }
+                    None => roots.push(SourceRoot::Path(path.clone())),
+                },
+                Location::Standard => {
+                    // Not the standard library's handle: what that buffers, nobody can wait for.
+                    let input = std::io::stdin().as_fd().try_clone_to_owned();
+                    let input = input.map_err(|error| Coded::new(exit::HOST, error))?;
+                    roots.push(SourceRoot::Feed(Arc::new(Feed::new(File::from(input)))));
+                }
                 Location::Zero => roots.push(SourceRoot::Zero(plan.zero_bytes.unwrap_or_default())),
                 Location::Null => return usage("/dev/null is a target"),
             }
         }
         let source = SourcePlan { tree: Tree::anywhere(), roots };
+        let names = plan.names.clone();
+        if plan.target == Location::Standard {
+            let far = from.unwrap_or(Far::Here);
+            return Ok(Route::Pull { far, paths, names, target: Target::Output });
+        }
         let (to, target) = match &plan.target {
             Location::Server { path, .. } | Location::Ssh { path, .. } => {
                 (far(&plan.target), path.clone())
             }
             Location::Local(path) => (None, path.clone()),
             Location::Null => (None, "/dev/null".into()),
-            Location::Zero => return usage("/dev/zero is a source"),
+            Location::Zero | Location::Standard => return usage("/dev/zero is a source"),
         };
         Ok(match (from, to) {
             (None, to) => Route::Push { source, far: to.unwrap_or(Far::Here), target },
-            (Some(far), None) => Route::Pull { far, paths, target },
-            (Some(from), Some(to)) => Route::Between { from, paths, to, target },
+            (Some(far), None) => Route::Pull { far, paths, names, target: Target::Path(target) },
+            (Some(from), Some(to)) => Route::Between { from, paths, names, to, target },
         })
     }
 }
@@ -72,7 +108,7 @@ fn far(location: &Location) -> Option<Far> {
     match location {
         Location::Server { address, .. } => Some(Far::Server(address.clone())),
         Location::Ssh { destination, .. } => Some(Far::Ssh(destination.clone())),
-        Location::Local(_) | Location::Zero | Location::Null => None,
+        Location::Local(_) | Location::Zero | Location::Null | Location::Standard => None,
     }
 }
 

@@ -1,64 +1,120 @@
 use std::io::{IsTerminal, stderr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use longhaul_core::plan::MatrixPlan;
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_lab::runner::{Event, Progress};
 
-/// Shows how far a matrix is, on standard error: a bar under the finished runs on a terminal, a
+use super::live::LiveTable;
+
+/// How often the line under the table moves.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Shows how far a matrix is, on standard error: a table that fills cell by cell on a terminal, a
 /// line for each run elsewhere.
-pub(super) struct Bar {
-    bar: Option<ProgressBar>,
+pub(super) struct Show<'a> {
+    plan: &'a MatrixPlan,
+    live: Option<Live>,
 }
 
-impl Bar {
-    pub(super) fn new() -> Self {
-        let bar = stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{bar:28} {pos}/{len}  {msg}");
+/// The table on a terminal.
+struct Live {
+    table: LiveTable,
+    bar: ProgressBar,
+    /// When the guess at what is left was made.
+    guessed: Instant,
+}
+
+impl<'a> Show<'a> {
+    /// `earlier` are the runs of earlier sessions.
+    pub(super) fn new(plan: &'a MatrixPlan, earlier: &[RunRecord]) -> Self {
+        let live = stderr().is_terminal().then(|| {
+            let mut table = LiveTable::new(plan);
+            earlier.iter().for_each(|run| table.add(run));
             let bar = ProgressBar::new(0);
-            // The template is a constant, and valid.
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
+            bar.enable_steady_tick(TICK);
+            Live { table, bar, guessed: Instant::now() }
         });
-        Bar { bar }
+        Show { plan, live }
     }
 
-    pub(super) fn show(&mut self, event: &Event<'_>) {
+    pub(super) fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::MakingData => self.line("longhaul: making the data file"),
+            Event::MakingData => self.line("longhaul: making the data"),
             Event::NotInstalled { tool, program } => {
+                if let Some(live) = &mut self.live {
+                    live.table.missing(self.plan, tool);
+                }
                 self.line(&format!("longhaul: {tool} is not installed ({program} is not found)"));
             }
-            Event::Started { cell, label, progress } => {
-                let left = left(progress.left);
-                let path = cell.condition.label();
-                if let Some(bar) = &self.bar {
-                    bar.set_length(progress.total as u64);
-                    bar.set_position(progress.done as u64);
-                    bar.set_message(format!("about {left} left; {label} at {path}"));
+            Event::Started { cell, row, condition, progress } => {
+                if let Some(live) = &mut self.live {
+                    live.table.started(cell.row, cell.condition);
+                    let now = format!("{} at {}", row.label, condition.label());
+                    live.draw(progress, Some(&now));
                 }
             }
             Event::Finished { run, progress } => {
-                let line = finished(run, progress, self.bar.is_none());
-                self.line(&line);
-                if let Some(bar) = &self.bar {
-                    bar.set_position(progress.done as u64);
+                if let Some(live) = &mut self.live {
+                    live.table.add(run);
+                    live.draw(progress, None);
+                }
+                // The table has the figures; what it cannot say is said above it.
+                if self.live.is_none() || run.outcome != Outcome::Ok {
+                    self.line(&finished(run, progress, self.live.is_none()));
                 }
             }
         }
     }
 
     pub(super) fn finish(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+        if let Some(live) = self.live.take() {
+            live.bar.finish_and_clear();
         }
     }
 
     fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(text),
+        match &self.live {
+            Some(live) => live.bar.println(text),
             None => eprintln!("{text}"),
         }
+    }
+}
+
+impl Live {
+    fn draw(&mut self, progress: &Progress, now: Option<&str>) {
+        self.guessed = Instant::now();
+        let (width, height) = terminal_size();
+        // Two lines under the table, and one that stays free for the cursor.
+        let lines = self.table.lines(width.saturating_sub(1), height.saturating_sub(4).max(2));
+        let mut text = lines.join("\n");
+        text.push_str("\n\n");
+        self.bar.set_style(style(progress.left, self.guessed));
+        self.bar.set_length(progress.total as u64);
+        self.bar.set_position(progress.done as u64);
+        self.bar.set_prefix(text);
+        self.bar.set_message(now.unwrap_or_default().to_owned());
+    }
+}
+
+/// The table, a bar, and what is left, which counts down between two guesses.
+fn style(guess: Duration, guessed: Instant) -> ProgressStyle {
+    let remaining = move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+        // A terminal that is gone is not this line's to tell.
+        let _ = out.write_str(&left(guess.saturating_sub(guessed.elapsed())));
+    };
+    let template = "{prefix}{bar:24} {pos}/{len}, about {remaining} left  {spinner} {msg}";
+    // The template is a constant, and valid.
+    let style = ProgressStyle::with_template(template);
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("remaining", remaining)
+}
+
+/// Columns and lines of the terminal of standard error.
+fn terminal_size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(stderr()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
     }
 }
 
@@ -84,8 +140,23 @@ fn finished(run: &RunRecord, progress: &Progress, with_left: bool) -> String {
 /// `3 m 20 s`, to five seconds: it is a guess.
 fn left(time: Duration) -> String {
     let seconds = time.as_secs().div_ceil(5) * 5;
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds} s"),
-        (minutes, seconds) => format!("{minutes} m {seconds:02} s"),
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} m {seconds:02} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes:02} m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_rounded() {
+        for (seconds, text) in
+            [(0, "0 s"), (3, "5 s"), (61, "1 m 05 s"), (299, "5 m 00 s"), (5400, "1 h 30 m")]
+        {
+            assert_eq!(left(Duration::from_secs(seconds)), text);
+        }
     }
 }

@@ -11,37 +11,54 @@ use longhaul_lab::table::Table;
 use longhaul_lab::{drivers, report};
 
 use super::MatrixArgs;
-use super::progress::Bar;
-use super::setup::{self, coded};
+use super::progress::Show;
+use super::setup::{self, certificate, coded};
+use super::shipped;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::lab_path::EmulatedNetwork;
+use crate::lab_path;
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
 pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     let drivers = drivers::all(&program);
+    if args.list_plans || args.show_plan {
+        let text = match args.list_plans {
+            true => shipped::list(&drivers)?,
+            false => shipped::show(&args, &drivers)?,
+        };
+        std::io::stdout().write_all(text.as_bytes()).context("cannot print")?;
+        return Ok(exit::OK);
+    }
     let mut checked = setup::check(&args, &drivers)?;
+    let proof = args.certificate.as_deref().map(certificate).transpose()?;
     // While this process has one thread: a user namespace can only then be entered.
     acquire_privileges().map_err(|error| Coded::new(exit::HOST, error))?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
-    let mut network = EmulatedNetwork;
-    let mut archive = checked.archive(&network)?;
+    let mut network = lab_path::network(&checked.plan);
+    let mut archive = checked.archive(&*network)?;
 
-    let mut bar = Bar::new();
-    let mut show = |event: longhaul_lab::runner::Event<'_>| bar.show(&event);
+    if let Some(proof) = &proof {
+        archive.keep_certificate(proof).map_err(coded)?;
+    }
+
+    let mut progress = Show::new(&checked.plan, &archive.runs().map_err(coded)?);
+    let mut show = |event: longhaul_lab::runner::Event<'_>| progress.event(&event);
     let setup = Setup {
         plan: &checked.plan,
         drivers: &drivers,
+        tools: &checked.tools,
         sources: &checked.sources,
         scratch: &checked.scratch,
+        memory: checked.memory_scratch.as_deref(),
         retry_failed: args.retry_failed,
         stop: interrupt.flag(),
     };
-    let ended = Matrix::prepare(setup, &mut archive, &mut network, &mut show)
-        .and_then(|mut matrix| matrix.run(&mut show))
-        .map_err(coded)?;
-    bar.finish();
+    let ended = Matrix::prepare(setup, &mut archive, &mut *network, &mut show)
+        .and_then(|mut matrix| matrix.run(&mut show));
+    // The terminal is put in order before an error is told.
+    progress.finish();
+    let ended = ended.map_err(coded)?;
 
     let contents = archive.contents().map_err(coded)?;
     let table = Table::fold(&contents);

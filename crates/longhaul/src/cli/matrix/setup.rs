@@ -1,15 +1,18 @@
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use longhaul_core::plan::MatrixPlan;
-use longhaul_lab::archive::{Archive, Data, Header};
-use longhaul_lab::data::{Source, check_room, sources};
+use anyhow::{Context, anyhow};
+use longhaul_core::plan::{MatrixPlan, Row, Store};
+use longhaul_core::result::Certificate;
+use longhaul_lab::archive::{Archive, Data, Header, Tool};
+use longhaul_lab::data::{MemoryStore, Source, check_room, sources};
 use longhaul_lab::drivers::Driver;
-use longhaul_lab::plan::{self, Builtin};
+use longhaul_lab::plan::{self, SHIPPED, Shipped};
+use longhaul_lab::runner::{Cost, changed_tool, digest, find_tools};
 use longhaul_lab::{LabError, Network, host};
 
-use super::MatrixArgs;
+use super::{MatrixArgs, cost};
 use crate::exit::{self, Coded};
 
 /// How the names of directories begin that were not named by the user.
@@ -19,10 +22,18 @@ const DIR_PREFIX: &str = "longhaul-matrix-";
 pub(super) struct Checked {
     pub(super) plan: MatrixPlan,
     pub(super) out: PathBuf,
-    /// One for each entry of the plan.
+    /// The plan's tools, as they were found.
+    pub(super) tools: Vec<Tool>,
+    /// One for each row of the plan.
     pub(super) sources: Vec<Option<Source>>,
     /// Where copies go: a directory of the matrix's own, made empty before each run, gone after.
     pub(super) scratch: PathBuf,
+    /// The same for copies in memory; `None` when no workload goes there.
+    pub(super) memory_scratch: Option<PathBuf>,
+    /// A digest of this program.
+    program_digest: Option<String>,
+    /// Holds what is in memory, which goes with it.
+    _memory: Option<MemoryStore>,
     /// The archive that is continued.
     archive: Option<Archive>,
 }
@@ -39,10 +50,25 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
         refuse_used(&out)?;
         (out, plan, None)
     };
-    let sources = sources(&plan).map_err(coded)?;
+    let tools = find_tools(&plan, drivers);
+    let program_digest = env::current_exe().ok().and_then(|program| digest(&program));
+    if let Some(archive) = archive.as_ref().filter(|_| !args.mix) {
+        refuse_other_programs(archive, &out, program_digest.as_deref(), &tools)?;
+    }
+    let in_memory = |row: &Row| [row.work.from, row.work.to].contains(&Store::Memory);
+    let memory = plan.rows().iter().any(in_memory).then(MemoryStore::create);
+    let memory = memory.transpose().map_err(coded)?;
+    let sources = sources(&plan, memory.as_ref().map(MemoryStore::path)).map_err(coded)?;
+    let is_there = |name: &str| tools.iter().any(|t| t.name == name && t.missing.is_none());
+    let cost = Cost::of(&plan, drivers, &sources, &is_there);
+    eprintln!("longhaul: {}: {}", plan.name, cost::words(&cost));
+    cost::check(&cost, args.yes)?;
     let disk = args.scratch.as_deref().map(absolute).transpose().map_err(files)?;
     let existing = disk.as_deref().unwrap_or_else(|| nearest_existing(&out));
-    check_room(sources.iter().flatten(), existing).map_err(coded)?;
+    let rows = plan.rows();
+    let copied = rows.iter().zip(&sources);
+    let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
+    check_room(copied, existing).map_err(coded)?;
     let scratch = match disk {
         // Its own among the user's things.
         Some(disk) => {
@@ -51,7 +77,19 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
         }
         None => out.join("scratch"),
     };
-    Ok(Checked { plan, out, sources, scratch, archive })
+    let memory_scratch = memory.as_ref().map(|memory| memory.path().join("copies"));
+    let (tools, _memory) = (tools, memory);
+    Ok(Checked {
+        plan,
+        out,
+        tools,
+        sources,
+        scratch,
+        memory_scratch,
+        program_digest,
+        _memory,
+        archive,
+    })
 }
 
 impl Checked {
@@ -78,6 +116,7 @@ impl Checked {
             plan: self.plan.clone(),
             started_at: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            program_digest: self.program_digest.clone(),
             network: network.describe(),
             data: largest.map(|source| Data {
                 path: source.path.display().to_string(),
@@ -113,14 +152,51 @@ fn continued(
     Ok((out, plan, archive))
 }
 
-/// The plan with what the arguments change in it.
-fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, Coded> {
-    let mut plan = match (&args.plan, args.quick) {
-        (Some(file), _) => plan::load(file, drivers),
-        (None, true) => Builtin::Quick.plan(drivers),
-        (None, false) => Builtin::Default.plan(drivers),
+/// Refuses to mix figures of this longhaul, and of the tools that are here, with those of others.
+fn refuse_other_programs(
+    archive: &Archive,
+    out: &Path,
+    own: Option<&str>,
+    tools: &[Tool],
+) -> Result<(), Coded> {
+    let contents = archive.contents().map_err(coded)?;
+    let before = contents.header.program_digest.as_deref();
+    let other_own = before.zip(own).filter(|(before, own)| before != own).map(|_| "longhaul");
+    match other_own.or_else(|| changed_tool(&contents.tools, tools)) {
+        Some(program) => {
+            let (path, program) = (out.to_owned(), program.to_owned());
+            Err(coded(LabError::OtherProgram { path, program }))
+        }
+        None => Ok(()),
     }
-    .map_err(|error| Coded::new(exit::USAGE, error))?;
+}
+
+/// The plan with what the arguments change in it. A name without a dot or slash is that of a
+/// shipped plan, unless there is such a file.
+pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, Coded> {
+    let usage = |error| Coded::new(exit::USAGE, error);
+    let shipped = |name: &str| {
+        let known = || SHIPPED.map(|plan| plan.name).join(", ");
+        let plan = Shipped::named(name)
+            .ok_or_else(|| usage(anyhow!("there is no plan '{name}'; there are: {}", known())))?;
+        plan.plan(drivers).map_err(coded)
+    };
+    let mut plan = match (&args.plan, args.quick) {
+        (Some(file), _) => match file.to_str() {
+            Some(name) if !name.contains(['.', '/']) && !file.is_file() => shipped(name)?,
+            _ => plan::load(file, drivers).map_err(|error| usage(error.into()))?,
+        },
+        (None, true) => shipped("quick")?,
+        (None, false) => shipped("default")?,
+    };
+    plan.scale = args.scale.unwrap_or(plan.scale);
+    match (&args.far, &mut plan.real) {
+        (Some(far), Some(real)) => (real.far, real.address) = (far.clone(), None),
+        (Some(_), None) => {
+            return Err(usage(anyhow!("--far is for a plan with a real path, such as 'real'")));
+        }
+        (None, _) => {}
+    }
     let data = args.data.clone().or(plan.disk.data.take().map(PathBuf::from));
     if let Some(data) = data {
         // Absolute, so that it can be resumed from elsewhere.
@@ -178,6 +254,27 @@ fn files(error: anyhow::Error) -> Coded {
     Coded { code: exit::FILES, error }
 }
 
+/// Reads what `longhaul wan selftest --json` printed.
+pub(in crate::cli) fn certificate(path: &Path) -> Result<Certificate, Coded> {
+    let cannot = || format!("cannot read the certificate {}", path.display());
+    let text = fs::read_to_string(path).with_context(cannot).map_err(files)?;
+    let found: Certificate = serde_json::from_str(&text)
+        .with_context(|| {
+            format!("{} is not a certificate of longhaul wan selftest --json", path.display())
+        })
+        .map_err(files)?;
+    if found.schema != Certificate::SCHEMA {
+        let error = anyhow::anyhow!(
+            "{} is a {}, and this longhaul reads {}",
+            path.display(),
+            found.schema,
+            Certificate::SCHEMA
+        );
+        return Err(files(error));
+    }
+    Ok(found)
+}
+
 /// The laboratory's error with the exit code that it stands for.
 pub(in crate::cli) fn coded(error: LabError) -> Coded {
     let code = match &error {
@@ -185,6 +282,10 @@ pub(in crate::cli) fn coded(error: LabError) -> Coded {
         | LabError::PlanFault { .. }
         | LabError::UnknownTool { .. }
         | LabError::WrongWorkload { .. }
+        | LabError::NoTrees { .. }
+        | LabError::NoSetting { .. }
+        | LabError::NotReal { .. }
+        | LabError::OtherProgram { .. }
         | LabError::UnknownEntry { .. }
         | LabError::NotEmpty { .. }
         | LabError::OtherPlan { .. } => exit::USAGE,

@@ -2,17 +2,18 @@ use std::io::{BufReader, Write};
 
 use anyhow::Context;
 use clap::Args;
-use longhaul_emu::selftest::probe::{self, ProbePlan};
+use longhaul_emu::selftest::probe::{self, ProbePlan, Witness};
 use serde::Serialize;
 
 use crate::exit::{self, Coded};
 
 /// Send or receive numbered datagrams: one end of what the self-test counts with
 ///
-/// A receiver says "ready" on a line of its own, and ends when it reads a sender's output.
+/// A receiver says "ready" on a line of its own, and ends when it reads a sender's output. To watch
+/// is to tell how late this machine wakes a thread that does nothing else.
 #[derive(Debug, Args)]
 pub(super) struct ProbeArgs {
-    /// The plan, as JSON: {"send": {...}} or {"receive": {...}}
+    /// The plan, as JSON: {"send": {...}}, {"receive": {...}} or {"watch": {"seconds": N}}
     #[arg(value_name = "PLAN")]
     plan: String,
 }
@@ -40,6 +41,11 @@ pub(super) fn run(args: &ProbeArgs) -> Result<u8, Coded> {
                 .with_context(|| format!("cannot receive at {}", plan.bind))
                 .map_err(failed)?;
             print(&report).map_err(failed)?;
+        }
+        ProbePlan::Watch(plan) => {
+            let witness = Witness::start();
+            std::thread::sleep(plan.seconds);
+            print(&witness.finish()).map_err(failed)?;
         }
     }
     Ok(exit::OK)

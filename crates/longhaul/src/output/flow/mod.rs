@@ -6,7 +6,7 @@ mod head;
 mod lines;
 #[cfg(test)]
 mod sample;
-mod words;
+pub(super) mod words;
 
 use longhaul_core::plan::{Direction, FlowPlan, Protocol};
 

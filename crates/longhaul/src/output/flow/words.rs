@@ -9,7 +9,7 @@ pub(super) fn short(target: &str) -> String {
     target.strip_suffix(&default).unwrap_or(target).to_owned()
 }
 
-pub(super) fn count(number: u64, noun: &str) -> String {
+pub(in crate::output) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -31,7 +31,7 @@ pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> St
 
 /// Breaks `text` between words so that no line is longer than `columns`, unless one word is. A
 /// number stays with its unit.
-pub(super) fn wrap(text: &str, columns: usize) -> String {
+pub(in crate::output) fn wrap(text: &str, columns: usize) -> String {
     let text = ["%", "ms", "s"].iter().fold(text.to_owned(), |text, unit| {
         text.replace(&format!(" {unit} "), &format!("{HARD_SPACE}{unit} "))
     });

@@ -1,0 +1,110 @@
+use super::rule::{Answer, unknown};
+use super::{Cause, HostFacts, Judge, PciFacts, RULES, Rule, Seen, Target, Unseen};
+use crate::result::{Finding, HostSummary, Measurement};
+
+/// Puts `facts`, and what was `measured` if anything was, to every rule. The findings are in the order of the rules; a fact that several
+/// rules ask for and that was not seen is named once.
+pub fn examine(facts: &HostFacts, measured: &[Measurement], target: &Target) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    for rule in RULES {
+        match rule.judge {
+            Judge::Host(judge) => findings.add(rule, "", judge(facts, target)),
+            Judge::Path(judge) => {
+                if let Some(path) = &facts.path {
+                    findings.add(rule, &path.host, judge(path, facts, target));
+                }
+            }
+            Judge::Interface(judge) => {
+                for interface in &facts.interfaces {
+                    findings.add(rule, &interface.name, judge(interface, facts, target));
+                }
+            }
+            Judge::Disk(judge) => {
+                for disk in &facts.disks {
+                    findings.add(rule, &disk.path, judge(disk, facts, target));
+                }
+            }
+            Judge::Measured(judge) => {
+                for one in measured.iter().filter(|one| one.name == rule.name) {
+                    findings.add(rule, "", judge(one, facts, target));
+                }
+            }
+            Judge::Bus(judge) => {
+                for (subject, pci) in devices(facts) {
+                    let answer = match pci {
+                        Ok(None) => Ok(None),
+                        Ok(Some(pci)) => judge(pci, target),
+                        Err(unseen) => Err(unseen.clone()),
+                    };
+                    findings.add(rule, &subject, answer);
+                }
+            }
+        }
+    }
+    findings.list
+}
+
+/// What is on the bus: interfaces by their names, disks by those of their devices.
+fn devices(facts: &HostFacts) -> impl Iterator<Item = (String, &Seen<Option<PciFacts>>)> {
+    let interfaces =
+        facts.interfaces.iter().map(|interface| (interface.name.clone(), &interface.pci));
+    let disks = facts.disks.iter().map(|disk| {
+        let device = disk.device.as_ref().ok().and_then(Option::as_ref);
+        (device.unwrap_or(&disk.path).clone(), &disk.pci)
+    });
+    interfaces.chain(disks)
+}
+
+#[derive(Default)]
+struct Findings {
+    list: Vec<Finding>,
+    unseen: Vec<(String, Unseen)>,
+}
+
+impl Findings {
+    fn add(&mut self, rule: &Rule, subject: &str, answer: Answer) {
+        let said = match answer {
+            Ok(None) => return,
+            Ok(Some(said)) => said,
+            Err(unseen) => {
+                let key = (subject.to_owned(), unseen.clone());
+                if self.unseen.contains(&key) {
+                    return;
+                }
+                self.unseen.push(key);
+                let said = unknown(unseen.to_string());
+                let by_root = "sudo longhaul doctor";
+                match unseen.cause {
+                    Cause::Denied => said.why(granted_by(&unseen)).run(by_root),
+                    Cause::Absent => said.why("this kernel, driver or machine does not tell"),
+                    Cause::Failed(_) => said,
+                }
+            }
+        };
+        self.list.push(said.into_finding(rule, subject));
+    }
+}
+
+/// What lets a user see what was denied.
+fn granted_by(unseen: &Unseen) -> &'static str {
+    match unseen.what.as_str() {
+        what if what.starts_with("nftables") => "CAP_NET_ADMIN shows it, which root has",
+        what if what.ends_with("/config") => "CAP_SYS_ADMIN shows more than 64 bytes of it",
+        what if what.starts_with("direct") => {
+            "it is tried with a file; this user may make none there"
+        }
+        _ => "root may see it",
+    }
+}
+
+/// The host in a line.
+pub fn summary(facts: &HostFacts) -> HostSummary {
+    HostSummary {
+        kernel: facts.kernel.clone().ok(),
+        processor: facts.processors.model.clone().ok(),
+        processors: facts.processors.online.clone().ok(),
+        nodes: Some(facts.nodes.len() as u32),
+        memory_bytes: facts.memory.clone().ok(),
+        virtual_machine: facts.processors.virtual_machine.clone().ok(),
+    }
+}

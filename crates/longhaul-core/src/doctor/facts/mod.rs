@@ -1,0 +1,17 @@
+//! What was seen of a host: plain values, as the kernel tells them.
+
+mod disk;
+mod host;
+mod interface;
+mod seen;
+
+pub use disk::{DirectIo, DiskFacts, MountFacts};
+pub use host::{
+    Chain, ClockFacts, FirewallFacts, HostFacts, IdleState, Limit, PathFacts, ProcessorFacts,
+    TcpMemoryFacts,
+};
+pub use interface::{
+    Coalescing, InterfaceFacts, InterfaceKind, Interrupt, Link, Offloads, Pause, PciFacts,
+    Queueing, Rings, Traffic,
+};
+pub use seen::{Cause, Seen, Unseen};

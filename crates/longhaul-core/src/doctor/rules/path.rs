@@ -1,0 +1,64 @@
+//! The way to the host that was named.
+
+use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem, unknown};
+use crate::doctor::{HostFacts, PathFacts, Target};
+use crate::units::format_span;
+
+pub(super) fn route(path: &PathFacts, _: &HostFacts, _: &Target) -> Answer {
+    let address = match &path.address {
+        Ok(address) => address,
+        Err(unseen) => {
+            return problem(unseen.to_string())
+                .wanted("an address")
+                .why("no connection can be opened to a name that nobody knows")
+                .run(format!("getent hosts {}", path.host))
+                .said();
+        }
+    };
+    match &path.interface {
+        Ok(interface) => fine(format!("{address} by {interface}")).said(),
+        Err(unseen) => problem(format!("{address}: {unseen}"))
+            .wanted("a route")
+            .why("packets to it have nowhere to go")
+            .run(format!("ip route get {address}"))
+            .said(),
+    }
+}
+
+pub(super) fn answer(path: &PathFacts, _: &HostFacts, target: &Target) -> Answer {
+    if path.address.is_err() {
+        return NOTHING;
+    }
+    let port = target.port;
+    match &path.answer {
+        Ok((rtt, true)) => fine(format!("{}, port {port} is open", format_span(*rtt)))
+            .why("the time in which a connection opened")
+            .said(),
+        Ok((rtt, false)) => advice(format!("{}, port {port} is closed", format_span(*rtt)))
+            .wanted("longhaul serve, or ssh, at the far end")
+            .why("the time in which a connection was refused; nobody serves tests there")
+            .run("longhaul serve    # there")
+            .said(),
+        Err(unseen) => unknown(unseen.to_string())
+            .why(
+                "the round-trip time is not measured; nothing answers on the port, or a firewall \
+                  drops the question",
+            )
+            .run(format!("longhaul serve -p {port}    # there"))
+            .said(),
+    }
+}
+
+pub(super) fn route_mtu(path: &PathFacts, host: &HostFacts, _: &Target) -> Answer {
+    let (Ok(Some(limit)), Ok(name)) = (&path.route_mtu, &path.interface) else { return NOTHING };
+    let interface = host.interfaces.iter().find(|interface| interface.name == *name);
+    let Some(Ok(mtu)) = interface.map(|interface| &interface.mtu) else { return NOTHING };
+    if limit >= mtu {
+        return fine(format!("{limit} bytes")).said();
+    }
+    advice(format!("{limit} bytes, where {name} takes {mtu}"))
+        .wanted(format!("{mtu} bytes"))
+        .why("somebody set the limit, or a router on the path said so (path MTU discovery)")
+        .run(format!("ip route get {}", path.host))
+        .said()
+}

@@ -1,0 +1,177 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::link::{
+    LINK_OPTIONS, LinkOptions, LinkPlan, LinkPlanError, Preset, Probability, ReadFile, fibre_delay,
+};
+use crate::units::{Rate, format_span, parse_span};
+
+/// The options that say how long the way is; with one of them there is no `rtt`.
+pub(super) const LENGTHS: [&str; 4] = ["preset", "delay", "distance", "delay-trace"];
+
+/// One path: what a column of the table stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Condition {
+    /// Round-trip time of an empty path; zero where a file or a real path decides it.
+    #[serde(rename = "rtt_ms", with = "milliseconds")]
+    pub rtt: Duration,
+    /// Link rate in each direction; `None` is as fast as the machine goes.
+    #[serde(rename = "rate_bps")]
+    pub rate: Option<Rate>,
+    /// Every other link option, by name (`loss`, `up-jitter`), as the plan wrote it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// The host at the far end of a real path, which is not emulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<String>,
+}
+
+impl Condition {
+    /// An emulated path without impairments.
+    pub fn new(rtt: Duration, rate: Option<Rate>) -> Self {
+        Condition { rtt, rate, options: BTreeMap::new(), real: None }
+    }
+
+    /// The path that these options describe, which [`Conditions`](super::Conditions) checked.
+    pub(super) fn of(mut options: BTreeMap<String, String>) -> Self {
+        let rate = options.remove("rate").and_then(|text| text.parse().ok());
+        let given = options.remove("rtt").and_then(|text| parse_span(&text).ok());
+        let rtt = given.unwrap_or_else(|| one_way(&options, "up-") + one_way(&options, "down-"));
+        Condition { rtt, rate, options, real: None }
+    }
+
+    /// The heading of this condition's column: `90 ms`, or `90 ms, 10.0 Gb/s, loss 1e-4`.
+    pub fn label(&self) -> String {
+        if let Some(host) = &self.real {
+            return format!("to {host}");
+        }
+        let text = format_span(self.rtt);
+        let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+        let rtt = format!("{} {}", &text[..unit], &text[unit..]);
+        let mut parts = match self.options.get("distance") {
+            Some(distance) => vec![distance.clone()],
+            None => vec![rtt],
+        };
+        parts.extend(self.rate.map(|rate| rate.to_string()));
+        let others = self.options.iter().filter(|(name, _)| *name != "distance");
+        parts.extend(others.map(|(name, value)| format!("{name} {value}")));
+        parts.join(", ")
+    }
+
+    /// The share of segments that the plan has lost in both directions, 0 to 1; `None` where it
+    /// says nothing of loss.
+    pub fn loss(&self) -> Option<f64> {
+        let text = self.options.get("loss")?;
+        if text == "none" { Some(0.0) } else { text.parse::<Probability>().ok().map(f64::from) }
+    }
+
+    /// The value of an option as the plan wrote it, or as it would be written.
+    pub fn option(&self, name: &str) -> Option<String> {
+        match name {
+            "rtt" => Some(format_span(self.rtt)),
+            "rate" => self.rate.map(|rate| rate.bps().to_string()),
+            name => self.options.get(name).cloned(),
+        }
+    }
+
+    /// The link that is to be emulated; `read` reads the files that options name, and `seed`
+    /// decides what is left to chance.
+    ///
+    /// # Errors
+    /// An option that makes no sense; a checked plan has none but for files that cannot be read.
+    pub fn link(&self, seed: Option<u64>, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
+        let mut options = LinkOptions::default();
+        if !LENGTHS.iter().any(|name| self.options.contains_key(*name)) {
+            options.set("rtt", format!("{}ns", self.rtt.as_nanos()))?;
+        }
+        if let Some(rate) = self.rate {
+            options.set("rate", rate.bps().to_string())?;
+        }
+        for (name, value) in &self.options {
+            options.set(name, value.as_str())?;
+        }
+        let mut plan = options.plan(read)?;
+        plan.seed = seed;
+        Ok(plan)
+    }
+}
+
+/// What `options` say of the delay in one direction.
+fn one_way(options: &BTreeMap<String, String>, direction: &str) -> Duration {
+    let span = |text: &str| parse_span(text).ok();
+    let said = |prefix: &str| {
+        let get = |name: &str| options.get(&format!("{prefix}{name}")).map(String::as_str);
+        get("delay")
+            .and_then(span)
+            .or_else(|| get("distance").and_then(fibre_delay))
+            .or_else(|| get("preset").and_then(Preset::named).map(|preset| preset.rtt() / 2))
+    };
+    said(direction).or_else(|| said("")).unwrap_or_default()
+}
+
+/// Where a link option stands in the table of options, those for one direction after the others:
+/// the order of nesting, from the inside.
+pub(super) fn place(option: &str) -> (usize, &str) {
+    let (side, name) = match (option.strip_prefix("up-"), option.strip_prefix("down-")) {
+        (Some(name), _) => ("up", name),
+        (_, Some(name)) => ("down", name),
+        _ => ("", option),
+    };
+    let index = LINK_OPTIONS.iter().position(|known| known.name == name);
+    (index.unwrap_or(LINK_OPTIONS.len()), side)
+}
+
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_f64(d.as_nanos() as f64 / 1e6)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+        let ms = f64::deserialize(d)?;
+        if !(0.0..=1e9).contains(&ms) {
+            return Err(serde::de::Error::custom(format!("{ms} ms is out of range")));
+        }
+        // Whole nanoseconds, so that what was written comes back.
+        Ok(Duration::from_nanos((ms * 1e6).round() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Condition {
+        let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Condition::of(pairs.iter().map(text).collect())
+    }
+
+    #[test]
+    fn options_become_a_link_and_a_heading() {
+        let path = of(&[("rtt", "90ms"), ("rate", "10G"), ("loss", "1e-4"), ("up-jitter", "1ms")]);
+        assert_eq!(path.label(), "90 ms, 10.0 Gb/s, loss 1e-4, up-jitter 1ms");
+        assert_eq!(path.loss(), Some(1e-4));
+        let link = path.link(Some(7), &|_| Ok(String::new())).unwrap();
+        assert_eq!((link.rtt(), link.seed), (Duration::from_millis(90), Some(7)));
+        assert!(link.up.loss.is_some() && link.up.jitter.is_some() && link.down.jitter.is_none());
+
+        let far = of(&[("distance", "8600mi")]);
+        assert_eq!((far.label().as_str(), far.rtt.as_millis()), ("8600mi", 135));
+        assert_eq!(far.link(None, &|_| Ok(String::new())).unwrap().rtt(), far.rtt);
+        assert_eq!(of(&[("delay", "5ms"), ("down-delay", "7ms")]).rtt.as_millis(), 12);
+        assert_eq!(of(&[("preset", "wan")]).label(), "90 ms, preset wan");
+    }
+
+    #[test]
+    fn the_first_version_had_only_two_fields() {
+        let old = r#"{"rtt_ms":90.0,"rate_bps":2500000000}"#;
+        let path: Condition = serde_json::from_str(old).unwrap();
+        assert_eq!(path, of(&[("rtt", "90ms"), ("rate", "2.5G")]));
+        assert_eq!(serde_json::to_string(&path).unwrap(), old);
+    }
+}

@@ -1,0 +1,285 @@
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Condition, Conditions, Content, Entry, Rule, Store, Work, Workload};
+use crate::units::{Bytes, span_text};
+
+/// An experiment: every row over every condition, `repeats` times.
+///
+/// Data only; [`MatrixPlan::check`] finds what makes no sense.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MatrixPlan {
+    /// What the experiment is called in tables and reports.
+    pub name: String,
+    /// What it is for, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Complete passes over all cells; 1 to 1000.
+    #[serde(default = "once")]
+    pub repeats: u32,
+    /// Further passes until the medians are known well enough; `None` makes `repeats` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
+    /// Seed of the order within each pass and of the paths' chances, so that a plan run twice is
+    /// the same twice.
+    #[serde(default)]
+    pub seed: u64,
+    /// What the volume of every made workload is multiplied by.
+    #[serde(default = "unscaled", skip_serializing_if = "is_unscaled")]
+    pub scale: f64,
+    /// When a single run is given up; `None` lets the laboratory derive it from the workload.
+    #[serde(default)]
+    pub limit_seconds: Option<u32>,
+    /// Nothing is run for this long before each run, so that what the last one left settles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_down_seconds: Option<u32>,
+    /// The paths to try; nothing for a real one.
+    #[serde(default)]
+    pub conditions: Conditions,
+    /// A real path in place of emulated ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<RealPath>,
+    /// The workload `memory`.
+    #[serde(default)]
+    pub memory: MemoryWork,
+    /// The workload `disk`.
+    #[serde(default)]
+    pub disk: DiskWork,
+    /// Further workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<Work>,
+    /// The tools to compare, in the order of the table's rows.
+    pub entries: Vec<Entry>,
+    /// If there are any: only cells that one of these means are run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<Rule>,
+    /// Cells that one of these means are not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<Rule>,
+}
+
+/// When a cell has been measured often enough, beyond the plan's `repeats`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Precision {
+    /// A cell is done when the 95 % interval of its median is narrower than this share of the
+    /// median; above 0, at most 1. It takes six valid runs at the least.
+    pub share: f64,
+    /// Passes, at most; up to 1000.
+    #[serde(default = "Precision::default_passes")]
+    pub at_most: u32,
+    /// No pass is begun after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<Span>,
+}
+
+impl Precision {
+    /// A target without a time limit.
+    pub fn new(share: f64, at_most: u32) -> Self {
+        Precision { share, at_most, limit: None }
+    }
+
+    /// The same with a time after which no pass is begun.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Precision { limit: Some(Span(limit)), ..self }
+    }
+
+    /// The time after which no pass is begun.
+    pub fn limit(&self) -> Option<Duration> {
+        self.limit.map(|span| span.0)
+    }
+
+    const fn default_passes() -> u32 {
+        30
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Span(#[serde(with = "span_text")] Duration);
+
+/// A path between this host and another, reached by ssh.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RealPath {
+    /// `user@host`, or a name of the ssh configuration: where far commands are run.
+    pub far: String,
+    /// The far end's address on the path that is measured; by default the host of `far`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// A directory at the far end for copies, which may be made; by default under `/tmp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<String>,
+}
+
+impl RealPath {
+    /// By which the near end reaches the far one.
+    pub fn address(&self) -> &str {
+        let host = self.far.rsplit_once('@').map_or(self.far.as_str(), |(_, host)| host);
+        self.address.as_deref().unwrap_or(host)
+    }
+}
+
+/// The workload `memory`: how long memory-to-memory entries run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemoryWork {
+    /// Seconds that count; 1 to 86400.
+    pub seconds: u32,
+    /// Seconds before them that do not, for slow start; at most 3600.
+    pub omit_seconds: u32,
+}
+
+impl Default for MemoryWork {
+    fn default() -> Self {
+        MemoryWork { seconds: 10, omit_seconds: 4 }
+    }
+}
+
+/// The workload `disk`: what disk-to-disk entries copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskWork {
+    /// Size of the file that is made when `data` names none.
+    #[serde(rename = "size_bytes", alias = "size")]
+    pub size: Bytes,
+    /// A file or directory of the user's own.
+    pub data: Option<String>,
+}
+
+impl Default for DiskWork {
+    fn default() -> Self {
+        DiskWork { size: Bytes::gib(8), data: None }
+    }
+}
+
+impl MatrixPlan {
+    /// A plan with nothing to run yet, once over.
+    pub fn named(name: &str) -> Self {
+        MatrixPlan {
+            name: name.to_owned(),
+            about: None,
+            repeats: once(),
+            precision: None,
+            seed: 0,
+            scale: unscaled(),
+            limit_seconds: None,
+            cool_down_seconds: None,
+            conditions: Conditions::default(),
+            real: None,
+            memory: MemoryWork::default(),
+            disk: DiskWork::default(),
+            workloads: Vec::new(),
+            entries: Vec::new(),
+            only: Vec::new(),
+            except: Vec::new(),
+        }
+    }
+
+    /// The conditions, in the order of the table's columns: round-trip times innermost.
+    pub fn conditions(&self) -> Vec<Condition> {
+        match &self.real {
+            Some(real) => {
+                let path = Condition::new(Duration::ZERO, None);
+                vec![Condition { real: Some(real.address().to_owned()), ..path }]
+            }
+            None => self.conditions.product(),
+        }
+    }
+
+    /// A workload by its name, not scaled.
+    pub fn work(&self, name: &str) -> Option<Cow<'_, Work>> {
+        if let Some(work) = self.workloads.iter().find(|work| work.name == name) {
+            return Some(Cow::Borrowed(work));
+        }
+        let content = match name {
+            "memory" => Content::Timed {
+                seconds: self.memory.seconds,
+                omit_seconds: self.memory.omit_seconds,
+            },
+            "disk" => match &self.disk.data {
+                Some(path) => Content::Data { path: path.clone() },
+                None => Content::Files { files: 1, size: self.disk.size },
+            },
+            _ => return None,
+        };
+        let (from, to) = (Store::Disk, Store::Disk);
+        Some(Cow::Owned(Work { name: name.to_owned(), content, from, to }))
+    }
+
+    /// Whether any row has this kind of workload.
+    pub fn has(&self, workload: Workload) -> bool {
+        self.rows().iter().any(|row| row.work.workload() == workload)
+    }
+
+    /// The passes that may be made at most.
+    pub fn passes(&self) -> u32 {
+        self.precision.as_ref().map_or(self.repeats, |target| target.at_most.max(self.repeats))
+    }
+
+    /// The rest before each run.
+    pub fn cool_down(&self) -> Duration {
+        Duration::from_secs(self.cool_down_seconds.unwrap_or_default().into())
+    }
+}
+
+const fn once() -> u32 {
+    1
+}
+
+const fn unscaled() -> f64 {
+    1.0
+}
+
+fn is_unscaled(scale: &f64) -> bool {
+    *scale == unscaled()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_survives_its_document() {
+        let mut before = MatrixPlan::named("two");
+        let rtt = [Duration::ZERO, Duration::from_millis(90)];
+        before.conditions = Conditions::new(&rtt, &["2.5G".parse().unwrap()]);
+        before.entries = vec![Entry::new("iperf3", "memory"), Entry::new("scp", "disk")];
+        before.cool_down_seconds = Some(2);
+        before.precision = Some(Precision::new(0.1, 20).within(Duration::from_secs(60)));
+        let text = serde_json::to_string(&before).unwrap();
+        assert_eq!(serde_json::from_str::<MatrixPlan>(&text).unwrap(), before);
+    }
+
+    #[test]
+    fn a_plan_of_the_first_version_still_reads() {
+        let old = r#"{"name": "old", "repeats": 2, "seed": 0, "limit_seconds": null,
+            "conditions": {"rtt": ["0ms", "90ms"], "rate_bps": []},
+            "memory": {"seconds": 4, "omit_seconds": 2},
+            "disk": {"size_bytes": 1024, "data": null},
+            "entries": [
+                {"tool": "iperf3", "workload": "memory", "options": [], "label": null},
+                {"tool": "scp", "workload": "disk", "options": ["-C"], "label": null,
+                 "size_bytes": 512}]}"#;
+        let plan: MatrixPlan = serde_json::from_str(old).unwrap();
+        plan.check().unwrap();
+        let rows = plan.rows();
+        let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["iperf3", "scp -C"]);
+        let size = Bytes::new(512);
+        assert_eq!(rows[1].work.content, Content::Files { files: 1, size });
+        assert_eq!(plan.cells().len(), 4);
+    }
+
+    #[test]
+    fn a_real_path_is_one_condition() {
+        let plan: RealPath = serde_json::from_str(r#"{"far": "me@dtn2.example.org"}"#).unwrap();
+        assert_eq!(plan.address(), "dtn2.example.org");
+        let real = MatrixPlan { real: Some(plan), ..MatrixPlan::named("real") };
+        assert_eq!(real.conditions()[0].label(), "to dtn2.example.org");
+    }
+}

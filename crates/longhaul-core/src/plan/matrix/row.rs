@@ -1,0 +1,108 @@
+use super::{Content, Entry, MatrixPlan, Work};
+use crate::units::Bytes;
+
+/// One row of the matrix: an entry with one of its workloads and one of its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Index of the plan's entry.
+    pub entry: usize,
+    /// What no other row is called: the entry, and what tells its rows apart.
+    pub label: String,
+    /// What is moved, scaled; its content is never [`Content::Volume`].
+    pub work: Work,
+    /// Parallel streams; `None` is the tool's default.
+    pub streams: Option<u32>,
+    /// Window of a stream; `None` is the tool's default.
+    pub window: Option<Bytes>,
+    /// Clients at once, at least 1.
+    pub clients: u32,
+}
+
+/// A cell of the table, by its row and column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlanCell {
+    /// Index into [`MatrixPlan::rows`].
+    pub row: usize,
+    /// Index into [`MatrixPlan::conditions`].
+    pub condition: usize,
+}
+
+impl MatrixPlan {
+    /// The rows, in the order of the table: entry by entry, then by workload, streams, windows
+    /// and clients. Names of workloads that the plan does not have give no row.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            for name in &entry.workloads {
+                let Some(work) = self.work(name) else { continue };
+                let work = capped(work.scaled(self.scale), entry.size);
+                self.settings_of(index, entry, &work, &mut rows);
+            }
+        }
+        rows
+    }
+
+    fn settings_of(&self, index: usize, entry: &Entry, work: &Work, rows: &mut Vec<Row>) {
+        for streams in or_default(&entry.streams) {
+            for window in or_default(&entry.windows) {
+                for clients in or_default(&entry.clients) {
+                    let mut label = vec![entry.label()];
+                    if entry.workloads.len() > 1 {
+                        label.push(work.name.clone());
+                    }
+                    label.extend(streams.map(|count| counted(count, "stream")));
+                    label.extend(window.map(|window: Bytes| format!("window {window}")));
+                    label.extend(clients.map(|count| counted(count, "client")));
+                    rows.push(Row {
+                        entry: index,
+                        label: label.join(", "),
+                        work: work.clone(),
+                        streams,
+                        window,
+                        clients: clients.unwrap_or(1),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The cells that the constraints leave, row by row.
+    pub fn cells(&self) -> Vec<PlanCell> {
+        let (rows, conditions) = (self.rows(), self.conditions());
+        let mut cells = Vec::new();
+        for (row, this) in rows.iter().enumerate() {
+            let entry = &self.entries[this.entry];
+            for (condition, path) in conditions.iter().enumerate() {
+                let named = |rules: &[super::Rule]| {
+                    rules.iter().any(|rule| rule.matches(entry, this, path))
+                };
+                let wanted = self.only.is_empty() || named(&self.only);
+                if wanted && !named(&self.except) {
+                    cells.push(PlanCell { row, condition });
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// The values of a setting, or the tool's own.
+fn or_default<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+    if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }
+}
+
+fn counted(count: u32, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// The work with made files no larger than the entry allows.
+fn capped(work: Work, most: Option<Bytes>) -> Work {
+    let content = match (work.content, most) {
+        (Content::Files { files, size }, Some(most)) => {
+            Content::Files { files, size: size.min(most) }
+        }
+        (content, _) => content,
+    };
+    Work { content, ..work }
+}

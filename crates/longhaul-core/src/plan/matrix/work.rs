@@ -1,0 +1,399 @@
+use serde::{Deserialize, Serialize};
+
+use super::Mixed;
+use crate::units::Bytes;
+
+/// A workload: what is moved, from where to where. Checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "WorkDocument", into = "WorkDocument")]
+pub struct Work {
+    /// By which entries ask for it, and by which tables call it.
+    pub name: String,
+    /// What is moved.
+    pub content: Content,
+    /// Where the data is read.
+    pub from: Store,
+    /// Where the copy is written.
+    pub to: Store,
+}
+
+/// What a workload moves.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Whatever memory holds, for a time.
+    Timed {
+        /// Seconds that count; 1 to 86400.
+        seconds: u32,
+        /// Seconds before them that do not; at most 3600.
+        omit_seconds: u32,
+    },
+    /// Files of incompressible bytes, all of one size; one file is copied by itself, several are
+    /// a directory.
+    Files {
+        /// How many; 1 to ten million.
+        files: u64,
+        /// Of each.
+        size: Bytes,
+    },
+    /// As many files of one size as make up a volume.
+    Volume {
+        /// Of all together.
+        volume: Bytes,
+        /// Of each.
+        size: Bytes,
+    },
+    /// Files of many sizes.
+    Mixed {
+        /// Of all together.
+        volume: Bytes,
+        /// The distribution of their sizes.
+        sizes: Mixed,
+    },
+    /// A file or directory of the user's own.
+    Data {
+        /// Its path.
+        path: String,
+    },
+}
+
+/// Where data is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Store {
+    /// A file system on a disk.
+    #[default]
+    Disk,
+    /// A file system in memory.
+    Memory,
+}
+
+/// What a tool is given to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// Memory to memory, for a time.
+    Memory,
+    /// Disk to disk, a file or a directory.
+    Disk,
+    /// Files in memory to disk.
+    MemoryToDisk,
+    /// Files on disk to memory.
+    DiskToMemory,
+    /// Files in memory to memory.
+    MemoryFiles,
+}
+
+impl Workload {
+    /// Every kind, in the order of tables.
+    pub const ALL: [Workload; 5] = [
+        Workload::Memory,
+        Workload::MemoryFiles,
+        Workload::MemoryToDisk,
+        Workload::DiskToMemory,
+        Workload::Disk,
+    ];
+
+    /// The text of the table's column `Type`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Workload::Memory => "Mem to mem",
+            Workload::Disk => "Disk to disk",
+            Workload::MemoryToDisk => "Mem to disk",
+            Workload::DiskToMemory => "Disk to mem",
+            Workload::MemoryFiles => "Mem to mem, files",
+        }
+    }
+
+    /// The name in documents and archives.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Workload::Memory => "memory",
+            Workload::Disk => "disk",
+            Workload::MemoryToDisk => "memory_to_disk",
+            Workload::DiskToMemory => "disk_to_memory",
+            Workload::MemoryFiles => "memory_files",
+        }
+    }
+
+    /// Whether files are copied.
+    pub const fn copies(self) -> bool {
+        !matches!(self, Workload::Memory)
+    }
+}
+
+impl Work {
+    /// The kind of it.
+    pub fn workload(&self) -> Workload {
+        match (&self.content, self.from, self.to) {
+            (Content::Timed { .. }, ..) => Workload::Memory,
+            (_, Store::Disk, Store::Disk) => Workload::Disk,
+            (_, Store::Disk, Store::Memory) => Workload::DiskToMemory,
+            (_, Store::Memory, Store::Disk) => Workload::MemoryToDisk,
+            (_, Store::Memory, Store::Memory) => Workload::MemoryFiles,
+        }
+    }
+
+    /// This work with all that is made for it multiplied by `scale`: the size of files whose
+    /// number is given, else their volume. The user's own data and times stay.
+    #[must_use]
+    pub fn scaled(&self, scale: f64) -> Self {
+        let content = match &self.content {
+            Content::Files { files, size } => {
+                Content::Files { files: *files, size: scaled(*size, scale) }
+            }
+            Content::Volume { volume, size } => {
+                let volume = scaled(*volume, scale).max(*size);
+                Content::Files { files: volume.get().div_ceil(size.get().max(1)), size: *size }
+            }
+            Content::Mixed { volume, sizes } => {
+                let volume = scaled(*volume, scale);
+                Content::Mixed { volume, sizes: sizes.below(volume) }
+            }
+            other => other.clone(),
+        };
+        Work { content, ..self.clone() }
+    }
+}
+
+/// Whole pages, so that no last block is odd; and at least one.
+fn scaled(size: Bytes, scale: f64) -> Bytes {
+    const PAGE: u64 = 4096;
+    if scale == 1.0 {
+        return size;
+    }
+    let pages = (size.get() as f64 * scale / PAGE as f64).round() as u64;
+    Bytes::new(pages.max(1) * PAGE)
+}
+
+/// Why a workload makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WorkFault {
+    /// It has no name.
+    #[error("a workload has no name")]
+    NoName,
+    /// Nothing says what is moved, or two things do.
+    #[error(
+        "the workload '{name}' must say one of: seconds; size with files or volume; volume with \
+         mixed; data"
+    )]
+    Content {
+        /// The workload.
+        name: String,
+    },
+    /// Something that belongs to another kind of workload.
+    #[error("the workload '{name}' has {field}, which means nothing with {with}")]
+    Stray {
+        /// The workload.
+        name: String,
+        /// What is too much.
+        field: &'static str,
+        /// What it is beside.
+        with: &'static str,
+    },
+    /// A number is out of its range.
+    #[error("{field} of the workload '{name}' is {value}; it must be {accepted}")]
+    Range {
+        /// The workload.
+        name: String,
+        /// The number's name.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What would do.
+        accepted: &'static str,
+    },
+}
+
+/// A workload as it is written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkDocument {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seconds: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    omit_seconds: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    #[serde(rename = "size_bytes", alias = "size", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<Bytes>,
+    #[serde(rename = "volume_bytes", alias = "volume", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    volume: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mixed: Option<Mixed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    #[serde(default)]
+    from: Store,
+    #[serde(default)]
+    to: Store,
+}
+
+impl TryFrom<WorkDocument> for Work {
+    type Error = WorkFault;
+
+    fn try_from(document: WorkDocument) -> Result<Self, WorkFault> {
+        let WorkDocument {
+            name,
+            seconds,
+            omit_seconds,
+            files,
+            size,
+            volume,
+            mixed,
+            data,
+            from,
+            to,
+        } = document;
+        if name.trim().is_empty() {
+            return Err(WorkFault::NoName);
+        }
+        let stray = |field, with| WorkFault::Stray { name: name.clone(), field, with };
+        let range = |field, value: String, accepted| WorkFault::Range {
+            name: name.clone(),
+            field,
+            value,
+            accepted,
+        };
+        if omit_seconds.is_some() && seconds.is_none() {
+            return Err(stray("omit_seconds", "anything but seconds"));
+        }
+        let content = match (seconds, files, size, volume, mixed, data) {
+            (Some(seconds), None, None, None, None, None) => {
+                if from != Store::Disk || to != Store::Disk {
+                    return Err(stray("from or to", "seconds, which run from memory to memory"));
+                }
+                let omit_seconds = omit_seconds.unwrap_or_default();
+                if !(1..=86_400).contains(&seconds) {
+                    return Err(range("seconds", seconds.to_string(), "1 to 86400"));
+                }
+                if omit_seconds > 3600 {
+                    return Err(range("omit_seconds", omit_seconds.to_string(), "at most 3600"));
+                }
+                Content::Timed { seconds, omit_seconds }
+            }
+            (None, files, Some(size), None, None, None) => {
+                Content::Files { files: files.unwrap_or(1), size }
+            }
+            (None, None, Some(size), Some(volume), None, None) => Content::Volume { volume, size },
+            (None, None, None, Some(volume), Some(sizes), None) => Content::Mixed { volume, sizes },
+            (None, None, None, None, None, Some(path)) if !path.is_empty() => {
+                Content::Data { path }
+            }
+            _ => return Err(WorkFault::Content { name }),
+        };
+        for (field, bytes) in [("size", size), ("volume", volume)] {
+            if bytes.is_some_and(|bytes| bytes.get() == 0) {
+                return Err(range(field, "0".into(), "more: there must be something to copy"));
+            }
+        }
+        if let Content::Mixed { sizes, .. } = &content
+            && let Some((field, accepted)) = sizes.fault()
+        {
+            return Err(range(field, "out of range".into(), accepted));
+        }
+        let count = match content {
+            Content::Files { files, .. } => files,
+            Content::Volume { volume, size } => volume.get().div_ceil(size.get()),
+            _ => 1,
+        };
+        if !(1..=10_000_000).contains(&count) {
+            return Err(range("the number of files", count.to_string(), "1 to ten million"));
+        }
+        Ok(Work { name, content, from, to })
+    }
+}
+
+impl From<Work> for WorkDocument {
+    fn from(work: Work) -> Self {
+        let Work { name, content, from, to } = work;
+        let blank = WorkDocument { name, from, to, ..WorkDocument::default() };
+        match content {
+            Content::Timed { seconds, omit_seconds } => {
+                let (seconds, omit_seconds) = (Some(seconds), Some(omit_seconds));
+                WorkDocument { seconds, omit_seconds, ..blank }
+            }
+            Content::Files { files, size } => {
+                WorkDocument { files: Some(files), size: Some(size), ..blank }
+            }
+            Content::Volume { volume, size } => {
+                WorkDocument { volume: Some(volume), size: Some(size), ..blank }
+            }
+            Content::Mixed { volume, sizes } => {
+                WorkDocument { volume: Some(volume), mixed: Some(sizes), ..blank }
+            }
+            Content::Data { path } => WorkDocument { data: Some(path), ..blank },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(json: &str) -> Result<Work, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_kind_reads_and_survives_its_document() {
+        for (json, kind) in [
+            (r#"{"name": "m", "seconds": 10, "omit_seconds": 4}"#, Workload::Memory),
+            (r#"{"name": "16G", "size": "16GB"}"#, Workload::Disk),
+            (
+                r#"{"name": "16@16", "files": 16, "size": "16GB", "from": "memory"}"#,
+                Workload::MemoryToDisk,
+            ),
+            (
+                r#"{"name": "small", "volume": "1GiB", "size": "64KiB", "to": "memory"}"#,
+                Workload::DiskToMemory,
+            ),
+            (
+                r#"{"name": "tree", "volume": "1GiB", "mixed": {"median": "64KiB", "sigma": 2}}"#,
+                Workload::Disk,
+            ),
+            (
+                r#"{"name": "own", "data": "/data", "from": "memory", "to": "memory"}"#,
+                Workload::MemoryFiles,
+            ),
+        ] {
+            let work = of(json).unwrap();
+            assert_eq!(work.workload(), kind, "{json}");
+            assert_eq!(of(&serde_json::to_string(&work).unwrap()).unwrap(), work);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said_by_name() {
+        for (json, says) in [
+            (r#"{"name": " ", "size": "1GB"}"#, "a workload has no name"),
+            (r#"{"name": "w"}"#, "the workload 'w' must say one of"),
+            (r#"{"name": "w", "size": "1GB", "data": "/x"}"#, "must say one of"),
+            (r#"{"name": "w", "size": "1GB", "omit_seconds": 1}"#, "has omit_seconds"),
+            (r#"{"name": "w", "seconds": 1, "to": "memory"}"#, "has from or to"),
+            (r#"{"name": "w", "seconds": 0}"#, "seconds of the workload 'w' is 0"),
+            (r#"{"name": "w", "size": 0}"#, "size of the workload 'w' is 0"),
+            (r#"{"name": "w", "size": 1, "files": 0}"#, "the number of files"),
+            (r#"{"name": "w", "size": 1, "volume": "1TB"}"#, "the number of files"),
+            (r#"{"name": "w", "size": 1, "colour": 2}"#, "unknown field `colour`"),
+        ] {
+            let error = of(json).unwrap_err();
+            assert!(error.contains(says), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_factor_scales_sizes_or_numbers() {
+        let scaled = |json: &str| of(json).unwrap().scaled(1.0 / 256.0).content;
+        let file = scaled(r#"{"name": "a", "size": "16GiB"}"#);
+        assert_eq!(file, Content::Files { files: 1, size: Bytes::mib(64) });
+        let few = scaled(r#"{"name": "a", "files": 16, "size": "16GiB"}"#);
+        assert_eq!(few, Content::Files { files: 16, size: Bytes::mib(64) });
+        let many = scaled(r#"{"name": "a", "volume": "256GiB", "size": "64KiB"}"#);
+        assert_eq!(many, Content::Files { files: 16_384, size: Bytes::new(64 << 10) });
+        let least = scaled(r#"{"name": "a", "size": 1}"#);
+        assert_eq!(least, Content::Files { files: 1, size: Bytes::new(4096) });
+    }
+}

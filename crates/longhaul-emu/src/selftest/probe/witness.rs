@@ -1,0 +1,111 @@
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::MachineTiming;
+use longhaul_core::stats::quantile;
+use longhaul_sys::cpu::HostTimes;
+
+/// How often each of its threads asks to be woken.
+const EVERY: Duration = Duration::from_millis(1);
+
+/// Above the emulator's own priority, so that it never waits for the emulator.
+const PRIORITY: i32 = 2;
+
+/// How many processors are watched at the most.
+const WATCHED: usize = 4;
+
+/// Watches what the machine alone does to a thread's time, in the way of cyclictest: on each
+/// processor one thread of real-time priority, which only sleeps for a millisecond and looks how
+/// late it was woken. It moves no packets, so what it sees is none of the emulator's doing; it
+/// takes about 1 % of each processor.
+#[derive(Debug)]
+pub struct Witness {
+    threads: Vec<JoinHandle<(bool, Vec<f64>)>>,
+    done: Arc<AtomicBool>,
+    begun: Instant,
+    times: Option<HostTimes>,
+}
+
+impl Witness {
+    /// Begins to watch. Without the permission for real-time priority it watches as an ordinary
+    /// thread, and its report says so.
+    pub fn start() -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let cpus = longhaul_sys::cpu::allowed().unwrap_or_default();
+        let threads = cpus.into_iter().take(WATCHED).map(|cpu| {
+            let done = Arc::clone(&done);
+            std::thread::spawn(move || watch(cpu, &done))
+        });
+        let threads = threads.collect();
+        Witness { threads, done, begun: Instant::now(), times: HostTimes::now().ok() }
+    }
+
+    /// What it saw.
+    pub fn finish(mut self) -> MachineTiming {
+        self.done.store(true, Ordering::Relaxed);
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let processors = self.threads.len() as u32;
+        let withheld_share = match (self.times, HostTimes::now()) {
+            (Some(before), Ok(now)) => now.stolen_since(&before),
+            _ => 0.0,
+        };
+        let mut late_ms = Vec::new();
+        let mut realtime = processors > 0;
+        for (first, seen) in self.threads.drain(..).filter_map(|thread| thread.join().ok()) {
+            realtime &= first;
+            late_ms.extend(seen);
+        }
+        late_ms.sort_by(f64::total_cmp);
+        let late = |q| quantile(&late_ms, q).unwrap_or_default();
+        MachineTiming {
+            realtime,
+            seconds,
+            processors,
+            wakings: late_ms.len() as u64,
+            p50_ms: late(0.5),
+            p99_ms: late(0.99),
+            p999_ms: late(0.999),
+            max_ms: late(1.0),
+            withheld_share,
+        }
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether it had real-time priority, and by how many milliseconds it was woken late.
+fn watch(cpu: u32, done: &AtomicBool) -> (bool, Vec<f64>) {
+    // Where it may not be bound it watches whichever processor it is on.
+    let _ = longhaul_sys::cpu::bind_thread(&[cpu]);
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
+    let mut late_ms = Vec::new();
+    while !done.load(Ordering::Relaxed) {
+        let asked = Instant::now() + EVERY;
+        std::thread::sleep(EVERY);
+        late_ms.push(asked.elapsed().as_secs_f64() * 1e3);
+    }
+    (realtime, late_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_woken_every_millisecond_on_each_processor_and_never_early() {
+        let witness = Witness::start();
+        std::thread::sleep(Duration::from_millis(100));
+        let seen = witness.finish();
+        assert!(seen.processors > 0 && seen.wakings >= u64::from(seen.processors), "{seen:?}");
+        assert!(seen.wakings as f64 <= f64::from(seen.processors) * (seen.seconds * 1e3 + 1.0));
+        assert!(0.0 < seen.p50_ms && seen.p50_ms <= seen.p99_ms && seen.p99_ms <= seen.max_ms);
+    }
+}

@@ -1,0 +1,226 @@
+//! Bytes that can be read once and have no known end, such as standard input.
+//!
+//! What was read is kept until the sink has written it, so that a block that arrives spoilt can be
+//! sent again, and a lost connection is gone on from. [`WINDOW_BYTES`] bounds what is kept, and
+//! with it the rate: so much in a round trip and the sink's 200 ms between two reports. A sink
+//! that has lost what it once reported ends the copy: it cannot be read again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::file::ReadError;
+use crate::lock::lock;
+use crate::session::random_keying_material;
+
+/// What is kept at the most: at a round trip of 180 ms enough for 4 Gb/s.
+const WINDOW_BYTES: u64 = 192 << 20;
+/// And in blocks, where they are small.
+const WINDOW_BLOCKS: u64 = 4096;
+/// How often a wait looks whether the copy is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is read of, once.
+pub struct Feed {
+    /// Tells this run's bytes from those of another.
+    stamp: u64,
+    input: Mutex<Input>,
+    kept: Mutex<Kept>,
+    freed: Condvar,
+}
+
+/// A source of bytes that can be waited for.
+pub trait Pour: Read + AsFd + Send {}
+
+impl<T: Read + AsFd + Send> Pour for T {}
+
+struct Input {
+    from: Box<dyn Pour>,
+    /// The block being filled.
+    begun: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Blocks that the sink has written, from the first on.
+    written: u64,
+    /// Blocks that were read.
+    read: u64,
+    blocks: BTreeMap<u64, Vec<u8>>,
+    /// The bytes in all, once their end was reached.
+    size: Option<u64>,
+}
+
+/// What became of the wait for a block.
+pub(super) enum Next {
+    /// The block of this number was read.
+    Block(u64),
+    /// The end, after so many bytes.
+    End(u64),
+    /// The copy is over.
+    Over,
+}
+
+impl Feed {
+    /// Reads from `from`.
+    pub fn new(from: impl Pour + 'static) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] = random_keying_material();
+        Feed {
+            stamp: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            input: Mutex::new(Input { from: Box::new(from), begun: Vec::new() }),
+            kept: Mutex::default(),
+            freed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// The numbers of the blocks that were read and may be sent again, if the sink has what is
+    /// before them, as `has` tells.
+    pub(super) fn again(&self, has: impl Fn(u64) -> bool) -> Result<Vec<u64>, ReadError> {
+        let kept = lock(&self.kept);
+        if !(0..kept.written).all(&has) {
+            return Err(ReadError::Poured);
+        }
+        Ok(kept.blocks.keys().copied().filter(|block| !has(*block)).collect())
+    }
+
+    /// Reads the next block of `block_bytes`, once there is room to keep it.
+    pub(super) fn next(&self, block_bytes: u64, over: impl Fn() -> bool) -> io::Result<Next> {
+        let window = (WINDOW_BYTES / block_bytes).clamp(1, WINDOW_BLOCKS) as usize;
+        {
+            let mut kept = lock(&self.kept);
+            if let Some(size) = kept.size {
+                return Ok(Next::End(size));
+            }
+            while kept.blocks.len() >= window {
+                if over() {
+                    return Ok(Next::Over);
+                }
+                let waited = self.freed.wait_timeout(kept, LOOK);
+                kept = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        let Some(block) = lock(&self.input).fill(block_bytes as usize, over)? else {
+            return Ok(Next::Over);
+        };
+        let mut kept = lock(&self.kept);
+        let length = block.len() as u64;
+        if length < block_bytes {
+            kept.size = Some(kept.read * block_bytes + length);
+        }
+        if length == 0 {
+            return Ok(Next::End(kept.read * block_bytes));
+        }
+        let number = kept.read;
+        kept.blocks.insert(number, block);
+        kept.read += 1;
+        Ok(Next::Block(number))
+    }
+
+    /// Copies block `number` into `buffer` and returns its length.
+    pub(super) fn copy(&self, number: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
+        let kept = lock(&self.kept);
+        let block = kept.blocks.get(&number).ok_or(ReadError::Poured)?;
+        buffer[..block.len()].copy_from_slice(block);
+        Ok(block.len())
+    }
+
+    /// Forgets the first `blocks`, which the sink has written.
+    pub(super) fn written(&self, blocks: u64) {
+        let mut kept = lock(&self.kept);
+        let blocks = blocks.min(kept.read);
+        if blocks > kept.written {
+            kept.written = blocks;
+            kept.blocks = kept.blocks.split_off(&blocks);
+            self.freed.notify_all();
+        }
+    }
+}
+
+impl Input {
+    /// A block of `length` bytes, less at the end; `None` when the copy is over.
+    fn fill(&mut self, length: usize, over: impl Fn() -> bool) -> io::Result<Option<Vec<u8>>> {
+        let mut have = self.begun.len();
+        self.begun.resize(length, 0);
+        let outcome = loop {
+            if have == length {
+                break Ok(true);
+            }
+            if over() {
+                break Ok(false);
+            }
+            // A terminal, a pipe or a socket may be silent for long.
+            let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&look)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => break Err(error.into()),
+            }
+            match self.from.read(&mut self.begun[have..]) {
+                Ok(0) => break Ok(true),
+                Ok(got) => have += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.begun.truncate(have);
+        outcome.map(|read| read.then(|| std::mem::take(&mut self.begun)))
+    }
+}
+
+impl fmt::Debug for Feed {
+    /// The same for every run: the name of a copy is made of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Feed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_kept_until_it_is_written() {
+        let (from, mut to) = std::io::pipe().unwrap();
+        let feed = Feed::new(from);
+        to.write_all(&[1; 10_000]).unwrap();
+        let next = || feed.next(4096, || false).unwrap();
+        assert!(matches!(next(), Next::Block(0)) && matches!(next(), Next::Block(1)));
+        // The rest of a block is waited for, and survives that the copy is over.
+        assert!(matches!(feed.next(4096, || true).unwrap(), Next::Over));
+        to.write_all(&[2; 100]).unwrap();
+        drop(to);
+        assert!(matches!(next(), Next::Block(2)));
+        assert!(matches!(next(), Next::End(10_100)) && matches!(next(), Next::End(10_100)));
+        let mut buffer = [0; 4096];
+        assert_eq!(feed.copy(2, &mut buffer).unwrap(), 10_100 - 8192);
+        assert_eq!((buffer[0], buffer[10_099 - 8192]), (1, 2));
+        feed.written(1);
+        assert!(matches!(feed.copy(0, &mut buffer), Err(ReadError::Poured)));
+        assert_eq!(feed.again(|block| block == 0).unwrap(), [1, 2]);
+        assert!(matches!(feed.again(|_| false), Err(ReadError::Poured)));
+    }
+
+    #[test]
+    fn what_ends_at_a_block_ends_there() {
+        let (from, mut to) = std::io::pipe().unwrap();
+        let feed = Feed::new(from);
+        to.write_all(&[1; 4096]).unwrap();
+        drop(to);
+        assert!(matches!(feed.next(4096, || false).unwrap(), Next::Block(0)));
+        assert!(matches!(feed.next(4096, || false).unwrap(), Next::End(4096)));
+        let (from, _) = std::io::pipe().unwrap();
+        let empty = Feed::new(from);
+        assert!(matches!(empty.next(4096, || false).unwrap(), Next::End(0)));
+    }
+}

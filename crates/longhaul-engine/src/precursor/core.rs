@@ -1,0 +1,111 @@
+//! What one core does with bytes in memory.
+
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::Measurement;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use super::{measured, noise};
+
+/// Beyond the caches of a core, and mostly of a processor.
+const MEMORY_BYTES: usize = 128 << 20;
+/// What a copy hashes and seals at once (`copy/stream.rs`).
+const SEGMENT_BYTES: usize = 128 << 10;
+
+/// One kind of work.
+pub(super) struct Work {
+    name: &'static str,
+    pub(super) title: &'static str,
+    note: &'static str,
+    /// Does it for the time given; returns the bytes and the time they took.
+    run: fn(Duration) -> (u64, Duration),
+}
+
+/// All of them.
+pub(super) const WORKS: &[Work] = &[
+    Work {
+        name: "memory_copy",
+        title: "memory, copied by one core",
+        note: "128 MiB to another 128 MiB; each byte is read once and written once",
+        run: copy_memory,
+    },
+    Work {
+        name: "blake3",
+        title: "BLAKE3, one core",
+        note: "the digests of cp and its manifests",
+        run: |time| {
+            over_a_segment(time, |segment| {
+                std::hint::black_box(blake3::hash(segment));
+            })
+        },
+    },
+    Work {
+        name: "xxh3",
+        title: "XXH3-128, one core",
+        note: "what verifies the blocks of cp --cleartext",
+        run: |time| {
+            over_a_segment(time, |segment| {
+                std::hint::black_box(twox_hash::XxHash3_128::oneshot(segment));
+            })
+        },
+    },
+    Work {
+        name: "aes_256_gcm",
+        title: "AES-256-GCM, one core",
+        note: "what seals the blocks of cp, and verifies them",
+        run: seal,
+    },
+];
+
+/// Does it for `time`.
+pub(super) fn measure(work: &Work, time: Duration) -> Measurement {
+    let (bytes, elapsed) = (work.run)(time);
+    measured(work.name, work.title, bytes, elapsed, work.note)
+}
+
+fn copy_memory(time: Duration) -> (u64, Duration) {
+    let from = vec![1_u8; MEMORY_BYTES];
+    // Its pages are there before the clock runs.
+    let mut to = vec![2_u8; MEMORY_BYTES];
+    repeat(time, || {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+        MEMORY_BYTES as u64
+    })
+}
+
+fn over_a_segment(time: Duration, mut work: impl FnMut(&mut [u8])) -> (u64, Duration) {
+    let mut segment = vec![0; SEGMENT_BYTES];
+    noise(&mut segment);
+    repeat(time, || {
+        work(std::hint::black_box(&mut segment));
+        SEGMENT_BYTES as u64
+    })
+}
+
+fn seal(time: Duration) -> (u64, Duration) {
+    let key = UnboundKey::new(&AES_256_GCM, &[7; 32]).expect("the key has 256 bits");
+    let key = LessSafeKey::new(key);
+    let mut counter = 0_u64;
+    over_a_segment(time, |segment| {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&counter.to_be_bytes());
+        counter += 1;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::empty(), segment);
+        let _ = std::hint::black_box(tag);
+    })
+}
+
+/// Does `work` until `time` has passed; it returns how many bytes it did.
+fn repeat(time: Duration, mut work: impl FnMut() -> u64) -> (u64, Duration) {
+    let begun = Instant::now();
+    let mut bytes = 0;
+    loop {
+        bytes += work();
+        let elapsed = begun.elapsed();
+        if elapsed >= time {
+            return (bytes, elapsed);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use longhaul_core::plan::Store;
+use longhaul_core::units::Bytes;
+
+use super::Source;
+use crate::LabError;
+
+/// What a matrix needs beside time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    /// On disk at once, made data and the largest copy.
+    pub disk: Bytes,
+    /// In memory at once, the same.
+    pub memory: Bytes,
+}
+
+impl Room {
+    /// Of `sources`, each of which is copied by as many clients at once as its number says.
+    pub fn of<'a>(sources: impl IntoIterator<Item = (&'a Source, u32)>) -> Self {
+        let mut made: BTreeMap<&Path, (Store, u64)> = BTreeMap::new();
+        let mut largest = [0_u64; 2];
+        for (source, clients) in sources {
+            made.insert(&source.path, (source.store, source.missing().get()));
+            let copies = source.bytes.get().saturating_mul(u64::from(clients));
+            let most = &mut largest[usize::from(source.to == Store::Memory)];
+            *most = copies.max(*most);
+        }
+        let of = |store: Store, copies: u64| {
+            let made: u64 = made.values().filter(|(at, _)| *at == store).map(|(_, b)| b).sum();
+            Bytes::new(with_margin(made + copies))
+        };
+        Room { disk: of(Store::Disk, largest[0]), memory: of(Store::Memory, largest[1]) }
+    }
+
+    /// Memory that the host can give now, by the kernel's own estimate (proc_meminfo(5)).
+    pub fn available_memory() -> Option<Bytes> {
+        let text = fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(Bytes::kib(kib))
+    }
+}
+
+/// Checks that the disks have room for the data that is still to be made and for the copies of
+/// the largest, with 5 % to spare for metadata and for what else the machine writes.
+///
+/// # Errors
+/// They have not, or cannot be asked.
+pub fn check_room<'a>(
+    sources: impl IntoIterator<Item = (&'a Source, u32)>,
+    scratch: &Path,
+) -> Result<(), LabError> {
+    let mut data: BTreeMap<&Path, u64> = BTreeMap::new();
+    let mut copies = 0;
+    for (source, clients) in sources {
+        if source.store == Store::Disk {
+            data.insert(&source.path, source.missing().get());
+        }
+        if source.to == Store::Disk {
+            copies = source.bytes.get().saturating_mul(u64::from(clients)).max(copies);
+        }
+    }
+    let missing = with_margin(data.values().sum());
+    let copies = with_margin(copies);
+    let to_make = data.iter().find(|(_, missing)| **missing > 0).map(|(path, _)| *path);
+    if let Some(path) = to_make {
+        let dir = path.parent().unwrap_or(path);
+        if device(dir)? == device(scratch)? {
+            return room_for(scratch, copies + missing);
+        }
+        room_for(dir, missing)?;
+    }
+    if copies == 0 { Ok(()) } else { room_for(scratch, copies) }
+}
+
+fn with_margin(bytes: u64) -> u64 {
+    bytes + bytes / 20
+}
+
+fn device(path: &Path) -> Result<u64, LabError> {
+    Ok(fs::metadata(path).map_err(LabError::file("read", path))?.dev())
+}
+
+fn room_for(path: &Path, needed: u64) -> Result<(), LabError> {
+    let disk = rustix::fs::statvfs(path)
+        .map_err(|error| LabError::file("ask for the room on the disk of", path)(error.into()))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < needed {
+        let (free, needed) = (Bytes::new(free), Bytes::new(needed));
+        return Err(LabError::NoRoom { path: path.to_owned(), free, needed });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::plan::Work;
+
+    use super::*;
+
+    fn source(json: &str, dir: &Path) -> Source {
+        let work: Work = serde_json::from_str(json).unwrap();
+        Source::of(&work, Some(dir)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn no_room_is_said_with_both_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let large = source(r#"{"name": "w", "size": 1152921504606846976}"#, dir.path());
+        let large = Source { path: dir.path().join("data.bin"), ..large };
+        let error = check_room([(&large, 1)], dir.path()).unwrap_err();
+        let LabError::NoRoom { needed, free, .. } = &error else { panic!("{error}") };
+        assert_eq!(needed.get(), 2 * ((1 << 60) + (1 << 60) / 20));
+        assert!(error.to_string().contains(&free.to_string()), "{error}");
+        assert!(Room::available_memory().unwrap() > Bytes::mib(1));
+    }
+
+    #[test]
+    fn memory_and_disk_are_counted_apart_and_each_source_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = r#"{"name": "a", "size": 2000, "from": "memory"}"#;
+        let both = r#"{"name": "b", "size": 4000, "from": "memory", "to": "memory"}"#;
+        let (one, two) = (source(memory, dir.path()), source(both, dir.path()));
+        let room = Room::of([(&one, 3), (&one, 1), (&two, 1)]);
+        assert_eq!(room.disk, Bytes::new(6000 + 300));
+        assert_eq!(room.memory, Bytes::new(10_000 + 500));
+    }
+}

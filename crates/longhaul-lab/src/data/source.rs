@@ -1,0 +1,285 @@
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use longhaul_core::plan::{Content, MatrixPlan, Mixed, Store, Work};
+use longhaul_core::units::Bytes;
+use twox_hash::XxHash3_64;
+
+use super::make;
+use crate::LabError;
+
+/// What a row copies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Whether it is a directory.
+    pub tree: bool,
+    /// Of all files together.
+    pub bytes: Bytes,
+    /// How many.
+    pub files: u64,
+    /// Of each, where all are of one size.
+    pub file_bytes: Option<Bytes>,
+    /// Where it is.
+    pub store: Store,
+    /// Where its copies go.
+    pub to: Store,
+    pub(super) origin: Origin,
+}
+
+/// How a source comes to be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Origin {
+    /// It is there.
+    Own,
+    /// The user's data, copied into memory.
+    CopyOf(PathBuf),
+    /// Files of one size.
+    Alike,
+    /// Files of many sizes.
+    Mixed(Mixed),
+}
+
+impl Source {
+    /// The user's own file or directory, copied from disk to disk.
+    ///
+    /// # Errors
+    /// It cannot be read, is neither file nor directory, or holds nothing.
+    pub fn own(path: &Path) -> Result<Self, LabError> {
+        let path = fs::canonicalize(path).map_err(LabError::file("read the data", path))?;
+        let tree = path.is_dir();
+        if !tree && !path.is_file() {
+            return Err(LabError::NotCopyable { path });
+        }
+        let (bytes, files) = measure(&path)?;
+        if bytes == 0 {
+            return Err(LabError::EmptyData { path });
+        }
+        Ok(Source {
+            path,
+            tree,
+            bytes: Bytes::new(bytes),
+            files,
+            file_bytes: (!tree).then_some(Bytes::new(bytes)),
+            store: Store::Disk,
+            to: Store::Disk,
+            origin: Origin::Own,
+        })
+    }
+
+    /// What a workload copies; `None` for a timed one. Made files may not exist yet. `memory` is
+    /// where files in memory are to be.
+    ///
+    /// # Errors
+    /// The user's data cannot be read, or the cache's directory cannot be made.
+    pub fn of(work: &Work, memory: Option<&Path>) -> Result<Option<Self>, LabError> {
+        let source = match &work.content {
+            Content::Timed { .. } => return Ok(None),
+            Content::Data { path } => Source::own(Path::new(path))?,
+            Content::Files { files, size } => Source::alike(*files, *size)?,
+            Content::Volume { .. } => return Source::of(&work.scaled(1.0), memory),
+            Content::Mixed { volume, sizes } => Source::mixed(*volume, *sizes)?,
+        };
+        let source = Source { to: work.to, ..source };
+        Ok(Some(match (work.from, memory) {
+            (Store::Memory, Some(dir)) => source.in_memory(dir),
+            _ => source,
+        }))
+    }
+
+    fn alike(files: u64, size: Bytes) -> Result<Self, LabError> {
+        let name = match files {
+            1 => format!("data-{}.bin", size.get()),
+            _ => format!("data-{files}x{}", size.get()),
+        };
+        Ok(Source {
+            path: cache_dir()?.join(name),
+            tree: files > 1,
+            bytes: Bytes::new(size.get() * files),
+            files,
+            file_bytes: Some(size),
+            store: Store::Disk,
+            to: Store::Disk,
+            origin: Origin::Alike,
+        })
+    }
+
+    fn mixed(volume: Bytes, sizes: Mixed) -> Result<Self, LabError> {
+        let Mixed { median, sigma, smallest, largest, seed } = sizes;
+        let text = format!("{} {sigma} {} {} {seed}", median.get(), smallest.get(), largest.get());
+        let digest = XxHash3_64::oneshot(text.as_bytes());
+        let all = sizes.sizes(volume);
+        Ok(Source {
+            path: cache_dir()?.join(format!("data-mixed-{}-{digest:016x}", volume.get())),
+            tree: true,
+            bytes: all.iter().fold(Bytes::new(0), |sum, size| Bytes::new(sum.get() + size.get())),
+            files: all.len() as u64,
+            file_bytes: None,
+            store: Store::Disk,
+            to: Store::Disk,
+            origin: Origin::Mixed(sizes),
+        })
+    }
+
+    fn in_memory(self, dir: &Path) -> Self {
+        let path = dir.join(self.path.file_name().unwrap_or_default());
+        let origin = match self.origin {
+            Origin::Own => Origin::CopyOf(self.path),
+            other => other,
+        };
+        Source { path, store: Store::Memory, origin, ..self }
+    }
+
+    /// Bytes that [`Source::make`] would write.
+    pub fn missing(&self) -> Bytes {
+        let there = fs::metadata(&self.path)
+            .is_ok_and(|data| data.is_dir() || data.len() == self.bytes.get());
+        Bytes::new(if self.origin == Origin::Own || there { 0 } else { self.bytes.get() })
+    }
+
+    /// Writes what is missing, under its name only when it is whole.
+    ///
+    /// # Errors
+    /// The disk's, or memory's.
+    pub fn make(&self) -> Result<(), LabError> {
+        if self.missing().get() == 0 {
+            return Ok(());
+        }
+        // Parts are told apart, so that two matrices may make the same data.
+        let part = self.path.with_extension(format!("part-{}", std::process::id()));
+        let written = match &self.origin {
+            Origin::Own => Ok(()),
+            Origin::CopyOf(own) => make::copy(own, &part),
+            Origin::Alike if self.tree => {
+                let size = self.file_bytes.unwrap_or_default();
+                make::tree(&part, (0..self.files).map(|_| size))
+            }
+            Origin::Alike => make::file(&part, self.bytes, 0),
+            Origin::Mixed(sizes) => make::tree(&part, sizes.sizes(self.bytes).into_iter()),
+        };
+        written.and_then(|()| fs::rename(&part, &self.path)).map_err(|error| {
+            let _ = if part.is_dir() { fs::remove_dir_all(&part) } else { fs::remove_file(&part) };
+            LabError::file("write the data", &self.path)(error)
+        })
+    }
+}
+
+/// What each row of a plan copies; `None` for timed rows.
+///
+/// # Errors
+/// The user's data cannot be read, or the cache's directory cannot be made.
+pub fn sources(plan: &MatrixPlan, memory: Option<&Path>) -> Result<Vec<Option<Source>>, LabError> {
+    let mut known: Vec<(Work, Option<Source>)> = Vec::new();
+    let mut all = Vec::new();
+    for row in plan.rows() {
+        let source = match known.iter().find(|(work, _)| *work == row.work) {
+            Some((_, source)) => source.clone(),
+            None => Source::of(&row.work, memory)?,
+        };
+        known.push((row.work, source.clone()));
+        all.push(source);
+    }
+    Ok(all)
+}
+
+fn cache_dir() -> Result<PathBuf, LabError> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let dir = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .or_else(home)
+        .unwrap_or_else(env::temp_dir)
+        .join("longhaul");
+    fs::create_dir_all(&dir).map_err(LabError::file("create", &dir))?;
+    Ok(dir)
+}
+
+/// Bytes and number of all files in `path`. Symbolic links are not followed and count nothing.
+fn measure(path: &Path) -> Result<(u64, u64), LabError> {
+    let failed = |error| LabError::file("read the data", path)(error);
+    let data = fs::symlink_metadata(path).map_err(failed)?;
+    if data.is_file() {
+        File::open(path).map_err(failed)?;
+        return Ok((data.len(), 1));
+    }
+    if !data.is_dir() {
+        return Ok((0, 0));
+    }
+    let mut sum = (0, 0);
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let (bytes, files) = measure(&entry.map_err(failed)?.path())?;
+        sum = (sum.0 + bytes, sum.1 + files);
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(json: &str) -> Work {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn at(json: &str, dir: &Path) -> Source {
+        Source::of(&work(json), Some(dir)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_is_the_same_every_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = at(r#"{"name": "w", "size": 1048581, "from": "memory"}"#, dir.path());
+        let two = Source { path: dir.path().join("two.bin"), ..one.clone() };
+        assert_eq!((one.missing(), one.tree), (one.bytes, false));
+        one.make().unwrap();
+        two.make().unwrap();
+        assert_eq!(one.missing(), Bytes::new(0));
+        assert_eq!(fs::read(&one.path).unwrap(), fs::read(&two.path).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a part is left");
+
+        // A file of another size under that name is not taken for the data.
+        fs::write(&one.path, b"short").unwrap();
+        assert_eq!(one.missing(), one.bytes);
+    }
+
+    #[test]
+    fn trees_have_the_files_that_the_workload_says() {
+        let dir = tempfile::tempdir().unwrap();
+        for (json, files) in [
+            (r#"{"name": "w", "files": 7, "size": 1000, "from": "memory"}"#, 7),
+            (r#"{"name": "w", "volume": 10000, "size": 1000, "from": "memory"}"#, 10),
+        ] {
+            let source = at(json, dir.path());
+            source.make().unwrap();
+            assert_eq!((source.files, source.tree), (files, true));
+            assert_eq!(measure(&source.path).unwrap(), (source.bytes.get(), files));
+        }
+        let mixed = r#"{"name": "w", "volume": "1MiB", "from": "memory",
+                        "mixed": {"median": "4KiB", "sigma": 1.5}}"#;
+        let source = at(mixed, dir.path());
+        source.make().unwrap();
+        assert!(source.files > 20 && source.file_bytes.is_none());
+        assert_eq!(measure(&source.path).unwrap(), (1 << 20, source.files));
+    }
+
+    #[test]
+    fn own_data_counts_its_files_and_is_copied_into_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("own");
+        fs::create_dir_all(own.join("in")).unwrap();
+        fs::write(own.join("a"), b"12345").unwrap();
+        fs::write(own.join("in/b"), b"123").unwrap();
+        let source = Source::own(&own).unwrap();
+        assert_eq!((source.tree, source.bytes, source.files), (true, Bytes::new(8), 2));
+        assert_eq!(source.missing(), Bytes::new(0));
+
+        let memory = tempfile::tempdir().unwrap();
+        let json = format!(r#"{{"name": "w", "data": "{}", "from": "memory"}}"#, own.display());
+        let copy = at(&json, memory.path());
+        copy.make().unwrap();
+        assert_eq!(copy.path, memory.path().join("own"));
+        assert_eq!(fs::read(copy.path.join("in/b")).unwrap(), b"123");
+    }
+}

@@ -1,0 +1,168 @@
+//! Tools that few hosts have, driven where they are found on PATH.
+//!
+//! Their commands are alike, so that each is a row of a table: what it is found by, what it
+//! promises, and how its two commands are built. They follow each tool's own documentation; tests
+//! run them with stand-ins that take the same arguments.
+
+mod over_ssh;
+mod own_server;
+mod rdma;
+#[cfg(test)]
+mod tests;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{Guarantees, ToolOutput};
+use longhaul_core::units::Bytes;
+
+use super::{Detected, Driver, Job, Pace, Reading, Said, Server, detect};
+use crate::LabError;
+
+/// A tool of the table.
+#[derive(Clone)]
+pub(super) struct Tool {
+    name: &'static str,
+    /// What it needs; its own client stands first.
+    programs: &'static [&'static str],
+    /// What makes that client tell its version.
+    version: &'static str,
+    workload: Workload,
+    trees: bool,
+    many_clients: bool,
+    guarantees: fn(&[String]) -> Guarantees,
+    /// The argument for a number of streams, which follows it as a word of its own.
+    streams: Option<&'static str>,
+    /// The same for a window in bytes.
+    window: Option<&'static str>,
+    server: fn(&Job<'_>, &Programs) -> Result<Option<Server>, LabError>,
+    client: fn(&Job<'_>, &Programs) -> Result<Command, LabError>,
+    /// The figure that it states; `None` for a tool that is timed by its copies alone.
+    read: Option<fn(&ToolOutput) -> Result<Reading, String>>,
+    /// Where programs are looked for.
+    found_in: Programs,
+}
+
+/// Where programs are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Programs {
+    /// In place of PATH and the system's directories.
+    only: Option<PathBuf>,
+}
+
+impl Programs {
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        match &self.only {
+            Some(dir) => Some(dir.join(name)).filter(|path| path.is_file()),
+            None => detect::find(name),
+        }
+    }
+
+    /// Its full path, or its bare name, whose start will then say that it is missing.
+    fn get(&self, name: &str) -> PathBuf {
+        self.find(name).unwrap_or_else(|| PathBuf::from(name))
+    }
+}
+
+/// Every tool of the table.
+pub(super) fn all() -> Vec<Box<dyn Driver>> {
+    let tools = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
+    tools.map(|tool| Box::new(tool.clone()) as Box<dyn Driver>).collect()
+}
+
+impl Driver for Tool {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn workload(&self) -> Workload {
+        self.workload
+    }
+
+    fn trees(&self) -> bool {
+        self.trees
+    }
+
+    fn many_clients(&self) -> bool {
+        self.many_clients
+    }
+
+    fn streams(&self, count: u32) -> Option<Vec<String>> {
+        self.streams.map(|option| vec![option.to_owned(), count.to_string()])
+    }
+
+    fn window(&self, size: Bytes) -> Option<Vec<String>> {
+        self.window.map(|option| vec![option.to_owned(), size.get().to_string()])
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::default()
+    }
+
+    fn guarantees(&self, options: &[String]) -> Guarantees {
+        (self.guarantees)(options)
+    }
+
+    fn detect(&self) -> Detected {
+        if let Some(program) = self.programs.iter().find(|name| self.found_in.find(name).is_none())
+        {
+            return Detected::Missing { program };
+        }
+        let version = self.program().map(|program| detect::version(&program, self.version));
+        Detected::Installed { version: version.unwrap_or_default() }
+    }
+
+    fn program(&self) -> Option<PathBuf> {
+        self.found_in.find(self.programs.first()?)
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        (self.server)(job, &self.found_in)
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        (self.client)(job, &self.found_in)
+    }
+
+    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+        self.read.map_or(Ok(Reading::default()), |read| read(said.client))
+    }
+}
+
+/// Nothing.
+fn plain(_options: &[String]) -> Guarantees {
+    Guarantees::default()
+}
+
+/// Every packet is authenticated and encrypted; nothing compares the files that were written.
+fn encrypted(_options: &[String]) -> Guarantees {
+    Guarantees { encrypted: true, ..Guarantees::default() }
+}
+
+fn has(options: &[String], wanted: &str) -> bool {
+    options.iter().any(|option| option == wanted)
+}
+
+/// A name in the private directory that leads to the source and is called like the copy, for a
+/// tool that copies a file under its own name into a directory.
+fn link_to_source(job: &Job<'_>, tool: &'static str) -> Result<PathBuf, LabError> {
+    let task = job.disk(tool)?;
+    let dir = job.private.join("source");
+    std::fs::create_dir_all(&dir).map_err(LabError::file("create", &dir))?;
+    let link = dir.join(task.destination.file_name().unwrap_or_default());
+    match std::os::unix::fs::symlink(task.source, &link) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(LabError::file("make the link", &link)(error))
+        }
+        _ => Ok(link),
+    }
+}
+
+/// PATH with `first` before it.
+fn path_with(first: &Path) -> std::ffi::OsString {
+    let rest = env::var_os("PATH").unwrap_or_default();
+    env::join_paths(std::iter::once(first.to_owned()).chain(env::split_paths(&rest)))
+        .unwrap_or(rest)
+}

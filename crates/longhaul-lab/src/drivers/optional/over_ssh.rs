@@ -1,0 +1,213 @@
+//! Tools that reach their far half through ssh, here a private sshd.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::Guarantees;
+
+use super::super::sshd::quote;
+use super::super::{Job, sshd};
+use super::{Programs, Tool, encrypted, has, path_with, plain};
+use crate::LabError;
+
+const BASE: Tool = Tool {
+    name: "",
+    programs: &[],
+    version: "--version",
+    workload: Workload::Disk,
+    trees: true,
+    many_clients: true,
+    guarantees: encrypted,
+    streams: None,
+    window: None,
+    server: |job, _| sshd::server(job).map(Some),
+    client: |_, _| Err(LabError::Task { tool: "" }),
+    read: None,
+    found_in: Programs { only: None },
+};
+
+pub(super) const TOOLS: &[Tool] = &[
+    // https://www.slac.stanford.edu/~abh/bbcp/: data travels in clear text beside ssh.
+    Tool {
+        name: "bbcp",
+        programs: &["bbcp", "ssh", "sshd", "ssh-keygen"],
+        guarantees: |options| Guarantees { verified: has(options, "-e"), ..plain(options) },
+        streams: Some("-s"),
+        window: Some("-w"),
+        client: |job, programs| {
+            let task = job.disk("bbcp")?;
+            let mut command = with_ssh(job, programs, "bbcp")?;
+            // %I is its own word for the identity, %U and %H for user and host.
+            let remote = format!("ssh -x -a %I -l %U %H {}", programs.get("bbcp").display());
+            command.args(["-f", "-S", &remote, "-T", &remote]);
+            command.args(task.tree.then_some("-r")).args(job.options).arg(task.source);
+            command.arg(far_path(job)?);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://bbftp.in2p3.fr: the daemon is started through ssh, data travels in clear text.
+    Tool {
+        name: "bbftp",
+        programs: &["bbftp", "bbftpd", "ssh", "sshd", "ssh-keygen"],
+        version: "-v",
+        trees: false,
+        guarantees: plain,
+        streams: Some("-p"),
+        window: None,
+        client: |job, programs| {
+            let task = job.single_file("bbftp")?;
+            let mut command = with_ssh(job, programs, "bbftp")?;
+            let daemon = format!("{} -s", programs.get("bbftpd").display());
+            command.args(["-S", "-L", "ssh -q", "-E", &daemon, "-u", &sshd::user()?]);
+            command.args(job.options);
+            let (from, to) = (task.source.display(), task.destination.display());
+            command.args(["-e", &format!("put {from} {to}")]).arg(job.far);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://github.com/upa/mscp: several ssh connections, one copy.
+    Tool {
+        name: "mscp",
+        programs: &["mscp", "ssh", "sshd", "ssh-keygen"],
+        version: "-h",
+        streams: Some("-n"),
+        client: |job, programs| {
+            let task = job.disk("mscp")?;
+            let mut command = Command::new(programs.get("mscp"));
+            command.args(ssh_files(job)).args(["-P", &sshd::PORT.to_string()]);
+            command.args(job.options).arg(task.source).arg(far_path(job)?);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://www.psc.edu/hpn-ssh-home/: scp without the 2 MiB window. Its sshd, if there is one.
+    Tool {
+        name: "hpn-ssh",
+        programs: &["hpnscp", "hpnssh", "hpnsshd", "ssh-keygen"],
+        version: "-V",
+        server: |job, programs| {
+            let mut server = sshd::server(job)?;
+            let mut command = Command::new(programs.get("hpnsshd"));
+            command.args(server.command.get_args());
+            server.command = command;
+            Ok(Some(server))
+        },
+        client: |job, programs| {
+            let task = job.disk("hpn-ssh")?;
+            let mut command = Command::new(programs.get("hpnscp"));
+            command.args(["-S".into(), programs.get("hpnssh")]).args(sshd::client_options(job));
+            command.args(task.tree.then_some("-r")).args(job.options).arg(task.source);
+            command.arg(far_path(job)?);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://github.com/esnet/EScp: sealed by AES-GCM; its receiver is started through ssh.
+    Tool {
+        name: "escp",
+        programs: &["escp", "ssh", "sshd", "ssh-keygen"],
+        streams: Some("--threads"),
+        client: |job, programs| {
+            let task = job.disk("escp")?;
+            let mut command = with_ssh(job, programs, "escp")?;
+            command.args(task.tree.then_some("-r")).args(job.options).arg(task.source);
+            command.arg(far_path(job)?);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://github.com/crazyscot/qcp: QUIC, with keys passed through ssh; single files.
+    Tool {
+        name: "qcp",
+        programs: &["qcp", "ssh", "sshd", "ssh-keygen"],
+        trees: false,
+        client: |job, programs| {
+            let task = job.single_file("qcp")?;
+            let mut command = with_ssh(job, programs, "qcp")?;
+            command.args(job.options).arg(task.source).arg(far_path(job)?);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://github.com/LabAdvComp/UDR: rsync over UDT, in clear text unless -n is left out of
+    // its options; ssh starts the far half.
+    Tool {
+        name: "udr",
+        programs: &["udr", "rsync", "ssh", "sshd", "ssh-keygen"],
+        guarantees: |options| Guarantees {
+            // rsync compares a checksum of each whole file after it was put together.
+            encrypted: has(options, "-n"),
+            verified: true,
+            synced: false,
+        },
+        client: |job, programs| {
+            let task = job.disk("udr")?;
+            let mut command = with_ssh(job, programs, "udr")?;
+            command.args(["-P", &sshd::PORT.to_string()]).args(job.options).args(["rsync", "-a"]);
+            // A slash at the end: the contents of the directory, not the directory into another.
+            let slash = if task.tree { "/" } else { "" };
+            command.arg(format!("{}{slash}", task.source.display()));
+            command.arg(format!("{}{slash}", far_path(job)?));
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://www.ibm.com/products/aspera: FASP over UDP, encrypted unless -T is given.
+    Tool {
+        name: "aspera",
+        programs: &["ascp", "ssh", "sshd", "ssh-keygen"],
+        version: "-A",
+        guarantees: |options| Guarantees {
+            encrypted: !has(options, "-T"),
+            verified: false,
+            synced: false,
+        },
+        client: |job, programs| {
+            let task = job.disk("aspera")?;
+            let mut command = Command::new(programs.get("ascp"));
+            command.args(["-q", "-P", &sshd::PORT.to_string(), "-i"]);
+            command.arg(job.private.join("user_key")).args(job.options).arg(task.source);
+            command.arg(far_path(job)?);
+            Ok(command)
+        },
+        ..BASE
+    },
+];
+
+/// `user@far:/path`.
+fn far_path(job: &Job<'_>) -> Result<String, LabError> {
+    let task = job.disk("ssh")?;
+    Ok(format!("{}:{}", sshd::destination_host(job)?, task.destination.display()))
+}
+
+/// The files of the private sshd as OpenSSH's own options.
+fn ssh_files(job: &Job<'_>) -> Vec<String> {
+    let dir = job.private.display();
+    vec![
+        "-i".to_owned(),
+        format!("{dir}/user_key"),
+        "-o".to_owned(),
+        format!("UserKnownHostsFile={dir}/known_hosts"),
+    ]
+}
+
+/// The command of a tool that starts `ssh` itself: it finds one that knows the private sshd and
+/// nothing else.
+fn with_ssh(job: &Job<'_>, programs: &Programs, tool: &str) -> Result<Command, LabError> {
+    let dir = job.private.join("bin");
+    fs::create_dir_all(&dir).map_err(LabError::file("create", &dir))?;
+    let file = dir.join("ssh");
+    let words: Vec<String> = sshd::client_options(job).iter().map(|word| quote(word)).collect();
+    let ssh = programs.get("ssh");
+    let text = format!("#!/bin/sh\nexec {} {} \"$@\"\n", ssh.display(), words.join(" "));
+    sshd::write(&file, &text)?;
+    let executable = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(&file, executable).map_err(LabError::file("make executable", &file))?;
+    let mut command = Command::new(programs.get(tool));
+    command.env("PATH", path_with(&dir));
+    Ok(command)
+}

@@ -1,0 +1,222 @@
+//! Tools with a server of their own.
+
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::Guarantees;
+
+use super::super::sshd::quote;
+use super::super::{Server, sshd};
+use super::{Programs, Tool, has, link_to_source, plain};
+use crate::LabError;
+
+const BASE: Tool = Tool {
+    name: "",
+    programs: &[],
+    version: "--version",
+    workload: Workload::Disk,
+    trees: true,
+    many_clients: false,
+    guarantees: plain,
+    streams: None,
+    window: None,
+    server: |_, _| Ok(None),
+    client: |_, _| Err(LabError::Task { tool: "" }),
+    read: None,
+    found_in: Programs { only: None },
+};
+
+const FDT_PORT: u16 = 54321;
+const WDT_PORT: u16 = 22356;
+const TSUNAMI_PORT: u16 = 46224;
+const IRODS_PORT: u16 = 1247;
+
+pub(super) const TOOLS: &[Tool] = &[
+    // https://fast-data-transfer.github.io; `fdt` is what runs `java -jar fdt.jar` for the user.
+    Tool {
+        name: "fdt",
+        programs: &["fdt"],
+        version: "-V",
+        guarantees: |options| Guarantees { verified: has(options, "-md5"), ..plain(options) },
+        streams: Some("-P"),
+        window: Some("-ss"),
+        server: |_, programs| {
+            let mut command = Command::new(programs.get("fdt"));
+            command.args(["-p", &FDT_PORT.to_string(), "-noupdates"]);
+            Ok(Some(Server::new(command, FDT_PORT)))
+        },
+        client: |job, programs| {
+            let task = job.disk("fdt")?;
+            // It copies under the source's own name into a directory.
+            let source = link_to_source(job, "fdt")?;
+            let mut command = Command::new(programs.get("fdt"));
+            command.args(["-c", job.far, "-p", &FDT_PORT.to_string(), "-noupdates"]);
+            command.args(task.tree.then_some("-r")).args(job.options);
+            command.arg("-d").arg(parent(task.destination)).arg(source);
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://github.com/facebook/wdt: sender and receiver share a transfer id; it compares a
+    // checksum of each block.
+    Tool {
+        name: "wdt",
+        programs: &["wdt"],
+        guarantees: |options| Guarantees {
+            encrypted: options.iter().any(|o| o.contains("encryption_type=aes")),
+            verified: !has(options, "-enable_checksum=false"),
+            synced: has(options, "-fsync=true"),
+        },
+        streams: Some("-num_ports"),
+        server: |job, programs| {
+            let task = job.disk("wdt")?;
+            let into = if task.tree { task.destination } else { parent(task.destination) };
+            let mut command = Command::new(programs.get("wdt"));
+            command.arg("-directory").arg(into).args(wdt_session()).args(job.options);
+            Ok(Some(Server::new(command, WDT_PORT)))
+        },
+        client: |job, programs| {
+            let task = job.disk("wdt")?;
+            let mut command = Command::new(programs.get("wdt"));
+            command.args(["-destination", job.far]).args(wdt_session()).args(job.options);
+            if task.tree {
+                command.arg("-directory").arg(task.source);
+            } else {
+                let link = link_to_source(job, "wdt")?;
+                command.arg("-follow_symlinks").arg("-directory").arg(parent(&link));
+            }
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://tsunami-udp.sourceforge.net: the client fetches, so that the far end reads.
+    Tool {
+        name: "tsunami",
+        programs: &["tsunami", "tsunamid"],
+        version: "-v",
+        trees: false,
+        server: |job, programs| {
+            let task = job.single_file("tsunami")?;
+            let mut command = Command::new(programs.get("tsunamid"));
+            command.arg(format!("--port={TSUNAMI_PORT}")).current_dir(parent(task.source));
+            Ok(Some(Server::new(command, TSUNAMI_PORT)))
+        },
+        // Commands are words: settings come before `connect`, and the plan's options are such.
+        client: |job, programs| {
+            let task = job.single_file("tsunami")?;
+            let mut command = Command::new(programs.get("tsunami"));
+            command.args(["set", "port", &TSUNAMI_PORT.to_string()]).args(job.options);
+            command.args(["connect", job.far, "get"]);
+            command.arg(task.source.file_name().unwrap_or_default()).arg(task.destination);
+            command.arg("quit").current_dir(parent(task.destination));
+            Ok(command)
+        },
+        ..BASE
+    },
+    // https://irods.org: a server that is set up on this host, started at the far end; the copy
+    // is registered where it can be compared.
+    Tool {
+        name: "irods",
+        programs: &["iput", "irodsServer"],
+        version: "-h",
+        guarantees: |options| Guarantees { verified: has(options, "-K"), ..plain(options) },
+        streams: Some("-N"),
+        trees: false,
+        server: |_, programs| {
+            let mut command = Command::new(programs.get("irodsServer"));
+            // In the foreground, as its containers start it.
+            command.arg("-u");
+            Ok(Some(Server::new(command, IRODS_PORT)))
+        },
+        client: |job, programs| {
+            let task = job.single_file("irods")?;
+            let mut command = Command::new(programs.get("iput"));
+            command.env("IRODS_HOST", job.far).env("IRODS_PORT", IRODS_PORT.to_string());
+            command.arg("-f").args(job.options).arg("-p").arg(task.destination);
+            command.arg(task.source).arg("copy");
+            Ok(command)
+        },
+        ..BASE
+    },
+    // The kernel's NFS, version 4.2, by the commands of nfs-utils; the client is cp. Both mount
+    // namespaces go with the path.
+    Tool {
+        name: "nfs",
+        programs: &["mount.nfs4", "rpc.nfsd", "exportfs", "rpc.mountd"],
+        version: "-V",
+        // cp's close waits until the server has what was written on stable storage (RFC 8881,
+        // 18.3: COMMIT).
+        guarantees: |options| Guarantees { synced: true, ..plain(options) },
+        streams: Some("nconnect"),
+        server: |job, programs| {
+            let task = job.disk("nfs")?;
+            let state = job.private.join("nfs");
+            let script = NFS_SERVER
+                .replace("@STATE@", &word(&state))
+                .replace("@DIR@", &word(parent(task.destination)))
+                .replace("@EXPORTFS@", &word(&programs.get("exportfs")))
+                .replace("@MOUNTD@", &word(&programs.get("rpc.mountd")))
+                .replace("@NFSD@", &word(&programs.get("rpc.nfsd")));
+            let file = job.private.join("nfs-server.sh");
+            sshd::write(&file, &script)?;
+            let mut command = Command::new("sh");
+            command.arg(file);
+            Ok(Some(Server::new(command, NFS_PORT)))
+        },
+        client: |job, _| {
+            let task = job.disk("nfs")?;
+            let mount = job.private.join("mount");
+            let name = Path::new(task.destination.file_name().unwrap_or_default());
+            let mut options = vec!["vers=4.2".to_owned(), "rsize=1048576,wsize=1048576".to_owned()];
+            // Streams come as two words, other options as mount's.
+            let mut words = job.options.iter();
+            while let Some(option) = words.next() {
+                let value = (option == "nconnect").then(|| words.next()).flatten();
+                options.push(value.map_or(option.clone(), |count| format!("{option}={count}")));
+            }
+            let script = format!(
+                "set -e\nmkdir -p {mount}\nmount -t nfs4 -o {} {}:/ {mount}\n\
+                 cp -r {} {mount}/{}\numount {mount}\n",
+                quote(&options.join(",")),
+                quote(job.far),
+                word(task.source),
+                word(name),
+                mount = word(&mount),
+            );
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]);
+            Ok(command)
+        },
+        ..BASE
+    },
+];
+
+const NFS_PORT: u16 = 2049;
+
+/// Its state is a mount of this script's own, so that the host's exports stay as they are.
+const NFS_SERVER: &str = "set -e
+mkdir -p @STATE@ /var/lib/nfs
+mount --bind @STATE@ /var/lib/nfs
+mkdir -p /var/lib/nfs/v4recovery
+mount -t nfsd nfsd /proc/fs/nfsd
+touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+@EXPORTFS@ -i -o rw,no_root_squash,insecure,sync,fsid=0,no_subtree_check '*:'@DIR@
+@MOUNTD@ -N 3 -F &
+@NFSD@ -N 3 8
+trap '@NFSD@ 0; kill %1' TERM
+wait
+";
+
+fn wdt_session() -> [String; 4] {
+    let port = WDT_PORT.to_string();
+    ["-transfer_id".to_owned(), "longhaul".to_owned(), "-start_port".to_owned(), port]
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+fn word(path: &Path) -> String {
+    quote(&path.to_string_lossy())
+}

@@ -1,0 +1,74 @@
+//! perftest, which measures what RDMA reaches from memory to memory; it needs a device at both
+//! ends.
+
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::ToolOutput;
+use longhaul_core::units::{Bytes, Rate};
+
+use super::super::{Job, Reading, Server};
+use super::{Programs, Tool, plain};
+use crate::LabError;
+
+const PORT: u16 = 18515;
+
+pub(super) const TOOLS: &[Tool] = &[Tool {
+    name: "perftest",
+    programs: &["ib_write_bw"],
+    version: "--version",
+    workload: Workload::Memory,
+    trees: false,
+    many_clients: false,
+    guarantees: plain,
+    streams: Some("-q"),
+    window: None,
+    server: |job, programs| Ok(Some(Server::new(command(job, programs)?, PORT))),
+    client: |job, programs| {
+        let mut command = command(job, programs)?;
+        command.arg(job.far);
+        Ok(command)
+    },
+    read: Some(read),
+    found_in: Programs { only: None },
+}];
+
+/// Both ends take the same arguments.
+fn command(job: &Job<'_>, programs: &Programs) -> Result<Command, LabError> {
+    let task = job.memory("perftest")?;
+    let mut command = Command::new(programs.get("ib_write_bw"));
+    let seconds = task.seconds.to_string();
+    command.args(["-p", &PORT.to_string(), "-D", &seconds, "--report_gbits"]).args(job.options);
+    Ok(command)
+}
+
+/// The line under its heading: size, iterations, peak, average in Gb/s, messages.
+fn read(output: &ToolOutput) -> Result<Reading, String> {
+    let mut lines = output.stdout.lines().skip_while(|line| !line.contains("BW average"));
+    let figures = lines.nth(1).ok_or("it printed no line of figures")?;
+    let fields: Vec<f64> = figures.split_whitespace().map_while(|f| f.parse().ok()).collect();
+    let [size, iterations, _peak, average, ..] = fields[..] else {
+        return Err(format!("'{figures}' is no line of figures"));
+    };
+    Ok(Reading {
+        throughput: Some(Rate::from_bps((average * 1e9) as u64)),
+        bytes: Some(Bytes::new((size * iterations) as u64)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_average() {
+        let stdout = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   \
+                      MsgRate[Mpps]\n 65536      1000             0.00               92.50 \
+                      0.176\n---\n";
+        let output = ToolOutput { stdout: stdout.into(), ..ToolOutput::default() };
+        let reading = read(&output).unwrap();
+        assert_eq!(reading.throughput, Some(Rate::from_bps(92_500_000_000)));
+        assert_eq!(reading.bytes, Some(Bytes::new(65_536_000)));
+        assert!(read(&ToolOutput::default()).is_err());
+    }
+}

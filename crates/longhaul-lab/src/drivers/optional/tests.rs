@@ -1,0 +1,112 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::super::driver::Task;
+use super::super::{DiskTask, MemoryTask};
+use super::*;
+
+/// Every program of the table as a script that tells its version, and else keeps its arguments.
+fn stand_ins(dir: &Path) {
+    for tool in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
+        for program in tool.programs {
+            let path = dir.join(program);
+            fs::write(&path, format!("#!/bin/sh\necho \"{program} 1.2 $@\"\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+    }
+}
+
+fn tool(name: &str, found_in: &Path) -> Tool {
+    let mut all = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
+    let found_in = Programs { only: Some(found_in.to_owned()) };
+    Tool { found_in, ..all.find(|tool| tool.name == name).unwrap().clone() }
+}
+
+#[test]
+fn absent_tools_are_told_by_the_program_that_is_missing() {
+    let nowhere = tempfile::tempdir().unwrap();
+    for one in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
+        let absent = tool(one.name, nowhere.path());
+        assert_eq!(absent.detect(), Detected::Missing { program: one.programs[0] });
+    }
+}
+
+#[test]
+fn commands_are_those_of_each_tools_documentation() {
+    let programs = tempfile::tempdir().unwrap();
+    stand_ins(programs.path());
+    // What the client is told, after its name.
+    for (name, expected) in [
+        (
+            "bbcp",
+            "-f -S ssh -x -a %I -l %U %H P/bbcp -T ssh -x -a %I -l %U %H P/bbcp -s 8 \
+                  /data/file USER@far:/scratch/copy",
+        ),
+        ("bbftp", "-S -L ssh -q -E P/bbftpd -s -u USER -p 8 -e put /data/file /scratch/copy far"),
+        (
+            "mscp",
+            "-i J/user_key -o UserKnownHostsFile=J/known_hosts -P 2222 -n 8 /data/file \
+                  USER@far:/scratch/copy",
+        ),
+        ("escp", "--threads 8 /data/file USER@far:/scratch/copy"),
+        ("qcp", "/data/file USER@far:/scratch/copy"),
+        ("udr", "-P 2222 rsync -a /data/file USER@far:/scratch/copy"),
+        ("aspera", "-q -P 2222 -i J/user_key /data/file USER@far:/scratch/copy"),
+        ("fdt", "-c far -p 54321 -noupdates -P 8 -d /scratch J/source/copy"),
+        (
+            "wdt",
+            "-destination far -transfer_id longhaul -start_port 22356 -num_ports 8 \
+                 -follow_symlinks -directory J/source",
+        ),
+        ("irods", "-f -N 8 -p /scratch/copy /data/file copy"),
+        ("perftest", "-p 18515 -D 5 --report_gbits -q 8 far"),
+    ] {
+        let tool = tool(name, programs.path());
+        let Detected::Installed { version } = tool.detect() else { panic!("{name}") };
+        assert!(version.contains("1.2"), "{version}");
+        let private = tempfile::tempdir().unwrap();
+        let task = match tool.workload() {
+            Workload::Memory => Task::Memory(MemoryTask { seconds: 5, omit_seconds: 0 }),
+            _ => Task::Disk(DiskTask {
+                source: Path::new("/data/file"),
+                tree: false,
+                destination: Path::new("/scratch/copy"),
+            }),
+        };
+        let options = tool.streams(8).unwrap_or_default();
+        let (near, far) = ("near", "far");
+        let job = Job { near, far, options: &options, task, private: private.path() };
+        let mut command = tool.client(&job).unwrap();
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let user = super::super::sshd::user().unwrap();
+        let said = said
+            .replace(&private.path().display().to_string(), "J")
+            .replace(&programs.path().display().to_string(), "P")
+            .replace(&format!("{user}@"), "USER@")
+            .replace(&format!("-u {user}"), "-u USER");
+        let said = said.trim().split_once(" 1.2 ").unwrap().1;
+        assert_eq!(said, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_private_ssh_goes_before_the_hosts_own() {
+    let programs = tempfile::tempdir().unwrap();
+    stand_ins(programs.path());
+    let private = tempfile::tempdir().unwrap();
+    let task = Task::Disk(DiskTask {
+        source: Path::new("/data/file"),
+        tree: false,
+        destination: Path::new("/scratch/copy"),
+    });
+    let job = Job { near: "near", far: "far", options: &[], task, private: private.path() };
+    let command = tool("qcp", programs.path()).client(&job).unwrap();
+    let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
+    let first = env::split_paths(path).next().unwrap();
+    let output = Command::new(first.join("ssh")).args(["far", "true"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("-F none") && said.trim().ends_with("far true"), "{said}");
+    assert!(said.contains(&format!("{}/user_key", private.path().display())), "{said}");
+}

@@ -1,0 +1,89 @@
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::Guarantees;
+
+use super::sshd::quote;
+use super::{Detected, Driver, Job, Server, detect, nginx, sshd};
+use crate::LabError;
+
+const NAME: &str = "wget through squid";
+const PORT: u16 = 3128;
+
+/// wget from a squid in front of nginx, both at the far end: what many clients ask for comes from
+/// the cache's memory, as calibration data do (Frontier).
+pub(super) struct WgetSquid;
+
+impl Driver for WgetSquid {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Disk
+    }
+
+    fn trees(&self) -> bool {
+        false
+    }
+
+    fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn guarantees(&self, _options: &[String]) -> Guarantees {
+        Guarantees::default()
+    }
+
+    fn detect(&self) -> Detected {
+        detect::detect(&["wget", "squid", nginx::PROGRAM], "--version")
+    }
+
+    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+        let origin = nginx::server(job, NAME)?;
+        let file = job.private.join("squid.conf");
+        sshd::write(&file, &configuration())?;
+        // One command: the origin first, which squid needs only with the first request.
+        let words = |command: &Command| {
+            let all = std::iter::once(command.get_program()).chain(command.get_args());
+            all.map(|word| quote(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+        };
+        let mut squid = Command::new(detect::program("squid"));
+        squid.args(["-N", "-f"]).arg(file);
+        let script = format!(
+            "{} & origin=$!; {} & cache=$!; trap 'kill $origin $cache; wait' TERM; wait $cache",
+            words(&origin.command),
+            words(&squid)
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        Ok(Some(Server::new(command, PORT)))
+    }
+
+    fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
+        let task = job.single_file(NAME)?;
+        let name = Path::new(task.source.file_name().unwrap_or_default());
+        let url = format!("http://{}:{PORT}/{}", job.far, super::globus::url_path(name));
+        let mut command = Command::new(detect::program("wget"));
+        command.args(["--no-config", "--no-proxy", "--quiet"]).args(job.options);
+        command.arg("-O").arg(task.destination).arg(url);
+        Ok(command)
+    }
+}
+
+/// A cache in memory alone that keeps nothing on disk and writes no log.
+fn configuration() -> String {
+    let user =
+        if rustix::process::geteuid().is_root() { "cache_effective_user nobody\n" } else { "" };
+    format!(
+        "http_port {PORT} accel defaultsite=localhost no-vhost\n\
+         cache_peer 127.0.0.1 parent {} 0 no-query originserver name=origin\n\
+         cache_peer_access origin allow all\nhttp_access allow all\n\
+         cache_mem 512 MB\nmaximum_object_size_in_memory 512 MB\n\
+         refresh_pattern . 1440 100% 1440 override-expire override-lastmod\n\
+         collapsed_forwarding on\ncache_log /dev/null\naccess_log none\n\
+         pid_filename none\nvisible_hostname far\nshutdown_lifetime 0 seconds\n{user}",
+        nginx::PORT
+    )
+}

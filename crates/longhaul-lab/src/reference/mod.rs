@@ -1,0 +1,177 @@
+//! Figures that others published, each with its source, to stand beside what is measured.
+//!
+//! They were taken on other machines over other paths: they say what an expert reached then, and
+//! are never part of a median or a ratio.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use longhaul_core::plan::Workload;
+use serde::{Deserialize, Serialize};
+
+/// All published figures, in the order of their sources.
+pub fn published() -> &'static Published {
+    static ALL: LazyLock<Published> = LazyLock::new(|| {
+        // A constant of the program, which a test reads.
+        toml::from_str(include_str!("published.toml")).unwrap_or_default()
+    });
+    &ALL
+}
+
+/// Sources, and the figures in them.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The sources.
+    #[serde(rename = "source")]
+    pub sources: Vec<Source>,
+    /// The figures.
+    #[serde(rename = "figure")]
+    pub figures: Vec<Figure>,
+}
+
+/// Where figures were published.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The name by which figures refer to it.
+    pub id: String,
+    /// The heading under which the figures stand.
+    pub title: String,
+    /// Who measured.
+    pub by: String,
+    /// The document, and when.
+    pub place: String,
+}
+
+/// One published figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// A [`Source::id`].
+    pub source: String,
+    /// The tool, as the source names it.
+    pub tool: String,
+    /// The tools of longhaul that it may be compared with.
+    #[serde(default)]
+    pub drivers: Vec<String>,
+    /// What it did.
+    pub workload: Workload,
+    /// The path's round-trip time, where the source tells.
+    #[serde(default)]
+    pub rtt_ms: Option<f64>,
+    /// The path's length, where the source tells.
+    #[serde(default)]
+    pub miles: Option<f64>,
+    /// The figure, in Gb/s.
+    pub gbps: f64,
+    /// Standard deviation over repeats, in Mb/s.
+    #[serde(default)]
+    pub deviation_mbps: Option<f64>,
+    /// How much less for each mile, in Mb/s.
+    #[serde(default)]
+    pub decrease_mbps_per_mile: Option<f64>,
+    /// How many worked together.
+    #[serde(default)]
+    pub count: Option<u32>,
+    /// What one of them reached alone, in Gb/s.
+    #[serde(default)]
+    pub single_gbps: Option<f64>,
+    /// Together, over as many times one alone.
+    #[serde(default)]
+    pub scale_factor: Option<f64>,
+    /// Size of the data set, in GB.
+    #[serde(default)]
+    pub data_gb: Option<f64>,
+    /// The figure as it is printed.
+    pub published: String,
+    /// What it was measured under.
+    pub under: String,
+}
+
+impl Published {
+    /// The figures of a tool's driver for the same work at the same round-trip time: within 1 ms
+    /// or a twentieth, whichever is more.
+    pub fn beside(
+        &self,
+        driver: &str,
+        work: Workload,
+        rtt: Duration,
+    ) -> impl Iterator<Item = &Figure> {
+        let ms = rtt.as_secs_f64() * 1e3;
+        let near = move |other: f64| (other - ms).abs() <= (ms / 20.0).max(1.0);
+        self.figures.iter().filter(move |figure| {
+            figure.workload == work
+                && figure.rtt_ms.is_some_and(near)
+                && figure.drivers.iter().any(|name| name == driver)
+        })
+    }
+
+    /// The number of a figure's source, from 1.
+    pub fn number(&self, figure: &Figure) -> usize {
+        self.sources.iter().position(|source| source.id == figure.source).map_or(0, |at| at + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_has_its_source_and_a_sane_value() {
+        let all = published();
+        assert_eq!((all.sources.len(), all.figures.len()), (6, 92));
+        for figure in &all.figures {
+            assert!((1..=6).contains(&all.number(figure)), "{figure:?}");
+            assert!(figure.gbps > 0.2 && figure.gbps <= 100.0, "{figure:?}");
+            assert!(!figure.published.is_empty() && !figure.under.is_empty(), "{figure:?}");
+        }
+    }
+
+    /// Gb/s must be what the source prints, in another unit.
+    #[test]
+    fn units_were_converted_exactly() {
+        for figure in &published().figures {
+            let digits = |c: char| c.is_ascii_digit() || c == '.';
+            let text: String = figure
+                .published
+                .chars()
+                .skip_while(|c| !digits(*c))
+                .take_while(|c| digits(*c))
+                .collect();
+            let printed: f64 = text.parse().unwrap();
+            let factor = match &figure.published {
+                unit if unit.contains("MB/s") => 0.008,
+                unit if unit.contains('G') => 1.0,
+                _ => 0.001,
+            };
+            assert!((printed * factor - figure.gbps).abs() < 1e-6, "{figure:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_tool_and_round_trip_time_stand_beside() {
+        let beside = |driver: &str, work, ms: u64| -> Vec<f64> {
+            let found = published().beside(driver, work, Duration::from_millis(ms));
+            found.map(|figure| figure.gbps).collect()
+        };
+        assert_eq!(beside("nuttcp", Workload::Memory, 100), [7.36]);
+        assert_eq!(beside("nuttcp", Workload::Memory, 80).len(), 6);
+        assert_eq!(beside("nuttcp", Workload::Disk, 100), [0.0; 0]);
+        assert_eq!(beside("scp", Workload::Disk, 0), [0.0; 0]);
+        assert_eq!(beside("bbftp", Workload::Disk, 100), [0.264, 0.264]);
+    }
+
+    /// Decreases and factors as the sources round or cut them.
+    #[test]
+    fn derived_columns_agree_with_their_own_figures() {
+        for figure in &published().figures {
+            if let (Some(count), Some(single), Some(factor)) =
+                (figure.count, figure.single_gbps, figure.scale_factor)
+            {
+                let own = figure.gbps / (f64::from(count) * single);
+                assert!((own - factor).abs() < 0.01, "{own}: {figure:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+use super::lines::{significant, wrap};
+use super::svg::{Drawing, Svg, shorten};
+use super::{Axis, Scale, Width};
+
+/// Bars from zero to the right, in groups with a name each.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct BarChart {
+    pub(in crate::report) title: String,
+    pub(in crate::report) subtitle: String,
+    /// What the bars are of, with the unit.
+    pub(in crate::report) label: String,
+    pub(in crate::report) groups: Vec<(String, Vec<Bar>)>,
+}
+
+/// One bar.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct Bar {
+    /// Its name within the group.
+    pub(in crate::report) name: String,
+    pub(in crate::report) value: f64,
+    pub(in crate::report) range: Option<(f64, f64)>,
+}
+
+const BAR: f64 = 15.0;
+const GAP: f64 = 13.0;
+/// For a bar's name, before it.
+const NAME: f64 = 92.0;
+/// For its figure, after it.
+const FIGURE: f64 = 58.0;
+
+impl BarChart {
+    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+        let total = width.units();
+        let mut svg = Svg::default();
+        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
+        let mut y = 45.0;
+        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
+            svg.text("soft", (16.0, y), &line);
+            y += 16.0;
+        }
+        // A page has the groups' names beside the bars, a phone above them.
+        let beside = width == Width::Page;
+        let left = 16.0 + NAME + if beside { 176.0 } else { 0.0 };
+        let length = total - left - FIGURE;
+        let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
+        let values: Vec<f64> = bars()
+            .map(|bar| bar.range.map_or(bar.value, |(_, high)| high.max(bar.value)))
+            .collect();
+        let axis = Axis::new(&self.label, Scale::from_zero(&values));
+        let place = |value: f64| left + axis.scale.place(value) * length;
+        let (top, mut body) = (y + 4.0, Svg::default());
+        y = top + 8.0;
+        for (group, (name, bars)) in self.groups.iter().enumerate() {
+            body.begin_series(group);
+            if beside {
+                body.text("name", (16.0, y + 11.5), &shorten(name, 24));
+            } else {
+                body.text("name", (16.0, y + 11.0), &shorten(name, 44));
+                y += 18.0;
+            }
+            for bar in bars {
+                body.text("soft end", (left - 8.0, y + 11.5), &shorten(&bar.name, 15));
+                let end = place(bar.value);
+                body.rect("bar", (left, y + 1.0), (end - left).max(0.5), BAR - 3.0);
+                let mut label_x = end;
+                if let Some((low, high)) = bar.range {
+                    let middle = y + (BAR - 1.0) / 2.0;
+                    body.line("axis", (place(low), middle), (place(high), middle));
+                    label_x = place(high).max(end);
+                }
+                body.text("soft", (label_x + 6.0, y + 11.5), &significant(bar.value));
+                y += BAR;
+            }
+            body.end_series();
+            y += GAP;
+        }
+        for (value, text) in &axis.ticks {
+            svg.line("grid", (place(*value), top), (place(*value), y - 4.0));
+            svg.text("soft middle", (place(*value), y + 10.0), text);
+        }
+        svg.line("axis", (left, top), (left, y - 4.0));
+        svg.text("soft middle", (left + length / 2.0, y + 30.0), &axis.label);
+        svg.append(body);
+        svg.finish(&format!("{}: {}", self.title, self.subtitle), total, y + 42.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_bars() {
+        let bar = |name: &str, value: f64| Bar {
+            name: name.into(),
+            value,
+            range: Some((value * 0.9, value * 1.2)),
+        };
+        let chart = BarChart {
+            title: "Processor time".into(),
+            subtitle: "both ends".into(),
+            label: "CPU seconds a gigabyte".into(),
+            groups: vec![
+                ("scp".into(), vec![bar("0 ms", 2.0), bar("90 ms", 3.0)]),
+                ("longhaul cp".into(), vec![bar("0 ms", 0.5)]),
+            ],
+        };
+        insta::assert_snapshot!(chart.draw(Width::Page).document());
+        assert!(chart.draw(Width::Phone).embedded("").contains("longhaul cp"));
+    }
+}

@@ -1,0 +1,297 @@
+use std::fmt::Write;
+
+use super::legend::legend;
+use super::scale::spread;
+use super::svg::{At, Drawing, Svg, shorten};
+use super::{Axis, Width};
+
+/// Lines over one or several panels with the same axes.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct LineChart {
+    pub(in crate::report) title: String,
+    /// What the figures are, under the title.
+    pub(in crate::report) subtitle: String,
+    pub(in crate::report) x: Axis,
+    pub(in crate::report) y: Axis,
+    pub(in crate::report) panels: Vec<Panel>,
+    /// The series' names; a series looks the same in every panel.
+    pub(in crate::report) names: Vec<String>,
+}
+
+/// One pair of axes.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct Panel {
+    /// What it is of; empty for a chart of one panel.
+    pub(in crate::report) title: String,
+    pub(in crate::report) lines: Vec<Line>,
+    /// Published figures, each a cross.
+    pub(in crate::report) references: Vec<Point>,
+}
+
+/// One line of a panel.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct Line {
+    /// Index of its name.
+    pub(in crate::report) series: usize,
+    pub(in crate::report) kind: LineKind,
+    /// By rising x.
+    pub(in crate::report) points: Vec<Point>,
+}
+
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::report) enum LineKind {
+    /// A marker for each point, and its range.
+    Points,
+    /// Many points in time: a marker at the last, and at those with a title.
+    Trace,
+}
+
+/// One point.
+#[derive(Debug, Clone, Default)]
+pub(in crate::report) struct Point {
+    pub(in crate::report) x: f64,
+    pub(in crate::report) y: f64,
+    /// From where to where the figures lie.
+    pub(in crate::report) range: Option<(f64, f64)>,
+    /// What it says when it is pointed at.
+    pub(in crate::report) title: String,
+    /// Whether figures between it and the point before are missing.
+    pub(in crate::report) after_gap: bool,
+}
+
+const LEFT: f64 = 56.0;
+/// Right of a panel: half of the last tick's text.
+const SIDE: f64 = 30.0;
+/// Under a panel: ticks and the axis' label.
+const FOOT: f64 = 50.0;
+/// For names at the lines' ends.
+const NAMES: f64 = 232.0;
+/// Between the baselines of two names.
+const NAME: f64 = 17.0;
+/// As many names as have room at the ends.
+const AT_ENDS: usize = 16;
+/// Between two ticks' texts.
+const TICK: f64 = 24.0;
+
+/// Where a panel is.
+struct Box {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+}
+
+impl LineChart {
+    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+        let total = width.units();
+        let mut svg = Svg::default();
+        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
+        let mut y = 45.0;
+        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
+            svg.text("soft", (16.0, y), &line);
+            y += 16.0;
+        }
+        // Names at the lines' ends, where one panel leaves them room; else above.
+        let few = self.panels.iter().all(|panel| panel.lines.len() <= AT_ENDS);
+        let at_ends = width == Width::Page && self.panels.len() == 1 && few;
+        y += 6.0;
+        if !at_ends {
+            let names = self.drawn();
+            y = legend(&mut svg, &names, 16.0, y + 4.0, total - 32.0);
+        }
+        let columns = if self.panels.len() > 1 && width == Width::Page { 2 } else { 1 };
+        let right = if at_ends { NAMES } else { SIDE };
+        let inner = total - right - LEFT * columns as f64 - SIDE * (columns - 1) as f64;
+        let panel_width = inner / columns as f64;
+        let panel_height = if columns == 1 && width == Width::Page { 300.0 } else { 220.0 };
+        let head = if self.panels.len() > 1 { 26.0 } else { 10.0 };
+        let mut bottom = y;
+        for (index, panel) in self.panels.iter().enumerate() {
+            let (row, column) = (index / columns, index % columns);
+            let top = y + row as f64 * (head + panel_height + FOOT) + head;
+            let left = LEFT + column as f64 * (LEFT + panel_width + SIDE);
+            let place = Box { left, top, width: panel_width, height: panel_height };
+            self.panel(&mut svg, panel, &place, at_ends);
+            bottom = top + panel_height + FOOT;
+        }
+        svg.finish(&format!("{}: {}", self.title, self.subtitle), total, bottom + 4.0)
+    }
+
+    /// The series that any panel draws, with their names.
+    fn drawn(&self) -> Vec<(usize, &str)> {
+        let has = |series: usize| {
+            let mut lines = self.panels.iter().flat_map(|panel| &panel.lines);
+            lines.any(|line| line.series == series)
+        };
+        let named = self.names.iter().enumerate().filter(|(series, _)| has(*series));
+        named.map(|(series, name)| (series, name.as_str())).collect()
+    }
+
+    fn panel(&self, svg: &mut Svg, panel: &Panel, place: &Box, at_ends: bool) {
+        let Box { left, top, width, height } = *place;
+        let base = top + height;
+        if !panel.title.is_empty() {
+            let title = shorten(&panel.title, (width / 7.4) as usize);
+            svg.text("head", (left, top - 10.0), &title);
+        }
+        for (value, text) in &self.y.ticks {
+            let y = base - self.y.scale.place(*value) * height;
+            svg.line("grid", (left, y), (left + width, y));
+            svg.text("soft end", (left - 8.0, y + 4.0), text);
+        }
+        svg.line("axis", (left, base), (left + width, base));
+        let mut free = f64::NEG_INFINITY;
+        for (value, text) in &self.x.ticks {
+            let x = left + self.x.scale.place(*value) * width;
+            svg.line("axis", (x, base), (x, base + 5.0));
+            let half = super::svg::width_of(text) / 2.0;
+            if x - half >= free {
+                svg.text("soft middle", (x, base + 19.0), text);
+                free = x + half.max(TICK / 2.0) + 4.0;
+            }
+        }
+        svg.text("soft middle", (left + width / 2.0, base + 38.0), &self.x.label);
+        svg.text("soft up", (left - 42.0, top + height / 2.0), &self.y.label);
+        let at = |point: &Point| self.at(point, place);
+        let ends: Vec<f64> = panel
+            .lines
+            .iter()
+            .map(|line| line.points.last().map_or(0.0, |point| at(point).1 - top))
+            .collect();
+        let names = spread(&ends, NAME, height);
+        for (line, name_y) in panel.lines.iter().zip(names) {
+            svg.begin_series(line.series);
+            self.line(svg, line, place);
+            if at_ends {
+                self.name(svg, line, place, name_y + top);
+            }
+            svg.end_series();
+        }
+        for point in &panel.references {
+            svg.cross(at(point), &point.title);
+        }
+    }
+
+    fn at(&self, point: &Point, place: &Box) -> At {
+        (
+            place.left + self.x.scale.place(point.x) * place.width,
+            place.top + place.height * (1.0 - self.y.scale.place(point.y).clamp(0.0, 1.0)),
+        )
+    }
+
+    fn line(&self, svg: &mut Svg, line: &Line, place: &Box) {
+        let places: Vec<At> = line.points.iter().map(|point| self.at(point, place)).collect();
+        if line.kind == LineKind::Trace {
+            svg.path("line trace", &places);
+        } else {
+            for (pair, points) in places.windows(2).zip(line.points.windows(2)) {
+                // Dotted where a figure in between is missing: nothing was measured there.
+                let class = if points[1].after_gap { "line gap" } else { "line" };
+                svg.line(class, pair[0], pair[1]);
+            }
+        }
+        for (point, &(x, y)) in line.points.iter().zip(&places) {
+            if let Some((low, high)) = point.range {
+                let end = |y| self.at(&Point { x: point.x, y, ..Point::default() }, place);
+                svg.line("range", end(low), end(high));
+            }
+            if line.kind == LineKind::Points || !point.title.is_empty() {
+                svg.mark(line.series, (x, y), &point.title);
+            }
+        }
+    }
+
+    /// The line's name and its last figure, at its end.
+    fn name(&self, svg: &mut Svg, line: &Line, place: &Box, y: f64) {
+        let (Some(point), Some(name)) = (line.points.last(), self.names.get(line.series)) else {
+            return;
+        };
+        let (x, end_y) = self.at(point, place);
+        let start = place.left + place.width + 18.0;
+        svg.line("leader", (x + 7.0, end_y), (start - 4.0, y));
+        let mut text = shorten(name, 21);
+        let _ = write!(text, "  {}", significant(point.y));
+        svg.text("name", (start, y + 4.0), &text);
+    }
+}
+
+/// Three significant digits.
+pub(super) fn significant(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.0995 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// Breaks a text into lines of at most about `letters`.
+pub(super) fn wrap(text: &str, letters: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if ((line.len() + word.len() + 1) as f64) <= letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scale;
+    use super::*;
+
+    fn chart(panels: usize) -> LineChart {
+        let point = |x: f64, y: f64| Point {
+            x,
+            y,
+            range: Some((y * 0.9, y * 1.1)),
+            title: format!("{y} Gb/s"),
+            after_gap: x > 100.0,
+        };
+        let line = |series: usize, y: f64| Line {
+            series,
+            kind: LineKind::Points,
+            points: [0.0, 15.0, 180.0].map(|x| point(x, y - x / 100.0)).to_vec(),
+        };
+        let panel = |index: usize| Panel {
+            title: if panels > 1 { format!("panel {index}") } else { String::new() },
+            lines: vec![line(0, 9.0), line(1, 5.0)],
+            references: vec![point(90.0, 7.0)],
+        };
+        let x = Scale::from_zero(&[180.0]);
+        LineChart {
+            title: "Throughput".into(),
+            subtitle: "goodput".into(),
+            x: Axis {
+                ticks: vec![(0.0, "0".into()), (180.0, "180".into())],
+                ..Axis::new("RTT, ms", x)
+            },
+            y: Axis::new("Gb/s", Scale::for_values(&[9.0, 3.0])),
+            panels: (0..panels).map(panel).collect(),
+            names: vec!["one".into(), "two".into()],
+        }
+    }
+
+    #[test]
+    fn one_panel_names_its_lines_at_their_ends() {
+        insta::assert_snapshot!(chart(1).draw(Width::Page).document());
+    }
+
+    #[test]
+    fn panels_share_a_legend_and_stack_on_a_phone() {
+        insta::assert_snapshot!(chart(3).draw(Width::Phone).embedded("narrow"));
+        let page = chart(3).draw(Width::Page);
+        assert!(page.height < chart(3).draw(Width::Phone).height);
+    }
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(wrap("one two three", 8.0), ["one two", "three"]);
+    }
+}

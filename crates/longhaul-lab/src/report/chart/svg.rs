@@ -1,0 +1,209 @@
+use std::fmt::Write;
+
+use super::style::STYLE;
+
+/// A drawing that grows.
+#[derive(Debug, Default)]
+pub(super) struct Svg {
+    body: String,
+}
+
+/// A finished drawing.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct Drawing {
+    body: String,
+    label: String,
+    width: f64,
+    pub(super) height: f64,
+}
+
+/// A place in the drawing: right and down from its corner.
+pub(super) type At = (f64, f64);
+
+impl Svg {
+    pub(super) fn line(&mut self, class: &str, from: At, to: At) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        let _ = writeln!(
+            self.body,
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+        );
+    }
+
+    pub(super) fn path(&mut self, class: &str, points: &[At]) {
+        let _ = write!(self.body, "<polyline class=\"{class}\" points=\"");
+        for (x, y) in points {
+            let _ = write!(self.body, "{x:.1},{y:.1} ");
+        }
+        self.body.push_str("\"/>\n");
+    }
+
+    pub(super) fn rect(&mut self, class: &str, at: At, width: f64, height: f64) {
+        let (x, y) = at;
+        let _ = writeln!(
+            self.body,
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\"/>"
+        );
+    }
+
+    /// A rectangle of a colour of its own, with what it says, if anything, when it is pointed at.
+    pub(super) fn tile(&mut self, fill: &str, at: At, width: f64, height: f64, title: &str) {
+        let (x, y) = at;
+        let _ = write!(
+            self.body,
+            "<rect fill=\"{fill}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\""
+        );
+        let _ = match title {
+            "" => writeln!(self.body, "/>"),
+            title => writeln!(self.body, " rx=\"2\"><title>{}</title></rect>", escape(title)),
+        };
+    }
+
+    pub(super) fn text(&mut self, class: &str, at: At, text: &str) {
+        let (x, y) = at;
+        let text = escape(text);
+        let _ =
+            writeln!(self.body, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
+    }
+
+    /// A point of the series `series`: of its shape, with what it says when it is pointed at.
+    pub(super) fn mark(&mut self, series: usize, at: At, title: &str) {
+        let shape = shape(series % SHAPES, at);
+        let _ = match title {
+            "" => writeln!(self.body, "<{shape}/>"),
+            title => {
+                let element = shape.split(' ').next().unwrap_or_default();
+                writeln!(self.body, "<{shape}><title>{}</title></{element}>", escape(title))
+            }
+        };
+    }
+
+    /// A published figure: a cross that no series has.
+    pub(super) fn cross(&mut self, at: At, title: &str) {
+        let (x, y) = at;
+        let _ = writeln!(
+            self.body,
+            "<path class=\"cross\" d=\"M{:.1} {:.1}l9 9m0 -9l-9 9\"><title>{}</title></path>",
+            x - 4.5,
+            y - 4.5,
+            escape(title)
+        );
+    }
+
+    /// Begins what belongs to a series: its colour and its dash.
+    pub(super) fn begin_series(&mut self, series: usize) {
+        let (color, dash) = (series % COLORS, series % DASHES);
+        let _ = writeln!(self.body, "<g class=\"s{color} d{dash}\">");
+    }
+
+    pub(super) fn end_series(&mut self) {
+        self.body.push_str("</g>\n");
+    }
+
+    /// Draws `other` over what is there.
+    pub(super) fn append(&mut self, other: Svg) {
+        self.body.push_str(&other.body);
+    }
+
+    pub(super) fn finish(self, label: &str, width: f64, height: f64) -> Drawing {
+        Drawing { body: self.body, label: escape(label), width, height }
+    }
+}
+
+impl Drawing {
+    /// As an element of a page that has [`STYLE`], with a class of the page's.
+    pub(in crate::report) fn embedded(&self, class: &str) -> String {
+        self.element(class, "")
+    }
+
+    /// As a file of its own.
+    pub(in crate::report) fn document(&self) -> String {
+        self.element("", &format!("<style>{STYLE}</style>\n"))
+    }
+
+    fn element(&self, class: &str, head: &str) -> String {
+        let Drawing { body, label, width, height } = self;
+        let class = format!("plot {class}");
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             class=\"{}\" role=\"img\" aria-label=\"{label}\">\n{head}<rect class=\"ground\" \
+             width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n{body}</svg>\n",
+            class.trim_end()
+        )
+    }
+}
+
+/// Colours in [`STYLE`]. With shapes and dashes they repeat together only after 56 series.
+const COLORS: usize = 8;
+const SHAPES: usize = 7;
+const DASHES: usize = 4;
+
+/// A point's element without its end.
+fn shape(index: usize, (x, y): At) -> String {
+    let polygon = |class: &str, corners: &[At]| {
+        let at = |(dx, dy): &At| format!("{:.1},{:.1}", x + dx, y + dy);
+        let points: Vec<String> = corners.iter().map(at).collect();
+        format!("polygon class=\"{class}\" points=\"{}\"", points.join(" "))
+    };
+    let square = [(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)];
+    match index {
+        0 => format!("circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.4\""),
+        1 => polygon("mark", &square),
+        2 => polygon("mark", &[(0.0, -5.4), (5.2, 4.0), (-5.2, 4.0)]),
+        3 => polygon("mark", &[(0.0, -5.8), (5.8, 0.0), (0.0, 5.8), (-5.8, 0.0)]),
+        4 => polygon("mark", &[(0.0, 5.4), (5.2, -4.0), (-5.2, -4.0)]),
+        5 => format!("circle class=\"mark open\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.8\""),
+        _ => polygon("mark open", &square.map(|(dx, dy)| (dx * 0.9, dy * 0.9))),
+    }
+}
+
+/// A text of the user's own, so that it stays text.
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}
+
+/// About how wide a text is drawn at the size of names and ticks. A browser's letters differ; this
+/// only decides where a row is full.
+pub(super) fn width_of(text: &str) -> f64 {
+    text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 5.0 } else { 8.4 }).sum()
+}
+
+/// `text`, cut to `most` letters.
+pub(super) fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(most.saturating_sub(3)).collect();
+    format!("{}...", start.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_break_the_drawing() {
+        let mut svg = Svg::default();
+        svg.text("name", (1.0, 2.0), "<b> & \"c\"");
+        svg.mark(1, (1.0, 2.0), "</title>");
+        let text = svg.finish("a \"b\"", 10.0, 10.0).document();
+        assert!(text.contains("&lt;b&gt; &amp; &quot;c&quot;"), "{text}");
+        assert!(text.contains("<title>&lt;/title&gt;</title></polygon>"), "{text}");
+        assert!(text.contains("aria-label=\"a &quot;b&quot;\""), "{text}");
+    }
+
+    #[test]
+    fn no_two_series_of_a_chart_look_the_same() {
+        let look = |series: usize| (series % COLORS, series % SHAPES, series % DASHES);
+        let looks: std::collections::HashSet<_> = (0..56).map(look).collect();
+        assert_eq!(looks.len(), 56);
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(shorten("rsync daemon --whole-file", 12), "rsync dae...");
+        assert_eq!(shorten("scp", 12), "scp");
+    }
+}

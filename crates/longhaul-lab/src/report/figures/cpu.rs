@@ -1,0 +1,80 @@
+use std::collections::BTreeMap;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::{RunRecord, RunSample};
+use longhaul_core::stats::median;
+
+use super::facet::{Common, Facets};
+use super::{Chart, Figure, MOST_PANELS};
+use crate::report::chart::{Bar, BarChart};
+
+/// Bars of a tool: its paths, and what its runs cost there.
+type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;
+
+/// Processor seconds for each gigabyte, of both ends together: a chart for each kind of work.
+pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
+    let mut works: BTreeMap<&str, (Workload, Costs)> = BTreeMap::new();
+    for facet in &facets.all {
+        let Some(cost) = seconds_a_gigabyte(facet.run) else { continue };
+        let work = facet.run.workload;
+        let (_, costs) = works.entry(work.name()).or_insert_with(|| (work, Costs::new()));
+        let common = facets.common(facet, &[]);
+        costs.entry(facet.series).or_default().entry(common).or_default().push(cost);
+    }
+    let figures = works.into_iter().map(|(name, (work, costs))| {
+        let groups = costs.into_iter().map(|(series, paths)| {
+            let bars = paths.into_iter().take(MOST_PANELS).filter_map(|(common, values)| {
+                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = values.iter().copied().fold(0.0, f64::max);
+                Some(Bar {
+                    name: common.path().join(", "),
+                    value: median(&values)?,
+                    range: (values.len() > 1).then_some((low, high)),
+                })
+            });
+            (facets.names[series].clone(), bars.collect::<Vec<Bar>>())
+        });
+        let chart = BarChart {
+            title: format!("Processor time for a gigabyte: {}", work.label()),
+            subtitle:
+                "User and system time of the commands at both ends, the emulator's not among \
+                       it; median, and the range of the runs"
+                    .into(),
+            label: "CPU seconds for each GB (10^9 bytes)".into(),
+            groups: groups.collect(),
+        };
+        Figure::new(&format!("cpu-{name}"), Chart::Bars(chart))
+    });
+    figures.collect()
+}
+
+/// By the bytes that were copied; for a memory test by those that crossed the path, for what it
+/// states leaves out the seconds that do not count and cost as much.
+fn seconds_a_gigabyte(run: &RunRecord) -> Option<f64> {
+    let seconds = run.cpu?.total_seconds();
+    let stated = run.bytes.map(|bytes| bytes.get() as f64);
+    let bytes = if run.workload.copies() { stated } else { crossed(&run.samples).or(stated) }?;
+    (bytes > 0.0).then(|| seconds / (bytes / 1e9))
+}
+
+/// Bytes that the samples add up to.
+fn crossed(samples: &[RunSample]) -> Option<f64> {
+    let starts = std::iter::once(0.0).chain(samples.iter().map(|sample| sample.seconds));
+    let bytes = samples.iter().zip(starts);
+    let bytes = bytes.map(|(s, from)| s.throughput_bps.bps() as f64 / 8.0 * (s.seconds - from));
+    (!samples.is_empty()).then(|| bytes.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::units::Rate;
+
+    use super::*;
+
+    #[test]
+    fn samples_add_up_to_bytes() {
+        let sample = |seconds, bps| RunSample { seconds, throughput_bps: Rate::from_bps(bps) };
+        assert_eq!(crossed(&[sample(0.5, 16), sample(2.0, 8)]), Some(2.5));
+        assert_eq!(crossed(&[]), None);
+    }
+}

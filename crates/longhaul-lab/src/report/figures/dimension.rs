@@ -1,0 +1,173 @@
+use crate::report::chart::{Axis, Scale, plain};
+
+/// What a plan may vary, and a figure may have along its x axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dimension {
+    /// Milliseconds; of a path whose length is not given instead.
+    Rtt,
+    /// Statute miles of fibre.
+    Miles,
+    /// Gb/s of the link.
+    Rate,
+    /// Share of segments lost.
+    Loss,
+    /// Bytes of a file.
+    Size,
+    /// Parallel streams.
+    Streams,
+    /// Bytes of a stream's window.
+    Window,
+    /// Clients at once.
+    Clients,
+}
+
+impl Dimension {
+    pub(super) const COUNT: usize = 8;
+    /// Every one, in the order of figures.
+    pub(super) const ALL: [Dimension; Self::COUNT] = [
+        Dimension::Rtt,
+        Dimension::Size,
+        Dimension::Loss,
+        Dimension::Miles,
+        Dimension::Rate,
+        Dimension::Streams,
+        Dimension::Window,
+        Dimension::Clients,
+    ];
+
+    /// In a heading.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Dimension::Rtt => "round-trip time",
+            Dimension::Miles => "distance",
+            Dimension::Rate => "the link's rate",
+            Dimension::Loss => "loss",
+            Dimension::Size => "file size",
+            Dimension::Streams => "number of streams",
+            Dimension::Window => "window",
+            Dimension::Clients => "number of clients",
+        }
+    }
+
+    /// The name of a figure's file.
+    pub(super) const fn id(self) -> &'static str {
+        match self {
+            Dimension::Rtt => "rtt",
+            Dimension::Miles => "distance",
+            Dimension::Rate => "rate",
+            Dimension::Loss => "loss",
+            Dimension::Size => "size",
+            Dimension::Streams => "streams",
+            Dimension::Window => "window",
+            Dimension::Clients => "clients",
+        }
+    }
+
+    /// The axis' label.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Dimension::Rtt => "Round-trip time, ms",
+            Dimension::Miles => "Distance, miles of fibre",
+            Dimension::Rate => "Rate of the link, Gb/s",
+            Dimension::Loss => "Share of segments lost",
+            Dimension::Size => "File size",
+            Dimension::Streams => "Streams",
+            Dimension::Window => "Window of a stream",
+            Dimension::Clients => "Clients at once",
+        }
+    }
+
+    /// A value on the axis.
+    pub(super) fn tick(self, value: f64) -> String {
+        match self {
+            Dimension::Size | Dimension::Window => bytes(value),
+            Dimension::Loss if value == 0.0 => "0".to_owned(),
+            Dimension::Loss => scientific(value),
+            _ => plain((value * 1e3).round() / 1e3),
+        }
+    }
+
+    /// A value by itself.
+    pub(super) fn named(self, value: f64) -> String {
+        let text = self.tick(value);
+        let many = |what: &str| format!("{text} {what}{}", if value == 1.0 { "" } else { "s" });
+        match self {
+            Dimension::Rtt => format!("{text} ms"),
+            Dimension::Miles => many("mile"),
+            Dimension::Rate => format!("{text} Gb/s"),
+            Dimension::Loss if value == 0.0 => "no loss".to_owned(),
+            Dimension::Loss => format!("loss {text}"),
+            Dimension::Size => text,
+            Dimension::Streams => many("stream"),
+            Dimension::Window => format!("window {text}"),
+            Dimension::Clients => many("client"),
+        }
+    }
+
+    /// An axis with a tick at each of `values`: from zero for time and distance, in equal factors
+    /// for the rest, which plans give in factors.
+    pub(super) fn axis(self, values: &[f64]) -> Axis {
+        let scale = match self {
+            Dimension::Rtt | Dimension::Miles => {
+                let to = values.iter().copied().fold(0.0, f64::max);
+                Scale::Linear { to: if to > 0.0 { to } else { 1.0 } }
+            }
+            _ => Scale::steps_between(values),
+        };
+        let ticks = values.iter().map(|value| (*value, self.tick(*value))).collect();
+        Axis { ticks, ..Axis::new(self.label(), scale) }
+    }
+}
+
+/// Bytes with three digits, in the unit, binary or decimal, in which these say more exactly how
+/// many there are.
+fn bytes(value: f64) -> String {
+    let in_units = |units: [&str; 5], step: f64| {
+        let power = (value.max(1.0).ln() / step.ln() + 1e-9).floor().min(4.0);
+        let scaled = value / step.powf(power);
+        let digits = 10_f64.powf(2.0 - scaled.max(1.0).log10().floor());
+        let rounded = (scaled * digits).round() / digits;
+        (format!("{} {}", plain(rounded), units[power as usize]), (rounded / scaled - 1.0).abs())
+    };
+    let (binary, off) = in_units(["B", "KiB", "MiB", "GiB", "TiB"], 1024.0);
+    let (decimal, less_off) = in_units(["B", "kB", "MB", "GB", "TB"], 1000.0);
+    if less_off < off { decimal } else { binary }
+}
+
+/// `1e-4`, `2.5e-3`; as it is from a tenth on.
+fn scientific(value: f64) -> String {
+    if value >= 0.1 { plain(value) } else { format!("{value:e}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_as_people_write_them() {
+        for (dimension, value, expected) in [
+            (Dimension::Rtt, 90.0, "90 ms"),
+            (Dimension::Rtt, 0.45, "0.45 ms"),
+            (Dimension::Loss, 1e-4, "loss 1e-4"),
+            (Dimension::Loss, 0.0, "no loss"),
+            (Dimension::Size, 16e9, "16 GB"),
+            (Dimension::Size, 64.0 * 1048576.0, "64 MiB"),
+            (Dimension::Size, 160_002_048.0, "160 MB"),
+            (Dimension::Size, 1073741824.0, "1 GiB"),
+            (Dimension::Window, 2097152.0, "window 2 MiB"),
+            (Dimension::Streams, 1.0, "1 stream"),
+            (Dimension::Clients, 64.0, "64 clients"),
+            (Dimension::Miles, 8600.0, "8600 miles"),
+        ] {
+            assert_eq!(dimension.named(value), expected);
+        }
+    }
+
+    #[test]
+    fn every_value_has_a_tick() {
+        let axis = Dimension::Loss.axis(&[0.0, 1e-6, 1e-3]);
+        assert_eq!(axis.ticks.len(), 3);
+        assert_eq!(axis.label, "Share of segments lost (logarithmic)");
+        assert_eq!(Dimension::Rtt.axis(&[0.0, 180.0]).scale.place(90.0), 0.5);
+    }
+}

@@ -1,0 +1,159 @@
+use std::collections::{BTreeSet, HashMap};
+
+use longhaul_core::plan::{Content, Row, Workload};
+use longhaul_core::result::{Outcome, RunRecord};
+
+use super::Dimension;
+use crate::archive::Contents;
+
+/// The runs that count, by what a figure may tell apart.
+pub(super) struct Facets<'a> {
+    pub(super) all: Vec<Facet<'a>>,
+    /// What lines are called: the plan's entries.
+    pub(super) names: Vec<String>,
+    /// The driver of each.
+    pub(super) tools: Vec<String>,
+    /// What has more than one value.
+    pub(super) varying: Vec<Dimension>,
+}
+
+/// One run that counts.
+pub(super) struct Facet<'a> {
+    pub(super) run: &'a RunRecord,
+    /// Index of its name.
+    pub(super) series: usize,
+    pub(super) gbps: f64,
+    values: [Option<f64>; Dimension::COUNT],
+    /// What else must be alike for figures to be compared.
+    rest: String,
+}
+
+/// What the points of one panel have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Common {
+    /// The work's place among all.
+    work: usize,
+    rest: String,
+    values: [Option<u64>; Dimension::COUNT],
+}
+
+impl<'a> Facets<'a> {
+    pub(super) fn of(contents: &'a Contents) -> Self {
+        let plan = &contents.header.plan;
+        let rows: HashMap<String, Row> =
+            plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
+        let mut all = Vec::new();
+        for run in contents.runs.iter().filter(|run| run.outcome == Outcome::Ok) {
+            let (Some(rate), Some(row)) = (run.throughput_bps, rows.get(&run.label)) else {
+                continue;
+            };
+            let gbps = rate.bps() as f64 / 1e9;
+            let (values, rest) = values(run, row);
+            all.push(Facet { run, series: row.entry, gbps, values, rest });
+        }
+        let several = |dimension: &Dimension| {
+            let values = all.iter().filter_map(|facet| facet.value(*dimension));
+            values.map(f64::to_bits).collect::<BTreeSet<u64>>().len() > 1
+        };
+        let varying = Dimension::ALL.into_iter().filter(several).collect();
+        let names = plan.entries.iter().map(|entry| entry.label()).collect();
+        let tools = plan.entries.iter().map(|entry| entry.tool.clone()).collect();
+        Facets { all, names, tools, varying }
+    }
+
+    pub(super) fn varies(&self, dimension: Dimension) -> bool {
+        self.varying.contains(&dimension)
+    }
+
+    /// What a run has in common with those that differ from it in the dimensions `apart` alone.
+    pub(super) fn common(&self, facet: &Facet<'_>, apart: &[Dimension]) -> Common {
+        let mut values = [None; Dimension::COUNT];
+        for dimension in self.varying.iter().filter(|varying| !apart.contains(varying)) {
+            values[*dimension as usize] = facet.value(*dimension).map(f64::to_bits);
+        }
+        let work = Workload::ALL.iter().position(|work| *work == facet.run.workload);
+        Common { work: work.unwrap_or_default(), rest: facet.rest.clone(), values }
+    }
+}
+
+impl Facet<'_> {
+    pub(super) fn value(&self, dimension: Dimension) -> Option<f64> {
+        self.values[dimension as usize]
+    }
+}
+
+impl Common {
+    /// In a panel's heading.
+    pub(super) fn title(&self) -> String {
+        let mut parts = vec![Workload::ALL[self.work].label().to_owned()];
+        parts.extend(self.path());
+        parts.join(", ")
+    }
+
+    /// The same without the work.
+    pub(super) fn path(&self) -> Vec<String> {
+        let value = |dimension: Dimension| {
+            self.values[dimension as usize].map(|bits| dimension.named(f64::from_bits(bits)))
+        };
+        let mut parts: Vec<String> = Dimension::ALL.into_iter().filter_map(value).collect();
+        parts.extend((!self.rest.is_empty()).then(|| self.rest.clone()));
+        parts
+    }
+
+    pub(super) fn workload(&self) -> Workload {
+        Workload::ALL[self.work]
+    }
+}
+
+fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], String) {
+    let path = &run.condition;
+    let mut values = [None; Dimension::COUNT];
+    let mut set = |dimension: Dimension, value: Option<f64>| values[dimension as usize] = value;
+    let miles = path.option("distance").and_then(|text| miles(&text));
+    set(Dimension::Miles, miles);
+    let emulated = miles.is_none() && path.real.is_none();
+    set(Dimension::Rtt, emulated.then_some(path.rtt.as_nanos() as f64 / 1e6));
+    set(Dimension::Rate, path.rate.map(|rate| rate.bps() as f64 / 1e9));
+    set(Dimension::Loss, path.loss());
+    set(Dimension::Streams, row.streams.map(f64::from));
+    set(Dimension::Window, row.window.map(|bytes| bytes.get() as f64));
+    set(Dimension::Clients, Some(f64::from(row.clients)));
+
+    let drawn = ["distance", "loss"];
+    let others = path.options.iter().filter(|(name, _)| !drawn.contains(&name.as_str()));
+    let mut rest: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
+    match &row.work.content {
+        Content::Files { files: 1, size } => set(Dimension::Size, Some(size.get() as f64)),
+        Content::Files { files, size } => {
+            set(Dimension::Size, Some(size.get() as f64));
+            // The volume is what stays when sizes are varied with it.
+            let volume = size.get().saturating_mul(*files) as f64;
+            rest.push(format!("{} in files", Dimension::Size.named(volume)));
+        }
+        Content::Timed { .. } => {}
+        Content::Volume { .. } | Content::Mixed { .. } | Content::Data { .. } => {
+            rest.push(row.work.name.clone());
+        }
+    }
+    rest.extend(path.real.iter().map(|host| format!("to {host}")));
+    (values, rest.join(", "))
+}
+
+/// `8600mi`, `3000km` in statute miles.
+fn miles(text: &str) -> Option<f64> {
+    const KM_A_MILE: f64 = 1.609_344;
+    let number = |unit: &str| text.trim().strip_suffix(unit)?.trim().parse::<f64>().ok();
+    number("mi").or_else(|| number("km").map(|km| km / KM_A_MILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_miles() {
+        assert_eq!(miles("8600mi"), Some(8600.0));
+        assert_eq!(miles("1.609344 km"), Some(1.0));
+        assert_eq!(miles("far"), None);
+    }
+}

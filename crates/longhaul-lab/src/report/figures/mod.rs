@@ -1,0 +1,107 @@
+//! Which figures the runs have, and what they show: each dimension that the plan varied against
+//! throughput, surfaces of two, repeats, time, processor time, scaling and distance.
+//!
+//! Figures read the runs that count. Where more combinations were measured than can be looked at,
+//! the first are drawn, and the figure says how many are not.
+
+mod cpu;
+mod dimension;
+mod distance;
+mod facet;
+mod profile;
+mod scaling;
+mod stability;
+mod surface;
+mod time;
+
+use dimension::Dimension;
+use facet::Facets;
+
+use super::chart::{BarChart, Drawing, HeatMap, LineChart, Width};
+use crate::archive::Contents;
+
+/// As many panels as a figure has at most.
+const MOST_PANELS: usize = 12;
+
+/// One figure: a drawing, figures in a table, or both.
+pub(super) struct Figure {
+    /// Its file is called so.
+    pub(super) id: String,
+    pub(super) chart: Option<Chart>,
+    pub(super) table: Option<Columns>,
+    /// What else is to be said.
+    pub(super) notes: Vec<String>,
+}
+
+/// A chart that can be drawn at either width.
+pub(super) enum Chart {
+    Lines(LineChart),
+    Bars(BarChart),
+    Heat(HeatMap),
+}
+
+/// A table: its heading, heads and lines of texts; the first column is a name.
+pub(super) struct Columns {
+    pub(super) title: String,
+    pub(super) heads: Vec<String>,
+    pub(super) lines: Vec<Vec<String>>,
+}
+
+impl Figure {
+    fn new(id: &str, chart: Chart) -> Self {
+        Figure { id: id.to_owned(), chart: Some(chart), table: None, notes: Vec::new() }
+    }
+
+    fn with_table(self, table: Columns) -> Self {
+        Figure { table: Some(table), ..self }
+    }
+
+    fn with_note(mut self, note: &str) -> Self {
+        self.notes.push(note.to_owned());
+        self
+    }
+}
+
+impl Chart {
+    pub(super) fn draw(&self, width: Width) -> Drawing {
+        match self {
+            Chart::Lines(chart) => chart.draw(width),
+            Chart::Bars(chart) => chart.draw(width),
+            Chart::Heat(chart) => chart.draw(width),
+        }
+    }
+}
+
+/// Every figure that the runs have, in the order of the report.
+pub(super) fn figures(contents: &Contents) -> Vec<Figure> {
+    let facets = Facets::of(contents);
+    let is_surface = facets.varies(Dimension::Streams) && facets.varies(Dimension::Window);
+    let mut all = Vec::new();
+    for dimension in facets.varying.iter().copied() {
+        match dimension {
+            Dimension::Streams | Dimension::Window if is_surface => {}
+            Dimension::Streams | Dimension::Clients => {
+                all.extend(profile::profile(&facets, dimension));
+                all.extend(scaling::scaling(&facets, dimension));
+            }
+            Dimension::Miles => all.extend(distance::distance(&facets)),
+            _ => all.extend(profile::profile(&facets, dimension)),
+        }
+    }
+    if is_surface {
+        all.extend(surface::surfaces(&facets));
+    }
+    all.extend(time::time(&facets));
+    all.extend(stability::stability(&facets));
+    all.extend(cpu::cpu(&facets));
+    all
+}
+
+/// That panels were left out.
+fn shown(left_out: usize) -> String {
+    match left_out {
+        0 => String::new(),
+        1 => ". One more panel is not drawn".to_owned(),
+        n => format!(". {n} more panels are not drawn"),
+    }
+}

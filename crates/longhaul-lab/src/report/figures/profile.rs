@@ -1,0 +1,150 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use longhaul_core::stats::{median, median_interval};
+
+use super::facet::{Common, Facet, Facets};
+use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
+use crate::reference::published;
+use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+
+/// Figures of a panel: by series, then by x.
+type Points = BTreeMap<usize, BTreeMap<u64, Vec<f64>>>;
+
+/// Throughput against one dimension: a line for each entry, a panel for each combination of what
+/// else varies.
+pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figure> {
+    let mut panels: BTreeMap<Common, Points> = BTreeMap::new();
+    for facet in &facets.all {
+        let Some(x) = facet.value(dimension) else { continue };
+        let points = panels.entry(facets.common(facet, &[dimension])).or_default();
+        let line = points.entry(facet.series).or_default();
+        line.entry(x.to_bits()).or_default().push(facet.gbps);
+    }
+    // A panel in which the dimension does not vary shows nothing.
+    panels.retain(|_, points| points.values().any(|line| line.len() > 1));
+    if panels.is_empty() {
+        return None;
+    }
+    let left_out = panels.len().saturating_sub(MOST_PANELS);
+    let drawn: Vec<(Common, Points)> = panels.into_iter().take(MOST_PANELS).collect();
+    let several = drawn.len() > 1;
+    let every = || drawn.iter().flat_map(|(_, points)| points.values()).flatten();
+    let xs: BTreeSet<u64> = every().map(|(x, _)| *x).collect();
+    let xs: Vec<f64> = xs.into_iter().map(f64::from_bits).collect();
+    let ys: Vec<f64> = every().flat_map(|(_, values)| values.iter().copied()).collect();
+    let panels: Vec<Panel> = drawn
+        .iter()
+        .map(|(common, points)| panel(facets, dimension, common, points, several))
+        .collect();
+    let mut subtitle = subtitle(&drawn);
+    if panels.iter().any(|panel| !panel.references.is_empty()) {
+        subtitle.push_str(". Crosses: published for the same tool and round-trip time");
+    }
+    subtitle.push_str(&shown(left_out));
+    let chart = LineChart {
+        title: format!("Throughput against {}", dimension.title()),
+        subtitle,
+        x: dimension.axis(&xs),
+        y: Axis::new("Gb/s", Scale::for_values(&ys)),
+        panels,
+        names: facets.names.clone(),
+    };
+    Some(Figure::new(dimension.id(), Chart::Lines(chart)))
+}
+
+fn subtitle(drawn: &[(Common, Points)]) -> String {
+    let what = match drawn {
+        [(common, _)] => format!("{}. ", common.title()),
+        _ => String::new(),
+    };
+    let most = drawn.iter().flat_map(|(_, points)| points.values().flatten());
+    let bars = match most.map(|(_, values)| values.len()).max().unwrap_or_default() {
+        0 | 1 => "One run each",
+        2..=5 => "Medians; bars: the range of the runs",
+        _ => "Medians; bars: where they lie with 95 % confidence",
+    };
+    format!("{what}{bars}")
+}
+
+fn panel(
+    facets: &Facets<'_>,
+    dimension: Dimension,
+    common: &Common,
+    points: &Points,
+    titled: bool,
+) -> Panel {
+    let xs: BTreeSet<u64> = points.values().flat_map(BTreeMap::keys).copied().collect();
+    let lines = points.iter().map(|(series, line)| {
+        let name = &facets.names[*series];
+        let mut before: Option<u64> = None;
+        let points = line.iter().filter_map(|(&x, values)| {
+            let middle = median(values)?;
+            let gap = before.is_some_and(|from| xs.range(from + 1..x).next().is_some());
+            before = Some(x);
+            Some(point(dimension, name, f64::from_bits(x), middle, values, gap))
+        });
+        Line { series: *series, kind: LineKind::Points, points: points.collect() }
+    });
+    let lines: Vec<Line> = lines.collect();
+    let title = if titled { common.title() } else { String::new() };
+    Panel { title, lines, references: references(facets, dimension, common, points) }
+}
+
+fn point(dimension: Dimension, name: &str, x: f64, y: f64, values: &[f64], gap: bool) -> Point {
+    let whole = || {
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(0.0, f64::max);
+        (values.len() > 1).then_some((low, high))
+    };
+    let runs = if values.len() == 1 { "1 run".into() } else { format!("{} runs", values.len()) };
+    let title = format!("{name}, {}: {y:.3} Gb/s ({runs})", dimension.named(x));
+    let range = median_interval(values, 0.95).or_else(whole);
+    Point { x, y, range, title, after_gap: gap }
+}
+
+/// Published figures of the tools that a panel has, where it has their round-trip times.
+fn references(
+    facets: &Facets<'_>,
+    dimension: Dimension,
+    common: &Common,
+    points: &Points,
+) -> Vec<Point> {
+    if dimension != Dimension::Rtt {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (series, line) in points {
+        for x in line.keys().map(|bits| f64::from_bits(*bits)) {
+            let rtt = Duration::from_secs_f64(x / 1e3);
+            let tool = &facets.tools[*series];
+            for figure in published().beside(tool, common.workload(), rtt) {
+                found.push(Point {
+                    x,
+                    y: figure.gbps,
+                    title: format!(
+                        "published: {}, {} ({})",
+                        figure.tool, figure.published, figure.under
+                    ),
+                    ..Point::default()
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The medians of one dimension's values, for tables: by what is in common, series and value.
+pub(super) fn groups<'f, 'a>(
+    facets: &'f Facets<'a>,
+    dimension: Dimension,
+) -> BTreeMap<(Common, usize), BTreeMap<u64, Vec<&'f Facet<'a>>>> {
+    let mut groups: BTreeMap<(Common, usize), BTreeMap<u64, Vec<&Facet<'a>>>> = BTreeMap::new();
+    for facet in &facets.all {
+        let Some(x) = facet.value(dimension) else { continue };
+        let key = (facets.common(facet, &[dimension]), facet.series);
+        groups.entry(key).or_default().entry(x.to_bits()).or_default().push(facet);
+    }
+    groups.retain(|_, values| values.len() > 1);
+    groups
+}

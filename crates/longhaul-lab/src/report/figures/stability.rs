@@ -1,0 +1,99 @@
+use std::collections::BTreeMap;
+
+use longhaul_core::stats::{deviation, median};
+
+use super::facet::{Common, Facet, Facets};
+use super::{Chart, Columns, Figure, MOST_PANELS, shown};
+use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+
+/// Passes from which on their spread says something.
+const PASSES: usize = 5;
+/// From this many runs of a line on, points are too close for a marker each.
+const CLOSE: usize = 60;
+
+/// Each cell's throughput pass by pass, and its standard deviation.
+pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
+    let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
+    for facet in &facets.all {
+        cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
+    }
+    cells.retain(|_, runs| runs.len() >= PASSES);
+    if cells.is_empty() {
+        return None;
+    }
+    let table = Columns {
+        title: "Stability".into(),
+        heads: [
+            "Tool",
+            "Path",
+            "Runs",
+            "Median, Gb/s",
+            "Standard deviation, Mb/s",
+            "of the median",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        lines: cells
+            .iter()
+            .map(|((common, series), runs)| line(facets, common, *series, runs))
+            .collect(),
+    };
+    let mut panels: BTreeMap<Common, Vec<Line>> = BTreeMap::new();
+    for ((common, series), mut runs) in cells {
+        runs.sort_by_key(|facet| facet.run.repeat);
+        let close = runs.len() > CLOSE;
+        let points = runs.iter().map(|facet| Point {
+            x: f64::from(facet.run.repeat),
+            y: facet.gbps,
+            title: if close { String::new() } else { title(facets, facet) },
+            ..Point::default()
+        });
+        let kind = if close { LineKind::Trace } else { LineKind::Points };
+        panels.entry(common).or_default().push(Line { series, kind, points: points.collect() });
+    }
+    let left_out = panels.len().saturating_sub(MOST_PANELS);
+    let several = panels.len() > 1;
+    let only = panels.keys().next().filter(|_| !several).map(|common| common.title() + ". ");
+    let panels = panels.into_iter().take(MOST_PANELS).map(|(common, lines)| {
+        let title = if several { common.title() } else { String::new() };
+        Panel { title, lines, references: Vec::new() }
+    });
+    let panels: Vec<Panel> = panels.collect();
+    let every = || panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
+    let ys: Vec<f64> = every().map(|point| point.y).collect();
+    let last = every().map(|point| point.x).fold(1.0, f64::max);
+    let x = Axis::new("Pass", Scale::from_zero(&[last]));
+    let chart = LineChart {
+        title: "Throughput in each pass".into(),
+        subtitle: format!(
+            "{}A level line is a steady tool; a slope is a host or a disk that drifts{}",
+            only.unwrap_or_default(),
+            shown(left_out)
+        ),
+        x,
+        y: Axis::new("Gb/s", Scale::for_values(&ys)),
+        panels,
+        names: facets.names.clone(),
+    };
+    Some(Figure::new("stability", Chart::Lines(chart)).with_table(table))
+}
+
+fn title(facets: &Facets<'_>, facet: &Facet<'_>) -> String {
+    let name = &facets.names[facet.series];
+    format!("{name}, pass {}: {:.3} Gb/s", facet.run.repeat, facet.gbps)
+}
+
+fn line(facets: &Facets<'_>, common: &Common, series: usize, runs: &[&Facet<'_>]) -> Vec<String> {
+    let values: Vec<f64> = runs.iter().map(|facet| facet.gbps).collect();
+    let middle = median(&values).unwrap_or_default();
+    let spread = deviation(&values).unwrap_or_default();
+    let share = if middle > 0.0 { spread / middle * 100.0 } else { 0.0 };
+    vec![
+        facets.names[series].clone(),
+        common.title(),
+        runs.len().to_string(),
+        format!("{middle:.3}"),
+        format!("{:.1}", spread * 1e3),
+        format!("{share:.1} %"),
+    ]
+}

@@ -1,0 +1,179 @@
+use std::collections::BTreeMap;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::RunSample;
+use longhaul_core::stats::median;
+
+use super::facet::{Common, Facet, Facets};
+use super::{Chart, Columns, Figure, MOST_PANELS, shown};
+use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+
+/// Points of a line at most.
+const POINTS: f64 = 150.0;
+/// The shortest interval: samples come every tenth of a second, and two of them smooth what one
+/// that came late does to its neighbour.
+const SHORTEST: f64 = 0.2;
+/// Of the steady rate, from which on a run counts as ramped up.
+const RAMPED: f64 = 0.9;
+
+/// What crossed the path by time, for the run nearest the median of each cell: a figure for each
+/// kind of work.
+pub(super) fn time(facets: &Facets<'_>) -> Vec<Figure> {
+    let figure = |work: Workload| one(facets, work);
+    Workload::ALL.into_iter().filter_map(figure).collect()
+}
+
+fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
+    let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
+    let sampled = |facet: &&Facet<'_>| facet.run.workload == work && !facet.run.samples.is_empty();
+    for facet in facets.all.iter().filter(sampled) {
+        cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
+    }
+    let (mut panels, mut ramps) = (BTreeMap::<Common, Vec<Line>>::new(), Vec::new());
+    for ((common, series), runs) in cells {
+        let Some(typical) = typical(&runs) else { continue };
+        let rates = rates(&typical.run.samples);
+        if rates.len() < 3 {
+            continue;
+        }
+        let ramped = ramp_up(&rates);
+        let name = &facets.names[series];
+        ramps.push(vec![
+            name.clone(),
+            common.title(),
+            ramped.map_or_else(|| "never".to_owned(), |at| format!("{at:.1}")),
+            format!("{:.2}", steady(&rates)),
+        ]);
+        let points = rates.iter().map(|&(x, y)| {
+            let is_ramp = ramped == Some(x);
+            let title =
+                if is_ramp { format!("{name}: ramped up after {x:.1} s") } else { String::new() };
+            Point { x, y, title, ..Point::default() }
+        });
+        let line = Line { series, kind: LineKind::Trace, points: points.collect() };
+        panels.entry(common).or_default().push(line);
+    }
+    if panels.is_empty() {
+        return None;
+    }
+    let left_out = panels.len().saturating_sub(MOST_PANELS);
+    let table = Columns {
+        title: "Ramp-up".into(),
+        heads: ["Tool", "Path", "Ramped up after, s", "Steady, Gb/s"].map(str::to_owned).to_vec(),
+        lines: ramps,
+    };
+    let figure = Figure::new(
+        &format!("time-{}", work.name()),
+        Chart::Lines(chart(facets, work, panels, left_out)),
+    );
+    Some(figure.with_table(table).with_note(
+        "By the path's own counters, headers and repeated segments with them, whatever a tool says itself; \
+         the run nearest the median of its cell. Steady: the median of the second half. Ramped up: \
+         first at nine tenths of that, marked on the line; for a copy it includes the connection's \
+         set-up.",
+    ))
+}
+
+fn chart(
+    facets: &Facets<'_>,
+    work: Workload,
+    panels: BTreeMap<Common, Vec<Line>>,
+    left_out: usize,
+) -> LineChart {
+    let several = panels.len() > 1;
+    let only = panels.keys().next().filter(|_| !several).map(|common| common.title() + ". ");
+    let mut panels: Vec<Panel> = panels
+        .into_iter()
+        .take(MOST_PANELS)
+        .map(|(common, lines)| Panel {
+            title: if several { common.title() } else { String::new() },
+            lines,
+            references: Vec::new(),
+        })
+        .collect();
+    let lines = || panels.iter().flat_map(|panel| &panel.lines);
+    let ends: Vec<f64> =
+        lines().filter_map(|line| line.points.last()).map(|point| point.x).collect();
+    let longest = ends.iter().copied().fold(0.0, f64::max);
+    // A slow tool may take a hundred times as long; the others' beginnings are what is looked at.
+    let shown_until = longest.min((median(&ends).unwrap_or(longest) * 3.0).max(2.0));
+    let cut = shown_until < longest;
+    for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
+        line.points.retain(|point| point.x <= shown_until);
+    }
+    panels.iter_mut().for_each(|panel| panel.lines.retain(|line| !line.points.is_empty()));
+    let every = || panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
+    let ys: Vec<f64> = every().map(|point| point.y).collect();
+    let until = if cut { format!("; the first {shown_until:.0} s") } else { String::new() };
+    LineChart {
+        title: format!("Throughput by time: {}", work.label()),
+        subtitle: format!(
+            "{}The run nearest the median of each cell, from its start; marked where it has ramped \
+             up{until}{}",
+            only.unwrap_or_default(),
+            shown(left_out)
+        ),
+        x: Axis::new("Seconds", Scale::from_zero(&[shown_until])),
+        y: Axis::new("Gb/s", Scale::from_zero(&ys)),
+        panels,
+        names: facets.names.clone(),
+    }
+}
+
+/// The run whose figure is nearest the median.
+fn typical<'f, 'a>(runs: &[&'f Facet<'a>]) -> Option<&'f Facet<'a>> {
+    let middle = median(&runs.iter().map(|facet| facet.gbps).collect::<Vec<f64>>())?;
+    let distance = |facet: &&Facet<'_>| (facet.gbps - middle).abs();
+    runs.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
+}
+
+/// Ends of intervals, and the Gb/s within them.
+fn rates(samples: &[RunSample]) -> Vec<(f64, f64)> {
+    let length = samples.last().map_or(0.0, |sample| sample.seconds);
+    let interval = (length / POINTS).max(SHORTEST) * 0.95;
+    let mut rates = Vec::new();
+    let (mut from, mut before, mut bits) = (0.0, 0.0, 0.0);
+    for sample in samples {
+        bits += sample.throughput_bps.bps() as f64 * (sample.seconds - before);
+        before = sample.seconds;
+        if sample.seconds - from >= interval {
+            rates.push((sample.seconds, bits / 1e9 / (sample.seconds - from)));
+            (from, bits) = (sample.seconds, 0.0);
+        }
+    }
+    rates
+}
+
+/// The median rate of the second half.
+fn steady(rates: &[(f64, f64)]) -> f64 {
+    let later: Vec<f64> = rates[rates.len() / 2..].iter().map(|(_, rate)| *rate).collect();
+    median(&later).unwrap_or_default()
+}
+
+/// When the steady rate was nearly reached first.
+fn ramp_up(rates: &[(f64, f64)]) -> Option<f64> {
+    let enough = steady(rates) * RAMPED;
+    rates.iter().find(|(_, rate)| *rate >= enough && enough > 0.0).map(|(at, _)| *at)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::units::Rate;
+
+    use super::*;
+
+    #[test]
+    fn ramp_up_is_when_nine_tenths_are_reached() {
+        // 10 Gb/s, after a second in which it grows evenly.
+        let samples = (1..=100_u64).map(|tick| RunSample {
+            seconds: tick as f64 / 10.0,
+            throughput_bps: Rate::from_bps(1_000_000_000 * tick.min(10)),
+        });
+        let samples: Vec<RunSample> = samples.collect();
+        let rates = rates(&samples);
+        assert_eq!(rates.len(), 50);
+        assert!((steady(&rates) - 10.0).abs() < 1e-6);
+        assert!((ramp_up(&rates).unwrap() - 1.0).abs() < 1e-6);
+        assert_eq!(ramp_up(&[(0.2, 0.0), (0.4, 0.0)]), None);
+    }
+}

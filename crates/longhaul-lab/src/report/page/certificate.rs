@@ -1,0 +1,78 @@
+use longhaul_core::result::{Certificate, Check, CheckVerdict};
+use maud::{Markup, html as markup};
+
+use crate::archive::Contents;
+
+/// What is known of the emulator's accuracy on this machine, or that nothing is.
+pub(super) fn section(contents: &Contents) -> Markup {
+    markup! {
+        @match &contents.certificate {
+            Some(certificate) => (shown(certificate)),
+            None => p {
+                "No certificate is attached: how exactly this machine emulates links was not proven "
+                "with these runs. Each run still carries its own link's counters and lateness. "
+                code { "longhaul wan selftest --json > certificate.json" }
+                " proves it, and "
+                code { "longhaul report DIR --certificate certificate.json" }
+                " shows it here."
+            },
+        }
+    }
+}
+
+fn shown(certificate: &Certificate) -> Markup {
+    let count = |verdict| certificate.count(verdict);
+    let (passed, failed) = (count(CheckVerdict::Pass), count(CheckVerdict::Fail));
+    let open = count(CheckVerdict::NotDone);
+    markup! {
+        p {
+            b { (if certificate.holds() { "The certificate holds" } else { "The certificate does not hold" }) }
+            ": " (passed) " checks passed, " (failed) " failed, " (open) " could not be made. Taken "
+            (certificate.started) " by longhaul " (certificate.version) " on Linux "
+            (certificate.kernel) " with " (certificate.processors) " processors"
+            @if certificate.quick { ", with fewer datagrams than a full one" }
+            "."
+        }
+        p.soft {
+            "Measured by a probe that shares no code with the emulator; a right emulator fails a check "
+            "by chance with a probability of at most " (format!("{:.2} %", certificate.false_alarm * 100.0)) "."
+        }
+        details.more open[failed > 0] {
+            summary { "Every check" }
+            div.scroll {
+                table.small {
+                    thead { tr {
+                        th { "Check" }
+                        th { "Link" }
+                        th.figure { "Asked for" }
+                        th.figure { "Measured" }
+                        th.figure { "95 % interval" }
+                        th { "Verdict" }
+                    } }
+                    tbody { @for check in &certificate.checks { (line(check)) } }
+                }
+            }
+        }
+    }
+}
+
+fn line(check: &Check) -> Markup {
+    let figure = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| check.unit.format(v));
+    let interval = check.interval_95.map_or_else(
+        || "-".to_owned(),
+        |(low, high)| format!("{} - {}", check.unit.format(low), check.unit.format(high)),
+    );
+    markup! {
+        tr {
+            th scope="row" { (check.name) ", " (check.family) }
+            td.wrap { code { (check.options) } }
+            td.figure { (figure(check.configured)) }
+            td.figure { (figure(check.measured)) }
+            td.figure { (interval) }
+            td.wrap.bad[check.verdict == CheckVerdict::Fail] {
+                (check.verdict.to_string())
+                @if !check.reason.is_empty() { ": " (check.reason) }
+            }
+        }
+    }
+}

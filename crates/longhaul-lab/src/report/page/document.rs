@@ -1,0 +1,84 @@
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use super::{certificate, figure, published, ratios, repeat, runs, summary, throughput};
+use crate::archive::Contents;
+use crate::report::chart::STYLE as CHART_STYLE;
+use crate::report::figures::figures;
+use crate::table::Table;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The report.
+pub fn html(contents: &Contents, table: &Table) -> String {
+    let plan = &contents.header.plan;
+    let figures = figures(contents);
+    let document = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "longhaul matrix: " (plan.name) }
+                style { (PreEscaped(STYLE)) (PreEscaped(CHART_STYLE)) }
+            }
+            body {
+                main {
+                    (summary::head(contents, table))
+                    (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
+                    (ratios::section(table))
+                    @if !figures.is_empty() {
+                        (section("figures", "Figures", &figure::all(&figures)))
+                    }
+                    (section("published", "Published figures", &published::section()))
+                    (section("emulator", "The emulator", &certificate::section(contents)))
+                    (section("repeat", "To repeat it", &repeat::section(contents)))
+                    (section("runs", "Every run", &runs::section(contents)))
+                    footer {
+                        "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive beside "
+                        "this file, which holds every run with its samples and its output."
+                    }
+                }
+            }
+        }
+    };
+    document.into_string()
+}
+
+fn section(id: &str, title: &str, body: &Markup) -> Markup {
+    markup! { section id=(id) { h2 { (title) } (body) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_report_stands_alone_and_says_what_matters() {
+        let contents = sample::contents();
+        let page = html(&contents, &Table::fold(&contents));
+        for outside in ["<script", "<link", "src=", "url(", "@import", "href=\"http"] {
+            assert!(!page.contains(outside), "{outside} in the report");
+        }
+        for said in [
+            "Disk to disk over 180 ms, longhaul cp --cleartext was fastest with 9.40 Gb/s, 98.9 \
+             times rsync",
+            "not installed",
+            "dropped 7 packets",
+            "encrypted",
+            "near$ scp far",
+            "rsync &lt;odd&gt;",
+            "No certificate is attached",
+            "Throughput against round-trip time",
+            "Hoot Thompson",
+            "[[entries]]",
+        ] {
+            assert!(page.contains(said), "'{said}' is not in the report");
+        }
+        let ids = page.matches(" id=\"").count();
+        let unique: std::collections::HashSet<&str> =
+            page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(unique.len(), ids, "an anchor is not unique");
+    }
+}

@@ -1,0 +1,64 @@
+use maud::{Markup, PreEscaped, html as markup};
+
+use crate::report::chart::Width;
+use crate::report::figures::{Columns, Figure};
+
+/// Lines of a table that are shown at once; more fold away.
+const SHOWN: usize = 24;
+
+/// Every figure, each drawn for a page and for a phone.
+pub(super) fn all(figures: &[Figure]) -> Markup {
+    markup! { @for figure in figures { (one(figure)) } }
+}
+
+fn one(figure: &Figure) -> Markup {
+    markup! {
+        figure id=(format!("figure-{}", figure.id)) {
+            @if let Some(chart) = &figure.chart {
+                (PreEscaped(chart.draw(Width::Page).embedded("wide")))
+                (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
+            }
+            @if let Some(table) = &figure.table { (columns(table)) }
+            @for note in &figure.notes { figcaption.soft { (note) } }
+        }
+    }
+}
+
+fn columns(table: &Columns) -> Markup {
+    let folded = table.lines.len() > SHOWN;
+    markup! {
+        @if folded {
+            details.more {
+                summary { (table.title) ": " (table.lines.len()) " lines" }
+                (body(table))
+            }
+        } @else {
+            h3 { (table.title) }
+            (body(table))
+        }
+    }
+}
+
+fn body(table: &Columns) -> Markup {
+    markup! {
+        div.scroll {
+            table.small {
+                thead { tr {
+                    @for (column, head) in table.heads.iter().enumerate() {
+                        th.figure[column > 1] { (head) }
+                    }
+                } }
+                tbody {
+                    @for line in &table.lines {
+                        tr {
+                            @for (column, text) in line.iter().enumerate() {
+                                @if column == 0 { th scope="row" { (text) } }
+                                @else { td.figure[column > 1] { (text) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The report: one HTML document that needs no network and no script, for a screen of any width,
+//! in light and dark, and for print.
+
+mod certificate;
+mod document;
+mod figure;
+mod published;
+mod ratios;
+mod repeat;
+mod runs;
+mod summary;
+mod throughput;
+
+pub use document::html;

@@ -1,0 +1,53 @@
+use maud::{Markup, html as markup};
+
+use crate::reference::{Figure, published};
+
+/// The published figures, by their sources.
+pub(super) fn section() -> Markup {
+    let all = published();
+    markup! {
+        p.soft {
+            "What others reached on other machines and paths, to stand beside what was measured here. "
+            "They are in no median and no ratio."
+        }
+        @for (number, source) in (1..).zip(&all.sources) {
+            details.more {
+                summary {
+                    b { "P" (number) } " " (source.title) ". " (source.by) "; " (source.place) "."
+                }
+                div.scroll {
+                    table.small {
+                        thead { tr {
+                            th { "Tool" }
+                            th { "Type" }
+                            th.figure { "Path" }
+                            th.figure { "Published" }
+                            th.figure { "Gb/s" }
+                            th { "Under" }
+                        } }
+                        tbody {
+                            @for figure in all.figures.iter().filter(|f| f.source == source.id) {
+                                tr {
+                                    th scope="row" { (figure.tool) }
+                                    td { (figure.workload.label()) }
+                                    td.figure { (path(figure)) }
+                                    td.figure { (figure.published) }
+                                    td.figure { (format!("{:.3}", figure.gbps)) }
+                                    td.wrap { (figure.under) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn path(figure: &Figure) -> String {
+    match (figure.rtt_ms, figure.miles) {
+        (Some(ms), _) => format!("{ms} ms"),
+        (None, Some(miles)) => format!("{miles} mi"),
+        (None, None) => "not stated".to_owned(),
+    }
+}

@@ -1,0 +1,120 @@
+use std::collections::BTreeMap;
+
+use longhaul_core::result::{Caches, Outcome, RunRecord};
+use maud::{Markup, html as markup};
+
+use crate::archive::Contents;
+use crate::report::text::gbps;
+
+/// Every run by its cell, with what is needed to repeat it and to judge it. Output and link
+/// reports are in the archive's documents.
+pub(super) fn section(contents: &Contents) -> Markup {
+    let mut cells: BTreeMap<(usize, usize), Vec<&RunRecord>> = BTreeMap::new();
+    let (mut labels, mut paths) = (Order::default(), Order::default());
+    for run in &contents.runs {
+        let place = (labels.place(&run.label), paths.place(&run.condition.label()));
+        cells.entry(place).or_default().push(run);
+    }
+    markup! {
+        p.soft {
+            "By row and path. Steal: what a hypervisor took of all processors; late: by how much 1 in "
+            "1000 packets left the emulator late, the worse direction."
+        }
+        div.scroll.cells { @for runs in cells.values() { (cell(runs)) } }
+    }
+}
+
+/// Names in the order in which they came.
+#[derive(Default)]
+struct Order {
+    known: std::collections::HashMap<String, usize>,
+}
+
+impl Order {
+    fn place(&mut self, name: &str) -> usize {
+        let next = self.known.len();
+        match self.known.get(name) {
+            Some(place) => *place,
+            None => *self.known.entry(name.to_owned()).or_insert(next),
+        }
+    }
+}
+
+fn cell(runs: &[&RunRecord]) -> Markup {
+    let Some(first) = runs.first() else { return markup! {} };
+    let good = runs.iter().filter(|run| run.outcome == Outcome::Ok).count();
+    let bad = runs.len() - good;
+    markup! {
+        details {
+            summary {
+                span { (first.label) }
+                span { (first.condition.label()) }
+                span { (good) " run" @if good != 1 { "s" } }
+                span.bad { @if bad > 0 { (bad) " not counted" } }
+            }
+            div.run {
+                @if !first.near_command.is_empty() { pre { "near$ " (first.near_command) } }
+                @if let Some(command) = &first.far_command { pre { "far$ " (command) } }
+                p.soft { (first.tool_version) @if let Some(caches) = first.caches { " \u{b7} " (treated(caches)) } }
+                table.small {
+                    thead { tr {
+                        th.figure { "No." }
+                        th.figure { "Pass" }
+                        th.figure { "Gb/s" }
+                        th.figure { "Seconds" }
+                        th.figure { "Durable, s" }
+                        th.figure { "CPU, s" }
+                        th.figure { "Steal" }
+                        th.figure { "Late, ms" }
+                        th { "Began" }
+                        th { "Verdict" }
+                    } }
+                    tbody { @for run in runs { (line(run)) } }
+                }
+            }
+        }
+    }
+}
+
+fn line(run: &RunRecord) -> Markup {
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or(String::new(), |value| format!("{value:.digits$}"))
+    };
+    let steal = run.host.map(|host| format!("{:.1} %", host.steal_share * 100.0));
+    let (verdict, reason) = match &run.outcome {
+        Outcome::Ok => ("valid", ""),
+        Outcome::Failed { reason } => ("failed", reason.as_str()),
+        Outcome::Invalid { reason } => ("invalid", reason.as_str()),
+    };
+    markup! {
+        tr {
+            td.figure { (run.sequence) @if run.attempt > 1 { "." (run.attempt) } }
+            td.figure { (run.repeat) }
+            td.figure { (run.throughput_bps.map(gbps).unwrap_or_default()) }
+            td.figure { (number(run.seconds, 2)) }
+            td.figure { (number(run.durable_seconds, 2)) }
+            td.figure { (number(run.cpu.map(|cpu| cpu.total_seconds()), 2)) }
+            td.figure { (steal.unwrap_or_default()) }
+            td.figure { (number(late_ms(run), 2)) }
+            td { (run.started_at) }
+            td.wrap.bad[verdict != "valid"] {
+                (verdict)
+                @if !reason.is_empty() { ": " (reason) }
+                @for note in &run.notes { span.range { (note) } }
+            }
+        }
+    }
+}
+
+/// The 99.9th percentile of lateness in the worse direction, from the link's own report.
+fn late_ms(run: &RunRecord) -> Option<f64> {
+    let way = |way: &str| run.path.pointer(&format!("/{way}/lateness/p999_ms"))?.as_f64();
+    Some(way("up")?.max(way("down")?))
+}
+
+fn treated(caches: Caches) -> &'static str {
+    match caches {
+        Caches::Dropped => "caches dropped",
+        Caches::Advised => "source's pages given up (caches could not be dropped)",
+    }
+}

@@ -1,0 +1,217 @@
+use longhaul_core::plan::{Condition, Workload};
+use longhaul_core::result::Guarantees;
+use longhaul_core::units::Rate;
+use maud::{Markup, html as markup};
+
+use crate::archive::Contents;
+use crate::reference::{Figure, published};
+use crate::report::text::{gbps, guarantees_in_words};
+use crate::table::{CellFigure, CellState, Row, Table};
+
+/// The columns of one table: paths that differ in length alone.
+struct Columns<'a> {
+    /// What they have in common.
+    common: &'a str,
+    /// Indices of conditions, with their heads.
+    all: Vec<(usize, &'a str)>,
+}
+
+/// The table as published: tool, type, a column for each round-trip time; one for each
+/// combination of the paths' other properties.
+pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
+    let labels: Vec<String> = table.conditions.iter().map(Condition::label).collect();
+    let groups = grouped(&labels);
+    markup! {
+        @for group in &groups {
+            @if !group.common.is_empty() { h3 { (group.common) } }
+            @else if groups.len() > 1 { h3 { "Plain" } }
+            (one(table, group))
+        }
+        p.soft {
+            "Medians; below, where the median lies with 95 % confidence (from six runs) or the range "
+            "of fewer. The best figure of each column and workload is marked. Guarantees: "
+            "encrypted on the way; verified end to end by the tool's own checksum; synced to stable "
+            "storage when it ends. Sync after: the time until it was, after the tool had ended. Every "
+            "copy was compared with its source, byte by byte. P: published for the same tool and "
+            "round-trip time, on other machines; see " a href="#published" { "published figures" } "."
+        }
+        (notes(table))
+        @if contents.runs.is_empty() { p.bad { "No run was kept." } }
+    }
+}
+
+fn grouped(labels: &[String]) -> Vec<Columns<'_>> {
+    let mut groups: Vec<Columns<'_>> = Vec::new();
+    for (index, label) in labels.iter().enumerate() {
+        let (length, common) = label.split_once(", ").unwrap_or((label, ""));
+        match groups.iter_mut().find(|group| group.common == common) {
+            Some(group) => group.all.push((index, length)),
+            None => groups.push(Columns { common, all: vec![(index, length)] }),
+        }
+    }
+    // One path each: nothing is gained by a table for each.
+    if groups.len() > 1 && groups.iter().all(|group| group.all.len() == 1) {
+        let all = labels.iter().enumerate().map(|(index, label)| (index, label.as_str()));
+        return vec![Columns { common: "", all: all.collect() }];
+    }
+    groups
+}
+
+fn one(table: &Table, columns: &Columns<'_>) -> Markup {
+    let copies = table.rows.iter().any(|row| row.workload.copies());
+    let width = columns.all.len() + if copies { 4 } else { 2 };
+    markup! {
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        th { "Tool" }
+                        th.type { "Type" }
+                        @for (_, head) in &columns.all { th.figure { (head) } }
+                        @if copies { th { "Guarantees" } th.figure { "Sync after" } }
+                    }
+                }
+                @for workload in Workload::ALL {
+                    @if table.rows_of(workload).next().is_some() {
+                        tbody {
+                            tr.group { th colspan=(width) { (group(workload)) } }
+                            @for row in table.rows_of(workload) { (line(table, row, columns, copies)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn group(workload: Workload) -> String {
+    let how = if workload.copies() {
+        "bytes over the wall-clock time of the command"
+    } else {
+        "goodput counted at the receiver"
+    };
+    format!("{}: {how}", workload.label())
+}
+
+fn line(table: &Table, row: &Row, columns: &Columns<'_>, copies: bool) -> Markup {
+    markup! {
+        tr {
+            th scope="row" { (row.label) (references(&row.notes)) }
+            td.type { (row.workload.label()) }
+            @for (column, _) in &columns.all {
+                (cell(table, row, *column))
+            }
+            @if copies {
+                td { (promises(row)) }
+                td.figure {
+                    @if let Some(s) = row.sync_seconds { (format!("+{:.1} s", s.max(0.0))) }
+                }
+            }
+        }
+    }
+}
+
+fn cell(table: &Table, row: &Row, column: usize) -> Markup {
+    let cell = &row.cells[column];
+    let class = match (cell.state, is_best(table, row, column)) {
+        (CellState::Measured, true) => "figure best",
+        (CellState::Measured, false) => "figure",
+        (CellState::Invalid | CellState::Failed, _) => "figure bad",
+        _ => "figure none",
+    };
+    let rtt = table.conditions[column].rtt;
+    let beside: Vec<&Figure> = published().beside(&row.tool, row.workload, rtt).collect();
+    markup! {
+        td class=(class) {
+            @match cell.median_bps {
+                Some(rate) => (gbps(rate)),
+                None => (cell.state.label()),
+            }
+            (references(&cell.notes))
+            @if let Some(range) = range(cell) { span.range { (range) } }
+            @if let Some(text) = reference(&beside) { span.range.published { (text) } }
+        }
+    }
+}
+
+fn range(cell: &CellFigure) -> Option<String> {
+    let span = |low: Rate, high: Rate| format!("{} - {}", gbps(low), gbps(high));
+    match (cell.interval_bps, cell.min_bps, cell.max_bps) {
+        (Some((low, high)), ..) => Some(format!("95 %: {}", span(low, high))),
+        (None, Some(min), Some(max)) if cell.runs > 1 => Some(span(min, max)),
+        _ => None,
+    }
+}
+
+/// `P1 7.36`, or the least and the greatest of several.
+fn reference(figures: &[&Figure]) -> Option<String> {
+    let figure = |figure: &Figure| gbps(Rate::from_bps((figure.gbps * 1e9).round() as u64));
+    let least = figures.iter().min_by(|a, b| a.gbps.total_cmp(&b.gbps))?;
+    let most = figures.iter().max_by(|a, b| a.gbps.total_cmp(&b.gbps))?;
+    let mut numbers: Vec<String> =
+        figures.iter().map(|one| format!("P{}", published().number(one))).collect();
+    numbers.dedup();
+    let from_to = if figure(least) == figure(most) {
+        figure(least)
+    } else {
+        format!("{} - {}", figure(least), figure(most))
+    };
+    Some(format!("{} {from_to}", numbers.join(" ")))
+}
+
+fn is_best(table: &Table, row: &Row, column: usize) -> bool {
+    let mine = row.cells[column].median_bps;
+    let same = table.rows_of(row.workload).filter(|other| other.work == row.work);
+    let best = same.filter_map(|row| row.cells[column].median_bps).max();
+    mine.is_some() && mine == best
+}
+
+fn promises(row: &Row) -> String {
+    let copies = row.guarantees.filter(|_| row.workload.copies());
+    copies.map_or(String::new(), |guarantees: Guarantees| guarantees_in_words(guarantees))
+}
+
+pub(super) fn references(notes: &[usize]) -> Markup {
+    markup! {
+        @for number in notes { sup { a href=(format!("#note-{number}")) { (number) } } }
+    }
+}
+
+fn notes(table: &Table) -> Markup {
+    markup! {
+        @if !table.notes.is_empty() {
+            ol.notes {
+                @for (number, note) in (1..).zip(&table.notes) {
+                    li id=(format!("note-{number}")) { (note) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_kind_share_a_table() {
+        let labels = |all: &[&str]| all.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>();
+        let two = labels(&["0 ms, loss 0", "90 ms, loss 0", "0 ms, loss 1e-4", "90 ms, loss 1e-4"]);
+        let groups = grouped(&two);
+        let commons: Vec<&str> = groups.iter().map(|group| group.common).collect();
+        assert_eq!(commons, ["loss 0", "loss 1e-4"]);
+        assert_eq!(groups[1].all, [(2, "0 ms"), (3, "90 ms")]);
+        let lone = labels(&["90 ms, loss 0", "90 ms, loss 1e-4"]);
+        assert_eq!(grouped(&lone)[0].all.len(), 2, "one table of two columns");
+    }
+
+    #[test]
+    fn published_figures_are_a_span() {
+        let figures: Vec<&Figure> = published()
+            .beside("nuttcp", Workload::Memory, std::time::Duration::from_millis(80))
+            .collect();
+        assert_eq!(reference(&figures).unwrap(), "P2 P3 5.56 - 9.66");
+        assert_eq!(reference(&figures[..1]).unwrap(), "P2 9.66");
+        assert_eq!(reference(&[]), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! The two ends of a run: the server, and then the client or clients, started, timed, watched and
+//! ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::Side;
+use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
+use longhaul_core::units::{Bytes, Rate};
+
+use super::load::CpuTimes;
+use super::process::{Finished, Process, Waited};
+use super::ready::{self, Readiness};
+use super::run::{Run, Trouble, Work};
+use super::{disk, shell};
+use crate::drivers::{DiskTask, Job, Server, Task};
+use crate::network::NetPath;
+
+/// How often the path's counters are read.
+const SAMPLE: Duration = Duration::from_millis(200);
+
+/// What the copy of a client (from 0) is called.
+pub(super) fn destination(scratch: &Path, client: u32) -> PathBuf {
+    match client {
+        0 => scratch.join("copy"),
+        other => scratch.join(format!("copy-{}", other + 1)),
+    }
+}
+
+/// Starts server and clients over an open path, times the clients, reads their figure.
+pub(super) fn run(
+    run: &Run<'_>,
+    path: &mut dyn NetPath,
+    private: &Path,
+    record: &mut RunRecord,
+) -> Result<(), Trouble> {
+    let (near, far) = (path.host(Side::Near).to_owned(), path.host(Side::Far).to_owned());
+    let options = run.options();
+    let destinations: Vec<PathBuf> = (0..run.row.clients)
+        .map(|client| match run.work {
+            Work::Copy { scratch, .. } => destination(scratch, client),
+            Work::Timed(_) => PathBuf::new(),
+        })
+        .collect();
+    let job = |destination| Job {
+        near: &near,
+        far: &far,
+        options: &options,
+        task: match run.work {
+            Work::Timed(task) => Task::Memory(task),
+            Work::Copy { source, .. } => {
+                Task::Disk(DiskTask { source: &source.path, tree: source.tree, destination })
+            }
+        },
+        private,
+    };
+    let jobs: Vec<Job<'_>> = destinations.iter().map(|path| job(path.as_path())).collect();
+    // A row has a client at least.
+    let Some(first) = jobs.first() else { return Err(Trouble::Stopped) };
+    let mut ends = Ends { run, path, record };
+    let done = match run.driver.server(first)? {
+        None => ends.clients(&jobs),
+        Some(server) => ends.server(server, &jobs),
+    }?;
+    let (outputs, took) = done;
+    run.read(&jobs, &outputs, took, record)
+        .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
+}
+
+struct Ends<'a> {
+    run: &'a Run<'a>,
+    path: &'a mut dyn NetPath,
+    record: &'a mut RunRecord,
+}
+
+/// What all clients printed, and the time until the last of them ended.
+type Done = (Vec<ToolOutput>, Duration);
+
+impl Ends<'_> {
+    fn server(&mut self, server: Server, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
+        let Server { command, port, made } = server;
+        self.record.far_command = Some(shell::words(&command));
+        let done = self.start(Side::Far, command).and_then(|server| {
+            let done = match ready::wait(&server, port, self.path, self.run.stop) {
+                Readiness::Listening => self.clients(jobs),
+                Readiness::Stopped => Err(Trouble::Stopped),
+                Readiness::Ended => Err(Trouble::Failed("its server ended at once".into())),
+                Readiness::Late => {
+                    Err(Trouble::Failed(format!("its server does not listen on port {port}")))
+                }
+            };
+            let Finished { output, cpu_seconds, left } = server.finish();
+            self.note_left("its server", &left);
+            if let Some(cpu) = &mut self.record.cpu {
+                cpu.far_seconds = cpu_seconds;
+            }
+            self.record.far_output = Some(output);
+            done.map_err(|trouble| with_server_words(trouble, self.record.far_output.as_ref()))
+        });
+        if let Some(made) = made {
+            // Not ours any more if someone put something into it.
+            let _ = fs::remove_dir(made);
+        }
+        done
+    }
+
+    /// Runs the clients to their end.
+    fn clients(&mut self, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
+        let mut commands = Vec::new();
+        for job in jobs {
+            commands.push(self.run.driver.client(job)?);
+        }
+        self.record.near_command = commands.first().map(shell::words).unwrap_or_default();
+        let before = CpuTimes::now();
+        let begun = Instant::now();
+        let mut clients = Vec::new();
+        for command in commands {
+            clients.push(self.start(Side::Near, command)?);
+        }
+        let mut waited = Ok(Waited::Ended(Duration::ZERO));
+        let mut watch = Watch::new(self.path, begun);
+        for client in &clients {
+            // The time of the last that is waited for is that of the last to end.
+            waited = client.wait(self.run.limit, self.run.stop, &mut || watch.look());
+            if !matches!(waited, Ok(Waited::Ended(_))) {
+                break;
+            }
+        }
+        let took = begun.elapsed();
+        self.record.samples = watch.samples;
+        self.record.host = before.and_then(CpuTimes::until_now);
+        let settled = match self.run.work {
+            Work::Copy { scratch, .. } => disk::settle(scratch).ok(),
+            Work::Timed(_) => None,
+        };
+        let outputs = self.finish(clients);
+        match waited.map_err(|error| Trouble::of(&error))? {
+            Waited::Stopped => Err(Trouble::Stopped),
+            Waited::TimedOut => {
+                let limit = self.run.limit.as_secs();
+                let said = self.record.near_output.last_line();
+                let said = said.map_or_else(String::new, |line| format!("; it said: {line}"));
+                Err(Trouble::Failed(format!("given up after {limit} s without an end{said}")))
+            }
+            Waited::Ended(_) => {
+                self.record.seconds = Some(took.as_secs_f64());
+                self.record.durable_seconds = settled.map(|more| (took + more).as_secs_f64());
+                Ok((outputs, took))
+            }
+        }
+    }
+
+    /// Ends the clients; the first that failed, else the first, is the one whose output is kept.
+    fn finish(&mut self, clients: Vec<Process>) -> Vec<ToolOutput> {
+        let finished: Vec<Finished> = clients.into_iter().map(Process::finish).collect();
+        for one in &finished {
+            self.note_left(&self.run.entry.tool, &one.left);
+        }
+        let cpu: Option<Vec<f64>> = finished.iter().map(|one| one.cpu_seconds).collect();
+        let near = cpu.map(|all| all.iter().sum());
+        self.record.cpu = near.map(|near_seconds| CpuSeconds { near_seconds, far_seconds: None });
+        let outputs: Vec<ToolOutput> = finished.into_iter().map(|one| one.output).collect();
+        let failed = outputs.iter().find(|output| output.exit_code != Some(0));
+        self.record.near_output = failed.or(outputs.first()).cloned().unwrap_or_default();
+        outputs
+    }
+
+    fn start(&mut self, side: Side, command: Command) -> Result<Process, Trouble> {
+        Process::spawn(self.path, side, command).map_err(|error| Trouble::of(&*error))
+    }
+
+    fn note_left(&mut self, who: &str, left: &[String]) {
+        if !left.is_empty() {
+            let count = left.len();
+            let names = left.join(", ");
+            let note = format!("{who} left {count} processes running, which were ended: {names}");
+            self.record.notes.push(note);
+        }
+    }
+}
+
+/// Follows what the path carries.
+struct Watch<'a> {
+    path: &'a dyn NetPath,
+    begun: Instant,
+    last: Instant,
+    carried: Option<u64>,
+    samples: Vec<RunSample>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(path: &'a dyn NetPath, begun: Instant) -> Self {
+        Watch { path, begun, last: begun, carried: path.carried_bytes(), samples: Vec::new() }
+    }
+
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now - self.last < SAMPLE {
+            return;
+        }
+        let carried = self.path.carried_bytes();
+        if let (Some(before), Some(after)) = (self.carried, carried) {
+            let bytes = Bytes::new(after.saturating_sub(before));
+            let throughput_bps = Rate::mean(bytes, now - self.last);
+            let seconds = (now - self.begun).as_secs_f64();
+            self.samples.push(RunSample { seconds, throughput_bps });
+        }
+        (self.last, self.carried) = (now, carried);
+    }
+}
+
+/// A client often only knows that the server is gone; the server's last words say why.
+fn with_server_words(trouble: Trouble, server: Option<&ToolOutput>) -> Trouble {
+    let words = server.and_then(|output| output.stderr.lines().rfind(|l| !l.trim().is_empty()));
+    match (trouble, words) {
+        (Trouble::Failed(reason), Some(words)) if !reason.contains("(its server: ") => {
+            Trouble::Failed(format!("{reason} (its server: {})", words.trim()))
+        }
+        (trouble, _) => trouble,
+    }
+}

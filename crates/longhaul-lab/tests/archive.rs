@@ -1,0 +1,153 @@
+//! Archives that are not what was written: each is told for what it is, and left as it is.
+
+mod synthetic;
+
+use std::fs;
+use std::path::Path;
+
+use longhaul_core::result::{Certificate, Check, CheckVerdict, Unit};
+use longhaul_lab::archive::{Archive, Contents, FILE_NAME};
+use longhaul_lab::{LabError, drivers, plan};
+
+fn contents() -> Contents {
+    let text = "name = \"kept\"\nrepeats = 3\n[conditions]\nrtt = [\"0ms\", \"90ms\"]\n\
+                [[entries]]\ntool = \"iperf3\"\nworkload = \"memory\"\n";
+    synthetic::contents(plan::parse("test", text, &drivers::all(Path::new("longhaul"))).unwrap())
+}
+
+/// Writes an archive into `dir`, and reads its file back.
+fn written(dir: &Path) -> Vec<u8> {
+    let contents = contents();
+    let mut archive = Archive::create(dir, &contents.header).unwrap();
+    contents.tools.iter().for_each(|tool| archive.keep_tool(tool).unwrap());
+    contents.runs.iter().for_each(|run| archive.keep(run).unwrap());
+    drop(archive);
+    fs::read(dir.join(FILE_NAME)).unwrap()
+}
+
+/// What is said of an archive whose file is `bytes`, by both ways to open it; the file must stay.
+fn said_of(bytes: &[u8]) -> LabError {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(FILE_NAME);
+    fs::write(&file, bytes).unwrap();
+    let error = Archive::open(dir.path()).and_then(|archive| archive.contents()).unwrap_err();
+    let other =
+        Archive::open_to_continue(dir.path()).and_then(|archive| archive.contents()).unwrap_err();
+    assert_eq!(error.to_string(), other.to_string());
+    assert_eq!(fs::read(&file).unwrap(), bytes, "the file was changed");
+    let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    error
+}
+
+#[test]
+fn what_was_kept_comes_back_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let mut expected = contents();
+    let mut archive = Archive::open_to_continue(dir.path()).unwrap();
+    assert_eq!(archive.contents().unwrap(), expected);
+    assert!(expected.runs.iter().all(|run| run.samples.len() == 100));
+
+    let check = Check {
+        name: "delay 45 ms".into(),
+        family: "ipv4".into(),
+        options: "--delay 45ms".into(),
+        unit: Unit::Ms,
+        configured: Some(45.0),
+        measured: Some(45.1),
+        interval_95: None,
+        emulator: None,
+        samples: 100,
+        criterion: "within 0.3 ms".into(),
+        verdict: CheckVerdict::Pass,
+        reason: String::new(),
+    };
+    let certificate = Certificate {
+        schema: Certificate::SCHEMA.into(),
+        version: "0.1.0".into(),
+        started: "2026-11-21T08:00:00Z".into(),
+        kernel: "6.18".into(),
+        processors: 2,
+        quick: true,
+        seed: 1,
+        seconds: 30.0,
+        false_alarm: 0.004,
+        checks: vec![check],
+    };
+    archive.keep_certificate(&certificate).unwrap();
+    expected.certificate = Some(certificate);
+    assert_eq!(Archive::open(dir.path()).unwrap().contents().unwrap(), expected);
+}
+
+#[test]
+fn a_file_that_was_cut_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = written(dir.path());
+    for keep in [whole.len() / 2, whole.len() - 4096, 5000] {
+        let error = said_of(&whole[..keep]);
+        assert!(matches!(error, LabError::ArchiveDamaged { .. }), "{keep}: {error}");
+        assert!(error.to_string().contains("was left as it is"), "{error}");
+    }
+    let error = said_of(&whole[..50]);
+    assert!(matches!(error, LabError::ArchiveDamaged { .. }), "{error}");
+}
+
+#[test]
+fn one_changed_digit_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = written(dir.path());
+    let find =
+        |text: &str| whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap();
+    for text in ["\"throughput_bps\":2", "\"repeats\":3"] {
+        let mut changed = whole.clone();
+        let digit = find(text) + text.len() - 1;
+        changed[digit] = b'1';
+        let error = said_of(&changed);
+        assert!(matches!(error, LabError::ArchiveDamaged { .. }), "{text}: {error}");
+        assert!(error.to_string().contains("is not what was written"), "{error}");
+    }
+}
+
+#[test]
+fn zeroed_pages_are_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = written(dir.path());
+    for page in 1..whole.len() / 4096 {
+        let mut changed = whole.clone();
+        changed[page * 4096..(page + 1) * 4096].fill(0);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE_NAME), &changed).unwrap();
+        match Archive::open(dir.path()).and_then(|archive| archive.contents()) {
+            Err(LabError::ArchiveDamaged { .. }) => {}
+            // A page of an index, which no report reads.
+            Ok(read) => assert_eq!(read, contents(), "page {page} was read as if it were whole"),
+            Err(other) => panic!("page {page}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn other_files_of_that_name_are_no_archives() {
+    let error = said_of(b"the dog ate it, and this is all that is left of the figures, alas\n");
+    assert!(matches!(error, LabError::ArchiveDamaged { .. }), "{error}");
+    let error = said_of(b"");
+    assert!(matches!(error, LabError::NotAnArchive { .. }), "{error}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("other");
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.execute_batch("CREATE TABLE birds (name TEXT)").unwrap();
+    drop(other);
+    let error = said_of(&fs::read(&file).unwrap());
+    assert!(matches!(error, LabError::NotAnArchive { .. }), "{error}");
+}
+
+#[test]
+fn a_new_archive_is_not_written_over_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(FILE_NAME);
+    fs::write(&file, "precious").unwrap();
+    Archive::create(dir.path(), &contents().header).unwrap_err();
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}

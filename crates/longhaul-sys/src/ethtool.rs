@@ -1,0 +1,103 @@
+//! What a network interface's driver tells: rings, offloads, interrupts, flow control.
+//!
+//! The ioctl of `include/uapi/linux/ethtool.h` rather than its netlink family: it needs no rights
+//! to read, and every kernel has it.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::interface::request;
+
+// include/uapi/linux/ethtool.h
+const GCOALESCE: u32 = 0x0e;
+const GRINGPARAM: u32 = 0x10;
+const GPAUSEPARAM: u32 = 0x12;
+const GRXCSUM: u32 = 0x14;
+const GTXCSUM: u32 = 0x16;
+const GSG: u32 = 0x18;
+const GTSO: u32 = 0x1e;
+const GGSO: u32 = 0x23;
+const GFLAGS: u32 = 0x25;
+const GGRO: u32 = 0x2b;
+/// `ETH_FLAG_LRO`.
+const FLAG_LRO: u32 = 1 << 15;
+
+/// Whether an interface has these on (1) or off (0): TSO, GSO, GRO, LRO, receive checksums, send
+/// checksums, scatter-gather.
+///
+/// # Errors
+/// No such interface, or its driver tells nothing.
+pub fn offloads(name: &str) -> io::Result<[u64; 7]> {
+    let ask = |command| Ok::<_, io::Error>(u64::from(value(name, command)? != 0));
+    let lro = u64::from(value(name, GFLAGS)? & FLAG_LRO != 0);
+    Ok([ask(GTSO)?, ask(GGSO)?, ask(GGRO)?, lro, ask(GRXCSUM)?, ask(GTXCSUM)?, ask(GSG)?])
+}
+
+/// The rings of an interface in packets: to receive, at most, to send, at most.
+///
+/// # Errors
+/// As [`offloads`].
+pub fn rings(name: &str) -> io::Result<[u64; 4]> {
+    // struct ethtool_ringparam: the most for rx, mini, jumbo and tx, then those now.
+    let [rx_max, _, _, tx_max, rx, _, _, tx] = ask::<8>(name, GRINGPARAM)?;
+    Ok([rx, rx_max, tx, tx_max].map(u64::from))
+}
+
+/// Whether interrupts adapt to the traffic, and how many microseconds they wait for more packets.
+///
+/// # Errors
+/// As [`offloads`].
+pub fn coalescing(name: &str) -> io::Result<[u64; 2]> {
+    // struct ethtool_coalesce has 22 numbers after the command; rx_coalesce_usecs is the first,
+    // use_adaptive_rx_coalesce the tenth.
+    let numbers = ask::<22>(name, GCOALESCE)?;
+    Ok([numbers[9], numbers[0]].map(u64::from))
+}
+
+/// Whether an interface waits when its neighbour asks, and asks its neighbour to wait.
+///
+/// # Errors
+/// As [`offloads`].
+pub fn pause(name: &str) -> io::Result<[u64; 2]> {
+    // struct ethtool_pauseparam: autoneg, rx_pause, tx_pause.
+    let [_, receive, send] = ask::<3>(name, GPAUSEPARAM)?;
+    Ok([receive, send].map(u64::from))
+}
+
+fn value(name: &str, command: u32) -> io::Result<u32> {
+    ask::<1>(name, command).map(|[value]| value)
+}
+
+/// The command and the numbers that the driver fills in.
+#[repr(C)]
+struct Question<const N: usize> {
+    command: u32,
+    numbers: [u32; N],
+}
+
+fn ask<const N: usize>(name: &str, command: u32) -> io::Result<[u32; N]> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    let mut question = Question { command, numbers: [0; N] };
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut question).cast();
+    // SAFETY: the kernel reads `request` and writes the structure of `command` behind it, whose
+    // length is that of `question` by its definition; both live across the call.
+    let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(question.numbers) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_offloads_and_no_rings() {
+        let [tso, gso, ..] = offloads("lo").unwrap();
+        assert_eq!((tso, gso), (1, 1));
+        assert_eq!(rings("lo").unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
+        let missing = offloads("no-such-if").unwrap_err();
+        assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
+    }
+}

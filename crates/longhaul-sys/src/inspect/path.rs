@@ -1,0 +1,76 @@
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
+
+use super::source::Source;
+use crate::route::route_to;
+
+/// Finds the way to `host`, and how long it takes to ask it.
+pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -> PathFacts {
+    let address = address(source, host, patience);
+    let route = address.clone().and_then(|address| route(source, address));
+    let answer = address.clone().and_then(|to| answer(source, SocketAddr::new(to, port), patience));
+    let (interface, route_mtu) = match route {
+        Ok((interface, mtu)) => (Ok(interface), Ok(mtu)),
+        Err(unseen) => (Err(unseen.clone()), Err(unseen)),
+    };
+    PathFacts { host: host.to_owned(), address, interface, route_mtu, answer }
+}
+
+fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
+    let name = format!("resolve {host}");
+    let text = source.call(&name, || Ok(resolve(host, patience)?.to_string()))?;
+    text.parse().map_err(|_| Unseen::odd(name, &text))
+}
+
+/// The first address of `host`. A resolver whose servers are silent takes longer than anybody
+/// waits for an examination; the thread that asks it is left behind.
+fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
+    let (tell, told) = mpsc::channel();
+    let host = host.to_owned();
+    thread::Builder::new().name("resolver".into()).spawn(move || {
+        let found = (host.as_str(), 0).to_socket_addrs().map(|mut addresses| addresses.next());
+        let _ = tell.send(found);
+    })?;
+    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
+    let first = told.recv_timeout(patience).map_err(silent)??;
+    Ok(first.ok_or(io::ErrorKind::NotFound)?.ip())
+}
+
+/// The interface, and the route's own limit of a packet.
+fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
+    let name = format!("route {to}");
+    let text = source.call(&name, || {
+        let route = route_to(to)?;
+        let mtu = route.mtu.map_or("-".to_owned(), |mtu| mtu.to_string());
+        Ok(format!("{} {mtu}", route.interface))
+    })?;
+    let (interface, mtu) = text.split_once(' ').ok_or_else(|| Unseen::odd(name, &text))?;
+    Ok((interface.to_owned(), mtu.parse().ok()))
+}
+
+/// How long a connection took to open or to be refused: either is one round trip.
+fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
+    let asked = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
+        let begun = Instant::now();
+        let open = match TcpStream::connect_timeout(&to, patience) {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => false,
+            Err(error) => return Err(error),
+        };
+        Ok([begun.elapsed().as_micros() as u64, u64::from(open)])
+    });
+    let [micros, open] = asked.map_err(|unseen| match unseen.cause {
+        // A firewall of this host or on the way says no by ICMP: no question of rights.
+        Cause::Denied | Cause::Absent => Unseen {
+            cause: Cause::Failed("no answer that would tell the time".to_owned()),
+            ..unseen
+        },
+        Cause::Failed(_) => unseen,
+    })?;
+    Ok((Duration::from_micros(micros), open == 1))
+}

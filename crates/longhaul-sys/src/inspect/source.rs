@@ -1,0 +1,219 @@
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use longhaul_core::doctor::{Cause, Entry, Recording, Seen, Unseen};
+
+/// No file that is asked for is longer; `/proc/PID/mountinfo` of a host of containers may be long.
+const FILE_LIMIT: u64 = 4 << 20;
+
+/// Where a host's facts are read.
+#[derive(Debug)]
+pub struct Source {
+    from: From,
+    notes: RefCell<Recording>,
+}
+
+#[derive(Debug)]
+enum From {
+    Host,
+    Recording(Recording),
+}
+
+impl Source {
+    /// This host, in the calling thread's namespaces.
+    pub fn host() -> Self {
+        Source { from: From::Host, notes: RefCell::default() }
+    }
+
+    /// A host of which this was recorded.
+    pub fn recorded(recording: Recording) -> Self {
+        Source { from: From::Recording(recording), notes: RefCell::default() }
+    }
+
+    /// What has been asked and answered until now.
+    pub fn recording(&self) -> Recording {
+        self.notes.borrow().clone()
+    }
+
+    /// A file's text without the spaces around it; `path` has no leading slash.
+    pub(super) fn text(&self, path: &str) -> Seen<String> {
+        self.ask("file", path, || Ok(read(path)?.trim().to_owned()))
+    }
+
+    /// The first paragraph of a file.
+    pub(super) fn head(&self, path: &str) -> Seen<String> {
+        self.ask("head", path, || {
+            Ok(read(path)?.split("\n\n").next().unwrap_or_default().trim().to_owned())
+        })
+    }
+
+    /// A file's whole number.
+    pub(super) fn number<T: std::str::FromStr>(&self, path: &str) -> Seen<T> {
+        let text = self.text(path)?;
+        text.parse().map_err(|_| Unseen::odd(format!("/{path}"), &text))
+    }
+
+    /// A file's list of numbers in the kernel's form: `0-3,8`
+    /// (Documentation/admin-guide/cputopology.rst).
+    pub(super) fn list(&self, path: &str) -> Seen<Vec<u32>> {
+        let text = self.text(path)?;
+        parse_list(&text).ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
+    }
+
+    /// The names in a directory, sorted.
+    pub(super) fn names(&self, path: &str) -> Seen<Vec<String>> {
+        let text = self.ask("list", path, || {
+            let names = fs::read_dir(Path::new("/").join(path))?
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            Ok(names.join("\n"))
+        })?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Where a link leads to, without the leading slash.
+    pub(super) fn real(&self, path: &str) -> Seen<String> {
+        self.ask("link", path, || {
+            let real = fs::canonicalize(Path::new("/").join(path))?;
+            Ok(real.to_string_lossy().trim_start_matches('/').to_owned())
+        })
+    }
+
+    /// The last name of where a link leads to.
+    pub(super) fn target(&self, path: &str) -> Seen<String> {
+        let real = self.real(path)?;
+        Ok(real.rsplit('/').next().unwrap_or(&real).to_owned())
+    }
+
+    /// A file's bytes.
+    pub(super) fn bytes(&self, path: &str) -> Seen<Vec<u8>> {
+        let text = self.ask("file", path, || {
+            let bytes = fs::read(Path::new("/").join(path))?;
+            Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        })?;
+        let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+        bytes.ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
+    }
+
+    /// What a call answers, as text; `name` says which.
+    pub(super) fn call(
+        &self,
+        name: &str,
+        live: impl FnOnce() -> io::Result<String>,
+    ) -> Seen<String> {
+        self.ask("call", name, live)
+    }
+
+    /// The numbers that a call answers, noted by `keys`.
+    pub(super) fn numbers<const N: usize>(
+        &self,
+        name: &str,
+        keys: [&str; N],
+        live: impl FnOnce() -> io::Result<[u64; N]>,
+    ) -> Seen<[u64; N]> {
+        let text = self.call(name, || {
+            let lines = keys.iter().zip(live()?).map(|(key, number)| format!("{key} {number}"));
+            Ok(lines.collect::<Vec<_>>().join("\n"))
+        })?;
+        let mut numbers = [0; N];
+        for (number, key) in numbers.iter_mut().zip(keys) {
+            let found = text.lines().find_map(|line| {
+                let (name, value) = line.split_once(' ')?;
+                (name == key).then(|| value.parse().ok())?
+            });
+            *number = found.ok_or_else(|| Unseen::odd(name, &text))?;
+        }
+        Ok(numbers)
+    }
+
+    fn ask(
+        &self,
+        kind: &str,
+        name: &str,
+        live: impl FnOnce() -> io::Result<String>,
+    ) -> Seen<String> {
+        let answer = match &self.from {
+            From::Host => live().map_err(|error| cause(&error)),
+            From::Recording(recording) => match recording.get(kind, name) {
+                Some(Entry::Text(text)) => Ok(text.clone()),
+                Some(Entry::Denied) => Err(Cause::Denied),
+                Some(Entry::Failed(how)) => Err(Cause::Failed(how.clone())),
+                None => Err(Cause::Absent),
+            },
+        };
+        self.notes.borrow_mut().note(kind, name, answer.as_deref());
+        let slash = if kind == "call" { "" } else { "/" };
+        answer.map_err(|cause| Unseen { what: format!("{slash}{name}"), cause })
+    }
+}
+
+fn read(path: &str) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(Path::new("/").join(path))?.take(FILE_LIMIT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn cause(error: &io::Error) -> Cause {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => Cause::Denied,
+        // Drivers answer the last four for what they do not have: the rate of an interface that
+        // is down, a ring of one that has none, a protocol that the kernel was built without.
+        Some(
+            libc::ENOENT
+            | libc::ENOTDIR
+            | libc::ENODEV
+            | libc::EINVAL
+            | libc::EOPNOTSUPP
+            | libc::EPROTONOSUPPORT,
+        ) => Cause::Absent,
+        _ if error.kind() == ErrorKind::NotFound => Cause::Absent,
+        _ => Cause::Failed(error.to_string()),
+    }
+}
+
+fn parse_list(text: &str) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        found.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_recorded_is_read_again() {
+        let host = Source::host();
+        let kernel = host.text("proc/sys/kernel/osrelease").unwrap();
+        let nodes = host.names("proc/self/task").unwrap();
+        let zeros = host.bytes("proc/self/cmdline").unwrap();
+        assert!(host.text("proc/no such file").is_err());
+        let four = host.numbers("four", ["two", "and"], || Ok([2, 4])).unwrap();
+        let refused = || Err(io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(host.call("secret", refused).unwrap_err().cause, Cause::Denied);
+
+        let text = host.recording().to_string();
+        let again = Source::recorded(text.parse().unwrap());
+        assert_eq!(again.text("proc/sys/kernel/osrelease").unwrap(), kernel);
+        assert_eq!(again.names("proc/self/task").unwrap(), nodes);
+        assert_eq!(again.bytes("proc/self/cmdline").unwrap(), zeros);
+        assert_eq!(again.text("proc/no such file").unwrap_err().cause, Cause::Absent);
+        let never = || -> io::Result<_> { panic!("a recording asks nobody") };
+        assert_eq!(again.numbers("four", ["two", "and"], never).unwrap(), four);
+        assert!(again.numbers("four", ["three"], || Ok([0])).is_err());
+        assert_eq!(again.call("secret", || unreachable!()).unwrap_err().cause, Cause::Denied);
+    }
+
+    #[test]
+    fn lists_are_the_kernels() {
+        assert_eq!(parse_list("0-2,8"), Some(vec![0, 1, 2, 8]));
+        assert_eq!((parse_list(""), parse_list("x")), (Some(vec![]), None));
+    }
+}

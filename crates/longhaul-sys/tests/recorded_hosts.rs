@@ -1,0 +1,231 @@
+//! The doctor's rules against recorded hosts, each read by the code that reads a living one.
+
+use std::time::Duration;
+
+use longhaul_core::doctor::{HostFacts, Target, examine};
+use longhaul_core::result::{Finding, Measurement, TargetSource, Verdict};
+use longhaul_core::units::parse_span;
+use longhaul_sys::inspect::{Query, Source, inspect};
+
+fn facts(recording: &str, disk: &str) -> HostFacts {
+    let source = Source::recorded(recording.parse().unwrap());
+    inspect(&source, &Query { disks: vec![disk.to_owned()], ..Query::default() })
+}
+
+fn target(rate: &str, rtt: &str) -> Target {
+    Target {
+        rate: rate.parse().unwrap(),
+        rate_from: TargetSource::Asked,
+        rtt: parse_span(rtt).unwrap(),
+        rtt_from: TargetSource::Asked,
+        to: None,
+        port: 5210,
+    }
+}
+
+/// The names of the rules that came to `verdict`, in their order.
+fn rules(findings: &[Finding], verdict: Verdict) -> Vec<&str> {
+    findings.iter().filter(|f| f.verdict == verdict).map(|f| f.rule.as_str()).collect()
+}
+
+#[track_caller]
+fn finding<'a>(findings: &'a [Finding], rule: &str) -> &'a Finding {
+    findings.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("no {rule}"))
+}
+
+#[test]
+fn a_tuned_data_transfer_node_is_fit_for_100_gigabits() {
+    let facts = facts(include_str!("hosts/dtn-100g.host"), "/data");
+    let found = examine(&facts, &[], &target("100G", "100ms"));
+    // Each of the two drives is on four lanes: no single one could do it.
+    assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");
+    assert_eq!(finding(&found, "pcie_rate").subject, "ens3f0np0");
+    assert_eq!(rules(&found, Verdict::Advice), ["disk_node", "firewall"], "{found:#?}");
+    assert_eq!(rules(&found, Verdict::Unseen), [""; 0]);
+    let card = &finding(&found, "pcie_rate").seen;
+    assert_eq!(card, "241 Gb/s over 16 GT/s x16");
+    assert!(finding(&found, "interrupt_node").seen.contains("16-31"));
+    assert!(finding(&found, "tcp_rmem").why.contains("over 2 connections"));
+    assert_eq!(finding(&found, "direct_io").verdict, Verdict::Ok);
+    assert_eq!(finding(&found, "file_system").seen, "xfs at /data, on md0");
+    assert!(found.iter().all(|f| f.verdict != Verdict::Ok || f.commands.is_empty()));
+}
+
+#[test]
+fn a_server_as_delivered_is_told_everything() {
+    let facts = facts(include_str!("hosts/server-untuned.host"), "/srv");
+    let found = examine(&facts, &[], &target("100G", "100ms"));
+    assert_eq!(
+        rules(&found, Verdict::Problem),
+        [
+            "tcp_rmem",
+            "tcp_wmem",
+            "tcp_mem",
+            "congestion",
+            "tcp_timestamps",
+            "offloads",
+            "pcie_rate",
+            "core_drops",
+            "governor",
+            "file_system",
+            "tracked_connections",
+        ],
+    );
+    assert_eq!(
+        rules(&found, Verdict::Advice),
+        [
+            "rmem_max",
+            "wmem_max",
+            "bbr_available",
+            "tcp_slow_start_after_idle",
+            "default_qdisc",
+            "mtu",
+            "queueing",
+            "rings",
+            "missed",
+            "coalescing",
+            "pause",
+            "pcie_link",
+            "pcie_payload",
+            "pcie_read_request",
+            "iommu",
+            "interrupt_node",
+            "irqbalance",
+            "idle_states",
+            "threads_of_cores",
+            "frequency",
+            "room",
+            "scheduler",
+            "read_ahead",
+            "disk_node",
+            "clock",
+            "clock_source",
+            "open_files",
+            "locked_memory",
+            "firewall_old",
+        ],
+    );
+    let bus = finding(&found, "pcie_rate");
+    // 256/280 x 128/130 x 8 lanes x 8 GT/s = 57.6 Gb/s.
+    assert_eq!(bus.seen, "57.6 Gb/s over 8 GT/s x8");
+    assert!(bus.why.contains("256/(256+24) x 128/130 x 8 lanes x 8 GT/s = 57.6 Gb/s"));
+    let request = finding(&found, "pcie_read_request");
+    assert_eq!(request.commands, ["sudo setpci -s 0000:86:00.0 CAP_EXP+8.w=5000:7000"]);
+    assert_eq!(finding(&found, "offloads").commands, ["sudo ethtool -K enp134s0f0np0 gro on"]);
+    let node = &finding(&found, "interrupt_node");
+    assert_eq!(node.seen, "node 1; interrupts also on CPUs 0-7");
+    assert!(node.commands[1].contains("echo 8-15,24-31"), "{:?}", node.commands);
+    assert_eq!(
+        finding(&found, "tcp_rmem").commands,
+        ["sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 1250951168'"]
+    );
+    assert!(found.iter().filter(|f| f.verdict == Verdict::Problem).all(|f| !f.wanted.is_empty()));
+}
+
+#[test]
+fn a_laptop_without_rights_says_what_could_not_be_seen() {
+    let facts = facts(include_str!("hosts/laptop-wifi.host"), "/home/me");
+    let found = examine(&facts, &[], &target("1G", "20ms"));
+    assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");
+    assert_eq!(
+        rules(&found, Verdict::Advice),
+        [
+            "tcp_wmem",
+            "rmem_max",
+            "wmem_max",
+            "bbr_available",
+            "tcp_slow_start_after_idle",
+            "speed",
+            "offloads",
+            "governor",
+            "open_files",
+        ],
+    );
+    assert_eq!(
+        rules(&found, Verdict::Unseen),
+        ["pcie_payload", "firewall", "firewall_old"],
+        "{found:#?}"
+    );
+    // The bus is judged all the same, and says what it took for granted.
+    assert!(finding(&found, "pcie_rate").why.contains("256 taken"), "{found:#?}");
+    let bus = finding(&found, "pcie_payload");
+    assert!(bus.seen.contains("permission denied") && bus.why.contains("CAP_SYS_ADMIN"));
+    assert_eq!(bus.commands, ["sudo longhaul doctor"]);
+    assert_eq!(finding(&found, "file_system").seen, "btrfs at /home, on dm-0");
+}
+
+#[test]
+fn a_virtual_machine_is_not_blamed_for_what_its_host_decides() {
+    let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
+    let found = examine(&facts, &[], &target("10G", "100ms"));
+    assert_eq!(rules(&found, Verdict::Problem), ["tcp_rmem", "tcp_wmem"], "{found:#?}");
+    assert_eq!(rules(&found, Verdict::Unseen), ["speed"]);
+    let absent = ["rings", "pcie_rate", "governor", "threads_of_cores", "pause"];
+    assert!(absent.iter().all(|rule| found.iter().all(|finding| finding.rule != *rule)));
+    // Over a short path the same host is fit.
+    let near = examine(&facts, &[], &target("10G", "1ms"));
+    assert_eq!(rules(&near, Verdict::Problem), [""; 0], "{near:#?}");
+}
+
+#[test]
+fn what_was_measured_is_judged_by_the_cores_and_disks_that_it_takes() {
+    let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
+    let one = |name: &str, rate: Option<&str>| Measurement {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        throughput_bps: rate.map(|rate| rate.parse().unwrap()),
+        seconds: 0.8,
+        note: "a note".to_owned(),
+    };
+    let measured = [
+        one("memory_copy", Some("37G")),
+        one("blake3", Some("8G")),
+        one("aes_256_gcm", Some("4G")),
+        one("disk_write", Some("3.5G")),
+        one("disk_read", None),
+        one("loopback_tcp", Some("6G")),
+    ];
+    let found = examine(&facts, &measured, &target("10G", "1ms"));
+    let verdict = |rule| finding(&found, rule).verdict;
+    assert_eq!((verdict("memory_copy"), verdict("blake3")), (Verdict::Ok, Verdict::Advice));
+    assert_eq!(
+        (verdict("aes_256_gcm"), verdict("disk_write")),
+        (Verdict::Problem, Verdict::Problem)
+    );
+    assert!(finding(&found, "aes_256_gcm").why.contains("/ 4.00 Gb/s = 2.5 cores"));
+    assert!(finding(&found, "loopback_tcp").commands[0].ends_with("-P 2"));
+    assert!(found.iter().all(|finding| finding.rule != "disk_read"), "it failed");
+}
+
+#[test]
+fn a_host_that_tells_nothing_has_findings_and_no_verdicts() {
+    let facts = facts("longhaul.host/1\n", "/data");
+    let found = examine(&facts, &[], &target("10G", "100ms"));
+    assert!(found.iter().all(|finding| finding.verdict == Verdict::Unseen), "{found:#?}");
+    assert!(found.len() > 15 && found.iter().all(|finding| !finding.seen.is_empty()));
+}
+
+#[test]
+fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
+    let query = Query {
+        to: Some("127.0.0.1".to_owned()),
+        port: 9,
+        patience: Duration::from_secs(1),
+        interfaces: vec!["lo".to_owned(), "no-such-if".to_owned()],
+        disks: vec![env!("CARGO_MANIFEST_DIR").to_owned(), "/no/such/directory".to_owned()],
+    };
+    let target = target("10G", "10ms");
+    let (begun, source) = (std::time::Instant::now(), Source::host());
+    let found = examine(&inspect(&source, &query), &[], &target);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(finding(&found, "path_route").seen, "127.0.0.1 by lo");
+    let there = finding(&found, "interface_there");
+    assert_eq!((there.verdict, &*there.seen), (Verdict::Problem, "there is no no-such-if"));
+    let missing: Vec<_> = found.iter().filter(|f| f.subject == "/no/such/directory").collect();
+    assert_eq!(missing.len(), 1, "{missing:#?}");
+    assert_eq!(missing[0].verdict, Verdict::Unseen);
+
+    let recording = source.recording().to_string();
+    let again = Source::recorded(recording.parse().unwrap());
+    assert_eq!(examine(&inspect(&again, &query), &[], &target), found);
+}

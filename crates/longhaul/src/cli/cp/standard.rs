@@ -1,0 +1,74 @@
+//! `-`: standard input as a source, standard output as a target; and what goes with neither.
+
+use std::io::IsTerminal;
+
+use anyhow::anyhow;
+use longhaul_core::plan::{CopyPlan, Location};
+
+use super::Args;
+use crate::exit::{self, Coded};
+
+fn usage<T>(text: String) -> Result<T, Coded> {
+    Err(Coded::new(exit::USAGE, anyhow!(text)))
+}
+
+impl Args {
+    /// Whether standard output takes the data, and nothing else therefore.
+    pub(super) fn to_stdout(&self) -> bool {
+        self.places.len() > 1 && self.places.last() == Some(&Location::Standard)
+    }
+
+    /// Refuses what standard input and output, and lists read from it, cannot do.
+    pub(super) fn check_standard(
+        &self,
+        sources: &[Location],
+        target: &Location,
+    ) -> Result<(), Coded> {
+        let input = sources.iter().filter(|source| **source == Location::Standard).count();
+        let listed = self.files_from.as_deref().is_some_and(|list| list == "-");
+        if input + usize::from(listed) + self.filters.stdin_readers() > 1 {
+            return usage("standard input ('-') can be read for one thing only".to_owned());
+        }
+        let (what, other) = match (input, target) {
+            (0, Location::Standard) => ("standard output takes one file", &sources[0]),
+            (0, _) => return Ok(()),
+            _ => ("standard input is one file", target),
+        };
+        if sources.len() > 1 {
+            return usage(format!("{what}, and nothing beside it"));
+        }
+        if matches!(other, Location::Zero | Location::Standard) {
+            return usage(
+                "from memory or standard input to standard output longhaul has nothing to do; \
+                 use head or cat"
+                    .to_owned(),
+            );
+        }
+        let flags = [
+            (self.recursive, "-r"),
+            (self.archive, "-a"),
+            (self.update, "--update"),
+            (self.dry_run, "--dry-run"),
+            (self.delete, "--delete"),
+            (self.manifest.is_some(), "--manifest"),
+            (self.files_from.is_some(), "--files-from"),
+        ];
+        // A manifest goes beside a file that has a name, wherever its bytes come from.
+        let fits = |flag: &str| input > 0 && flag == "--manifest";
+        match flags.iter().find(|(given, flag)| *given && !fits(flag)) {
+            Some((_, flag)) => usage(format!("{what} without a name or a time; leave {flag} away")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to read from a terminal, or to flood one.
+    pub(super) fn check_terminals(plan: &CopyPlan) -> Result<(), Coded> {
+        if plan.sources.contains(&Location::Standard) && std::io::stdin().is_terminal() {
+            return usage("standard input is a terminal; pipe or redirect into '-'".to_owned());
+        }
+        if plan.target == Location::Standard && std::io::stdout().is_terminal() {
+            return usage("standard output is a terminal; pipe or redirect '-'".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! What an examination found, as text for terminals of 80 columns: problems first, each with the
+//! command that cures it, and the sum at the end.
+
+use std::fmt::Write;
+
+use longhaul_core::result::{DoctorReport, Finding, Measurement, Verdict};
+use longhaul_core::units::format_span;
+
+use super::flow::words::{count, wrap};
+
+/// Columns that a terminal has at least.
+const COLUMNS: usize = 80;
+/// Where the text of a finding begins.
+const INDENT: usize = 12;
+/// The widths of the columns of what is in order.
+const SUBJECT: usize = 20;
+const TITLE: usize = 27;
+
+/// The whole answer.
+pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
+    let mut text = head(report);
+    for (verdict, name, code) in
+        [(Verdict::Problem, "PROBLEMS", 31), (Verdict::Advice, "ADVICE", 33)]
+    {
+        section(&mut text, report, verdict, &heading(name, code, colour), |text, finding| {
+            full(text, finding);
+        });
+    }
+    let unseen = heading("NOT SEEN", 36, colour);
+    section(&mut text, report, Verdict::Unseen, &unseen, full);
+    section(&mut text, report, Verdict::Ok, &heading("IN ORDER", 32, colour), row);
+    if !report.measurements.is_empty() {
+        let _ = writeln!(text, "{}\n", heading("MEASURED", 34, colour));
+        report.measurements.iter().for_each(|one| measurement(&mut text, one));
+        text.push('\n');
+    }
+    text.push_str(&sum(report));
+    text
+}
+
+fn heading(name: &str, code: u8, colour: bool) -> String {
+    if colour { format!("\x1b[1;{code}m{name}\x1b[0m") } else { name.to_owned() }
+}
+
+/// What was examined, and for what.
+fn head(report: &DoctorReport) -> String {
+    let (about, target) = (&report.about, &report.target);
+    let known = [
+        about.processors.zip(about.processor.clone()).map(|(n, model)| format!("{n} x {model}")),
+        about.nodes.filter(|nodes| *nodes > 1).map(|nodes| format!("{nodes} NUMA nodes")),
+        about.memory_bytes.map(|memory| format!("{memory} of memory")),
+        about.kernel.as_ref().map(|kernel| format!("Linux {kernel}")),
+        about.virtual_machine.filter(|is| *is).map(|_| "a virtual machine".to_owned()),
+    ];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    let host = report.host.as_deref().unwrap_or("this host");
+    let rtt = std::time::Duration::from_nanos((target.rtt_ms * 1e6).round() as u64);
+    let to = target.to.as_ref().map_or(String::new(), |to| format!(" to {to}"));
+    let examined = format!(
+        "for {} ({}) over {} ({}){to}: {} under way",
+        target.rate_bps,
+        target.rate_from,
+        format_span(rtt),
+        target.rtt_from,
+        target.bdp_bytes
+    );
+    let host = wrap(&format!("{host}: {}", known.join(", ")), COLUMNS);
+    format!("{host}\n{}\n\n", wrap(&examined, COLUMNS))
+}
+
+fn section(
+    text: &mut String,
+    report: &DoctorReport,
+    verdict: Verdict,
+    heading: &str,
+    mut show: impl FnMut(&mut String, &Finding),
+) {
+    if report.of(verdict).next().is_none() {
+        return;
+    }
+    let _ = writeln!(text, "{heading}\n");
+    report.of(verdict).for_each(|finding| show(text, finding));
+    if verdict == Verdict::Ok {
+        text.push('\n');
+    }
+}
+
+/// All of a finding, a line or more for each part.
+fn full(text: &mut String, finding: &Finding) {
+    let subject = match finding.subject.as_str() {
+        "" => String::new(),
+        subject => format!("{subject}: "),
+    };
+    let _ = writeln!(text, "  {:<9} {subject}{}", finding.area.to_string(), finding.title);
+    for (name, part) in
+        [("seen", &finding.seen), ("wanted", &finding.wanted), ("why", &finding.why)]
+    {
+        if !part.is_empty() {
+            let lines = wrap(part, COLUMNS - INDENT - 8);
+            let mut lines = lines.lines();
+            let _ = writeln!(text, "{:INDENT$}{name:<8}{}", "", lines.next().unwrap_or_default());
+            lines.for_each(|line| {
+                let _ = writeln!(text, "{:1$}{line}", "", INDENT + 8);
+            });
+        }
+    }
+    // Unbroken, so that they can be copied.
+    for (command, name) in
+        finding.commands.iter().zip(["run"].into_iter().chain(std::iter::repeat("")))
+    {
+        let _ = writeln!(text, "{:INDENT$}{name:<8}{command}", "");
+    }
+    text.push('\n');
+}
+
+/// A finding with nothing to be done, in a line where it fits.
+fn row(text: &mut String, finding: &Finding) {
+    let about = match finding.subject.as_str() {
+        "" => finding.area.to_string(),
+        subject => format!("{} {subject}", finding.area),
+    };
+    let left = format!("  {about:<SUBJECT$} {:<TITLE$} ", finding.title);
+    let column = left.chars().count();
+    let lines = wrap(&finding.seen, COLUMNS.saturating_sub(column).max(24));
+    let mut lines = lines.lines();
+    let _ = writeln!(text, "{left}{}", lines.next().unwrap_or_default());
+    lines.for_each(|line| {
+        let _ = writeln!(text, "{:column$}{line}", "");
+    });
+}
+
+fn measurement(text: &mut String, one: &Measurement) {
+    let rate = one.throughput_bps.map_or("failed".to_owned(), |rate| {
+        format!("{rate} ({:.2} GB/s)", rate.bps() as f64 / 8e9)
+    });
+    let _ = writeln!(text, "  {:<28} {rate}", one.title);
+    for line in wrap(&one.note, COLUMNS - 31).lines() {
+        let _ = writeln!(text, "{:31}{line}", "");
+    }
+}
+
+fn sum(report: &DoctorReport) -> String {
+    let number = |verdict| report.of(verdict).count() as u64;
+    let host = report.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
+    format!(
+        "{host}{}, {} of advice, {} not seen, {} in order, in {:.2} s\n",
+        count(number(Verdict::Problem), "problem"),
+        count(number(Verdict::Advice), "piece"),
+        number(Verdict::Unseen),
+        number(Verdict::Ok),
+        report.seconds
+    )
+}
