@@ -11,8 +11,8 @@ use crate::drivers::{Detected, Driver};
 /// Looks for the tools of a plan on this host, with their versions and digests.
 pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
     let wanted =
-        |driver: &&Box<dyn Driver>| plan.entries.iter().any(|entry| entry.tool == driver.name());
-    let found = |driver: &Box<dyn Driver>| {
+        |driver: &&dyn Driver| plan.entries.iter().any(|entry| entry.tool == driver.name());
+    let found = |driver: &dyn Driver| {
         let name = driver.name().to_owned();
         match driver.detect() {
             Detected::Installed { version } => {
@@ -27,7 +27,7 @@ pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
             }
         }
     };
-    drivers.iter().filter(wanted).map(found).collect()
+    drivers.iter().map(|driver| &**driver).filter(wanted).map(found).collect()
 }
 
 /// The first of the tools found now that is another than the one that an archive was begun with.

@@ -21,6 +21,9 @@ use longhaul_core::units::Bytes;
 use super::{Detected, Driver, Job, Pace, Reading, Said, Server, detect};
 use crate::LabError;
 
+/// Reads a figure from what a client printed, or says why there is none.
+type ReadFigure = fn(&ToolOutput) -> Result<Reading, String>;
+
 /// A tool of the table.
 #[derive(Clone)]
 pub(super) struct Tool {
@@ -40,7 +43,7 @@ pub(super) struct Tool {
     server: fn(&Job<'_>, &Programs) -> Result<Option<Server>, LabError>,
     client: fn(&Job<'_>, &Programs) -> Result<Command, LabError>,
     /// The figure that it states; `None` for a tool that is timed by its copies alone.
-    read: Option<fn(&ToolOutput) -> Result<Reading, String>>,
+    read: Option<ReadFigure>,
     /// Where programs are looked for.
     found_in: Programs,
 }

@@ -6,10 +6,13 @@ use super::facet::{Common, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
 use crate::report::chart::HeatMap;
 
+/// Figures in Gb/s by window and number of streams, both as the bits of a number, which sort alike.
+type Surface = BTreeMap<(u64, u64), Vec<f64>>;
+
 /// Throughput over numbers of streams and windows: a heat map for each entry and path.
 pub(super) fn surfaces(facets: &Facets<'_>) -> Vec<Figure> {
     let apart = [Dimension::Streams, Dimension::Window];
-    let mut surfaces: BTreeMap<(Common, usize), BTreeMap<(u64, u64), Vec<f64>>> = BTreeMap::new();
+    let mut surfaces: BTreeMap<(Common, usize), Surface> = BTreeMap::new();
     for facet in &facets.all {
         let (Some(streams), Some(window)) = (facet.value(apart[0]), facet.value(apart[1])) else {
             continue;
