@@ -8,7 +8,12 @@
 # are dropped (as root), after it the trees are compared. "first" is when the first file had its
 # final name, from the start of the client's command; memory is what longhaul's JSON reports.
 #
-# LONGHAUL names the binary; TOOLS picks among: sealed cleartext nosync rsync.
+# LONGHAUL names the binary; CP has more options of longhaul cp; TOOLS picks among: sealed cleartext
+# nosync rsync.
+#
+# For the record, 8 minutes:
+#   TOOLS="sealed rsync" bench/cp-small.sh 3
+#   TOOLS=sealed bench/cp-small.sh 1 200000 4 90
 set -euo pipefail
 
 repeats=${1:-3}
@@ -57,9 +62,9 @@ far_of() {
 }
 near_of() {
     case $1 in
-        sealed) echo "'$longhaul' cp --json -r '$dir/tree' lh://far/copy" ;;
-        cleartext) echo "'$longhaul' cp --json --cleartext -r '$dir/tree' lh://far/copy" ;;
-        nosync) echo "'$longhaul' cp --json --no-fsync -r '$dir/tree' lh://far/copy" ;;
+        sealed) echo "'$longhaul' cp --json ${CP:-} -r '$dir/tree' lh://far/copy" ;;
+        cleartext) echo "'$longhaul' cp --json ${CP:-} --cleartext -r '$dir/tree' lh://far/copy" ;;
+        nosync) echo "'$longhaul' cp --json ${CP:-} --no-fsync -r '$dir/tree' lh://far/copy" ;;
         rsync) echo "rsync -r -e '$ssh' '$dir/tree/' 'root@far:$dir/far/copy/'" ;;
     esac
 }

@@ -13,10 +13,21 @@
 #
 # rsync and scp copy the first 512 MiB, at 90 ms and more 128 MiB: they need minutes for the rest.
 #
-# LONGHAUL names the binary; LINK has more link options, such as '--loss 1e-4'; TOOLS picks among
+# LONGHAUL names the binary; CP has more options of longhaul cp, such as '--block 1MiB'; LINK more
+# link options, such as '--loss 1e-4'; COMPARE=no leaves the comparison out, for a quick look; TOOLS
+# picks among
 #   sealed cleartext globus rsync scp   the copies,
-#   read memory write                   the rungs they stand on, with longhaul: the source's disk to
-#                                       memory, memory to memory, memory to the sink's disk.
+#   read memory write disk              the rungs they stand on, with longhaul: the source's disk to
+#                                       memory, memory to memory, memory to the sink's disk; and
+#                                       read and write at once, as both ends do to one disk. With
+#                                       them the filling ratio is printed: the rate of a copy over
+#                                       the smallest of the first three, and with "disk" of all.
+#
+# For the record, 25 minutes on a disk of 1 GB/s each way:
+#   TOOLS="cleartext globus sealed read memory write disk" bench/cp.sh 2 8192 0 90
+#   TOOLS="cleartext globus memory" bench/cp.sh 1 8192 15 180
+#   TOOLS="rsync" bench/cp.sh 1 512
+#   TOOLS="cleartext" LINK="--loss 1e-4" bench/cp.sh 1 8192 90
 set -euo pipefail
 
 repeats=${1:-3}
@@ -50,8 +61,10 @@ if [ -n "${DATA:-}" ]; then
 else
     head -c "${mib}M" /dev/urandom >"$dir/data"
 fi
-head -c "$((mib < 512 ? mib : 512))M" "$dir/data" >"$dir/data-512"
-head -c "$((mib < 128 ? mib : 128))M" "$dir/data" >"$dir/data-128"
+if [[ " ${tools[*]} " =~ " "(rsync|scp)" " ]]; then
+    head -c "$((mib < 512 ? mib : 512))M" "$dir/data" >"$dir/data-512"
+    head -c "$((mib < 128 ? mib : 128))M" "$dir/data" >"$dir/data-128"
+fi
 for key in host user; do ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"; done
 cp "$dir/user.pub" "$dir/authorized_keys"
 mkdir -p /run/sshd
@@ -78,11 +91,12 @@ far_of() {
 }
 near_of() { # TOOL FILE
     case $1 in
-        sealed) echo "'$longhaul' cp --json '$2' lh://far/copy" ;;
-        cleartext) echo "'$longhaul' cp --json --cleartext '$2' lh://far/copy" ;;
-        read) echo "'$longhaul' cp --json --cleartext '$2' /dev/null" ;;
-        memory) echo "'$longhaul' cp --json --cleartext --size ${mib}MiB /dev/zero lh://far/dev/null" ;;
-        write) echo "'$longhaul' cp --json --cleartext --size ${mib}MiB /dev/zero '$dir/far/copy'" ;;
+        sealed) echo "'$longhaul' cp --json ${CP:-} '$2' lh://far/copy" ;;
+        cleartext) echo "'$longhaul' cp --json ${CP:-} --cleartext '$2' lh://far/copy" ;;
+        read) echo "'$longhaul' cp --json ${CP:-} --cleartext '$2' /dev/null" ;;
+        memory) echo "'$longhaul' cp --json ${CP:-} --cleartext --size ${mib}MiB /dev/zero lh://far/dev/null" ;;
+        write) echo "'$longhaul' cp --json ${CP:-} --cleartext --size ${mib}MiB /dev/zero '$dir/far/copy'" ;;
+        disk) echo "{ $(near_of read "$2") & read=\$!; $(near_of write "$2") && wait \$read; }" ;;
         globus) echo "GLOBUS_HOSTNAME=near globus-url-copy -p 8 'file://$2' 'ftp://far:2811$dir/far/copy'" ;;
         rsync) echo "rsync -e 'ssh $ssh_options -p 2222' '$2' 'root@far:$dir/far/copy'" ;;
         scp) echo "scp $ssh_options -P 2222 '$2' 'root@far:$dir/far/copy'" ;;
@@ -115,8 +129,11 @@ run() { # TOOL RTT_MS
     }
     case $1 in
         read | memory) ;;
-        write) rm "$dir/far/copy" ;;
-        *) cmp "$data" "$dir/far/copy" && rm "$dir/far/copy" ;;
+        write | disk) rm "$dir/far/copy" ;;
+        *)
+            [ "${COMPARE:-yes}" = no ] || cmp "$data" "$dir/far/copy"
+            rm "$dir/far/copy"
+            ;;
     esac
     near=$(awk "BEGIN { print $(used near) - $near }") far=$(awk "BEGIN { print $(used far) - $far }")
     python3 - "$1" "$2" "$size" "$near" "$far" "$dir/said" "${link[*]}" $out <<'PYTHON' | tee -a "$dir/runs"
@@ -154,7 +171,18 @@ for line in open(sys.argv[1]):
     if found := re.match(r"(\S+) +(\d+) ms.*? s +([\d.]+) Gb/s .*cpu +([\d.]+) +([\d.]+)", line):
         tool, rtt, rate, near, far = found.groups()
         runs.setdefault((int(rtt), tool), []).append((float(rate), float(near) + float(far)))
+medians = {}
 for (rtt, tool), seen in sorted(runs.items()):
     rate, cpu = (statistics.median(column) for column in zip(*seen))
+    medians[rtt, tool] = rate
     print(f"{tool:10} {rtt:4} ms {rate:6.2f} {cpu:6.2f}   of {len(seen)}")
+for (rtt, tool), rate in medians.items():
+    rungs = {rung: medians.get((rtt, rung)) for rung in ("read", "memory", "write", "disk")}
+    if tool in ("sealed", "cleartext") and all(rungs[r] for r in ("read", "memory", "write")):
+        least = min("read", "memory", "write", key=rungs.get)
+        told = f"filling {tool} {rtt} ms: {rate / rungs[least]:.2f} of {least}"
+        if rungs["disk"]:
+            least = min(rungs, key=rungs.get)
+            told += f", {rate / rungs[least]:.2f} of {least}"
+        print(told)
 PYTHON

@@ -62,6 +62,8 @@ fn what_was_kept_comes_back_whole() {
         criterion: "within 0.3 ms".into(),
         verdict: CheckVerdict::Pass,
         reason: String::new(),
+        spoiled_by_host: false,
+        machine: None,
     };
     let certificate = Certificate {
         schema: Certificate::SCHEMA.into(),
@@ -97,9 +99,8 @@ fn a_file_that_was_cut_is_damaged() {
 fn one_changed_digit_is_damage() {
     let dir = tempfile::tempdir().unwrap();
     let whole = written(dir.path());
-    let find = |text: &str| {
-        whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap()
-    };
+    let find =
+        |text: &str| whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap();
     for text in ["\"throughput_bps\":2", "\"repeats\":3"] {
         let mut changed = whole.clone();
         let digit = find(text) + text.len() - 1;

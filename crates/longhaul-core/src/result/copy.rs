@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate};
@@ -141,12 +143,26 @@ pub struct PathReport {
     pub congestion: Option<String>,
     /// What was changed while it ran, and why, in order.
     pub steps: Vec<String>,
+    /// What went over each address of the host that was connected to, in their order.
+    #[serde(default)]
+    pub addresses: Vec<AddressReport>,
     /// Bytes sent again for each byte delivered.
     pub loss: f64,
     /// The share of the time with data to send in which the peer's window held it back.
     pub receive_window_limited: f64,
     /// The same of the send buffer.
     pub send_buffer_limited: f64,
+}
+
+/// What went over one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressReport {
+    /// The address.
+    pub address: IpAddr,
+    /// Data connections over it.
+    pub streams: u32,
+    /// Bytes that were delivered over them, with the headers of blocks.
+    pub bytes: Bytes,
 }
 
 /// One end of a copy.

@@ -23,8 +23,8 @@ mod warning;
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
-    Action, ActionKind, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult, CopySummary, DigestOf,
-    EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
+    Action, ActionKind, AddressReport, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
+    CopySummary, DigestOf, EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
 };
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,

@@ -46,6 +46,8 @@ pub use tree::Tree;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_direct;
+#[cfg(test)]
 mod tests_faults;
 #[cfg(test)]
 mod tests_tree;

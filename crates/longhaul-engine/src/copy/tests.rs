@@ -159,7 +159,8 @@ pub(super) fn bytes(count: usize) -> Vec<u8> {
 }
 
 pub(super) fn options() -> CopyOptions {
-    CopyOptions { recursive: true, ..CopyOptions::default() }
+    // Small blocks, so that small files have several.
+    CopyOptions { recursive: true, block_bytes: Bytes::mib(1), ..CopyOptions::default() }
 }
 
 pub(super) fn names(dir: &Path) -> Vec<String> {

@@ -1,36 +1,37 @@
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+
+use super::Mapping;
 
 /// The alignment of offsets, lengths and memory that every direct-I/O file system takes: the page,
 /// which is no smaller than any logical block in use (open(2), O_DIRECT).
 pub const DIRECT_ALIGN: usize = 4096;
+/// A huge page of x86-64 and of arm64 with 4 KiB pages. Direct I/O pins memory a page at a time:
+/// in huge pages a block of 4 MiB is two, not a thousand.
+const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes aligned for direct I/O, zero at first. The pages are touched when they are first used.
+/// Bytes aligned for direct I/O, zero at first; on huge pages where they are long enough and the
+/// kernel has some. The pages are taken when they are first used.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    start: NonNull<u8>,
-    layout: Layout,
+    mapping: Mapping,
+    start: usize,
+    bytes: usize,
 }
-
-// SAFETY: the buffer owns its memory alone, like a Vec<u8>.
-unsafe impl Send for AlignedBuffer {}
-// SAFETY: shared references give shared access to plain bytes only.
-unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
     /// A buffer of `bytes`, rounded up to [`DIRECT_ALIGN`].
     ///
     /// # Panics
-    /// `bytes` is over `isize::MAX`.
+    /// The process has no more address space.
     pub fn new(bytes: usize) -> Self {
-        let size = bytes.max(1).next_multiple_of(DIRECT_ALIGN);
-        let layout =
-            Layout::from_size_align(size, DIRECT_ALIGN).expect("a buffer's size fits in memory");
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        AlignedBuffer { start, layout }
+        let bytes = bytes.max(1).next_multiple_of(DIRECT_ALIGN);
+        let spare = if bytes >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+        let mapping = Mapping::reserve(bytes + spare).expect("there is address space for a buffer");
+        let start = match spare {
+            0 => 0,
+            spare => mapping.as_ptr().align_offset(spare),
+        };
+        AlignedBuffer { mapping, start, bytes }
     }
 }
 
@@ -38,22 +39,13 @@ impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` is valid for `size` initialised bytes for as long as `self` lives.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+        &self.mapping[self.start..self.start + self.bytes]
     }
 }
 
 impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
-    }
-}
-
-impl Drop for AlignedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and freed only here.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        &mut self.mapping[self.start..self.start + self.bytes]
     }
 }
 
@@ -69,5 +61,15 @@ mod tests {
         assert!(buffer.iter().all(|byte| *byte == 0));
         buffer[8191] = 1;
         assert_eq!(buffer[8191], 1);
+    }
+
+    #[test]
+    fn a_long_one_begins_at_a_huge_page() {
+        let mut buffer = AlignedBuffer::new((4 << 20) + 16);
+        assert_eq!(buffer.len(), (4 << 20) + DIRECT_ALIGN);
+        assert_eq!(buffer.as_ptr() as usize % HUGE_PAGE, 0);
+        let last = buffer.len() - 1;
+        buffer[last] = 1;
+        assert_eq!((buffer[0], buffer[last]), (0, 1));
     }
 }

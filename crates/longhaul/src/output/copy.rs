@@ -167,6 +167,12 @@ fn summary_text(result: &CopyResult) -> String {
             let _ = write!(more, ", {count} {what}");
         }
     }
+    if let [_, _, ..] = &result.path.addresses[..] {
+        facts.extend(result.path.addresses.iter().map(|over| {
+            let streams = plural(over.streams.into(), "stream");
+            format!("{} over {} ({} {streams})", over.bytes, over.address, over.streams)
+        }));
+    }
     let steps: String = result.path.steps.iter().map(|step| format!("{step}\n")).collect();
     format!(
         "{steps}{}\n{}\n{} in {} {}{more} in {:.2} s: {}",

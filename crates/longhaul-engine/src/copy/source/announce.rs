@@ -17,6 +17,10 @@ use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
+/// The most bytes of small files in one block: enough that a header, a table and a queue's locks
+/// are nothing beside them, few enough that packs go out over all connections at once.
+const PACK_BYTES: u64 = 1 << 20;
+
 /// Passes what the walk finds to the sink and to the readers.
 struct Announcer<'a> {
     shared: &'a Shared<'a>,
@@ -91,11 +95,12 @@ impl Shared<'_> {
         let send = |job| jobs.send(job).map_err(|_| EngineError::Interrupted);
         let mut pack = Vec::new();
         let mut packed_bytes = 0;
+        let most = self.block_bytes.min(PACK_BYTES);
         for file in files {
             if file.fed_by().is_some() {
                 send(Job::Pour(file))?;
             } else if file.is_small(self.block_bytes) {
-                if packed_bytes + file.size > self.block_bytes || pack.len() >= PACK_FILES_LIMIT {
+                if packed_bytes + file.size > most || pack.len() >= PACK_FILES_LIMIT {
                     send(Job::Pack(std::mem::take(&mut pack)))?;
                     packed_bytes = 0;
                 }

@@ -247,7 +247,7 @@ impl Shared<'_> {
             let send = move |stream: u32, socket: TcpStream| {
                 // What is not granted costs speed at the most.
                 let _ = socket_options(options).apply(&socket);
-                self.helm.add(&socket);
+                self.helm.add(&socket, self.dials);
                 let sender = streams.sender(stream, socket, options.protection);
                 let blocks = filled_queue.clone();
                 scope.spawn(move || {

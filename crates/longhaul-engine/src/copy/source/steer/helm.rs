@@ -1,0 +1,195 @@
+//! The connections that are steered, and the report on them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use longhaul_core::result::{AddressReport, PathReport};
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
+
+use crate::lock::lock;
+
+/// What is steered.
+#[derive(Default)]
+pub(in crate::copy::source) struct Helm {
+    connections: Mutex<Vec<Connection>>,
+    wanted: AtomicU32,
+    /// The congestion control that was chosen instead of the kernel's.
+    chosen: Mutex<Option<String>>,
+    steps: Mutex<Vec<String>>,
+}
+
+struct Connection {
+    socket: TcpStream,
+    /// The server's address that it goes over.
+    address: Option<IpAddr>,
+}
+
+impl Helm {
+    /// Takes a connection under control, which this end has opened if it `dials`.
+    pub(in crate::copy::source) fn add(&self, socket: &TcpStream, dials: bool) {
+        let congestion = lock(&self.chosen).clone();
+        if congestion.is_some() {
+            let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
+            // Granted for the others; without it this one is as the kernel has it.
+            let _ = options.apply(socket);
+        }
+        let address = if dials { socket.peer_addr() } else { socket.local_addr() };
+        // An IPv4 address in IPv6's clothes is told as what it is.
+        let address = address.ok().map(|address| address.ip().to_canonical());
+        let connection = socket.try_clone().map(|socket| Connection { socket, address });
+        lock(&self.connections).extend(connection);
+    }
+
+    /// Connections that are wanted in all.
+    pub(in crate::copy::source) fn wanted(&self) -> u32 {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn want(&self, streams: u32) {
+        self.wanted.store(streams, Ordering::Relaxed);
+    }
+
+    /// What the kernel knows of the connections now.
+    pub(super) fn look(&self) -> Vec<TcpInfo> {
+        lock(&self.connections).iter().filter_map(|c| tcp_info(&c.socket).ok()).collect()
+    }
+
+    /// What was done, and what `tcp` says of the connections at their end.
+    pub(in crate::copy::source) fn report(&self, tcp: &[TcpInfo]) -> PathReport {
+        let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
+        let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
+        let busy = sum(|info| info.busy.as_secs_f64());
+        let streams = lock(&self.connections).len() as u32;
+        PathReport {
+            streams,
+            congestion: self.congestion(),
+            steps: lock(&self.steps).clone(),
+            addresses: self.addresses(),
+            loss: share(
+                |info| info.retransmitted_bytes as f64,
+                sum(|info| info.acked_bytes as f64),
+            ),
+            receive_window_limited: share(|info| info.receive_window_limited.as_secs_f64(), busy),
+            send_buffer_limited: share(|info| info.send_buffer_limited.as_secs_f64(), busy),
+        }
+    }
+
+    /// What went over each address.
+    fn addresses(&self) -> Vec<AddressReport> {
+        let mut by_address: BTreeMap<IpAddr, (u32, u64)> = BTreeMap::new();
+        for Connection { socket, address } in lock(&self.connections).iter() {
+            let (Some(address), Ok(info)) = (address, tcp_info(socket)) else { continue };
+            let (streams, bytes) = by_address.entry(*address).or_default();
+            *streams += 1;
+            *bytes += info.acked_bytes;
+        }
+        by_address
+            .into_iter()
+            .map(|(address, (streams, bytes))| AddressReport {
+                address,
+                streams,
+                bytes: Bytes::new(bytes),
+            })
+            .collect()
+    }
+
+    /// What controls the congestion of the connections.
+    pub(super) fn congestion(&self) -> Option<String> {
+        let connections = lock(&self.connections);
+        Some(tcp::granted(&connections.first()?.socket).ok()?.congestion)
+    }
+
+    pub(super) fn note(&self, step: String) {
+        lock(&self.steps).push(step);
+    }
+
+    /// Lets all connections together send at `rate`.
+    pub(super) fn pace(&self, rate: Option<Rate>) {
+        let connections = lock(&self.connections);
+        let each = rate.map_or(u64::MAX, |rate| {
+            (rate.bytes_per_second() / connections.len().max(1) as u64).max(1)
+        });
+        for connection in connections.iter() {
+            // One that is gone needs no pace.
+            let _ = set_max_pacing_rate(&connection.socket, each);
+        }
+    }
+
+    /// Makes all connections use `congestion`; true if they do.
+    pub(super) fn use_congestion(&self, congestion: &str) -> bool {
+        let options = tcp::SocketOptions {
+            congestion: Some(congestion.to_owned()),
+            ..tcp::SocketOptions::default()
+        };
+        let connections = lock(&self.connections);
+        let used =
+            !connections.is_empty() && connections.iter().all(|c| options.apply(&c.socket).is_ok());
+        if used {
+            *lock(&self.chosen) = options.congestion;
+        }
+        used
+    }
+}
+
+pub(super) fn rate_of(bytes_per_second: f64) -> Rate {
+    Rate::from_bps((8.0 * bytes_per_second) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn connect(to: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(to).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn bytes_are_told_by_the_servers_address() {
+        let (helm, served) = (Helm::default(), Helm::default());
+        for (to, length) in [("127.0.0.1:0", 700), ("127.0.0.2:0", 5000), ("127.0.0.1:0", 300)] {
+            let (mut near, mut far) = connect(to);
+            helm.add(&near, true);
+            served.add(&far, false);
+            near.write_all(&vec![1; length]).unwrap();
+            far.read_exact(&mut vec![0; length]).unwrap();
+            // Carries the acknowledgement.
+            far.write_all(&[2]).unwrap();
+            near.read_exact(&mut [0]).unwrap();
+        }
+        let of = |address: &str, streams, bytes| AddressReport {
+            address: address.parse().unwrap(),
+            streams,
+            bytes: Bytes::new(bytes),
+        };
+        // The kernel counts each SYN as a byte (RFC 9293).
+        let told = helm.report(&[]).addresses;
+        assert_eq!(told, [of("127.0.0.1", 2, 1002), of("127.0.0.2", 1, 5001)]);
+        let seen = served.report(&[]).addresses;
+        let addresses = |told: &[AddressReport]| -> Vec<_> {
+            told.iter().map(|over| (over.address, over.streams)).collect()
+        };
+        assert_eq!(addresses(&seen), addresses(&told), "both ends name the server's addresses");
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_chosen_holds_for_later_connections() {
+        let helm = Helm::default();
+        assert!(!helm.use_congestion("reno"), "there is none yet");
+        let (first, _far) = connect("127.0.0.1:0");
+        helm.add(&first, true);
+        assert!(helm.use_congestion("reno"), "reno is in every kernel");
+        assert!(!helm.use_congestion("no-such"));
+        let (second, _far) = connect("127.0.0.1:0");
+        helm.add(&second, true);
+        assert_eq!(tcp::granted(&second).unwrap().congestion, "reno");
+        assert_eq!(helm.congestion().as_deref(), Some("reno"));
+    }
+}

@@ -1,0 +1,89 @@
+//! How fast a copy with `--nice` may go: it slows down while the path's queues grow, as LEDBAT does
+//! (RFC 6817), and takes what is left when they do not.
+
+use std::time::Duration;
+
+/// Delay added to the path's own that a copy with `--nice` allows itself (RFC 6817: 100 ms at the
+/// most; less is kinder).
+const DELAY: Duration = Duration::from_millis(15);
+/// By how much it slows down and speeds up again, every tick.
+const DOWN: f64 = 0.85;
+const UP: f64 = 1.05;
+/// What is left to it, in bytes a second: enough to feel its way back.
+const SLOWEST: f64 = 125_000.0;
+
+/// What is allowed at present, in bytes a second.
+#[derive(Debug, Default)]
+pub(super) struct Yielding {
+    allowed: Option<f64>,
+}
+
+impl Yielding {
+    /// Whether a connection with this round trip, and `least` at its best, waits in a queue.
+    pub(super) fn is_queued(rtt: Duration, least: Option<Duration>) -> bool {
+        least.is_some_and(|least| rtt > least + DELAY)
+    }
+
+    /// The rate from now on, after a tick at `rate` in which connections were `queued` or not;
+    /// never more than `most`. Infinite while nothing was ever in the way.
+    pub(super) fn next(&mut self, queued: bool, rate: f64, most: f64) -> f64 {
+        let allowed = match (queued, self.allowed) {
+            (true, allowed) => Some(allowed.unwrap_or(f64::INFINITY).min(rate) * DOWN),
+            // What is not used up need not grow.
+            (false, Some(allowed)) if rate < allowed / 2.0 => Some(allowed),
+            (false, Some(allowed)) => Some(allowed * UP),
+            (false, None) => None,
+        };
+        self.allowed = allowed.map(|allowed| allowed.clamp(SLOWEST, most.max(SLOWEST)));
+        self.allowed.unwrap_or(most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: f64 = f64::INFINITY;
+
+    #[test]
+    fn without_queues_nothing_is_held_back() {
+        let mut yielding = Yielding::default();
+        for rate in [1e6, 1e9, 1e10] {
+            assert_eq!(yielding.next(false, rate, ALL), ALL);
+        }
+        assert_eq!(yielding.next(false, 1e9, 5e8), 5e8, "the user's limit holds");
+    }
+
+    #[test]
+    fn it_gives_way_to_others_and_comes_back() {
+        let mut yielding = Yielding::default();
+        let mut rate = 1e9;
+        for _ in 0..20 {
+            rate = yielding.next(true, rate, ALL);
+        }
+        assert!(rate < 0.05 * 1e9, "four seconds of queues leave {rate}");
+        for _ in 0..80 {
+            rate = yielding.next(false, rate, ALL);
+        }
+        assert!(rate > 1e9, "sixteen without bring back {rate}");
+    }
+
+    #[test]
+    fn it_keeps_a_little_and_hoards_nothing() {
+        let mut yielding = Yielding::default();
+        for _ in 0..100 {
+            yielding.next(true, 1.0, ALL);
+        }
+        assert_eq!(yielding.next(true, 1.0, ALL), SLOWEST);
+        let idle = yielding.next(false, 1.0, ALL);
+        assert_eq!(yielding.next(false, 1.0, ALL), idle, "an idle copy gathers no claim");
+    }
+
+    #[test]
+    fn a_queue_is_delay_above_the_least() {
+        let ms = Duration::from_millis;
+        assert!(!Yielding::is_queued(ms(100), Some(ms(90))));
+        assert!(Yielding::is_queued(ms(110), Some(ms(90))));
+        assert!(!Yielding::is_queued(ms(110), None), "nothing to compare with");
+    }
+}
