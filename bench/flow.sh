@@ -8,8 +8,9 @@
 #
 #   bench/flow.sh tcp [RUNS] [SECONDS] [STREAMS...]    loopback; defaults 3 2 1 2 4
 #   bench/flow.sh zerocopy [RUNS] [SECONDS] [STREAMS...]
-#   bench/flow.sh udp [SECONDS]     the fastest rate received at under 0.1 % loss, by halving -b
-#   bench/flow.sh wan [SECONDS]     the steady rate through a 10G link of 90 and 180 ms
+#   bench/flow.sh udp [SECONDS]     the fastest rate received at under 0.1 % loss, in steps of 30 %
+#   bench/flow.sh wan [RUNS] [SECONDS]    the steady rate through a 10G link of 90 and 180 ms;
+#                                         defaults 3 15
 #   LONGHAUL=PATH bench/flow.sh ...                    measures that build
 set -euo pipefail
 

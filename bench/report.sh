@@ -32,7 +32,7 @@ sqlite3 "$database" "
     FROM original, pass LIMIT $runs - $kept;
     UPDATE run SET record_json = json_set(record_json, '\$.throughput_bps', throughput_bps)
     WHERE seal IS NULL;
-    INSERT INTO sample SELECT sample.sequence + i * $last, 1, seconds, sample.throughput_bps
+    INSERT INTO sample SELECT sample.sequence + i * $last, 1, sample.seconds, sample.throughput_bps
     FROM sample JOIN original USING (sequence, attempt), pass
     WHERE sample.sequence + i * $last IN (SELECT sequence FROM run);"
 sqlite3 "$database" "SELECT 'runs', count(*) FROM run; SELECT 'samples', count(*) FROM sample"

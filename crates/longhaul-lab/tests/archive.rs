@@ -62,6 +62,8 @@ fn what_was_kept_comes_back_whole() {
         criterion: "within 0.3 ms".into(),
         verdict: CheckVerdict::Pass,
         reason: String::new(),
+        spoiled_by_host: false,
+        machine: None,
     };
     let certificate = Certificate {
         schema: Certificate::SCHEMA.into(),

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Condition, MatrixPlan, Side, Workload};
 use longhaul_core::result::{Guarantees, Outcome};
@@ -17,7 +18,10 @@ use longhaul_lab::table::{CellState, Table};
 use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, plan};
 
 /// A network without a network: both ends are this host. At 90 ms its paths break their promise.
-struct Loopback;
+#[derive(Default)]
+struct Loopback {
+    opened: u32,
+}
 
 struct LoopbackPath {
     faulty: bool,
@@ -26,6 +30,7 @@ struct LoopbackPath {
 impl Network for Loopback {
     fn open(&mut self, condition: &Condition, seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
         assert!(seed < 1 << 53);
+        self.opened += 1;
         Ok(Box::new(LoopbackPath { faulty: condition.rtt.as_millis() == 90 }))
     }
 
@@ -163,6 +168,8 @@ struct Bench {
     dir: tempfile::TempDir,
     plan: MatrixPlan,
     source: Source,
+    /// Paths that were opened so far.
+    opened: Flag<u32>,
 }
 
 impl Bench {
@@ -171,7 +178,12 @@ impl Bench {
         let data = dir.path().join("data");
         fs::write(&data, vec![9; 300_000]).unwrap();
         let source = Source::own(&data).unwrap();
-        Bench { plan: plan::parse("test", text, &drivers()).unwrap(), source, dir }
+        Bench {
+            plan: plan::parse("test", text, &drivers()).unwrap(),
+            source,
+            dir,
+            opened: Flag::new(0),
+        }
     }
 
     fn create(&self) -> Archive {
@@ -215,9 +227,10 @@ impl Bench {
             }
             stop.store(finished.get() >= stop_after, Ordering::Relaxed);
         };
-        let mut network = Loopback;
+        let mut network = Loopback::default();
         let mut matrix = Matrix::prepare(setup, archive, &mut network, &mut show).unwrap();
         let ended = matrix.run(&mut show).unwrap();
+        self.opened.set(network.opened);
         assert!(!scratch.exists(), "the copies are still there");
         ended
     }
@@ -344,6 +357,23 @@ fn garbage_wrong_bytes_and_leftovers_are_marked() {
     assert_eq!(littered.outcome, Outcome::Ok);
     let note = "litterer left 1 processes running, which were ended: sleep";
     assert!(littered.notes.iter().any(|said| said == note), "{:?}", littered.notes);
+}
+
+#[test]
+fn each_run_has_a_fresh_path_and_a_rest_before_it() {
+    let bench = Bench::new(
+        "name = \"rest\"\nrepeats = 2\ncool_down_seconds = 1\n[conditions]\nrtt = [\"0ms\"]\n\
+         [[entries]]\ntool = \"tester\"\nworkload = \"memory\"\n",
+    );
+    let mut archive = bench.create();
+    let begun = Instant::now();
+    bench.run(&mut archive, usize::MAX);
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    // One more proves, before anything is run, that paths can be opened.
+    assert_eq!(bench.opened.get(), 3);
+    let runs = archive.contents().unwrap().runs;
+    assert_ne!(runs[0].seed, runs[1].seed, "another pass meets other chances");
+    assert!(runs.iter().all(|run| run.host.is_some_and(|host| host.steal_share <= 1.0)));
 }
 
 #[test]

@@ -202,7 +202,8 @@ pub fn greet(
 }
 
 fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
-    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    let none = "it has no address of the family asked for";
+    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, none);
     for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(socket) => {

@@ -50,7 +50,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, LabErro
     }
     // Walks every page and the order of every table, without the indexes' content.
     let said: String = connection
-        .pragma_query_value(None, "quick_check(1)", |row| row.get(0))
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(failed("check", path))?;
     if said == "ok" { Ok(found) } else { Err(LabError::damaged(path, said.replace('\n', "; "))) }
 }

@@ -14,6 +14,8 @@ pub struct Mapping {
 
 // SAFETY: the mapping is memory that only this value reaches, like a boxed slice.
 unsafe impl Send for Mapping {}
+// SAFETY: what is shared is only read; writing takes &mut self.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Reserves `length` bytes of address space.

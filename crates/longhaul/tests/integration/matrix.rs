@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -99,12 +100,116 @@ fn an_interrupted_matrix_says_how_to_go_on() {
 }
 
 #[test]
+fn the_shipped_plans_are_listed_and_shown() {
+    let host = TestHost::new();
+    let listed = host.run(&["matrix", "--list-plans"]);
+    assert_code(&listed, 0);
+    let listed = text(&listed.stdout);
+    for name in ["quick", "sc10", "loss", "small-files", "distance", "stability", "real"] {
+        assert!(listed.lines().any(|line| line.starts_with(name)), "{name} is not in {listed}");
+    }
+    let shown = host.run(&["matrix", "sc10", "--show-plan"]);
+    assert_code(&shown, 0);
+    let shown = text(&shown.stdout);
+    assert!(shown.starts_with("# As asked for here: ") && shown.contains("16@16"), "{shown}");
+}
+
+#[test]
+fn any_link_option_setting_and_place_runs() {
+    let host = host_with_plan(
+        r#"name = "options"
+[conditions]
+distance = ["0.2mi"]
+rate = ["200M"]
+loss = ["0", "1e-3"]
+queue = "20ms"
+[memory]
+seconds = 1
+omit_seconds = 0
+[[workloads]]
+name = "few"
+files = 3
+size = "1MiB"
+from = "memory"
+to = "memory"
+[[entries]]
+tool = "longhaul test"
+workload = "memory"
+streams = [2]
+[[entries]]
+tool = "longhaul cp"
+workload = "few"
+"#,
+    );
+    let output = host.run(&["matrix", "plan.toml", "--out", "out", "--json"]);
+    assert_code(&output, 0);
+    let mut seen = BTreeSet::new();
+    for entry in fs::read_dir(host.near("out/runs")).unwrap() {
+        let run: Value = serde_json::from_slice(&fs::read(entry.unwrap().path()).unwrap()).unwrap();
+        assert_eq!(run["condition"]["options"]["distance"], "0.2mi");
+        assert_eq!(run["path"]["plan"]["seed"], run["seed"], "the path has another seed");
+        assert!(run["cpu"]["near_seconds"].as_f64().is_some());
+        let lossy = run["path"]["plan"]["up"]["loss"].is_object();
+        seen.insert((run["label"].as_str().unwrap().to_owned(), lossy));
+    }
+    let labels = ["longhaul cp", "longhaul test, 2 streams"];
+    let expected = labels.into_iter().flat_map(|l| [(l.to_owned(), false), (l.to_owned(), true)]);
+    assert_eq!(seen, expected.collect());
+}
+
+/// Takes ssh's options and host away and runs the rest here.
+const STAND_IN_SSH: &str = r#"#!/bin/sh
+while [ "${1#-}" != "$1" ]; do
+    case $1 in -o) shift 2 ;; *) shift ;; esac
+done
+shift
+exec sh -c "$*"
+"#;
+
+#[test]
+fn a_real_path_is_reached_by_ssh() {
+    let host = host_with_plan(
+        r#"name = "real"
+[real]
+far = "me@127.0.0.1"
+[memory]
+seconds = 1
+omit_seconds = 0
+[[entries]]
+tool = "longhaul test"
+workload = "memory"
+"#,
+    );
+    let ssh = host.near("ssh");
+    fs::write(&ssh, STAND_IN_SSH).unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{}:{path}", host.near("").display(), program.display());
+    let run = host
+        .longhaul(&["matrix", "plan.toml", "--out", "out", "--json"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert_code(&run, 0);
+    let document: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(document["schema"], "longhaul.matrix/1");
+    let file = fs::read_dir(host.near("out/runs")).unwrap().next().unwrap().unwrap().path();
+    let run: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    assert_eq!(run["condition"]["real"], "127.0.0.1");
+    assert!(run["throughput_bps"].as_u64().unwrap() > 0, "{run}");
+}
+
+#[test]
 fn nonsense_is_refused_before_anything_is_written() {
     let host = host_with_plan(&PLAN.replace("15ms", "15 furlongs"));
     for (arguments, code, words) in [
-        (vec!["matrix", "plan.toml"], 2, "plan.toml:3:7: '15 furlongs' has the unknown unit"),
+        (vec!["matrix", "plan.toml"], 2, "plan.toml:3:15: '15 furlongs' has the unknown unit"),
         (vec!["matrix", "--quick", "--only", "ftp"], 2, "no entry called 'ftp'"),
         (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "free and this needs"),
+        (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or make it smaller"),
+        (vec!["matrix", "no-such-plan"], 2, "there is no plan 'no-such-plan'; there are: quick,"),
+        (vec!["matrix", "quick", "--far", "host"], 2, "--far is for a plan with a real path"),
         (vec!["matrix", "--quick", "--data", "nowhere"], 5, "nowhere"),
         (vec!["matrix", "--resume"], 2, "to resume"),
         (vec!["report", "."], 5, "holds no archive"),
@@ -113,8 +218,31 @@ fn nonsense_is_refused_before_anything_is_written() {
         assert_code(&output, code);
         let said = text(&output.stderr);
         assert!(said.contains(words), "{words:?} is not in {said:?}");
-        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+        // What the plan takes is told before the refusal.
+        let refusal = said.trim_end().lines().filter(|line| !line.starts_with("longhaul: quick: "));
+        assert_eq!(refusal.count(), 1, "{said}");
     }
     let left: Vec<_> = fs::read_dir(host.near("")).unwrap().map(Result::unwrap).collect();
     assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn a_damaged_archive_is_told_and_left_alone() {
+    let host = TestHost::new();
+    fs::create_dir(host.near("out")).unwrap();
+    let archive = host.near("out/matrix.sqlite");
+    fs::write(&archive, vec![b'x'; 10_000]).unwrap();
+    for arguments in [
+        vec!["report", "out"],
+        vec!["matrix", "--resume", "--out", "out"],
+        vec!["report", "out", "--json"],
+    ] {
+        let output = host.run(&arguments);
+        assert_code(&output, 5);
+        let said = text(&output.stderr);
+        assert!(said.contains("is damaged") && said.contains("was left as it is"), "{said}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    }
+    assert_eq!(fs::read(&archive).unwrap(), vec![b'x'; 10_000]);
+    assert_eq!(fs::read_dir(host.near("out")).unwrap().count(), 1);
 }

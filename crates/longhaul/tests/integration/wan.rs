@@ -112,6 +112,15 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 #[test]
+fn a_site_knows_its_own_name() {
+    let before = Command::new("uname").arg("-n").output().unwrap().stdout;
+    let output = wan_run(&[], &["uname", "-n"]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "near\n");
+    assert_eq!(Command::new("uname").arg("-n").output().unwrap().stdout, before);
+}
+
+#[test]
 fn a_ping_takes_the_round_trip_asked_for() {
     let output = wan_run(&["--rtt", "20ms"], &["ping", "-c", "41", "-i", "0.02", "far"]);
     assert_code(&output, 0);

@@ -45,7 +45,7 @@ impl Condition {
     /// The heading of this condition's column: `90 ms`, or `90 ms, 10.0 Gb/s, loss 1e-4`.
     pub fn label(&self) -> String {
         if let Some(host) = &self.real {
-            return format!("to {host}");
+            return host.clone();
         }
         let text = format_span(self.rtt);
         let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

@@ -280,6 +280,6 @@ mod tests {
         let plan: RealPath = serde_json::from_str(r#"{"far": "me@dtn2.example.org"}"#).unwrap();
         assert_eq!(plan.address(), "dtn2.example.org");
         let real = MatrixPlan { real: Some(plan), ..MatrixPlan::named("real") };
-        assert_eq!(real.conditions()[0].label(), "to dtn2.example.org");
+        assert_eq!(real.conditions()[0].label(), "dtn2.example.org");
     }
 }

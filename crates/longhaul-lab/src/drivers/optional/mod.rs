@@ -56,7 +56,10 @@ impl Programs {
     fn find(&self, name: &str) -> Option<PathBuf> {
         match &self.only {
             Some(dir) => Some(dir.join(name)).filter(|path| path.is_file()),
-            None => detect::find(name),
+            None => match name.strip_prefix(KERNEL) {
+                Some(file_system) => in_kernel(file_system),
+                None => detect::find(name),
+            },
         }
     }
 
@@ -64,6 +67,21 @@ impl Programs {
     fn get(&self, name: &str) -> PathBuf {
         self.find(name).unwrap_or_else(|| PathBuf::from(name))
     }
+}
+
+/// What stands before the name of a file system that the kernel must have.
+const KERNEL: &str = "the kernel's ";
+
+/// Where the kernel says that it has a file system, or could load it.
+fn in_kernel(file_system: &str) -> Option<PathBuf> {
+    const KNOWN: &str = "/proc/filesystems";
+    let known = std::fs::read_to_string(KNOWN).unwrap_or_default();
+    let loadable = || {
+        let modprobe = Command::new(detect::find("modprobe")?).args(["-nq", file_system]).status();
+        modprobe.ok().filter(|status| status.success())
+    };
+    let there = known.split_whitespace().any(|word| word == file_system) || loadable().is_some();
+    there.then(|| PathBuf::from(KNOWN))
 }
 
 /// Every tool of the table.

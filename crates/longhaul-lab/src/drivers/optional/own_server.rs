@@ -143,7 +143,14 @@ pub(super) const TOOLS: &[Tool] = &[
     // namespaces go with the path.
     Tool {
         name: "nfs",
-        programs: &["mount.nfs4", "rpc.nfsd", "exportfs", "rpc.mountd"],
+        programs: &[
+            "mount.nfs4",
+            "rpc.nfsd",
+            "exportfs",
+            "rpc.mountd",
+            "the kernel's nfs4",
+            "the kernel's nfsd",
+        ],
         version: "-V",
         // cp's close waits until the server has what was written on stable storage (RFC 8881,
         // 18.3: COMMIT).

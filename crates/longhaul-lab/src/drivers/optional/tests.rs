@@ -110,3 +110,10 @@ fn a_private_ssh_goes_before_the_hosts_own() {
     assert!(said.contains("-F none") && said.trim().ends_with("far true"), "{said}");
     assert!(said.contains(&format!("{}/user_key", private.path().display())), "{said}");
 }
+
+#[test]
+fn a_file_system_is_asked_of_the_kernel() {
+    // Every Linux has the one, and none the other.
+    assert!(in_kernel("proc").is_some());
+    assert!(in_kernel("no-such-file-system").is_none());
+}

@@ -75,7 +75,7 @@ const AT_ENDS: usize = 16;
 const TICK: f64 = 24.0;
 
 /// Where a panel is.
-struct Box {
+struct Frame {
     left: f64,
     top: f64,
     width: f64,
@@ -111,7 +111,7 @@ impl LineChart {
             let (row, column) = (index / columns, index % columns);
             let top = y + row as f64 * (head + panel_height + FOOT) + head;
             let left = LEFT + column as f64 * (LEFT + panel_width + SIDE);
-            let place = Box { left, top, width: panel_width, height: panel_height };
+            let place = Frame { left, top, width: panel_width, height: panel_height };
             self.panel(&mut svg, panel, &place, at_ends);
             bottom = top + panel_height + FOOT;
         }
@@ -128,8 +128,8 @@ impl LineChart {
         named.map(|(series, name)| (series, name.as_str())).collect()
     }
 
-    fn panel(&self, svg: &mut Svg, panel: &Panel, place: &Box, at_ends: bool) {
-        let Box { left, top, width, height } = *place;
+    fn panel(&self, svg: &mut Svg, panel: &Panel, place: &Frame, at_ends: bool) {
+        let Frame { left, top, width, height } = *place;
         let base = top + height;
         if !panel.title.is_empty() {
             let title = shorten(&panel.title, (width / 7.4) as usize);
@@ -173,14 +173,14 @@ impl LineChart {
         }
     }
 
-    fn at(&self, point: &Point, place: &Box) -> At {
+    fn at(&self, point: &Point, place: &Frame) -> At {
         (
             place.left + self.x.scale.place(point.x) * place.width,
             place.top + place.height * (1.0 - self.y.scale.place(point.y).clamp(0.0, 1.0)),
         )
     }
 
-    fn line(&self, svg: &mut Svg, line: &Line, place: &Box) {
+    fn line(&self, svg: &mut Svg, line: &Line, place: &Frame) {
         let places: Vec<At> = line.points.iter().map(|point| self.at(point, place)).collect();
         if line.kind == LineKind::Trace {
             svg.path("line trace", &places);
@@ -203,7 +203,7 @@ impl LineChart {
     }
 
     /// The line's name and its last figure, at its end.
-    fn name(&self, svg: &mut Svg, line: &Line, place: &Box, y: f64) {
+    fn name(&self, svg: &mut Svg, line: &Line, place: &Frame, y: f64) {
         let (Some(point), Some(name)) = (line.points.last(), self.names.get(line.series)) else {
             return;
         };

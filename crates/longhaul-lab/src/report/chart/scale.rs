@@ -142,7 +142,7 @@ fn marks() -> impl Iterator<Item = f64> {
 
 /// A step of 1, 2 or 5 times a power of ten, of which four to ten reach `to`.
 fn step_for(to: f64) -> f64 {
-    marks().find(|step| to / step <= 6.0).unwrap_or(to)
+    marks().find(|step| to / step <= 6.0 + 1e-9).unwrap_or(to)
 }
 
 /// A number with as many digits as it needs, six at most.

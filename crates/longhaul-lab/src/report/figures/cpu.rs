@@ -19,7 +19,7 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
         let work = facet.run.workload;
         let (_, costs) = works.entry(work.name()).or_insert_with(|| (work, Costs::new()));
         let common = facets.common(facet, &[]);
-        costs.entry(facet.series).or_default().entry(common).or_default().push(cost);
+        costs.entry(facets.series(facet, &[])).or_default().entry(common).or_default().push(cost);
     }
     let figures = works.into_iter().map(|(name, (work, costs))| {
         let groups = costs.into_iter().map(|(series, paths)| {
@@ -32,7 +32,7 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
                     range: (values.len() > 1).then_some((low, high)),
                 })
             });
-            (facets.names[series].clone(), bars.collect::<Vec<Bar>>())
+            (facets.names(&[])[series].clone(), bars.collect::<Vec<Bar>>())
         });
         let chart = BarChart {
             title: format!("Processor time for a gigabyte: {}", work.label()),

@@ -35,6 +35,10 @@ impl Dimension {
         Dimension::Clients,
     ];
 
+    /// What a tool is asked for, rather than what its path or its work is.
+    pub(super) const SETTINGS: [Dimension; 3] =
+        [Dimension::Streams, Dimension::Window, Dimension::Clients];
+
     /// In a heading.
     pub(super) const fn title(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ pub(super) fn distance(facets: &Facets<'_>) -> Option<Figure> {
             let (from, most) = *first.get_or_insert((miles, middle));
             let decrease = (miles > from).then(|| (most - middle) * 1e3 / (miles - from));
             lines.push(vec![
-                facets.names[series].clone(),
+                facets.names(&[Dimension::Miles])[series].clone(),
                 common.title(),
                 Dimension::Miles.tick(miles),
                 format!("{middle:.3}"),

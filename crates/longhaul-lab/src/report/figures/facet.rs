@@ -6,13 +6,16 @@ use longhaul_core::result::{Outcome, RunRecord};
 use super::Dimension;
 use crate::archive::Contents;
 
+/// As many settings of all entries as one panel can hold lines.
+const MOST_VARIANTS: usize = 12;
+
 /// The runs that count, by what a figure may tell apart.
 pub(super) struct Facets<'a> {
     pub(super) all: Vec<Facet<'a>>,
-    /// What lines are called: the plan's entries.
-    pub(super) names: Vec<String>,
-    /// The driver of each.
-    pub(super) tools: Vec<String>,
+    /// The plan's entries, each with its driver.
+    entries: Vec<(String, String)>,
+    /// Entries with each of their settings, and the drivers.
+    variants: Vec<(String, String)>,
     /// What has more than one value.
     pub(super) varying: Vec<Dimension>,
 }
@@ -20,8 +23,8 @@ pub(super) struct Facets<'a> {
 /// One run that counts.
 pub(super) struct Facet<'a> {
     pub(super) run: &'a RunRecord,
-    /// Index of its name.
-    pub(super) series: usize,
+    entry: usize,
+    variant: usize,
     pub(super) gbps: f64,
     values: [Option<f64>; Dimension::COUNT],
     /// What else must be alike for figures to be compared.
@@ -42,33 +45,70 @@ impl<'a> Facets<'a> {
         let plan = &contents.header.plan;
         let rows: HashMap<String, Row> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
-        let mut all = Vec::new();
+        let (mut all, mut variants) = (Vec::new(), Vec::<(String, String)>::new());
         for run in contents.runs.iter().filter(|run| run.outcome == Outcome::Ok) {
             let (Some(rate), Some(row)) = (run.throughput_bps, rows.get(&run.label)) else {
                 continue;
             };
             let gbps = rate.bps() as f64 / 1e9;
             let (values, rest) = values(run, row);
-            all.push(Facet { run, series: row.entry, gbps, values, rest });
+            let entry = &plan.entries[row.entry];
+            let name = variant(&entry.label(), row);
+            let known = variants.iter().position(|(known, _)| *known == name);
+            let variant = known.unwrap_or(variants.len());
+            if known.is_none() {
+                variants.push((name, entry.tool.clone()));
+            }
+            all.push(Facet { run, entry: row.entry, variant, gbps, values, rest });
         }
         let several = |dimension: &Dimension| {
             let values = all.iter().filter_map(|facet| facet.value(*dimension));
             values.map(f64::to_bits).collect::<BTreeSet<u64>>().len() > 1
         };
         let varying = Dimension::ALL.into_iter().filter(several).collect();
-        let names = plan.entries.iter().map(|entry| entry.label()).collect();
-        let tools = plan.entries.iter().map(|entry| entry.tool.clone()).collect();
-        Facets { all, names, tools, varying }
+        let entries = plan.entries.iter().map(|entry| (entry.label(), entry.tool.clone()));
+        Facets { all, entries: entries.collect(), variants, varying }
     }
 
     pub(super) fn varies(&self, dimension: Dimension) -> bool {
         self.varying.contains(&dimension)
     }
 
-    /// What a run has in common with those that differ from it in the dimensions `apart` alone.
-    pub(super) fn common(&self, facet: &Facet<'_>, apart: &[Dimension]) -> Common {
+    /// Whether lines are drawn for each setting of an entry: unless a setting is along the axis, or
+    /// they are too many to be told apart.
+    fn has_variants(&self, along: &[Dimension]) -> bool {
+        let is_along = Dimension::SETTINGS.iter().any(|setting| along.contains(setting));
+        !is_along && self.variants.len() <= MOST_VARIANTS
+    }
+
+    fn lines(&self, along: &[Dimension]) -> &[(String, String)] {
+        if self.has_variants(along) { &self.variants } else { &self.entries }
+    }
+
+    /// What the lines are called in a figure with these dimensions along its axes.
+    pub(super) fn names(&self, along: &[Dimension]) -> Vec<String> {
+        self.lines(along).iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The driver of a line.
+    pub(super) fn tool(&self, along: &[Dimension], series: usize) -> &str {
+        self.lines(along).get(series).map_or("", |(_, tool)| tool)
+    }
+
+    /// The line that a run belongs to.
+    pub(super) fn series(&self, facet: &Facet<'_>, along: &[Dimension]) -> usize {
+        if self.has_variants(along) { facet.variant } else { facet.entry }
+    }
+
+    /// What a run has in common with those that are drawn into the same panel of a figure with
+    /// these dimensions along its axes.
+    pub(super) fn common(&self, facet: &Facet<'_>, along: &[Dimension]) -> Common {
         let mut values = [None; Dimension::COUNT];
-        for dimension in self.varying.iter().filter(|varying| !apart.contains(varying)) {
+        let by_line = self.has_variants(along);
+        let apart = |dimension: &&Dimension| {
+            along.contains(dimension) || (by_line && Dimension::SETTINGS.contains(dimension))
+        };
+        for dimension in self.varying.iter().filter(|varying| !apart(varying)) {
             values[*dimension as usize] = facet.value(*dimension).map(f64::to_bits);
         }
         let work = Workload::ALL.iter().position(|work| *work == facet.run.workload);
@@ -137,6 +177,16 @@ fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], Strin
     }
     rest.extend(path.real.iter().map(|host| format!("to {host}")));
     (values, rest.join(", "))
+}
+
+/// `iperf3, 8 streams`
+fn variant(entry: &str, row: &Row) -> String {
+    let mut parts = vec![entry.to_owned()];
+    parts.extend(row.streams.map(|count| Dimension::Streams.named(f64::from(count))));
+    parts.extend(row.window.map(|bytes| Dimension::Window.named(bytes.get() as f64)));
+    let several = (row.clients > 1).then(|| Dimension::Clients.named(f64::from(row.clients)));
+    parts.extend(several);
+    parts.join(", ")
 }
 
 /// `8600mi`, `3000km` in statute miles.

@@ -20,8 +20,8 @@ use facet::Facets;
 use super::chart::{BarChart, Drawing, HeatMap, LineChart, Width};
 use crate::archive::Contents;
 
-/// As many panels as a figure has at most.
-const MOST_PANELS: usize = 12;
+/// As many panels as a figure has at most: four rows, which fit a printed page.
+const MOST_PANELS: usize = 8;
 
 /// One figure: a drawing, figures in a table, or both.
 pub(super) struct Figure {

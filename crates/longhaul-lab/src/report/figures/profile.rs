@@ -18,7 +18,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
     for facet in &facets.all {
         let Some(x) = facet.value(dimension) else { continue };
         let points = panels.entry(facets.common(facet, &[dimension])).or_default();
-        let line = points.entry(facet.series).or_default();
+        let line = points.entry(facets.series(facet, &[dimension])).or_default();
         line.entry(x.to_bits()).or_default().push(facet.gbps);
     }
     // A panel in which the dimension does not vary shows nothing.
@@ -48,7 +48,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         x: dimension.axis(&xs),
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
-        names: facets.names.clone(),
+        names: facets.names(&[dimension]),
     };
     Some(Figure::new(dimension.id(), Chart::Lines(chart)))
 }
@@ -75,8 +75,9 @@ fn panel(
     titled: bool,
 ) -> Panel {
     let xs: BTreeSet<u64> = points.values().flat_map(BTreeMap::keys).copied().collect();
+    let names = facets.names(&[dimension]);
     let lines = points.iter().map(|(series, line)| {
-        let name = &facets.names[*series];
+        let name = &names[*series];
         let mut before: Option<u64> = None;
         let points = line.iter().filter_map(|(&x, values)| {
             let middle = median(values)?;
@@ -117,7 +118,7 @@ fn references(
     for (series, line) in points {
         for x in line.keys().map(|bits| f64::from_bits(*bits)) {
             let rtt = Duration::from_secs_f64(x / 1e3);
-            let tool = &facets.tools[*series];
+            let tool = facets.tool(&[dimension], *series);
             for figure in published().beside(tool, common.workload(), rtt) {
                 found.push(Point {
                     x,
@@ -134,7 +135,8 @@ fn references(
     found
 }
 
-/// The medians of one dimension's values, for tables: by what is in common, series and value.
+/// The runs by what they have in common, by line, and by their value of one dimension; lines of one
+/// value are left out.
 pub(super) fn groups<'f, 'a>(
     facets: &'f Facets<'a>,
     dimension: Dimension,
@@ -142,7 +144,7 @@ pub(super) fn groups<'f, 'a>(
     let mut groups: BTreeMap<(Common, usize), BTreeMap<u64, Vec<&Facet<'a>>>> = BTreeMap::new();
     for facet in &facets.all {
         let Some(x) = facet.value(dimension) else { continue };
-        let key = (facets.common(facet, &[dimension]), facet.series);
+        let key = (facets.common(facet, &[dimension]), facets.series(facet, &[dimension]));
         groups.entry(key).or_default().entry(x.to_bits()).or_default().push(facet);
     }
     groups.retain(|_, values| values.len() > 1);

@@ -9,6 +9,7 @@ use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale}
 /// The scale factor as Fermilab tabulated it: what several reached together, over as many times
 /// what one reached alone. 1 is perfect.
 pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figure> {
+    let names = facets.names(&[dimension]);
     let what = if dimension == Dimension::Clients { "clients" } else { "streams" };
     let (mut panels, mut lines) = (Vec::<(String, Vec<Line>)>::new(), Vec::new());
     for ((common, series), counts) in groups(facets, dimension) {
@@ -24,7 +25,7 @@ pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
             let count = f64::from_bits(*bits);
             let Some(together) = middle(runs) else { continue };
             let factor = together / (count * one);
-            let name = &facets.names[series];
+            let name = &names[series];
             points.push(Point {
                 x: count,
                 y: factor,
@@ -101,6 +102,6 @@ fn chart(
         x: dimension.axis(&xs),
         y: Axis::new("Scale factor", Scale::from_zero(&ys)),
         panels,
-        names: facets.names.clone(),
+        names: facets.names(&[dimension]),
     }
 }

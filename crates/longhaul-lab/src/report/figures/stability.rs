@@ -15,7 +15,10 @@ const CLOSE: usize = 60;
 pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
     for facet in &facets.all {
-        cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
+        cells
+            .entry((facets.common(facet, &[]), facets.series(facet, &[])))
+            .or_default()
+            .push(facet);
     }
     cells.retain(|_, runs| runs.len() >= PASSES);
     if cells.is_empty() {
@@ -73,13 +76,13 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
         x,
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
-        names: facets.names.clone(),
+        names: facets.names(&[]),
     };
     Some(Figure::new("stability", Chart::Lines(chart)).with_table(table))
 }
 
 fn title(facets: &Facets<'_>, facet: &Facet<'_>) -> String {
-    let name = &facets.names[facet.series];
+    let name = &facets.names(&[])[facets.series(facet, &[])];
     format!("{name}, pass {}: {:.3} Gb/s", facet.run.repeat, facet.gbps)
 }
 
@@ -89,7 +92,7 @@ fn line(facets: &Facets<'_>, common: &Common, series: usize, runs: &[&Facet<'_>]
     let spread = deviation(&values).unwrap_or_default();
     let share = if middle > 0.0 { spread / middle * 100.0 } else { 0.0 };
     vec![
-        facets.names[series].clone(),
+        facets.names(&[])[series].clone(),
         common.title(),
         runs.len().to_string(),
         format!("{middle:.3}"),

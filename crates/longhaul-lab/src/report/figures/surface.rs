@@ -14,10 +14,13 @@ pub(super) fn surfaces(facets: &Facets<'_>) -> Vec<Figure> {
         let (Some(streams), Some(window)) = (facet.value(apart[0]), facet.value(apart[1])) else {
             continue;
         };
-        let surface = surfaces.entry((facets.common(facet, &apart), facet.series)).or_default();
+        let surface = surfaces
+            .entry((facets.common(facet, &apart), facets.series(facet, &apart)))
+            .or_default();
         surface.entry((window.to_bits(), streams.to_bits())).or_default().push(facet.gbps);
     }
     let left_out = surfaces.len().saturating_sub(MOST_PANELS);
+    let entries = facets.names(&apart);
     let drawn = surfaces.into_iter().take(MOST_PANELS).enumerate();
     let figures = drawn.map(|(number, ((common, series), cells))| {
         let rows: BTreeSet<u64> = cells.keys().map(|(window, _)| *window).collect();
@@ -27,7 +30,7 @@ pub(super) fn surfaces(facets: &Facets<'_>) -> Vec<Figure> {
             all.iter().map(|bits| dimension.tick(f64::from_bits(*bits))).collect()
         };
         let map = HeatMap {
-            title: format!("{}: throughput over streams and windows", facets.names[series]),
+            title: format!("{}: throughput over streams and windows", entries[series]),
             subtitle: format!(
                 "{}. Median Gb/s; lighter is more{}",
                 common.title(),

@@ -27,8 +27,12 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
     let sampled = |facet: &&Facet<'_>| facet.run.workload == work && !facet.run.samples.is_empty();
     for facet in facets.all.iter().filter(sampled) {
-        cells.entry((facets.common(facet, &[]), facet.series)).or_default().push(facet);
+        cells
+            .entry((facets.common(facet, &[]), facets.series(facet, &[])))
+            .or_default()
+            .push(facet);
     }
+    let names = facets.names(&[]);
     let (mut panels, mut ramps) = (BTreeMap::<Common, Vec<Line>>::new(), Vec::new());
     for ((common, series), runs) in cells {
         let Some(typical) = typical(&runs) else { continue };
@@ -37,7 +41,7 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
             continue;
         }
         let ramped = ramp_up(&rates);
-        let name = &facets.names[series];
+        let name = &names[series];
         ramps.push(vec![
             name.clone(),
             common.title(),
@@ -116,7 +120,7 @@ fn chart(
         x: Axis::new("Seconds", Scale::from_zero(&[shown_until])),
         y: Axis::new("Gb/s", Scale::from_zero(&ys)),
         panels,
-        names: facets.names.clone(),
+        names: facets.names(&[]),
     }
 }
 

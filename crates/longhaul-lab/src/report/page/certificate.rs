@@ -23,11 +23,14 @@ pub(super) fn section(contents: &Contents) -> Markup {
 fn shown(certificate: &Certificate) -> Markup {
     let count = |verdict| certificate.count(verdict);
     let (passed, failed) = (count(CheckVerdict::Pass), count(CheckVerdict::Fail));
-    let open = count(CheckVerdict::NotDone);
+    let spoiled = certificate.spoiled();
+    let open = count(CheckVerdict::NotDone) - spoiled;
     markup! {
         p {
             b { (if certificate.holds() { "The certificate holds" } else { "The certificate does not hold" }) }
-            ": " (passed) " checks passed, " (failed) " failed, " (open) " could not be made. Taken "
+            ": " (passed) " checks passed, " (failed) " failed, "
+            @if spoiled > 0 { (spoiled) " spoiled by the host, " }
+            (open) " could not be made. Taken "
             (certificate.started) " by longhaul " (certificate.version) " on Linux "
             (certificate.kernel) " with " (certificate.processors) " processors"
             @if certificate.quick { ", with fewer datagrams than a full one" }
@@ -70,7 +73,7 @@ fn line(check: &Check) -> Markup {
             td.figure { (figure(check.measured)) }
             td.figure { (interval) }
             td.wrap.bad[check.verdict == CheckVerdict::Fail] {
-                (check.verdict.to_string())
+                (check.outcome())
                 @if !check.reason.is_empty() { ": " (check.reason) }
             }
         }

@@ -1,5 +1,4 @@
 use longhaul_core::plan::{Condition, Workload};
-use longhaul_core::result::Guarantees;
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
@@ -168,7 +167,7 @@ fn is_best(table: &Table, row: &Row, column: usize) -> bool {
 
 fn promises(row: &Row) -> String {
     let copies = row.guarantees.filter(|_| row.workload.copies());
-    copies.map_or(String::new(), |guarantees: Guarantees| guarantees_in_words(guarantees))
+    copies.map_or(String::new(), guarantees_in_words)
 }
 
 pub(super) fn references(notes: &[usize]) -> Markup {

@@ -86,10 +86,9 @@ impl Live {
     fn draw(&mut self, progress: &Progress, now: Option<&str>) {
         self.guessed = Instant::now();
         let (width, height) = terminal_size();
-        // Two lines under the table, and one that stays free for the cursor.
-        let lines = self.table.lines(width.saturating_sub(1), height.saturating_sub(4).max(2));
-        let mut text = lines.join("\n");
-        text.push_str("\n\n");
+        // An empty line over the table, two under it, and one that stays free for the cursor.
+        let lines = self.table.lines(width.saturating_sub(1), height.saturating_sub(5).max(2));
+        let text = format!("\n{}\n\n", lines.join("\n"));
         self.bar.set_style(style(progress.left, self.guessed));
         self.bar.set_length(progress.total as u64);
         self.bar.set_position(progress.done as u64);
@@ -104,7 +103,7 @@ fn style(guess: Duration, guessed: Instant) -> ProgressStyle {
         // A terminal that is gone is not this line's to tell.
         let _ = out.write_str(&left(guess.saturating_sub(guessed.elapsed())));
     };
-    let template = "{prefix}{bar:24} {pos}/{len}, about {remaining} left  {spinner} {msg}";
+    let template = "{prefix}{bar:24} {pos}/{len}, about {remaining} left  {spinner} {wide_msg}";
     // The template is a constant, and valid.
     let style = ProgressStyle::with_template(template);
     style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("remaining", remaining)

@@ -62,13 +62,13 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     let is_there = |name: &str| tools.iter().any(|t| t.name == name && t.missing.is_none());
     let cost = Cost::of(&plan, drivers, &sources, &is_there);
     eprintln!("longhaul: {}: {}", plan.name, cost::words(&cost));
-    cost::check(&cost, args.yes)?;
     let disk = args.scratch.as_deref().map(absolute).transpose().map_err(files)?;
     let existing = disk.as_deref().unwrap_or_else(|| nearest_existing(&out));
     let rows = plan.rows();
     let copied = rows.iter().zip(&sources);
     let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
     check_room(copied, existing).map_err(coded)?;
+    cost::check(&cost, args.yes)?;
     let scratch = match disk {
         // Its own among the user's things.
         Some(disk) => {
