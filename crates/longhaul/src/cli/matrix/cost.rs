@@ -54,10 +54,9 @@ fn minutes(time: Duration) -> String {
 
 /// Whether a tool is on this host, each looked for once.
 pub(super) fn is_installed(drivers: &[Box<dyn Driver>]) -> impl Fn(&str) -> bool {
-    let installed =
-        |driver: &&Box<dyn Driver>| matches!(driver.detect(), Detected::Installed { .. });
-    let there: HashSet<&'static str> =
-        drivers.iter().filter(installed).map(|driver| driver.name()).collect();
+    let installed = |driver: &&dyn Driver| matches!(driver.detect(), Detected::Installed { .. });
+    let drivers = drivers.iter().map(|driver| &**driver);
+    let there: HashSet<&'static str> = drivers.filter(installed).map(Driver::name).collect();
     move |tool| there.contains(tool)
 }
 
