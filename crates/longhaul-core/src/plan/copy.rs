@@ -167,13 +167,13 @@ impl CopyOptions {
     /// But a block is what is lost with a connection, and on a slow path that is time; and many
     /// streams with a large block each take memory.
     pub fn block(streams: Option<u32>, rate_bps: Option<Rate>) -> Bytes {
-        let slow = rate_bps.is_some_and(|rate| rate < SLOW);
+        let slow = rate_bps.is_some_and(|rate| rate <= SLOW);
         let many = streams.is_some_and(|streams| streams > MANY_STREAMS);
         Bytes::mib(if slow || many { 1 } else { 4 })
     }
 }
 
-/// Below it a block of 4 MiB takes longer than a thirtieth of a second.
+/// At it a block of 4 MiB takes a thirtieth of a second.
 const SLOW: Rate = Rate::from_bps(1_000_000_000);
 /// Streams that two blocks of 4 MiB each fit into the memory of an end for.
 const MANY_STREAMS: u32 = 16;

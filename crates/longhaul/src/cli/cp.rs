@@ -124,7 +124,7 @@ pub(super) struct Args {
     #[arg(long)]
     no_fsync: bool,
     /// The unit of reading, verifying and writing [default: 4MiB; 1MiB with more than 16 streams
-    /// or below 1 Gb/s with --bwlimit]
+    /// or a --bwlimit of 1 Gb/s and less]
     #[arg(long, value_name = "SIZE")]
     block: Option<Bytes>,
     /// How much of /dev/zero to copy

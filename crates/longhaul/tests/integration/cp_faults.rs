@@ -90,7 +90,9 @@ fn spoilt_bytes_are_caught_and_sent_again() {
         let cable = Cable::to(server.port);
         cable.spoil(3 << 20);
         let target = cable.url("x");
-        let mut arguments = vec!["cp", "--json", "-P", "2", "data", &target];
+        // A block is shorter than what lies between two spoilt bytes, so that some come well.
+        let block = ["--block", "1MiB"];
+        let mut arguments = vec!["cp", "--json", "-P", "2", block[0], block[1], "data", &target];
         arguments.extend((!protection.is_empty()).then_some(protection));
         let output = host.run(&arguments);
         assert_code(&output, 0);

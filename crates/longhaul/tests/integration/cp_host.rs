@@ -56,7 +56,7 @@ fn a_stepped_clock_changes_nothing() {
         let mut serve = host.longhaul(&serve);
         serve.env("LD_PRELOAD", &clock).env("CLOCK_STEP", &step);
         let _server = Server::start(serve);
-        let mut second = host.longhaul(&["cp", "-p", "--json", "data", &target]);
+        let mut second = host.longhaul(&["cp", "-p", "--json", "--block", "1MiB", "data", &target]);
         second.env("LD_PRELOAD", &clock).env("CLOCK_STEP", &step);
         let output = second.output().unwrap();
         assert_code(&output, 0);
