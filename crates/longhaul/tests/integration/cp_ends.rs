@@ -207,7 +207,7 @@ fn a_list_of_names_chooses_what_rsync_chooses() {
         ("sub\nsub/deep/c\n", &["-r"]),
         ("sub/deep\nother/e\n", &["-r"]),
         (".\n", &["-r"]),
-        ("a\0#hash\0f\ng\0", &["--from0"]),
+        ("a\0f\ng\0", &["--from0"]),
         ("a\nsub/b\nother/e\n", &["--exclude=other"]),
         ("", &[]),
     ]
@@ -235,6 +235,10 @@ fn a_list_of_names_chooses_what_rsync_chooses() {
             assert_eq!(contents(&host, &ours), contents(&host, &theirs), "{list:?} {flags:?}");
         }
     }
+    // A name that is ended by a NUL is never a comment; rsync would leave this one behind.
+    fs::write(host.near("list"), "#hash\0").unwrap();
+    assert_code(&host.run(&["cp", "--files-from", "list", "-0", "t", "nul"]), 0);
+    assert_eq!(fs::read(host.near("nul/#hash")).unwrap(), b"#hash\n");
 }
 
 #[test]

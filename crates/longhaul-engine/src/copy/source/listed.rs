@@ -67,7 +67,8 @@ impl<S: WalkSink> Walk<'_, S> {
         Ok(())
     }
 
-    /// Announces the directories above `name`; false if one of them is missing or left out.
+    /// Announces the directories above `name`; false if one of them is missing. Filters are not
+    /// asked about them, as in rsync: what is named is wanted.
     fn above(
         &mut self,
         base: &Path,
@@ -77,9 +78,6 @@ impl<S: WalkSink> Walk<'_, S> {
         let mut above: Vec<_> = name.ancestors().skip(1).collect();
         above.pop();
         for dir in above.into_iter().rev() {
-            if self.left_out(dir, true) {
-                return Ok(false);
-            }
             if announced.contains(dir) {
                 continue;
             }
@@ -122,7 +120,8 @@ fn plain_name(name: &Path) -> Option<PathBuf> {
 }
 
 /// The names of a list: one a line, lines that begin with `#` or `;` and empty ones left out; or,
-/// with `nul`, every one ended by a NUL and nothing left out but empty ones. As rsync reads them.
+/// with `nul`, every one ended by a NUL and nothing left out but empty ones. As rsync reads them,
+/// which with NULs, too, loses the names that begin like a comment.
 pub fn read_names(list: &[u8], nul: bool) -> Vec<PathBuf> {
     let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
     if nul {
