@@ -7,7 +7,7 @@
 use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, parse_addresses};
 use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkMessage, SourceMessage};
+use longhaul_core::wire::copy::{CopyReply, CopyRequest, Names, SinkMessage, SourceMessage};
 use longhaul_core::wire::{
     AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
     Hello, ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
@@ -137,6 +137,7 @@ fn third(bytes: &[u8]) {
 fn copy(bytes: &[u8]) {
     frames::<CopyRequest>(bytes, exactly, |_| ());
     frames::<CopyReply>(bytes, exactly, |_| ());
+    frames::<Names>(bytes, exactly, |_| ());
     frames::<SourceMessage>(bytes, nearly, |_| ());
     frames::<SinkMessage>(bytes, nearly, |_| ());
 }
@@ -225,6 +226,7 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
             r#"{"end":{"entries":3}}"#,
             r#"{"progress":{"bytes":10,"done":[1,2,3]}}"#,
             r#""ready""#,
+            r#"{"names":["a","b/c"],"more":true}"#,
         ]
         .map(frame)
         .into(),
