@@ -1,7 +1,6 @@
 //! `longhaul wan selftest` through the program. What it says of times depends on what else the
 //! machine does, so only what is counted is held to here.
 
-use std::fs;
 use std::process::{Command, Output};
 
 use longhaul_core::result::{Certificate, CheckVerdict, Unit};
@@ -12,12 +11,10 @@ fn selftest(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_certificate_is_printed_and_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("certificate.json");
-    let output = selftest(&["--quick", "--seed", "7", "--json", file.to_str().unwrap()]);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let certificate: Certificate = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+fn the_certificate_is_printed() {
+    let output = selftest(&["--quick", "--seed", "7", "--json"]);
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    let certificate: Certificate = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((certificate.schema.as_str(), certificate.seed), (Certificate::SCHEMA, 7));
     assert!(certificate.false_alarm < 0.01, "{}", certificate.false_alarm);
     let failed = certificate.count(CheckVerdict::Fail);
@@ -48,15 +45,6 @@ fn the_certificate_is_printed_and_written() {
         let check = certificate.checks.iter().find(|c| c.name == name && c.family == family);
         assert_eq!(check.expect(name).verdict, CheckVerdict::Pass, "{name}, {family}");
     }
-}
-
-#[test]
-fn a_certificate_that_cannot_be_written_is_known_at_once() {
-    let output = selftest(&["--json", "/nonexistent/certificate.json"]);
-    assert_eq!(output.status.code(), Some(5));
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("cannot create the certificate /nonexistent"), "{error}");
-    assert!(output.stdout.is_empty());
 }
 
 #[test]

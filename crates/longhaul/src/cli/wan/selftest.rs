@@ -1,11 +1,9 @@
-use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
-use longhaul_core::result::{Certificate, CheckVerdict};
+use longhaul_core::result::CheckVerdict;
 use longhaul_emu::selftest::probe::ProbePlan;
 use longhaul_emu::selftest::{self, Settings};
 
@@ -29,9 +27,9 @@ pub(super) struct SelftestArgs {
     /// A quarter of the datagrams or less: about half a minute, and wider intervals
     #[arg(long)]
     quick: bool,
-    /// Write the certificate to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// Print the certificate as one JSON document, and the table on standard error
+    #[arg(long)]
+    json: bool,
     /// What all random decisions follow from; by default another one for each run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53))]
     seed: Option<u64>,
@@ -40,9 +38,6 @@ pub(super) struct SelftestArgs {
 /// Runs the checks and returns the exit code that they stand for.
 pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
-    let files = |error: anyhow::Error| Coded::new(exit::FILES, error);
-    // A certificate that cannot be written is known before two minutes have passed.
-    let mut file = args.json.as_deref().map(create).transpose().map_err(files)?;
     longhaul_emu::acquire_privileges().map_err(|error| host(error.into()))?;
     let now = jiff::Timestamp::now();
     let settings = Settings {
@@ -56,33 +51,25 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
     };
-    let mut out = std::io::stdout();
-    let wide = out.is_terminal();
-    // Rows go out as they are made. A reader who left loses them; the file and the code remain.
+    let (mut out, wide): (Box<dyn Write>, bool) = match args.json {
+        true => (Box::new(std::io::stderr()), std::io::stderr().is_terminal()),
+        false => (Box::new(std::io::stdout()), std::io::stdout().is_terminal()),
+    };
+    // Rows go out as they are made. A reader who left loses them; the code remains.
     let mut say = |text: &str| drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     say(&certificate_head());
     let certificate = selftest::run(&settings, &probe, &mut |check| say(&check_line(check, wide)))
         .map_err(|error| host(error.into()))?;
     say(&certificate_end(&certificate));
-    if let Some((file, path)) = &mut file {
-        write(&certificate, file)
-            .with_context(|| format!("cannot write the certificate to {}", path.display()))
-            .map_err(files)?;
+    if args.json {
+        let document = serde_json::to_string_pretty(&certificate).map_err(anyhow::Error::from);
+        writeln!(std::io::stdout(), "{}", document.map_err(host)?)
+            .context("cannot write the certificate")
+            .map_err(|error| Coded::new(exit::FILES, error))?;
     }
     Ok(match certificate.count(CheckVerdict::Fail) {
         0 if certificate.holds() => exit::OK,
         0 => exit::HOST,
         _ => exit::UNPROVEN,
     })
-}
-
-fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
-    let file = File::create(path)
-        .with_context(|| format!("cannot create the certificate {}", path.display()))?;
-    Ok((file, path.to_owned()))
-}
-
-fn write(certificate: &Certificate, file: &mut File) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *file, certificate)?;
-    Ok(file.write_all(b"\n")?)
 }
