@@ -186,11 +186,11 @@ pub(super) trait Judged {
     fn unless(self, reason: Option<String>) -> Check;
 
     /// A check of how late something was, which may be at most `allowed_ms` at `quantile`, beside
-    /// what the `machine` did to a bare timer in the same seconds. If that was as late, a failure
-    /// says nothing of the emulator.
+    /// what the `machine` did to a bare timer in the same seconds. If that was as late, or its host
+    /// withheld more than [`WITHHELD`], a failure says nothing of the emulator.
     fn beside(self, machine: MachineTiming, quantile: f64, allowed_ms: f64) -> Check;
 
-    /// A check of what the `machine` carried meanwhile. If its host withheld more than
+    /// A check that needs the whole `machine`. If its host withheld more than
     /// [`WITHHELD`] of its processors' time, a failure says nothing of the emulator.
     fn given(self, machine: MachineTiming) -> Check;
 }
@@ -224,8 +224,7 @@ impl Judged for Check {
                 withheld(&machine)
             ));
         }
-        self.machine = Some(machine);
-        self
+        self.given(machine)
     }
 
     fn given(mut self, machine: MachineTiming) -> Check {
@@ -301,12 +300,16 @@ mod tests {
         assert!(spoiled.reason.contains(because), "{}", spoiled.reason);
         assert_eq!(spoiled.measured, Some(0.9), "the figure is kept");
         // The machine kept to the bound, or nothing can be said of it.
-        assert_eq!(late().beside(machine, 0.99, 1.0).verdict, CheckVerdict::Fail);
-        assert_eq!(late().beside(machine, 0.5, 0.3).verdict, CheckVerdict::Fail);
-        let ordinary = MachineTiming { realtime: false, ..machine };
-        assert_eq!(late().beside(ordinary, 0.99, 0.3).verdict, CheckVerdict::Fail);
-        assert!(late().given(machine).spoiled_by_host, "a tenth of the processors' time");
         let quiet = MachineTiming { withheld_share: 0.04, ..machine };
+        assert_eq!(late().beside(quiet, 0.99, 1.0).verdict, CheckVerdict::Fail);
+        assert_eq!(late().beside(quiet, 0.5, 0.3).verdict, CheckVerdict::Fail);
+        let ordinary = MachineTiming { realtime: false, ..quiet };
+        assert_eq!(late().beside(ordinary, 0.99, 0.3).verdict, CheckVerdict::Fail);
+        assert!(
+            late().beside(machine, 0.5, 0.3).spoiled_by_host,
+            "a tenth of the processors' time"
+        );
+        assert!(late().given(machine).spoiled_by_host);
         assert_eq!(late().given(quiet).verdict, CheckVerdict::Fail);
         let good = Case::new("delay", "", Unit::Ms).between((0.0, 0.1), (0.0, 0.3), 9);
         let good = good.beside(machine, 0.99, 0.3);

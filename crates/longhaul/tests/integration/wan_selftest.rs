@@ -31,7 +31,9 @@ fn the_certificate_is_printed() {
         );
         assert_eq!(check.verdict == CheckVerdict::Pass, check.reason.is_empty(), "{check:?}");
         assert!(!check.spoiled_by_host || check.verdict == CheckVerdict::NotDone, "{check:?}");
-        let of_time = ["delay", "rate"].iter().any(|kind| check.name.starts_with(kind));
+        let of_time = ["delay", "rate", "jitter uniform", "jitter normal", "jitter pareto"]
+            .iter()
+            .any(|kind| check.name.starts_with(kind));
         let of_time = of_time && check.samples > 0;
         assert_eq!(of_time, check.machine.is_some(), "{check:?}");
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use longhaul_core::result::{Check, Unit};
 use longhaul_core::stats::{kolmogorov_bound, kolmogorov_distance, normal_p};
 
-use super::super::case::{Case, LUCK};
+use super::super::case::{Case, Judged, LUCK, twice};
 use super::super::lab::{Lab, Stream};
 
 const DELAY_MS: f64 = 60.0;
@@ -20,17 +20,22 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
         [("uniform", uniform as fn(f64) -> f64), ("normal", normal), ("pareto", pareto)]
     {
         let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:{name}:reorder");
-        let case = Case::new(format!("jitter {name} (Kolmogorov distance)"), &options, Unit::Share);
-        each(match lab.send(&options, false, stream) {
-            Err(reason) => case.not_done(reason.to_string()),
-            Ok((probe, _)) => {
-                let delay = probe.delay.unwrap_or_default();
-                let at = |ms: f64| distribution((ms - DELAY_MS) / SPREAD_MS);
-                let distance = kolmogorov_distance(&delay.quantiles_ms, at);
-                let bound = kolmogorov_bound(delay.samples as usize, LUCK) + TIMING;
-                case.between((0.0, distance), (0.0, bound), delay.samples)
-            }
-        });
+        let name = format!("jitter {name} (Kolmogorov distance)");
+        let once = || {
+            let case = Case::new(&name, &options, Unit::Share);
+            vec![match lab.send(&options, false, stream) {
+                Err(reason) => case.not_done(reason.to_string()),
+                Ok((probe, outcome)) => {
+                    let delay = probe.delay.unwrap_or_default();
+                    let at = |ms: f64| distribution((ms - DELAY_MS) / SPREAD_MS);
+                    let distance = kolmogorov_distance(&delay.quantiles_ms, at);
+                    let bound = kolmogorov_bound(delay.samples as usize, LUCK) + TIMING;
+                    case.between((0.0, distance), (0.0, bound), delay.samples)
+                        .given(outcome.machine)
+                }
+            }]
+        };
+        twice(once).into_iter().for_each(&mut *each);
     }
     let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:uniform");
     let case = Case::new("jitter keeps the order", &options, Unit::Count);
