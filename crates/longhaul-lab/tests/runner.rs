@@ -373,7 +373,8 @@ fn each_run_has_a_fresh_path_and_a_rest_before_it() {
     assert_eq!(bench.opened.get(), 3);
     let runs = archive.contents().unwrap().runs;
     assert_ne!(runs[0].seed, runs[1].seed, "another pass meets other chances");
-    assert!(runs.iter().all(|run| run.host.is_some_and(|host| host.steal_share <= 1.0)));
+    // A run that is over within the kernel's tick says nothing of the host.
+    assert!(runs.iter().all(|run| run.host.is_none_or(|host| host.steal_share <= 1.0)));
 }
 
 #[test]
