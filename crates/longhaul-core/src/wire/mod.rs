@@ -13,6 +13,7 @@ mod frame;
 mod hello;
 mod opening;
 mod path;
+mod rung;
 mod third;
 
 pub use block::{
@@ -24,4 +25,5 @@ pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
 pub use opening::{AnyHello, FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 pub use path::WirePath;
+pub use rung::{RUNG_LIMIT_SECONDS, RungEvent, RungOrder};
 pub use third::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};

@@ -16,6 +16,8 @@ pub enum Service {
     Copy,
     /// A test between this server and another one.
     ThirdParty,
+    /// What one end does by itself in a diagnosis: it reads or writes files and looks at its host.
+    Rung,
 }
 
 /// The client's first message.

@@ -16,7 +16,7 @@ mod blocks;
 mod cancel;
 mod check;
 mod client;
-mod clock;
+pub(crate) mod clock;
 mod digest;
 mod journal;
 mod link;
@@ -31,7 +31,7 @@ mod source;
 mod stream;
 mod streams;
 mod third;
-mod tree;
+pub(crate) mod tree;
 mod verdict;
 
 pub use check::check;
@@ -40,6 +40,7 @@ pub use progress::Progress;
 pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};
 pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
+pub(crate) use source::{forget, look, read};
 pub use third::{Ends, between};
 pub use tree::Tree;
 

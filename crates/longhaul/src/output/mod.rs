@@ -5,12 +5,14 @@ use std::io::{self, Write};
 
 mod certificate;
 mod copy;
+mod diagnosis;
 mod doctor;
 mod flow;
 mod topology;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text};
+pub(crate) use diagnosis::{LadderView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use flow::FlowText;
 pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};

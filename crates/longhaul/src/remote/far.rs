@@ -8,26 +8,36 @@ use std::thread::{self, JoinHandle};
 
 use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
+use longhaul_engine::flow::{self, FlowLimits};
+use longhaul_engine::ladder;
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
     Grant, ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
 };
 use longhaul_engine::{EngineError, Result};
 
-/// The copy service for one client that is this user already: the whole file system, with this
-/// user's rights.
+/// The services for one client that is this user already: the whole file system, with this user's
+/// rights, and tests.
 struct OwnFiles {
     stop: Arc<AtomicBool>,
 }
 
 impl Services for OwnFiles {
     fn refusal(&self, service: Service, _authorised: bool) -> Option<(RefusalKind, String)> {
-        (service != Service::Copy)
-            .then(|| (RefusalKind::NotAuthorised, "only copies run over ssh".to_owned()))
+        (service == Service::ThirdParty).then(|| {
+            let reason = "tests between two servers do not run over ssh";
+            (RefusalKind::NotAuthorised, reason.to_owned())
+        })
     }
 
-    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
-        copy::serve(session, &Tree::anywhere(), &self.stop)
+    fn run(&self, service: Service, session: ServedSession) -> Result<()> {
+        match service {
+            Service::Test => flow::serve(session, &FlowLimits::default()),
+            Service::Rung => ladder::serve(session, &Tree::anywhere(), &self.stop),
+            Service::Copy | Service::ThirdParty => {
+                copy::serve(session, &Tree::anywhere(), &self.stop)
+            }
+        }
     }
 
     fn ended(&self, _: &str, _: Result<()>) {}
@@ -70,7 +80,7 @@ impl Drop for DataPort {
     }
 }
 
-/// Serves one copy on a control channel that needs no proof of who the client is.
+/// Serves one client on a control channel that needs no proof of who the client is.
 pub(super) fn serve_far(
     reader: impl Read + AsFd + Send + 'static,
     writer: impl Write + AsFd + Send + 'static,

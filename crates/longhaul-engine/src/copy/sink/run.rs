@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
@@ -266,7 +266,9 @@ impl Shared<'_> {
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
                 let receiver = streams.receiver(stream, socket, self.options.protection);
                 scope.spawn(move || {
-                    let info = self.cpu.run(|| receive_blocks(self, stream, receiver, &received));
+                    let info = self.cpu.run(ThreadRole::Receive, || {
+                        receive_blocks(self, stream, receiver, &received)
+                    });
                     lock(tcp_all).extend(info);
                 });
             };
@@ -285,20 +287,24 @@ impl Shared<'_> {
             });
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
-                scope.spawn(move || self.cpu.run(|| write_blocks(self, &blocks, &whole)));
+                scope.spawn(move || {
+                    self.cpu.run(ThreadRole::Write, || write_blocks(self, &blocks, &whole))
+                });
             }
-            scope.spawn(move || self.cpu.run(|| finish_files(self, &to_finish)));
+            scope
+                .spawn(move || self.cpu.run(ThreadRole::Finish, || finish_files(self, &to_finish)));
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
-            scope.spawn(move || self.cpu.run(|| report(self, &ended, stop)));
-            scope.spawn(move || self.cpu.run(|| keep_journal(self, &journal)));
+            scope.spawn(move || self.cpu.run(ThreadRole::Control, || report(self, &ended, stop)));
+            scope.spawn(move || self.cpu.run(ThreadRole::Control, || keep_journal(self, &journal)));
             scope.spawn(move || {
-                self.cpu.run(|| conclude(self));
+                self.cpu.run(ThreadRole::Control, || conclude(self));
                 drop(over);
             });
             drop((received, to_write));
 
-            let followed = self.cpu.run(|| follow_source(self, control, &whole));
+            let followed =
+                self.cpu.run(ThreadRole::Control, || follow_source(self, control, &whole));
             drop(whole);
             dialing.thread().unpark();
             match followed {

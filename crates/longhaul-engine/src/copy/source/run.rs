@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Top;
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
@@ -37,7 +37,7 @@ const JOB_QUEUE: usize = 1024;
 /// Blocks that wait for a connection that is ready.
 const FILLED_QUEUE: usize = 4;
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.
-const READERS: usize = 4;
+pub(super) const READERS: usize = 4;
 
 /// What is sent.
 #[derive(Debug, Clone)]
@@ -235,14 +235,20 @@ impl Shared<'_> {
             let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
-            scope.spawn(move || self.cpu.run(|| announce(self, announced, plan, options)));
+            scope.spawn(move || {
+                self.cpu.run(ThreadRole::Walk, || announce(self, announced, plan, options))
+            });
             let queued = jobs.clone();
-            scope.spawn(move || self.cpu.run(|| queue_announced(self, &to_queue, &queued)));
+            scope.spawn(move || {
+                self.cpu.run(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued))
+            });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
-                scope.spawn(move || self.cpu.run(|| read_blocks(self, &jobs, &filled)));
+                scope.spawn(move || {
+                    self.cpu.run(ThreadRole::Read, || read_blocks(self, &jobs, &filled))
+                });
             }
             let send = move |stream: u32, socket: TcpStream| {
                 // What is not granted costs speed at the most.
@@ -251,7 +257,9 @@ impl Shared<'_> {
                 let sender = streams.sender(stream, socket, options.protection);
                 let blocks = filled_queue.clone();
                 scope.spawn(move || {
-                    let info = self.cpu.run(|| send_blocks(self, stream, sender, &blocks));
+                    let info = self
+                        .cpu
+                        .run(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
                     lock(tcp_all).extend(info);
                 });
             };
@@ -269,7 +277,7 @@ impl Shared<'_> {
             let pilot = Pilot::new(self, options.streams, options.nice);
             let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
 
-            let report = self.cpu.run(|| follow_sink(self, receiver, &jobs));
+            let report = self.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
             over.store(true, Ordering::Relaxed);
             let report = report.map_err(|reason| self.cancel.fail(reason)).ok();
             drop(jobs);

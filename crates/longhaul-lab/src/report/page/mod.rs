@@ -2,6 +2,7 @@
 //! in light and dark, and for print.
 
 mod certificate;
+mod diagnosis;
 mod document;
 mod figure;
 mod published;
@@ -11,4 +12,5 @@ mod runs;
 mod summary;
 mod throughput;
 
+pub use diagnosis::diagnosis_html;
 pub use document::html;

@@ -17,7 +17,7 @@ use crate::exit::Coded;
 use crate::remote::{LocalFar, SshFar, SshOptions};
 
 /// What opens sessions with one place.
-pub(super) struct Gate<'a> {
+pub(in crate::cli) struct Gate<'a> {
     way: Way,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
@@ -31,7 +31,7 @@ enum Way {
 
 /// Over which addresses of the far host the data connections are spread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Addresses {
+pub(in crate::cli) enum Addresses {
     /// All that its name has.
     All,
     /// These names or addresses.
@@ -54,7 +54,7 @@ impl FromStr for Addresses {
 }
 
 impl<'a> Gate<'a> {
-    pub(super) fn new(
+    pub(in crate::cli) fn new(
         far: &Far,
         ssh: &SshOptions,
         policy: HostPolicy,
@@ -76,22 +76,27 @@ impl<'a> Gate<'a> {
         Ok(Gate { way, stop, addresses })
     }
 
-    /// Opens a session; the one before, whose connection is lost, ends first.
-    pub(super) fn open(&mut self) -> EngineResult<Session> {
+    /// Opens a session for a copy; the one before, whose connection is lost, ends first.
+    pub(in crate::cli) fn open(&mut self) -> EngineResult<Session> {
+        self.open_for(Service::Copy)
+    }
+
+    /// As [`open`](Self::open), for another service.
+    pub(in crate::cli) fn open_for(&mut self, service: Service) -> EngineResult<Session> {
         let session = match &mut self.way {
             Way::Here { far } => {
-                let (started, session) = LocalFar::start(self.stop)?;
+                let (started, session) = LocalFar::start(service, self.stop)?;
                 *far = Some(started);
                 session
             }
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                connect_in_turn(host, Service::Copy, &options, self.stop)?
+                connect_in_turn(host, service, &options, self.stop)?
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;
-                let (started, session) = SshFar::start(destination, options)?;
+                let (started, session) = SshFar::start(destination, service, options)?;
                 *far = Some(started);
                 session
             }
@@ -103,11 +108,16 @@ impl<'a> Gate<'a> {
     }
 
     /// Waits for the far end's end, if it was started here.
-    pub(super) fn finish(self) {
-        match self.way {
-            Way::Here { far: Some(far) } => far.finish(),
-            Way::Ssh { far: Some(far), .. } => far.finish(),
-            _ => {}
+    pub(in crate::cli) fn finish(mut self) {
+        self.rest();
+    }
+
+    /// As [`finish`](Self::finish), with more sessions to come.
+    pub(in crate::cli) fn rest(&mut self) {
+        match &mut self.way {
+            Way::Here { far } => far.take().into_iter().for_each(LocalFar::finish),
+            Way::Ssh { far, .. } => far.take().into_iter().for_each(SshFar::finish),
+            Way::Server { .. } => {}
         }
     }
 

@@ -1,0 +1,1 @@
+//! A climb within this process.
