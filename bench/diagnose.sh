@@ -18,7 +18,7 @@
 # which holds for what a copy does past the page cache. The slow core of "encryption" is a processor
 # quota on the sender's end: nothing else runs there, and sealing is the largest part of its work.
 # The case `tcp-memory` lowers net.ipv4.tcp_mem of this host, which all its connections share, and
-# restores it.
+# restores it; cubic is allowed to everybody meanwhile.
 set -euo pipefail
 
 runs=${1:-1}
@@ -36,6 +36,7 @@ work=$(mktemp -d "${DIR:-$PWD}/bench-diagnose.XXXXXX")
 export WORK=$work XDG_CONFIG_HOME=$work/config SEED=${SEED:-1}
 mkdir -p "$work/far" "$work/config" "$work/cpu" "$work/disk"
 memory=$(cat /proc/sys/net/ipv4/tcp_mem)
+allowed=$(cat /proc/sys/net/ipv4/tcp_allowed_congestion_control)
 
 # The groups of both ends. Mounted here, since the sites of a link have a /sys of their own.
 if grep -q '^blkio.*1$' /proc/cgroups && mount -t cgroup -o blkio none "$work/disk" 2>/dev/null; then
@@ -50,12 +51,15 @@ fi
 mkdir -p "$work"/{cpu,disk}/lh-diagnose-{near,far}
 clean() {
     echo "$memory" >/proc/sys/net/ipv4/tcp_mem
+    echo "$allowed" >/proc/sys/net/ipv4/tcp_allowed_congestion_control
     sleep 1
     rmdir "$work"/{cpu,disk}/lh-diagnose-{near,far} 2>/dev/null || true
     umount "$work/cpu" "$work/disk"
     rm -rf "$work"
 }
 trap clean EXIT
+# A site may choose only what is allowed to everybody.
+echo "$allowed cubic" >/proc/sys/net/ipv4/tcp_allowed_congestion_control
 
 head -c 1G </dev/urandom >"$work/data"
 mkdir "$work/tiny"

@@ -1,4 +1,4 @@
-use crate::result::{BusyThread, Diagnosis, End, Resource, Rung, RungRound};
+use crate::result::{BusyThread, CopyEvidence, Diagnosis, End, Resource, Rung, RungRound};
 use crate::units::Rate;
 
 /// Something that limits a part of the copy.
@@ -39,6 +39,15 @@ pub(super) fn are_small(diagnosis: &Diagnosis) -> bool {
 /// The median round of a rung.
 pub(super) fn round(diagnosis: &Diagnosis, rung: Rung) -> Option<&RungRound> {
     diagnosis.rung(rung)?.median()
+}
+
+/// The round of a copy nearest to the rung's median that has the copy's account: one that was cut
+/// short has none.
+pub(super) fn told(diagnosis: &Diagnosis, rung: Rung) -> Option<(&RungRound, &CopyEvidence)> {
+    let report = diagnosis.rung(rung)?;
+    let median = report.throughput_bps?.bps();
+    let accounts = report.rounds.iter().filter_map(|round| Some((round, round.copy.as_deref()?)));
+    accounts.min_by_key(|(round, _)| round.throughput_bps.bps().abs_diff(median))
 }
 
 /// The share of a round in which a quota held the process of `end` back.

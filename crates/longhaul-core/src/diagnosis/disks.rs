@@ -42,14 +42,7 @@ fn resource(
         );
         return (cpu_of(end), sentence);
     }
-    let thread = round.alone.as_ref().and_then(|alone| alone.end.busiest);
-    if let Some(thread) = thread.filter(is_bound) {
-        let sentence = format!(
-            "the {name}'s processors: its files are {verb} alone at {rate}, and {}",
-            thread_words(&thread)
-        );
-        return (cpu_of(end), sentence);
-    }
+    // Making and opening files is processors' work, too.
     if are_small(diagnosis) {
         let mean = Bytes::new(diagnosis.sample.mean_bytes());
         let seconds = round.seconds.max(f64::MIN_POSITIVE);
@@ -59,6 +52,14 @@ fn resource(
             round.files as f64 / seconds
         );
         return (Resource::SmallFiles, sentence);
+    }
+    let thread = round.alone.as_ref().and_then(|alone| alone.end.busiest);
+    if let Some(thread) = thread.filter(is_bound) {
+        let sentence = format!(
+            "the {name}'s processors: its files are {verb} alone at {rate}, and {}",
+            thread_words(&thread)
+        );
+        return (cpu_of(end), sentence);
     }
     let overwrite = round.alone.as_ref().and_then(|alone| alone.overwrite_bps);
     if let Some(overwrite) = overwrite.filter(|_| end == End::Receiver)

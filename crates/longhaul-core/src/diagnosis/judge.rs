@@ -29,9 +29,14 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
 
 /// What limits, the tightest first, each resource of an end once.
 fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
+    let path = path::causes(diagnosis);
+    if path.is_empty() {
+        // A disk may be slow, but the path may be slower: nobody knows.
+        return path;
+    }
     let mut parts: Vec<Cause> = disks::cause(diagnosis, End::Sender)
         .into_iter()
-        .chain(path::causes(diagnosis))
+        .chain(path)
         .chain(disks::cause(diagnosis, End::Receiver))
         .collect();
     parts.sort_by_key(|cause| cause.allows);

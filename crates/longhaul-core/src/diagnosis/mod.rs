@@ -19,6 +19,3 @@ mod whole;
 
 pub use goal::goal;
 pub use judge::judge;
-
-#[cfg(test)]
-mod tests;

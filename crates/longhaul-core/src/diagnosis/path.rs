@@ -6,7 +6,7 @@
 //! with processors at their end, is sealing's doing.
 
 use super::cause::{
-    Cause, HOST_FULL, THROTTLED, cpu_of, is_bound, name_of, round, thread_words, throttled,
+    Cause, HOST_FULL, THROTTLED, cpu_of, is_bound, name_of, round, thread_words, throttled, told,
 };
 use crate::result::{
     CopyEvidence, Diagnosis, End, EndReport, FlowFacts, Limit, Reason, Resource, Rung, RungRound,
@@ -23,8 +23,8 @@ const OTHERS_PERCENT: f64 = 40.0;
 /// unanswered: BBR takes 2 % in a round for congestion (draft-ietf-ccwg-bbr, BBR.LossThresh), and
 /// its first version is slower for what is sent twice and for each round trip of repair.
 const LOSSY_PERCENT: f64 = 0.3;
-/// The same with a queue on the path, which loses by itself when it is full.
-const LOSSY_QUEUED_PERCENT: f64 = 2.0;
+/// Tests that are as fast as each other by this factor, whatever they lose, are as fast as a link.
+const AS_FAST: f64 = 1.15;
 /// A thread that moves this part of what a core copies in memory has no other work than memory.
 const MEMORY_BOUND: f64 = 0.4;
 /// Windows and loss of a copy that are told of it (`copy/verdict.rs`).
@@ -48,25 +48,52 @@ pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     causes
 }
 
-/// What limits the tests.
+/// What most of the tests name, each round of both rungs having a vote: one of them may have met
+/// something else on a host that others use too.
 fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
+    let tests = tests(diagnosis);
+    let lossy = is_lossy(&tests);
+    let named: Vec<Cause> =
+        tests.iter().filter_map(|test| of_test(diagnosis, test, lossy)).collect();
+    let votes = |one: &Cause| {
+        let same = |other: &&Cause| (other.resource, other.end) == (one.resource, one.end);
+        named.iter().filter(same).count()
+    };
+    // A queue is what a busy host makes as well: where it ties, the other says more.
+    let weight = |one: &Cause| (votes(one), one.resource != Resource::LinkRate);
+    // Of the same, the first: that over several connections.
+    let found = named.iter().rev().max_by_key(|one| weight(one)).cloned();
     let rungs = [Rung::Memory, Rung::MemoryOne];
-    let mut told = rungs.into_iter().filter_map(|rung| {
-        let round = round(diagnosis, rung)?;
-        Some((rung, round, round.reason.as_deref()?))
-    });
-    let found = told.find_map(|(rung, round, reason)| of_test(diagnosis, rung, round, reason));
-    found.or_else(|| {
-        let (rung, round) =
-            rungs.into_iter().find_map(|rung| Some((rung, round(diagnosis, rung)?)))?;
-        let by_copy = by_the_copy(diagnosis);
-        by_copy.map(|cause| Cause { allows: round.throughput_bps, rung, ..cause })
-    })
+    let (rung, allows) = rungs.into_iter().find_map(|rung| Some((rung, diagnosis.rate(rung)?)))?;
+    let found = found.or_else(|| by_the_copy(diagnosis))?;
+    Some(Cause { allows, rung, ..found })
+}
+
+/// A test: one round of one of its rungs.
+struct Test<'a> {
+    rung: Rung,
+    round: &'a RungRound,
+    reason: &'a Reason,
+}
+
+/// All tests, those over several connections first, the nearest to their median first.
+fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
+    let mut tests = Vec::new();
+    for rung in [Rung::Memory, Rung::MemoryOne] {
+        let Some(report) = diagnosis.rung(rung) else { continue };
+        let median = report.throughput_bps.unwrap_or_default().bps();
+        let told = |round| Some(Test { rung, round, reason: round.reason.as_deref()? });
+        let mut rounds: Vec<_> = report.rounds.iter().filter_map(told).collect();
+        rounds.sort_by_key(|test| test.round.throughput_bps.bps().abs_diff(median));
+        tests.extend(rounds);
+    }
+    tests
 }
 
 /// What a test names; `None` where nothing stands out.
-fn of_test(diagnosis: &Diagnosis, rung: Rung, round: &RungRound, reason: &Reason) -> Option<Cause> {
-    let allows = diagnosis.rate(rung)?;
+fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option<Cause> {
+    let Test { rung, round, reason } = *test;
+    let allows = round.throughput_bps;
     let facts = &reason.facts;
     let cause =
         |resource, end, sentence: String| Some(Cause { resource, end, rung, allows, sentence });
@@ -89,12 +116,15 @@ fn of_test(diagnosis: &Diagnosis, rung: Rung, round: &RungRound, reason: &Reason
     match reason.limit {
         Limit::SenderCpu => cpu(diagnosis, End::Sender, reason, cause),
         Limit::ReceiverCpu => cpu(diagnosis, End::Receiver, reason, cause),
-        // What is lost at an even rate, without a queue, is not the loss of a full link.
-        _ if is_lossy(round, facts) => cause(Resource::Loss, None, loss_words(round, facts)),
-        Limit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, said()),
-        Limit::SendBuffer => cause(Resource::SenderWindow, reason.end, said()),
         Limit::HostDrops => cause(Resource::HostDrops, reason.end, said()),
         Limit::Loss => cause(Resource::Loss, None, said()),
+        Limit::ReceiverWindow | Limit::SendBuffer | Limit::LinkRate | Limit::CongestionWindow
+            if lossy.is_some() =>
+        {
+            cause(Resource::Loss, None, loss_words(lossy.unwrap_or_default(), facts))
+        }
+        Limit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, said()),
+        Limit::SendBuffer => cause(Resource::SenderWindow, reason.end, said()),
         Limit::LinkRate => cause(Resource::LinkRate, None, said()),
         Limit::CongestionWindow => cause(Resource::CongestionWindow, Some(End::Sender), said()),
         Limit::TcpMemory | Limit::Pacing | Limit::SendingProgram | Limit::Nothing => None,
@@ -129,22 +159,26 @@ fn cpu(
     cause(cpu_of(end), Some(end), said)
 }
 
-fn is_lossy(round: &RungRound, facts: &FlowFacts) -> bool {
-    let late = round.late_loss_percent.unwrap_or(0.0);
-    let drops = facts.sender.drops.max(facts.receiver.drops);
-    if drops as f64 >= facts.retransmits as f64 / 2.0 && drops > 0 {
-        return false;
-    }
-    // The reason's own measure of a queue (result/flow/reason.rs).
-    let queued = facts.queue_ms() >= 0.5 + 0.1 * facts.rtt_min_ms;
-    late >= if queued { LOSSY_QUEUED_PERCENT } else { LOSSY_PERCENT }
+/// The loss of the path in percent, where it is more than a congestion control leaves unanswered and
+/// not what a full link makes: that is less with one connection than with several, and all tests
+/// are as fast as the link.
+fn is_lossy(tests: &[Test<'_>]) -> Option<f64> {
+    let losses = tests.iter().map(|test| test.round.late_loss_percent.unwrap_or(0.0));
+    let least = losses.reduce(f64::min)?;
+    let rates = || tests.iter().map(|test| test.round.throughput_bps.bps() as f64);
+    let (low, high) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);
+    let dropped = tests.iter().all(|test| {
+        let facts = &test.reason.facts;
+        let drops = facts.sender.drops.max(facts.receiver.drops);
+        drops > 0 && drops as f64 >= facts.retransmits as f64 / 2.0
+    });
+    (least >= LOSSY_PERCENT && high > AS_FAST * low && !dropped).then_some(least)
 }
 
-fn loss_words(round: &RungRound, facts: &FlowFacts) -> String {
+fn loss_words(percent: f64, facts: &FlowFacts) -> String {
     format!(
-        "loss: {:.2} % of the segments were sent again, at which {} keeps its window at {} against \
-         a bandwidth-delay product of {} ({} at {:.1} ms)",
-        round.late_loss_percent.unwrap_or(facts.loss_percent),
+        "loss: {percent:.2} % of the segments were sent again, at which {} keeps its window at {} \
+         against a bandwidth-delay product of {} ({} at {:.1} ms)",
         facts.congestion,
         facts.cwnd_bytes,
         facts.bandwidth_delay_bytes,
@@ -165,39 +199,38 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     let others = |end| {
         reason.is_some_and(|reason| reason.facts.end(end).core_others_percent >= OTHERS_PERCENT)
     };
-    if plain.is_some_and(|plain| plain.resource == Resource::TcpMemory) {
+    // Nor is it sealing that makes a copy suffer more from a window or from loss than a test does.
+    let other = [
+        Resource::TcpMemory,
+        Resource::ReceiverWindow,
+        Resource::SenderWindow,
+        Resource::Loss,
+        Resource::HostDrops,
+    ];
+    if plain.is_some_and(|plain| other.contains(&plain.resource)) {
         return None;
     }
-    let measured = round(diagnosis, Rung::Protected)?;
-    let copy = measured.copy.as_deref()?;
+    let (measured, copy) = told(diagnosis, Rung::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
     let cpu_named = plain.is_some_and(|plain| plain.resource == cpu_of(end));
     if cpu_named && others(end) {
         return None;
     }
     let work = match end {
-        End::Sender => "sealing",
-        End::Receiver => "opening what is sealed",
+        End::Sender => "sealing takes",
+        End::Receiver => "opening what is sealed takes",
     };
-    let held = throttled(measured, end);
-    let how = match (held >= THROTTLED, of_end(copy, end).end.busiest) {
-        (true, _) => format!(
-            "the quota of its control group leaves it {:.0} % of the time",
-            100.0 * (1.0 - held)
-        ),
+    let how = match (throttled(measured, end) >= THROTTLED, of_end(copy, end).end.busiest) {
+        (true, _) => "the quota of its control group holds it back".to_owned(),
         (false, Some(thread)) => thread_words(&thread),
         (false, None) => "its processors are full".to_owned(),
     };
     let sentence = format!(
         "encryption on the processors of the {}: from memory to memory a copy moves {sealed}, a \
-         test over as many connections that does not encrypt {test}; {work} takes {:.0} % of the \
-         {}'s time there, and {how}",
+         test over as many connections that does not encrypt {test}; {work} {:.0} % of the time of \
+         the threads at the connections, and {how}",
         name_of(end),
         100.0 * share,
-        match end {
-            End::Sender => "senders",
-            End::Receiver => "receivers",
-        }
     );
     let (resource, rung) = (Resource::Encryption, Rung::Protected);
     Some(Cause { resource, end: Some(end), rung, allows: sealed, sentence })
@@ -237,11 +270,8 @@ fn busiest_end(copy: &CopyEvidence, round: &RungRound) -> Option<(End, f64)> {
 /// What a copy from memory to memory, or the whole, says of the path, where no test could.
 fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
     let rungs = [Rung::Protected, Rung::Whole];
-    let (rung, round) = rungs.into_iter().find_map(|rung| {
-        let round = round(diagnosis, rung)?;
-        round.copy.as_ref().map(|_| (rung, round))
-    })?;
-    let copy = round.copy.as_deref()?;
+    let (rung, (round, copy)) =
+        rungs.into_iter().find_map(|rung| Some((rung, told(diagnosis, rung)?)))?;
     let path = &copy.path;
     let percent = |share: f64| format!("{:.0} % of the time", 100.0 * share);
     let bound = |end: End| {

@@ -1,6 +1,6 @@
 //! The whole copy, where it is much slower than its slowest part.
 
-use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, round, thread_words};
+use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, thread_words, told};
 use crate::result::{CopyLimit, Diagnosis, End, Resource, Rung};
 use crate::units::{Bytes, Rate};
 
@@ -26,11 +26,8 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         );
         return of(Resource::SmallFiles, None, sentence);
     }
-    let measured = round(diagnosis, rung)?;
-    let Some(copy) = measured.copy.as_deref() else {
-        // Cut short: a slow part that it was not is not told.
-        return None;
-    };
+    // Rounds that were all cut short tell of no part.
+    let (_, copy) = told(diagnosis, rung)?;
     let known =
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
     // A copy that names a part means that part, which was faster alone.

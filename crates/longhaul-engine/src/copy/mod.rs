@@ -37,6 +37,7 @@ mod verdict;
 pub use check::check;
 pub use client::{FarFiles, Landing, Lifeline, pull, push};
 pub use progress::Progress;
+pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};
 pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};

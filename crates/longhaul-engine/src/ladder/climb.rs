@@ -381,7 +381,9 @@ impl Climber<'_> {
             };
             match hand.examine(rate, rtt) {
                 Ok(findings) => {
-                    let unseen = |one: &&Finding| one.verdict == Verdict::Unseen;
+                    // What another right would show, not what this kernel does not have.
+                    let unseen =
+                        |one: &&Finding| one.verdict == Verdict::Unseen && !one.commands.is_empty();
                     climbed.gaps.extend(findings.iter().filter(unseen).map(|one| Gap {
                         what: format!("{host}: {}", one.title),
                         why: one.seen.clone(),

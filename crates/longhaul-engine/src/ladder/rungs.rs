@@ -10,7 +10,7 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::Service;
 
 use super::hand::Hand;
-use super::pace::{Pace, follow};
+use super::pace::{Opened, Pace, follow};
 use super::plan::{LadderPlan, Openers, Way};
 use super::write::Writing;
 use crate::copy::{
@@ -28,6 +28,9 @@ const TRIPS_AROUND: u32 = 8;
 /// The most that a look at a source counts.
 pub(super) const LOOK: Sample =
     Sample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
+/// Blocks of a copy at the least, as small as they may be for that.
+const LEAST_BLOCKS: u64 = 64;
+const LEAST_BLOCK: Bytes = Bytes::kib(128);
 /// The most that is written alone in a round.
 const MOST_WRITTEN: u64 = 8 << 30;
 
@@ -116,14 +119,15 @@ impl Rungs<'_> {
         let options = CopyOptions {
             sample: Some(Sample { content, ..sample }),
             streams: self.plan.options.streams.or(streams),
+            block_bytes: block_of(bytes, self.plan.options.block_bytes),
             ..self.plan.options.clone()
         };
-        let around = AROUND + self.rtt.unwrap_or_default() * TRIPS_AROUND;
-        let limit = self.time.mul_f64(PATIENCE) + around;
-        let progress = Progress::default();
+        let rtt = self.rtt.unwrap_or_default();
+        let limit = self.time.mul_f64(PATIENCE) + AROUND + rtt * TRIPS_AROUND;
+        let (progress, opened) = (Progress::default(), Opened::default());
         let target = target.unwrap_or_else(|| "/dev/null".into());
-        let (outcome, pace) = follow(&progress, limit, self.stop, on, |enough| {
-            self.one(&target, &options, &progress, enough)
+        let (outcome, pace) = follow((&progress, &opened), (limit, rtt), self.stop, on, |enough| {
+            self.one(&target, &options, (&progress, &opened), enough)
         });
         self.openers.done();
         match outcome {
@@ -137,7 +141,7 @@ impl Rungs<'_> {
         &mut self,
         target: &Path,
         options: &CopyOptions,
-        progress: &Progress,
+        (progress, opened): (&Progress, &Opened),
         enough: &AtomicBool,
     ) -> Result<CopyResult> {
         // What cannot be named is not looked at: bytes come from memory.
@@ -148,12 +152,13 @@ impl Rungs<'_> {
             // Both are opened by the same hand, one after the other.
             let openers = std::cell::RefCell::new(openers);
             let mut to = || openers.borrow_mut().open(End::Receiver, Service::Copy);
-            let mut from = || openers.borrow_mut().open(End::Sender, Service::Copy);
+            let mut from =
+                || openers.borrow_mut().open(End::Sender, Service::Copy).inspect(|_| opened.note());
             let line = Lifeline { connect: &mut to, give_up: Duration::ZERO, lost: &|_| () };
             let ends = copy::Ends { source: &mut from, files, target };
             return between(line, ends, options, progress, &|_| (), enough);
         }
-        let mut connect = || openers.open(way.other(), Service::Copy);
+        let mut connect = || openers.open(way.other(), Service::Copy).inspect(|_| opened.note());
         let line = Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost: &|_| () };
         match way {
             Way::Pull => pull(line, files, Landing::Path(target), options, progress, enough),
@@ -164,6 +169,14 @@ impl Rungs<'_> {
             }
         }
     }
+}
+
+/// The block for a copy of `bytes`, up to `most`: few blocks do not divide among connections, where
+/// the many of a long copy do.
+fn block_of(bytes: u64, most: Bytes) -> Bytes {
+    let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
+    let block = (bytes / LEAST_BLOCKS).max(LEAST_BLOCK.get()) / page * page;
+    Bytes::new(block.min(most.get()))
 }
 
 fn alone(report: longhaul_core::result::AloneReport) -> RungRound {

@@ -13,8 +13,8 @@ use longhaul_core::wire::{RUNG_LIMIT_SECONDS, RefusalKind, RungEvent, RungOrder,
 use super::chain;
 use super::workshop::{Opened, Role, Workshop};
 use super::write::Writing;
-use crate::copy::Tree;
 use crate::copy::tree::wire_path;
+use crate::copy::{Tree, check_options as check};
 use crate::error::{EngineError, Result};
 use crate::session::ServedSession;
 
@@ -45,8 +45,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         }
         None => Role::Source(sources.iter().map(path).collect()),
     };
-    if let Err(reason) = allowed(tree, &role) {
-        let kind = RefusalKind::NotAuthorised;
+    let allowed = allowed(tree, &role).map_err(|reason| (RefusalKind::NotAuthorised, reason));
+    if let Err((kind, reason)) = allowed.and_then(|()| check(&options)) {
         sender.send(&RungEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }
@@ -123,6 +123,11 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 fn obey(workshop: &mut Workshop, order: RungOrder, gone: &AtomicBool) -> Result<RungEvent> {
+    if let RungOrder::Read { options, .. } | RungOrder::Forget { options } = &order
+        && let Err((_, reason)) = check(options)
+    {
+        return Ok(RungEvent::Failed { reason });
+    }
     Ok(match order {
         RungOrder::Open { .. } => {
             let what = "it said twice which end this is";

@@ -38,6 +38,8 @@ pub(super) struct Workshop {
     watch: HostWatch,
     /// A path of the directory that the system knows.
     directory: String,
+    /// The same as the client named it.
+    shown: String,
 }
 
 /// A workshop that was opened, and what was seen.
@@ -64,8 +66,8 @@ impl Workshop {
             Some(Ok(dir)) => (real_path(dir.as_raw_fd()), free_bytes(dir)),
             _ => (None, None),
         };
-        let shown = directory.unwrap_or_default();
-        let directory = real.unwrap_or_else(|| shown.to_string_lossy().into_owned());
+        let shown = directory.unwrap_or_default().to_string_lossy().into_owned();
+        let directory = real.unwrap_or_else(|| shown.clone());
         let mut failure = None;
         let mut note = |error| failure = Some(error);
         let sample = match role {
@@ -79,10 +81,11 @@ impl Workshop {
             _ => None,
         };
         let mut view = see(&directory);
-        view.directory = shown.to_string_lossy().into_owned();
+        view.directory.clone_from(&shown);
         view.free_bytes = free;
         let watch = HostWatch::new();
-        Opened { workshop: Workshop { plan, scratch, watch, directory }, view, sample, failure }
+        let workshop = Workshop { plan, scratch, watch, directory, shown };
+        Opened { workshop, view, sample, failure }
     }
 
     pub(super) fn read(
@@ -117,7 +120,7 @@ impl Workshop {
 
     /// What `longhaul doctor` finds here for this rate over this time.
     pub(super) fn examine(&self, rate: Rate, rtt: Duration) -> Vec<Finding> {
-        let facts = inspect(&Source::host(), &self.query());
+        let facts = inspect(&Source::host(), &query(&self.directory));
         let target = Target {
             rate,
             rate_from: TargetSource::Measured,
@@ -126,11 +129,12 @@ impl Workshop {
             to: None,
             port: DEFAULT_PORT,
         };
-        examine(&facts, &[], &target)
-    }
-
-    fn query(&self) -> Query {
-        query(&self.directory)
+        let mut findings = examine(&facts, &[], &target);
+        // Where a server's root is, is its own affair.
+        for finding in findings.iter_mut().filter(|one| one.subject == self.directory) {
+            finding.subject.clone_from(&self.shown);
+        }
+        findings
     }
 }
 

@@ -192,7 +192,10 @@ fn shown(location: &Location) -> String {
     match location {
         Location::Local(path) => path.display().to_string(),
         Location::Ssh { destination, path } => format!("{destination}:{}", path.display()),
-        Location::Server { address, path } => format!("lh://{address}/{}", path.display()),
+        Location::Server { address, path } => {
+            let path = path.display().to_string();
+            format!("lh://{address}/{}", if path == "." { "" } else { &path })
+        }
         Location::Zero => "/dev/zero".to_owned(),
         Location::Null => "/dev/null".to_owned(),
         Location::Standard => "-".to_owned(),
