@@ -97,11 +97,13 @@ pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
                     .value("cp's choice", "16")
                     .run(copy("-P 16")),
             ]);
-            add(shelf.findings(end, &["governor", "stolen", "turbo", "idle_states", "offloads"]));
+            add(shelf.findings(end, &["governor", "turbo", "idle_states", "offloads"]));
             if cause.sentence.contains("quota") {
-                add(vec![shelf.root(end, "raise the processor quota of its control group").run(
-                    "systemd-cgtop; cat /sys/fs/cgroup/$(cut -d: -f3 /proc/self/cgroup)/cpu.max",
-                )]);
+                add(vec![
+                    shelf
+                        .root(end, "raise the processor quota of its control group")
+                        .run("sudo systemctl set-property UNIT CPUQuota="),
+                ]);
             }
             add(vec![shelf.hardware(end, "faster or more cores")]);
         }

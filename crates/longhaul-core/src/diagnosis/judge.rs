@@ -87,9 +87,11 @@ const WORTH_TELLING: f64 = 1.15;
 
 fn article(resource: Resource) -> String {
     match resource {
-        Resource::SmallFiles | Resource::Loss | Resource::Encryption | Resource::Contention => {
-            resource.to_string()
-        }
+        Resource::SmallFiles
+        | Resource::FileAllocation
+        | Resource::Loss
+        | Resource::Encryption
+        | Resource::Contention => resource.to_string(),
         _ => format!("the {resource}"),
     }
 }

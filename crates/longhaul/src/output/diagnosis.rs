@@ -156,7 +156,7 @@ fn ladder(text: &mut String, diagnosis: &Diagnosis) {
 fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
     let _ = writeln!(text, "{name}: {}, at {}\n", limit.resource, limit.allows_bps);
     indented(text, &limit.sentence);
-    if let (Some(without), Some(gain)) = (limit.without_bps, limit.gain) {
+    if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
         indented(text, &format!("without it: {without}, {gain:.1} times as fast"));
     }
     text.push('\n');

@@ -27,7 +27,7 @@ pub(in crate::report) struct LadderRung {
 const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
 /// For a rung's name, before its bar on a page; on a phone it stands above.
-const NAME: f64 = 210.0;
+const NAME: f64 = 236.0;
 /// For its figure, after the bar.
 const FIGURE: f64 = 150.0;
 /// The colours of a bar (`style.rs`): blue, and the marked one orange.
@@ -55,7 +55,7 @@ impl LadderChart {
                 Some(rung.range.map_or(*value, |(_, high)| high.max(*value)))
             })
             .collect();
-        let axis = Axis::new(&self.label, Scale::for_values(&values));
+        let axis = Axis::new(&self.label, Scale::from_zero(&values));
         let place = |value: f64| left + axis.scale.place(value).clamp(0.0, 1.0) * length;
         let (top, mut body) = (y + 4.0, Svg::default());
         y = top + 8.0;

@@ -128,7 +128,7 @@ fn bottleneck(number: usize, limit: &Bottleneck) -> Markup {
             (limit.resource) ", at " (limit.allows_bps)
         }
         p { (capitalised(&limit.sentence)) "." }
-        @if let (Some(without), Some(gain)) = (limit.without_bps, limit.gain) {
+        @if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
             p.soft { "Without it " (without) ", " (format!("{gain:.1}")) " times as fast." }
         }
         @if !limit.cures.is_empty() {
