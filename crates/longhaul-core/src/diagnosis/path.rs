@@ -6,7 +6,8 @@
 //! with processors at their end, is sealing's doing.
 
 use super::cause::{
-    Cause, HOST_FULL, THROTTLED, cpu_of, is_bound, name_of, round, thread_words, throttled, told,
+    Cause, HOST_FULL, THROTTLED, WAITING_PERCENT, cpu_of, is_bound, name_of, round, thread_words,
+    throttled, told,
 };
 use crate::result::{
     CopyEvidence, Diagnosis, End, EndReport, FlowFacts, Limit, Reason, Resource, Rung, RungRound,
@@ -40,6 +41,12 @@ pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
         causes.extend(plain);
         return causes;
     }
+    let vague =
+        |cause: &Cause| matches!(cause.resource, Resource::LinkRate | Resource::CongestionWindow);
+    let plain = match plain {
+        Some(plain) if !vague(&plain) => Some(plain),
+        vague => starved(diagnosis).or(vague),
+    };
     let Some(plain) = plain.or_else(|| by_the_copy(diagnosis)) else { return causes };
     // A copy that changes its congestion control or opens more connections may do better.
     let reached = [Rung::Protected, Rung::Whole].map(|rung| diagnosis.rate(rung));
@@ -212,8 +219,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     }
     let (measured, copy) = told(diagnosis, Rung::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
-    let cpu_named = plain.is_some_and(|plain| plain.resource == cpu_of(end));
-    if cpu_named && others(end) {
+    if others(end) {
         return None;
     }
     let work = match end {
@@ -265,6 +271,22 @@ fn busiest_end(copy: &CopyEvidence, round: &RungRound) -> Option<(End, f64)> {
     let weight = |held: f64, share: f64| held + share;
     let most = with_share.max_by(|a, b| weight(a.1, a.2).total_cmp(&weight(b.1, b.2)));
     most.map(|(end, _, share)| (end, share))
+}
+
+/// An end whose threads wait for a core for most of a copy from memory to memory: what then looks
+/// like a slow link is a host that does not come by.
+fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
+    let rung = Rung::Protected;
+    let (round, copy) = told(diagnosis, rung)?;
+    let waiting = |end| {
+        let thread = of_end(copy, end).end.busiest?;
+        (thread.waiting_percent >= WAITING_PERCENT).then_some((end, thread))
+    };
+    let ends = [End::Sender, End::Receiver].into_iter().filter_map(waiting);
+    let (end, thread) = ends.max_by(|a, b| a.1.waiting_percent.total_cmp(&b.1.waiting_percent))?;
+    let sentence = format!("the {}'s processors: {}", name_of(end), thread_words(&thread));
+    let allows = round.throughput_bps;
+    Some(Cause { resource: cpu_of(end), end: Some(end), rung, allows, sentence })
 }
 
 /// What a copy from memory to memory, or the whole, says of the path, where no test could.

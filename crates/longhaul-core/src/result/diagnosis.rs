@@ -47,6 +47,21 @@ impl Diagnosis {
         self.rungs.iter().find(|report| report.rung == rung)
     }
 
+    /// What could not be measured or seen, by the reason.
+    pub fn gaps_by_reason(&self) -> Vec<(String, &str)> {
+        let mut reasons: Vec<(String, &str)> = Vec::new();
+        for Gap { what, why } in &self.gaps {
+            match reasons.iter_mut().find(|(_, other)| other == why) {
+                Some((all, _)) => {
+                    all.push_str(", ");
+                    all.push_str(what);
+                }
+                None => reasons.push((what.clone(), why)),
+            }
+        }
+        reasons
+    }
+
     /// A rung's rate.
     pub fn rate(&self, rung: Rung) -> Option<Rate> {
         self.rung(rung)?.throughput_bps

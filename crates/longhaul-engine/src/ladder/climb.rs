@@ -1,6 +1,5 @@
 //! The climb: rounds over the rungs, each sized by what was measured before it.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use longhaul_core::result::{
     End, Ends, Finding, Gap, Rung, RungReport, RungRound, SampleReport, Verdict,
 };
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_core::wire::Service;
+use longhaul_core::wire::{RefusalKind, Service};
 
 use super::chain;
 use super::hand::{Hand, Shaken};
@@ -86,14 +85,8 @@ pub fn climb(
         failure: None,
         interrupted: false,
     };
-    let mut hands: BTreeMap<bool, Hand> = BTreeMap::new();
-    for end in [End::Sender, End::Receiver] {
-        if let Some(hand) = climbed.shake(plan, openers, end) {
-            hands.insert(is_sink(end), hand);
-        }
-    }
-    let source = hands.remove(&false);
-    let sink = hands.remove(&true);
+    let source = climbed.shake(plan, openers, End::Sender);
+    let sink = climbed.shake(plan, openers, End::Receiver);
     let rungs = Rungs {
         plan,
         openers,
@@ -112,10 +105,6 @@ pub fn climb(
         }
     }
     climber.end()
-}
-
-fn is_sink(end: End) -> bool {
-    end == End::Receiver
 }
 
 fn empty(rung: Rung) -> RungReport {
@@ -216,6 +205,7 @@ impl Climber<'_> {
                         | EngineError::KeyChanged { .. }
                         | EngineError::Handshake { .. }
                         | EngineError::Spawn { .. }
+                        | EngineError::Refused { kind: RefusalKind::Limit, .. }
                 );
                 let why = chain(&error);
                 if crosses && unreachable {

@@ -131,6 +131,8 @@ impl Rungs<'_> {
         });
         self.openers.done();
         match outcome {
+            // Nothing of it could be read, or written.
+            Ok(result) if result.summary.bytes.get() == 0 => Err(nothing(&result)),
             Ok(result) => Ok(copied(&result, pace)),
             Err(EngineError::Interrupted) if pace.cut && pace.bytes.get() > 0 => Ok(cut(pace)),
             Err(error) => Err(error),
@@ -214,6 +216,14 @@ fn late_loss(result: &FlowResult) -> Option<f64> {
         (segments + sender.segments, again + sender.retransmits)
     });
     (segments > 0).then(|| 100.0 * again as f64 / segments as f64)
+}
+
+fn nothing(result: &CopyResult) -> EngineError {
+    let reason = match result.failures.first() {
+        Some(failure) => format!("{}: {}", failure.path, failure.reason),
+        None => "there is nothing to copy".to_owned(),
+    };
+    EngineError::Failed { peer: "the copy".to_owned(), reason, again: false }
 }
 
 fn copied(result: &CopyResult, pace: Pace) -> RungRound {

@@ -178,6 +178,9 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 /// More is a copy.
 const MOST_TIME: Duration = Duration::from_secs(60);
 
+/// How long a rung waits for its turn at a server.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(20);
+
 /// Where the files are at their end; `None` for memory.
 fn path(location: &Location) -> Option<PathBuf> {
     match location {
@@ -222,7 +225,8 @@ impl<'a> Gates<'a> {
         };
         let gate = |location: &Location| {
             let far = far(location).unwrap_or(Far::Here);
-            Gate::new(&far, &ssh, policy, None, stop)
+            // The session that is kept may be what fills the server.
+            Gate::new(&far, &ssh, policy, None, stop).map(|gate| gate.patient_for(QUEUE_PATIENCE))
         };
         let both = || Ok::<_, Coded>([gate(&args.source)?, gate(&args.target)?]);
         Ok(Gates { kept: both()?, passing: both()? })

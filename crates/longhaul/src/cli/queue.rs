@@ -1,10 +1,11 @@
 //! Waiting in a busy server's queue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use longhaul_core::wire::Service;
-use longhaul_engine::Result;
+use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_queued};
+use longhaul_engine::{EngineError, Result};
 
 /// Opens a session with the server at `target`, telling the user the place in its queue, if it
 /// has one, until `stop` is set.
@@ -17,8 +18,32 @@ pub(super) fn connect_in_turn(
     options: &ConnectOptions<'_>,
     stop: &AtomicBool,
 ) -> Result<Session> {
-    connect_queued(target, service, options, |place| {
+    connect_within(target, service, options, stop, Duration::MAX)
+}
+
+/// As [`connect_in_turn`], waiting no longer than `patience`.
+///
+/// # Errors
+/// As [`connect_queued`], and when the turn did not come.
+pub(super) fn connect_within(
+    target: &HostPort,
+    service: Service,
+    options: &ConnectOptions<'_>,
+    stop: &AtomicBool,
+    patience: Duration,
+) -> Result<Session> {
+    let begun = Instant::now();
+    let stopped = || stop.load(Ordering::Acquire);
+    let session = connect_queued(target, service, options, |place| {
         eprintln!("longhaul: number {place} in the queue of {target}");
-        !stop.load(Ordering::Acquire)
-    })
+        !stopped() && begun.elapsed() < patience
+    });
+    match session {
+        Err(EngineError::Interrupted) if !stopped() => Err(EngineError::Refused {
+            peer: target.to_string(),
+            kind: RefusalKind::Limit,
+            reason: "it serves no further client at present".to_owned(),
+        }),
+        session => session,
+    }
 }

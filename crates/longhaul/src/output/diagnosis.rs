@@ -126,8 +126,8 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
     }
     if !diagnosis.gaps.is_empty() {
         let _ = writeln!(text, "NOT MEASURED OR SEEN\n");
-        for gap in &diagnosis.gaps {
-            indented(&mut text, &format!("{}: {}", gap.what, gap.why));
+        for (what, why) in diagnosis.gaps_by_reason() {
+            indented(&mut text, &format!("{what}: {why}"));
         }
         text.push('\n');
     }

@@ -95,7 +95,9 @@ fn every_pair_of_ends_has_its_ladder_and_nothing_stays() {
         let expected = Rung::ALL.into_iter().filter(|rung| !without.contains(rung));
         assert_eq!(measured(&diagnosis), expected.collect::<Vec<_>>(), "{source} {target}");
         assert!(memory.iter().all(|rung| diagnosis.rung(*rung).is_some()));
-        assert!(!diagnosis.limits.is_empty() && diagnosis.gaps.is_empty(), "{diagnosis:?}");
+        let missed =
+            diagnosis.gaps.iter().any(|gap| Rung::ALL.map(Rung::title).contains(&&*gap.what));
+        assert!(!diagnosis.limits.is_empty() && !missed, "{:?}", diagnosis.gaps);
         assert_eq!(
             (names(&host.near("")), names(&host.far(""))),
             (vec!["data".into()], vec!["there".into()])
@@ -244,7 +246,8 @@ fn a_diagnosis_that_is_ended_or_killed_leaves_nothing() {
     let server = host.serve();
     host.file("data", 8 << 20);
     for signal in [Signal::INT, Signal::KILL] {
-        let mut command = host.longhaul(&["diagnose", "--json", "data", &server.url("")]);
+        let quick = ["diagnose", "--json", "--time", "0.5s", "--rounds", "9"];
+        let mut command = host.longhaul(&[&quick[..], &["data", &server.url("")]].concat());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         wait_for("a directory to write to", || !names(&host.far("")).is_empty());
         std::thread::sleep(Duration::from_millis(1500));

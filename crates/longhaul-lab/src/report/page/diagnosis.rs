@@ -52,7 +52,9 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
                     @if !diagnosis.gaps.is_empty() {
                         section id="gaps" {
                             h2 { "Not measured or seen" }
-                            ul { @for gap in &diagnosis.gaps { li { b { (gap.what) } ": " (gap.why) } } }
+                            ul { @for (what, why) in diagnosis.gaps_by_reason() {
+                                li { b { (what) } ": " (why) }
+                            } }
                         }
                     }
                     footer {

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use longhaul_core::wire::Service;
 use longhaul_engine::session::{
@@ -12,7 +13,7 @@ use longhaul_engine::session::{
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::route::Far;
-use crate::cli::queue::connect_in_turn;
+use crate::cli::queue::connect_within;
 use crate::exit::Coded;
 use crate::remote::{LocalFar, SshFar, SshOptions};
 
@@ -21,6 +22,8 @@ pub(in crate::cli) struct Gate<'a> {
     way: Way,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
+    /// How long it waits in a server's queue.
+    patience: Duration,
 }
 
 enum Way {
@@ -73,7 +76,12 @@ impl<'a> Gate<'a> {
                 Way::Ssh { destination, options, far: None }
             }
         };
-        Ok(Gate { way, stop, addresses })
+        Ok(Gate { way, stop, addresses, patience: Duration::MAX })
+    }
+
+    /// The same, which waits so long in a server's queue.
+    pub(in crate::cli) fn patient_for(self, patience: Duration) -> Self {
+        Gate { patience, ..self }
     }
 
     /// Opens a session for a copy; the one before, whose connection is lost, ends first.
@@ -92,7 +100,7 @@ impl<'a> Gate<'a> {
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                connect_in_turn(host, service, &options, self.stop)?
+                connect_within(host, service, &options, self.stop, self.patience)?
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;
