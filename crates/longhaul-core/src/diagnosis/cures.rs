@@ -8,179 +8,89 @@ use crate::result::{Cure, CureKind, Diagnosis, End, Finding, Resource, Verdict};
 pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
     let shelf = Shelf { diagnosis };
     let end = cause.end.unwrap_or(End::Sender);
-    let copy =
-        |option: &str| format!("longhaul cp {option} {} {}", diagnosis.source, diagnosis.target);
-    let mut cures = Vec::new();
-    let mut add = |found: Vec<Cure>| cures.extend(found);
-    match cause.resource {
-        Resource::ReceiverWindow => {
-            add(shelf.findings(
-                End::Receiver,
-                &["tcp_rmem", "tcp_moderate_rcvbuf", "tcp_window_scaling"],
-            ));
-            add(vec![
+    let allows = cause.allows.to_string();
+    let (findings, others) = match cause.resource {
+        Resource::ReceiverWindow => (
+            shelf.findings(End::Receiver, &["tcp_rmem", "tcp_moderate_rcvbuf", SCALING]),
+            vec![shelf.more_streams("more connections, each with a window of its own")],
+        ),
+        Resource::SenderWindow => (
+            shelf.findings(End::Sender, &["tcp_wmem", SCALING]),
+            vec![shelf.more_streams("more connections, each with a buffer of its own")],
+        ),
+        Resource::Loss => (shelf.congestion_control(), shelf.for_loss()),
+        Resource::CongestionWindow => (
+            Vec::new(),
+            vec![
                 shelf
-                    .safe(End::Sender, "more connections, each with a window of its own")
-                    .value("cp's choice", "16")
-                    .run(copy("-P 16")),
-            ]);
+                    .safe(End::Sender, "copy more: the window was still growing")
+                    .run(shelf.cp("")),
+                shelf.more_streams("more connections"),
+            ],
+        ),
+        Resource::LinkRate => {
+            (Vec::new(), vec![shelf.hardware(End::Receiver, FASTER_LINK).value(&allows, "")])
         }
-        Resource::SenderWindow => {
-            add(shelf.findings(End::Sender, &["tcp_wmem", "tcp_window_scaling"]));
-            add(vec![
-                shelf
-                    .safe(End::Sender, "more connections, each with a buffer of its own")
-                    .value("cp's choice", "16")
-                    .run(copy("-P 16")),
-            ]);
-        }
-        Resource::Loss => {
-            let control = shelf.congestion().unwrap_or_default();
-            if !control.starts_with("bbr") {
-                add(vec![
-                    shelf
-                        .root(
-                            End::Sender,
-                            "a congestion control that does not take every loss for congestion",
-                        )
-                        .value(&control, "bbr")
-                        .run("sudo sysctl -w net.ipv4.tcp_congestion_control=bbr"),
-                ]);
-                add(shelf.findings(End::Sender, &["bbr_available"]));
-            }
-            add(vec![
-                shelf
-                    .safe(End::Sender, "more connections: each suffers its own losses alone")
-                    .value("cp's choice", "16")
-                    .run(copy("-P 16")),
-                shelf.hardware(
-                    End::Receiver,
-                    "find and mend what loses packets on the path: optics, \
-                                               cables, a duplex mismatch, a policer",
-                ),
-            ]);
-        }
-        Resource::CongestionWindow => add(vec![
-            shelf.safe(End::Sender, "copy more: the window was still growing").run(copy("")),
-            shelf
-                .safe(End::Sender, "more connections")
-                .value("cp's choice", "16")
-                .run(copy("-P 16")),
-        ]),
-        Resource::LinkRate => add(vec![shelf.hardware(
-            End::Receiver,
-            "a faster link, or a path around the slow one; or leave it to nobody else meanwhile",
-        )
-        .value(&cause.allows.to_string(), "")]),
-        Resource::TcpMemory => {
-            add(shelf.findings(end, &["tcp_mem", "tcp_memory_now"]));
-            add(vec![
-                shelf
-                    .safe(end, "fewer connections, and end what holds the memory")
-                    .run("ss -tmn | sort -k2 -n | tail"),
-            ]);
-        }
-        Resource::HostDrops => {
-            add(shelf.findings(end, &["core_drops", "missed", "rings", "coalescing"]))
-        }
-        Resource::InterruptCpu => {
-            add(shelf
-                .findings(end, &["interrupt_spread", "interrupt_node", "irqbalance", "offloads"]));
-        }
-        Resource::SenderCpu | Resource::ReceiverCpu => {
-            add(vec![
-                shelf
-                    .safe(end, "stop what else runs on its cores, or give the copy others")
-                    .run("ps -eo pid,psr,pcpu,comm --sort=-pcpu | head"),
-                shelf
-                    .safe(End::Sender, "more connections, whose threads use more cores")
-                    .value("cp's choice", "16")
-                    .run(copy("-P 16")),
-            ]);
-            add(shelf.findings(end, &["governor", "turbo", "idle_states", "offloads"]));
-            if cause.sentence.contains("quota") {
-                add(vec![
-                    shelf
-                        .root(end, "raise the processor quota of its control group")
-                        .run("sudo systemctl set-property UNIT CPUQuota="),
-                ]);
-            }
-            add(vec![shelf.hardware(end, "faster or more cores")]);
-        }
-        Resource::Encryption => add(vec![
-            shelf
-                .safe(End::Sender, "do not encrypt; blocks are still authenticated and verified")
-                .value("encrypted", "in clear text")
-                .run(copy("--cleartext")),
-            shelf
-                .safe(End::Sender, "more connections, whose threads seal on more cores")
-                .value("cp's choice", "16")
-                .run(copy("-P 16")),
-            shelf.hardware(
-                end,
-                "a processor with AES instructions (aes, vaes in /proc/cpuinfo), or faster cores",
-            ),
-        ]),
-        Resource::MemoryBandwidth => add(vec![
-            shelf
-                .safe(End::Sender, "more connections, whose threads use other cores")
-                .run(copy("-P 16")),
-            shelf.hardware(
-                end,
-                "memory in every channel of the processor; NIC and disk on one NUMA node",
-            ),
-        ]),
-        Resource::SourceDisk => {
-            add(shelf.findings(end, &["scheduler", "read_ahead", "direct_io"]));
-            add(vec![
+        Resource::TcpMemory => (
+            shelf.findings(end, &["tcp_mem", "tcp_memory_now"]),
+            vec![shelf.safe(end, "end what holds the memory").run("ss -tmn | sort -k2 -n | tail")],
+        ),
+        Resource::HostDrops => (
+            shelf.findings(end, &["core_drops", "missed", "rings", "coalescing"]),
+            vec![shelf.more_streams("more connections, whose packets use more queues")],
+        ),
+        Resource::InterruptCpu => (
+            shelf.findings(end, &["interrupt_spread", "interrupt_node", "irqbalance", "offloads"]),
+            vec![shelf.more_streams("more connections, whose interrupts use more cores")],
+        ),
+        Resource::SenderCpu | Resource::ReceiverCpu => (
+            shelf.findings(end, &["governor", "turbo", "idle_states", "offloads"]),
+            shelf.for_processors(end, cause),
+        ),
+        Resource::Encryption => (Vec::new(), shelf.for_encryption(end)),
+        Resource::MemoryBandwidth => (
+            Vec::new(),
+            vec![
+                shelf.more_streams("more connections, whose threads use other cores"),
+                shelf.hardware(end, "memory in every channel; NIC and disk on one NUMA node"),
+            ],
+        ),
+        Resource::SourceDisk | Resource::SinkDisk => (
+            shelf.findings(end, &["scheduler", "read_ahead", "direct_io"]),
+            vec![
                 shelf.safe(end, "see what else uses it").run("iostat -x 1 5"),
+                shelf.hardware(end, FASTER_DISK).value(&allows, ""),
+            ],
+        ),
+        Resource::FileAllocation => (
+            shelf.findings(end, &["file_system"]),
+            vec![shelf.root(end, LARGE_EXTENTS).run("df -hT .")],
+        ),
+        Resource::SmallFiles => (Vec::new(), shelf.for_small_files(end)),
+        Resource::Contention => (
+            Vec::new(),
+            vec![
                 shelf
-                    .hardware(end, "a faster disk, or several as one (RAID 0, striped LVM)")
-                    .value(&cause.allows.to_string(), ""),
-            ]);
-        }
-        Resource::SinkDisk => {
-            add(shelf.findings(end, &["scheduler", "direct_io", "file_system"]));
-            add(vec![
-                shelf.safe(end, "see what else uses it").run("iostat -x 1 5"),
-                shelf
-                    .hardware(end, "a faster disk, or several as one (RAID 0, striped LVM)")
-                    .value(&cause.allows.to_string(), ""),
-            ]);
-        }
-        Resource::FileAllocation => {
-            add(shelf.findings(end, &["file_system"]));
-            add(vec![
-                shelf
-                    .root(
-                        end,
-                        "a file system that gives room in large extents, such as XFS, and \
-                                      that is not nearly full",
-                    )
-                    .run("df -hT ."),
-            ]);
-        }
-        Resource::SmallFiles => add(vec![
-            shelf.safe(End::Sender, "copy them as one archive").run(format!(
-                "tar c {} | longhaul cp - {}.tar",
-                diagnosis.source, diagnosis.target
-            )),
-            shelf
-                .safe(End::Sender, "do not sync: a crash of the sink's host may lose files")
-                .value("synced", "not synced")
-                .run(copy("-r --no-fsync")),
-            shelf.hardware(end, "a disk with more operations in a second"),
-        ]),
-        Resource::Contention => add(vec![
-            shelf
-                .safe(End::Sender, "fewer connections")
-                .value("cp's choice", "2")
-                .run(copy("-P 2")),
-            shelf.hardware(end, "more cores, or disks of their own for source and sink"),
-        ]),
-    }
-    cures
+                    .safe(End::Sender, "fewer connections")
+                    .value(BY_ITSELF, "2")
+                    .run(shelf.cp("-P 2")),
+                shelf.hardware(end, "more cores, or disks of their own for source and sink"),
+            ],
+        ),
+    };
+    findings.into_iter().chain(others).collect()
 }
+
+/// The rule of the doctor.
+const SCALING: &str = "tcp_window_scaling";
+/// What `longhaul cp` does unless it is told.
+const BY_ITSELF: &str = "cp's choice";
+const FASTER_LINK: &str = "a faster link, or a way around the slow one";
+const FASTER_DISK: &str = "a faster disk, or several as one (RAID 0, striped LVM)";
+const LARGE_EXTENTS: &str =
+    "a file system that gives room in large extents, such as XFS, and is not nearly full";
+const MEND_PATH: &str =
+    "find and mend what loses packets: optics, cables, a duplex mismatch, a policer";
 
 /// Where cures come from.
 struct Shelf<'a> {
@@ -231,6 +141,79 @@ impl Shelf<'_> {
             .collect()
     }
 
+    /// The copy, with `option`.
+    fn cp(&self, option: &str) -> String {
+        let Diagnosis { source, target, .. } = self.diagnosis;
+        let recursive = if self.diagnosis.sample.files > 1 { "-r " } else { "" };
+        let option = if option.is_empty() { String::new() } else { format!("{option} ") };
+        format!("longhaul cp {recursive}{option}{source} {target}")
+    }
+
+    fn more_streams(&self, what: &str) -> Cure {
+        self.safe(End::Sender, what).value(BY_ITSELF, "16").run(self.cp("-P 16"))
+    }
+
+    fn congestion_control(&self) -> Vec<Cure> {
+        let control = self.congestion().unwrap_or_default();
+        if control.starts_with("bbr") {
+            return Vec::new();
+        }
+        let what = "a congestion control that does not take every loss for congestion";
+        let bbr = self
+            .root(End::Sender, what)
+            .value(&control, "bbr")
+            .run("sudo sysctl -w net.ipv4.tcp_congestion_control=bbr");
+        let available = self.findings(End::Sender, &["bbr_available"]);
+        available.into_iter().chain([bbr]).collect()
+    }
+
+    fn for_loss(&self) -> Vec<Cure> {
+        vec![
+            self.more_streams("more connections: each suffers its own losses alone"),
+            self.hardware(End::Receiver, MEND_PATH),
+        ]
+    }
+
+    fn for_processors(&self, end: End, cause: &Cause) -> Vec<Cure> {
+        let stop = "stop what else runs on its cores, or give the copy others";
+        let mut cures = vec![
+            self.safe(end, stop).run("ps -eo pid,psr,pcpu,comm --sort=-pcpu | head"),
+            self.more_streams("more connections, whose threads use more cores"),
+        ];
+        if cause.sentence.contains("quota") {
+            let quota = self.root(end, "raise the processor quota of its control group");
+            cures.insert(0, quota.run("sudo systemctl set-property UNIT CPUQuota="));
+        }
+        cures.push(self.hardware(end, "faster or more cores"));
+        cures
+    }
+
+    fn for_encryption(&self, end: End) -> Vec<Cure> {
+        let what = "do not encrypt; blocks are still authenticated and verified";
+        let clear = self.safe(End::Sender, what).value("encrypted", "in clear text");
+        vec![
+            clear.run(self.cp("--cleartext")),
+            self.more_streams("more connections, whose threads seal on more cores"),
+            self.hardware(
+                end,
+                "cores with AES instructions (aes, vaes in /proc/cpuinfo), or faster",
+            ),
+        ]
+    }
+
+    fn for_small_files(&self, end: End) -> Vec<Cure> {
+        let Diagnosis { source, target, .. } = self.diagnosis;
+        let archive = self.safe(End::Sender, "copy them as one archive");
+        let unsynced = "do not sync: a crash of the sink's host may lose files";
+        vec![
+            archive.run(format!("tar c {source} | longhaul cp - {target}.tar")),
+            self.safe(End::Sender, unsynced)
+                .value("synced", "not synced")
+                .run(self.cp("--no-fsync")),
+            self.hardware(end, "a disk with more operations in a second"),
+        ]
+    }
+
     /// The sender's congestion control.
     fn congestion(&self) -> Option<String> {
         let view = self.diagnosis.ends.of(End::Sender)?;
@@ -245,7 +228,7 @@ impl Cure {
     }
 
     fn run(mut self, command: impl Into<String>) -> Self {
-        self.command = command.into().trim().to_owned();
+        self.command = command.into();
         self
     }
 }
