@@ -203,10 +203,11 @@ impl Shelf<'_> {
 
     fn for_small_files(&self, end: End) -> Vec<Cure> {
         let Diagnosis { source, target, .. } = self.diagnosis;
+        let slash = if target.ends_with('/') { "" } else { "/" };
         let archive = self.safe(End::Sender, "copy them as one archive");
         let unsynced = "do not sync: a crash of the sink's host may lose files";
         vec![
-            archive.run(format!("tar c {source} | longhaul cp - {target}.tar")),
+            archive.run(format!("tar c {source} | longhaul cp - {target}{slash}archive.tar")),
             self.safe(End::Sender, unsynced)
                 .value("synced", "not synced")
                 .run(self.cp("--no-fsync")),

@@ -51,6 +51,17 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     if let Some(part) = known(named) {
         return Some(Cause { allows, rung, ..part.clone() });
     }
+    // What limits each connection limits a copy more, which begins with fewer than the tests have.
+    let of_each = [
+        Resource::ReceiverWindow,
+        Resource::SenderWindow,
+        Resource::Loss,
+        Resource::CongestionWindow,
+        Resource::TcpMemory,
+    ];
+    if of_each.contains(&slowest.resource) {
+        return Some(Cause { allows, ..slowest.clone() });
+    }
     let ends = [(End::Sender, &copy.source), (End::Receiver, &copy.sink)];
     let full = |report: &crate::result::EndReport| {
         report.end.host_busy.is_some_and(|busy| busy >= HOST_FULL)
