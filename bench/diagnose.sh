@@ -65,9 +65,9 @@ head -c 1G </dev/urandom >"$work/data"
 mkdir "$work/tiny"
 python3 -c '
 import os
-for d in range(50):
+for d in range(25):
     os.mkdir(f"'"$work"'/tiny/{d}")
-    for f in range(400):
+    for f in range(200):
         open(f"'"$work"'/tiny/{d}/{f}", "wb").write(os.urandom(2048))'
 sync
 
@@ -112,19 +112,23 @@ def setting(name, value):
 
 def case(expected, link, near="", far="", near_core=None, far_core=None, memory=None, source="data",
          disk=None, cpu=None, options=""):
-    def command(end, core, before, arguments):
+    # With a loaded core at one end, the other end has the other: two hosts share none.
+    other = {None: None, 0: 1, 1: 0}
+    def command(end, core, busy_core, before, arguments):
         group = f"echo 0 > {WORK}/disk/lh-diagnose-{end}/cgroup.procs"
         group += f"; echo 0 > {WORK}/cpu/lh-diagnose-{end}/cgroup.procs" if cpu or V1 else ""
         # What takes the core is no part of the group.
-        busy = BUSY.format(core=core) + " true" if core is not None else ""
+        busy = BUSY.format(core=busy_core) + " true" if busy_core is not None else ""
         pin = f"taskset -c {core} " if core is not None else ""
         return "; ".join(filter(None, [before, busy, group, f"{pin}{LH} {arguments}"]))
     diagnose = f"diagnose --time 2s --json {options} {WORK}/{source} lh://far/"
     return {
         "expected": expected,
         "link": link.split(),
-        "near": command("near", near_core, near, diagnose),
-        "far": command("far", far_core, far, f"serve --root {WORK}/far"),
+        "near": command("near", other[far_core] if near_core is None else near_core, near_core,
+                        near, diagnose),
+        "far": command("far", other[near_core] if far_core is None else far_core, far_core,
+                       far, f"serve --root {WORK}/far"),
         "memory": memory,
         "disk": disk,
         "cpu": cpu,
