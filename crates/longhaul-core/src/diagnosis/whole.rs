@@ -1,7 +1,7 @@
 //! The whole copy, where it is much slower than its slowest part.
 
 use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, thread_words, told};
-use crate::result::{CopyLimit, Diagnosis, End, Resource, Rung};
+use crate::result::{CopyLimit, Diagnosis, End, EndReport, Resource, Rung};
 use crate::units::{Bytes, Rate};
 
 /// A whole that reaches this part of its slowest part is as fast as that: rungs of seconds vary.
@@ -63,9 +63,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         return Some(Cause { allows, ..slowest.clone() });
     }
     let ends = [(End::Sender, &copy.source), (End::Receiver, &copy.sink)];
-    let full = |report: &crate::result::EndReport| {
-        report.end.host_busy.is_some_and(|busy| busy >= HOST_FULL)
-    };
+    let full = |report: &EndReport| report.end.host_busy.is_some_and(|busy| busy >= HOST_FULL);
     for (end, report) in ends {
         if let Some(thread) = report.end.busiest.filter(is_bound) {
             let words = format!(
@@ -91,13 +89,9 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     of(Resource::Contention, None, sentence)
 }
 
-/// The slowest of the rungs that copy files.
+/// The whole, or the slowest of what there is of it.
 fn slowest_copy(diagnosis: &Diagnosis) -> Option<(Rung, Rate)> {
-    let rungs = [Rung::Whole, Rung::ReadSend, Rung::SendWrite];
-    let rates = rungs.into_iter().filter_map(|rung| Some((rung, diagnosis.rate(rung)?)));
-    // It is the whole that is asked about.
-    match diagnosis.rate(Rung::Whole) {
-        Some(rate) => Some((Rung::Whole, rate)),
-        None => rates.min_by_key(|(_, rate)| *rate),
-    }
+    let rate = |rung| Some((rung, diagnosis.rate(rung)?));
+    let halves = [Rung::ReadSend, Rung::SendWrite].into_iter().filter_map(rate);
+    rate(Rung::Whole).or_else(|| halves.min_by_key(|(_, rate)| *rate))
 }

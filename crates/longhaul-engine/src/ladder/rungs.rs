@@ -5,14 +5,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Amount, CopyOptions, Direction, FlowPlan, Sample, SampleContent};
-use longhaul_core::result::{CopyEvidence, CopyResult, End, FlowResult, RungRound};
+use longhaul_core::result::{
+    AloneReport, CopyEvidence, CopyResult, End, FlowResult, FlowSample, RungRound,
+};
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_core::wire::Service;
+use longhaul_core::wire::{RefusalKind, Service};
 
 use super::hand::Hand;
 use super::pace::{Opened, Pace, follow};
 use super::plan::{LadderPlan, Openers, Way};
 use super::write::Writing;
+use crate::copy::tree::DIRECT_FROM_BYTES;
 use crate::copy::{
     self, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, between, pull, push,
 };
@@ -58,8 +61,7 @@ impl Rungs<'_> {
     pub(super) fn write(&mut self, sink: &mut Hand) -> Result<RungRound> {
         let most = self.plan.size.map_or(MOST_WRITTEN, Bytes::get);
         // Large files are one, so that there is enough to write; small ones are as they are.
-        let large =
-            self.files == 0 || self.bytes / self.files >= crate::copy::tree::DIRECT_FROM_BYTES;
+        let large = self.files == 0 || self.bytes / self.files >= DIRECT_FROM_BYTES;
         let (bytes, files) = match large {
             true => (most, 1),
             false => (self.bytes.min(most), self.files),
@@ -81,11 +83,11 @@ impl Rungs<'_> {
             },
             ..FlowPlan::new()
         };
-        let sample = |sample: &longhaul_core::result::FlowSample| on(sample.throughput_bps);
+        let sample = |sample: &FlowSample| on(sample.throughput_bps);
         let result = match &self.plan.way {
             Way::Between(None) => Err(EngineError::Refused {
                 peer: "the source's host".to_owned(),
-                kind: longhaul_core::wire::RefusalKind::Invalid,
+                kind: RefusalKind::Invalid,
                 reason: "it tests against servers alone; give both ends as lh://HOST/PATH"
                     .to_owned(),
             }),
@@ -181,7 +183,7 @@ fn block_of(bytes: u64, most: Bytes) -> Bytes {
     Bytes::new(block.min(most.get()))
 }
 
-fn alone(report: longhaul_core::result::AloneReport) -> RungRound {
+fn alone(report: AloneReport) -> RungRound {
     let elapsed = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
     RungRound {
         throughput_bps: Rate::mean(report.bytes, elapsed),

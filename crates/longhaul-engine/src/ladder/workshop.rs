@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_core::doctor::{DiskFacts, Target, examine, summary};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport, TargetSource};
-use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::units::Rate;
 use longhaul_sys::inspect::{Query, Source, inspect};
 
 use super::scratch::{Scratch, directory_of, free_bytes};
@@ -166,7 +166,7 @@ fn see(directory: &str) -> EndView {
         directory: String::new(),
         file_system: of(|disk| disk.mount.as_ref().ok().map(|mount| mount.kind.clone())),
         device: of(|disk| disk.device.clone().ok().flatten()),
-        free_bytes: None::<Bytes>,
+        free_bytes: None,
         memory_copy_bps,
         seal_bps,
         findings: Vec::new(),

@@ -1,6 +1,6 @@
 //! The page of a diagnosis: the answer, the ladder drawn, what limits and what to do.
 
-use longhaul_core::result::{Bottleneck, Cure, Diagnosis, Rung, RungReport, RungRound};
+use longhaul_core::result::{Bottleneck, BusyThread, Cure, Diagnosis, Rung, RungReport, RungRound};
 use longhaul_core::units::Rate;
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -218,7 +218,7 @@ fn own_words(report: &RungReport) -> String {
     if let Some(reason) = &round.reason {
         return reason.sentence.clone();
     }
-    let thread = |end: &str, busy: &longhaul_core::result::BusyThread| {
+    let thread = |end: &str, busy: &BusyThread| {
         format!(
             "{end}: busiest {} thread ran {:.0} %, waited for a core {:.0} %",
             busy.role.as_str(),
