@@ -249,18 +249,18 @@ impl Climber<'_> {
                 self.forget();
                 self.rungs.copy(SampleContent::Files, bytes, None, None, &moving)
             }
-            Rung::SendWrite => self.into_scratch(SampleContent::Zeros, bytes, &moving),
+            Rung::SendWrite => self.copy_to_scratch(SampleContent::Zeros, bytes, &moving),
             Rung::Whole => {
                 self.forget();
                 match self.rungs.plan.target {
-                    Some(_) => self.into_scratch(SampleContent::Files, bytes, &moving),
+                    Some(_) => self.copy_to_scratch(SampleContent::Files, bytes, &moving),
                     None => self.rungs.copy(SampleContent::Files, bytes, None, None, &moving),
                 }
             }
         }
     }
 
-    fn into_scratch(
+    fn copy_to_scratch(
         &mut self,
         content: SampleContent,
         bytes: u64,

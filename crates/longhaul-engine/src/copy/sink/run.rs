@@ -288,7 +288,7 @@ impl Shared<'_> {
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.run(ThreadRole::Write, || write_blocks(self, &blocks, &whole))
+                    self.cpu.run(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
                 });
             }
             scope

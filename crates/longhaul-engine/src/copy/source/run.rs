@@ -236,18 +236,18 @@ impl Shared<'_> {
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
             scope.spawn(move || {
-                self.cpu.run(ThreadRole::Walk, || announce(self, announced, plan, options))
+                self.cpu.run(ThreadRole::Walk, || announce(self, announced, plan, options));
             });
             let queued = jobs.clone();
             scope.spawn(move || {
-                self.cpu.run(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued))
+                self.cpu.run(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
             });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
                 scope.spawn(move || {
-                    self.cpu.run(ThreadRole::Read, || read_blocks(self, &jobs, &filled))
+                    self.cpu.run(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
                 });
             }
             let send = move |stream: u32, socket: TcpStream| {
