@@ -147,7 +147,7 @@ CASES = {
     "link-rate": case("link_rate", "--rtt 20ms --rate 200M"),
     "loss-cubic": case("loss", "--rtt 40ms --loss 3e-3",
                        near=setting("tcp_congestion_control", "cubic")),
-    "loss-bbr": case("loss", "--rtt 40ms --loss 5e-2",
+    "loss-bbr": case("loss", "--rtt 40ms --loss 3e-2",
                      near=setting("tcp_congestion_control", "bbr")),
     "tcp-memory": case("tcp_memory", "--rtt 15ms", memory="128 256 600000"),
     "tiny-files": case("small_files", "--rtt 20ms", source="tiny"),
