@@ -134,7 +134,7 @@ def case(expected, link, near="", far="", near_core=None, far_core=None, memory=
         "cpu": cpu,
     }
 
-SLOW_DISK = 25_000_000
+SLOW_DISK = 60_000_000
 CASES = {
     "source-disk": case("source_disk", "--rtt 20ms", disk=("near", "read", SLOW_DISK)),
     "sink-disk": case("sink_disk", "--rtt 20ms", disk=("far", "write", SLOW_DISK)),
