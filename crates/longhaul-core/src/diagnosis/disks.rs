@@ -16,7 +16,8 @@ pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {
         End::Sender => (Rung::Read, Resource::SourceDisk),
         End::Receiver => (Rung::Write, Resource::SinkDisk),
     };
-    let allows = diagnosis.rate(rung)?;
+    // Of nothing in all of its time, nothing can be said.
+    let allows = diagnosis.rate(rung).filter(|rate| rate.bps() > 0)?;
     let measured = round(diagnosis, rung)?;
     let (resource, sentence) = resource(diagnosis, measured, end, disk);
     Some(Cause { resource, end: Some(end), rung, allows, sentence })
