@@ -11,6 +11,9 @@ pub struct Clock {
     pub max_error_ms: f64,
 }
 
+/// What scheduling at both ends makes of the least of many delays on one clock.
+const NOISE_MS: f64 = 0.1;
+
 /// How much longer one direction takes than the other, by the least one-way delays in milliseconds
 /// on the two ends' clocks, and whether these clocks allow to say so. `same` is that both ends run
 /// on one clock.
@@ -26,9 +29,9 @@ pub fn asymmetry(
 ) -> Asymmetry {
     let difference_ms = forward_ms - reverse_ms;
     let uncertainty_ms = match same {
-        true => Some(0.0),
+        true => Some(NOISE_MS),
         false if near.synchronised && far.synchronised => {
-            Some(2.0 * (near.max_error_ms.max(0.0) + far.max_error_ms.max(0.0)))
+            Some(NOISE_MS + 2.0 * (near.max_error_ms.max(0.0) + far.max_error_ms.max(0.0)))
         }
         false => None,
     };
@@ -55,11 +58,11 @@ mod tests {
             (found.verdict, found.uncertainty_ms)
         };
         use AsymmetryVerdict::{ClocksUnknown, ClocksWrong, Known, Within};
-        assert_eq!(verdict(50.0, 40.0, good, good, false), (Known, Some(2.0)));
-        assert_eq!(verdict(41.0, 40.0, good, good, false), (Within, Some(2.0)));
+        assert_eq!(verdict(50.0, 40.0, good, good, false), (Known, Some(2.1)));
+        assert_eq!(verdict(41.0, 40.0, good, good, false), (Within, Some(2.1)));
         assert_eq!(verdict(50.0, 40.0, good, free, false), (ClocksUnknown, None));
-        assert_eq!(verdict(50.0, 40.0, free, free, true), (Known, Some(0.0)));
-        assert_eq!(verdict(-5.0, 95.0, good, good, false), (ClocksWrong, Some(2.0)));
+        assert_eq!(verdict(50.0, 40.0, free, free, true), (Known, Some(0.1)));
+        assert_eq!(verdict(-5.0, 95.0, good, good, false), (ClocksWrong, Some(2.1)));
         assert!((asymmetry(50.0, 40.0, good, good, false).difference_ms - 10.0).abs() < 1e-9);
     }
 }

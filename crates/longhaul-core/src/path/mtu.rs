@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Sizes at which paths often end, in bytes of IP packet: jumbo frames, FDDI, Ethernet, PPPoE
@@ -9,13 +10,14 @@ const COMMON: [u32; 16] =
 /// Finds the largest packet that passes, by as few tries as possible: what a router said, sizes
 /// that are common, then halves.
 ///
-/// A size is known to pass or not to; with loss the caller tries often enough to be sure of that.
+/// A size is known to pass or not to; with loss the caller tries often enough to be sure of that. An
+/// answer that comes late may show that a size passes which was given up.
 #[derive(Debug, Clone)]
 pub struct MtuSearch {
     /// The largest that passed.
     passed: Option<u32>,
-    /// The smallest that did not, or one more than what may be tried.
-    stopped: u32,
+    /// Those that did not; all are larger.
+    stopped: BTreeSet<u32>,
     floor: u32,
     ceiling: u32,
     hint: Option<u32>,
@@ -25,7 +27,7 @@ impl MtuSearch {
     /// A search from `floor` to `ceiling`, both included.
     pub fn new(floor: u32, ceiling: u32) -> Self {
         let ceiling = ceiling.max(floor);
-        MtuSearch { passed: None, stopped: ceiling.saturating_add(1), floor, ceiling, hint: None }
+        MtuSearch { passed: None, stopped: BTreeSet::new(), floor, ceiling, hint: None }
     }
 
     /// The size to try next; `None` when all is known.
@@ -39,8 +41,7 @@ impl MtuSearch {
         }
         let top = open.end - 1;
         match self.passed {
-            // Nothing was tried, or the least of all is left.
-            None if self.stopped > self.ceiling => Some(top),
+            None if self.stopped.is_empty() => Some(top),
             None => Some(COMMON.into_iter().find(|size| open.contains(size)).unwrap_or(open.start)),
             // A size that was said or is common is most often the answer itself.
             Some(passed) if COMMON.contains(&passed) || self.hint == Some(passed) => {
@@ -52,15 +53,16 @@ impl MtuSearch {
 
     /// A packet of `size` arrived.
     pub fn passed(&mut self, size: u32) {
-        if self.open().contains(&size) {
-            self.passed = Some(size);
+        if (self.floor..=self.ceiling).contains(&size) {
+            self.passed = self.passed.max(Some(size));
+            self.stopped.retain(|stopped| *stopped > size);
         }
     }
 
     /// None of `size` arrives; `said` is how much a router lets through, where one said it.
     pub fn stopped(&mut self, size: u32, said: Option<u32>) {
         if self.open().contains(&size) {
-            self.stopped = size;
+            self.stopped.insert(size);
             self.hint = said;
         }
     }
@@ -72,12 +74,13 @@ impl MtuSearch {
 
     /// The smallest that did not; `None` when the largest that can be tried did.
     pub fn smallest_stopped(&self) -> Option<u32> {
-        (self.stopped <= self.ceiling).then_some(self.stopped)
+        self.stopped.first().copied()
     }
 
     /// What is not known yet.
     fn open(&self) -> Range<u32> {
-        self.passed.map_or(self.floor, |passed| passed + 1)..self.stopped
+        let end = self.smallest_stopped().unwrap_or(self.ceiling + 1);
+        self.passed.map_or(self.floor, |passed| passed + 1)..end
     }
 }
 
@@ -137,9 +140,22 @@ mod tests {
         search.stopped(4352, Some(3000));
         assert_eq!(search.next(), Some(3000));
         search.passed(3000);
-        // Out of bounds and again: no matter.
-        search.passed(8000);
+        // What is known already, and what cannot be.
         search.stopped(2000, None);
+        search.passed(10_000);
         assert_eq!((search.largest(), search.next()), (Some(3000), Some(3001)));
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_counts() {
+        let mut search = MtuSearch::new(68, 9000);
+        for size in [9000, 8000, 4352] {
+            search.stopped(size, None);
+        }
+        search.passed(8000);
+        assert_eq!((search.largest(), search.smallest_stopped()), (Some(8000), Some(9000)));
+        search.passed(9000);
+        assert_eq!((search.largest(), search.smallest_stopped()), (Some(9000), None));
+        assert_eq!(search.next(), None);
     }
 }

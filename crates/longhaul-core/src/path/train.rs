@@ -14,6 +14,8 @@ const LEAST_GAPS: f64 = 4.0;
 const FASTER: f64 = 1.25;
 /// Quartiles that are further apart than this part of the median leave a rough figure.
 const ROUGH: f64 = 0.2;
+/// And by this part no figure.
+const SCATTERED: f64 = 0.5;
 
 /// One packet of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,12 +111,14 @@ pub fn capacity(sent: &[Train], arrived: &[Dispersion]) -> CapacityFigures {
         Certainty::Coalesced
     } else if pace < FASTER * estimate {
         Certainty::AtLeast
+    } else if spread > SCATTERED * estimate {
+        Certainty::Scattered
     } else if spread > ROUGH * estimate {
         Certainty::Rough
     } else {
         Certainty::Good
     };
-    let told = !matches!(certainty, Certainty::TooFew | Certainty::Coalesced);
+    let told = matches!(certainty, Certainty::Good | Certainty::Rough | Certainty::AtLeast);
     CapacityFigures {
         certainty,
         estimate_bps: told.then(|| rate(estimate)),
@@ -206,8 +210,10 @@ mod tests {
         );
         let [low, high] = good.interval_bps.unwrap();
         assert!(low < high && low.bps() > 900_000_000 && high.bps() < 1_100_000_000);
-        let rough = figures(5e9, &[5_000, 8_000, 10_000, 14_000, 20_000, 25_000]);
+        let rough = figures(5e9, &[7_000, 8_500, 10_000, 10_000, 11_000, 14_000]);
         assert_eq!(rough.certainty, Certainty::Rough);
+        let wild = figures(5e9, &[3_000, 5_000, 10_000, 14_000, 20_000, 25_000]);
+        assert_eq!((wild.certainty, wild.estimate_bps), (Certainty::Scattered, None));
         // The sender was no faster than what arrived.
         assert_eq!(figures(1.1e9, &gaps).certainty, Certainty::AtLeast);
         let few = figures(5e9, &[10_000, 10_000]);

@@ -10,9 +10,9 @@ use crate::result::{Hops, MtuProof, ProbeFigures, SentProbes, TcpSegments};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathOrder {
-    /// The survey takes no longer than this.
+    /// Loss is to be looked for this long.
     Begin {
-        /// The limit.
+        /// The time.
         seconds: f64,
     },
     /// Data may come on the flow.

@@ -11,8 +11,8 @@ use longhaul_core::result::{
 };
 
 use super::ask::Ask;
-use super::client::{empty, patience};
-use super::echo::round_trips;
+use super::client::{USUAL_MTU, empty, patience};
+use super::echo::{gentle_trips, round_trips};
 use super::strangers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
 use crate::error::{EngineError, Result};
@@ -45,6 +45,7 @@ pub fn survey_alone(
         .map_err(|source| EngineError::Connect { address: target.to_owned(), source })?;
     let mut result = empty(target, far, plan);
     result.local = closed.local();
+    result.alone_because = Some(why.to_owned());
     let mut survey = Alone { address, plan, stop, note, result, patience: FIRST_PATIENCE };
     survey.run(closed);
     let mut result = survey.result;
@@ -55,7 +56,7 @@ pub fn survey_alone(
         (PathPart::Hops, "the hops on the way back"),
     ] {
         if plan.wants(part) {
-            let why = format!("it takes 'longhaul serve' there: {why}");
+            let why = "it takes 'longhaul serve' there".to_owned();
             result.unmeasured.push(Unmeasured { part, what: what.to_owned(), why });
         }
     }
@@ -109,12 +110,17 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         if self.plan.wants(PathPart::Rtt) {
             (self.note)("measuring round trips");
             match &mut echo {
-                Some(echo) => self.rtt(echo, self.plan.echoes, self.plan.echo_interval / 2),
+                Some(echo) => self.rtt(echo, self.plan.clone()),
                 None => self.handshakes(),
             }
             if self.result.rtt.is_none() && closed_answers {
                 // Hosts answer few a second to one that asks.
-                self.rtt(&mut closed, FIRST_TRIPS, Duration::from_secs(1));
+                let plan = PathPlan {
+                    echoes: FIRST_TRIPS,
+                    echo_interval: Duration::from_secs(2),
+                    ..self.plan.clone()
+                };
+                self.rtt(&mut closed, plan);
             }
             if self.result.rtt.is_none() {
                 self.unmeasured(PathPart::Rtt, "round trips", "nothing answered");
@@ -171,10 +177,10 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         }
     }
 
-    fn rtt(&mut self, prober: &mut impl Ask, count: u32, pace: Duration) {
-        let mut sizes = vec![prober.least_bytes()];
-        sizes.extend(self.result.forward.mtu_bytes());
-        let trips = round_trips(prober, &sizes, count, pace, self.patience, self.stop);
+    fn rtt(&mut self, prober: &mut impl Ask, plan: PathPlan) {
+        let full = self.result.forward.mtu_bytes().unwrap_or(USUAL_MTU);
+        let sizes = [prober.least_bytes(), full];
+        let trips = gentle_trips(prober, sizes, &plan, self.patience, self.stop);
         let mut figures = trips
             .into_iter()
             .map(|trips| RoundTrips::of(trips.packet_bytes, trips.asked, trips.times_ms));
@@ -209,24 +215,25 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         }
     }
 
-    /// By datagrams, which need no right; by echo where these do not get there.
+    /// By echo, which hosts answer as often as they are asked; by datagrams, which need no right,
+    /// where that does not get there.
     fn hops(&mut self, closed: &mut ClosedPort, echo: Option<&mut Echo>) {
         let most = self.plan.most_hops;
-        let mut found = hops::find(closed, most, self.patience, self.stop);
-        if !found.reached
-            && let Some(echo) = echo
-        {
-            let other = hops::find(echo, most, self.patience, self.stop);
+        let mut found = echo.map(|echo| hops::find(echo, most, self.patience, self.stop));
+        if found.as_ref().is_none_or(|found| !found.reached) {
+            let other = hops::find(closed, most, self.patience, self.stop);
             let answered = |hops: &Hops| hops.list.iter().filter(|hop| hop.answered > 0).count();
-            if other.reached || answered(&other) > answered(&found) {
-                found = other;
+            let better = |found: &Hops| other.reached || answered(&other) > answered(found);
+            if found.as_ref().is_none_or(better) {
+                found = Some(other);
             }
         }
-        if !found.reached && !self.stop.load(Ordering::Acquire) {
+        if found.as_ref().is_some_and(|found| !found.reached) && !self.stop.load(Ordering::Acquire)
+        {
             let why = "no probe with a larger hop limit was answered";
             self.unmeasured(PathPart::Hops, "the end of the hops there", why);
         }
-        self.result.forward.hops = Some(found);
+        self.result.forward.hops = found;
     }
 
     /// What TCP agrees on, where a connection opens at all; without a word of what passes.

@@ -1,6 +1,6 @@
 use std::io;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::result::Prober;
 use longhaul_sys::probe::{Report, Reported};
@@ -67,6 +67,11 @@ pub(super) trait Ask {
 
     /// The far end.
     fn far(&self) -> IpAddr;
+
+    /// How much time the far end needs between two answers.
+    fn rest(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// The smallest packet that it sends, with its IP header.
     fn least_bytes(&self) -> u32;

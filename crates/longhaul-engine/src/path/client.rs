@@ -16,7 +16,7 @@ use longhaul_sys::clock;
 use longhaul_sys::probe::now_nanos;
 
 use super::ask::Ask;
-use super::echo::{Trips, round_trips};
+use super::echo::{Trips, gentle_trips, round_trips};
 use super::flow::ProbeFlow;
 use super::strangers::Echo;
 use super::{hops, mtu, stream, tcp, trains};
@@ -24,10 +24,6 @@ use crate::error::{EngineError, Result};
 use crate::flow::STEP_LIMIT;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session, SessionSecret};
 
-/// What a survey takes beside its probes for loss, at the very most: that of 30 silent hops, a
-/// search of the MTU by halves and trains over a slow link, with a second between question and
-/// answer.
-const OTHER_TIME: Duration = Duration::from_secs(300);
 /// Round trips by which is known how long an answer takes.
 const FIRST_TRIPS: u32 = 10;
 /// How long the first answers are waited for: as long as any path that matters.
@@ -39,7 +35,7 @@ const PROBE_SHARE: f64 = 0.1;
 /// A jump of this host's clock that is no drift.
 const CLOCK_STEP_NS: i64 = 5_000_000;
 /// What is taken for a full packet where the MTU is not looked for: that of Ethernet.
-const USUAL_MTU: u32 = 1500;
+pub(super) const USUAL_MTU: u32 = 1500;
 
 /// Surveys the path to the other end of `session`, which was named `target`; says with `note` what
 /// it is about. When `stop` is set it ends in order, with what was measured.
@@ -82,6 +78,7 @@ pub(super) fn empty(target: &str, address: IpAddr, plan: &PathPlan) -> PathResul
         address,
         local: None,
         served: false,
+        alone_because: None,
         plan: plan.clone(),
         end: PathEnd::Completed,
         seconds: 0.0,
@@ -143,7 +140,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
     ) -> Result<Self> {
         let (sender, mut receiver, dialer) = session.split();
         receiver.set_timeout(Some(STEP_LIMIT))?;
-        let seconds = (plan.probe_time + OTHER_TIME).as_secs_f64();
+        let seconds = plan.probe_time.as_secs_f64();
         let accepted = ask(&sender, &mut receiver, &PathOrder::Begin { seconds })?;
         let PathEvent::Accepted { clock, boot } = accepted else { return out_of_turn(&sender) };
         let socket = dialer.open_flow(0, &Route::default(), |_| Ok(()))?;
@@ -220,9 +217,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
         let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
         let full = ways.into_iter().flatten().min().unwrap_or(USUAL_MTU);
         let sizes = [self.flow.least_bytes(), full];
-        let (count, pace) = (self.plan.echoes, self.plan.echo_interval / 2);
-        let flow = &mut self.flow;
-        let trips = round_trips(flow, &sizes, count, pace, self.patience, self.stop);
+        let trips = gentle_trips(&mut self.flow, sizes, self.plan, self.patience, self.stop);
         if let [small, _] = &trips[..]
             && let Some((forward, reverse)) = small.forward_ns.zip(small.reverse_ns)
         {

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use longhaul_core::plan::PathPlan;
 use longhaul_sys::probe::now_nanos;
 
 use super::ask::{Ask, Heard, Question, What};
@@ -35,6 +36,38 @@ impl Trips {
             self.reverse_ns = least(self.reverse_ns, reverse);
         }
     }
+}
+
+/// Round trips by which is known how much longer large packets take.
+const FIRST_TRIPS: u32 = 3;
+/// Of the time from one large packet to the next it may take this part on the slowest link, there
+/// and back together.
+const SHARE: f64 = 0.2;
+/// What the round trips of a survey take at most, where no fewer than [`LEAST_TRIPS`] are left.
+const ALL_TIME: Duration = Duration::from_secs(10);
+const LEAST_TRIPS: u32 = 5;
+
+/// Round trips of a small and a large size in turn, as many and as often as `plan` says, or fewer
+/// where large packets would fill the path.
+pub(super) fn gentle_trips(
+    prober: &mut impl Ask,
+    sizes: [u32; 2],
+    plan: &PathPlan,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Vec<Trips> {
+    // One waits for the other.
+    let pace = patience / 2;
+    let first = round_trips(prober, &sizes, FIRST_TRIPS, pace, patience, stop);
+    let least = |trips: &Trips| trips.times_ms.iter().copied().min_by(f64::total_cmp);
+    let longer = first.first().and_then(least).zip(first.last().and_then(least));
+    let longer_ms = longer.map_or(0.0, |(small, large)| (large - small).max(0.0));
+    let interval = plan.echo_interval.max(Duration::from_secs_f64(longer_ms / SHARE / 1e3));
+    let most = ALL_TIME.as_nanos() / interval.as_nanos().max(1);
+    let most = u32::try_from(most).unwrap_or(u32::MAX).max(LEAST_TRIPS);
+    // The plan's own pace is the user's to choose.
+    let count = if interval > plan.echo_interval { plan.echoes.min(most) } else { plan.echoes };
+    round_trips(prober, &sizes, count, interval / 2, patience, stop)
 }
 
 /// Asks `count` times for each of `sizes`, in turn, one in `pace`; the last answers are waited for

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::{Hop, Hops};
@@ -31,6 +32,9 @@ pub(super) fn find(prober: &mut impl Ask, most: u8, patience: Duration, stop: &A
             Some(after) => next = after,
             None => break,
         }
+    }
+    if !stop.load(Ordering::Acquire) {
+        search.settle(prober, patience);
     }
     search.finish(prober)
 }
@@ -70,24 +74,33 @@ impl Search {
                 if stop.load(Ordering::Acquire) || self.end.is_some_and(|(end, _)| distance > end) {
                     break;
                 }
-                let (number, least) = (prober.number(), prober.least_bytes());
-                let question = Question {
-                    number,
-                    packet_bytes: least,
-                    answer_bytes: least,
-                    hop_limit: Some(distance),
-                };
-                let sent_ns = now_nanos();
-                if prober.ask(&question).is_ok() {
-                    open.insert(number, (distance, sent_ns));
-                    self.hop(distance).asked += 1;
-                }
+                self.question(prober, distance, &mut open);
                 self.hear(prober, Instant::now() + PACE, &mut open);
             }
         }
         let end = Instant::now() + patience;
         while Instant::now() < end && self.is_awaited(&open) && !stop.load(Ordering::Acquire) {
             self.hear(prober, (Instant::now() + PACE).min(end), &mut open);
+        }
+    }
+
+    fn question(
+        &mut self,
+        prober: &mut impl Ask,
+        distance: u8,
+        open: &mut HashMap<u32, (u8, u64)>,
+    ) {
+        let (number, least) = (prober.number(), prober.least_bytes());
+        let question = Question {
+            number,
+            packet_bytes: least,
+            answer_bytes: least,
+            hop_limit: Some(distance),
+        };
+        let sent_ns = now_nanos();
+        if prober.ask(&question).is_ok() {
+            open.insert(number, (distance, sent_ns));
+            self.hop(distance).asked += 1;
         }
     }
 
@@ -119,6 +132,35 @@ impl Search {
         }
     }
 
+    /// The far end may be nearer than where it answered first, if it left earlier questions
+    /// unanswered because there were too many: from all distances beyond its own it answers, so the
+    /// nearest is found by halves.
+    fn settle(&mut self, prober: &mut impl Ask, patience: Duration) {
+        let Some((mut end, true)) = self.end else { return };
+        let routers = &self.list[..usize::from(end - 1)];
+        let known = routers.iter().rposition(|hop| hop.answered > 0);
+        let mut nearer = known.map_or(0, |at| at as u8 + 1);
+        while end - nearer > 1 {
+            let middle = nearer + (end - nearer) / 2;
+            let mut open = HashMap::new();
+            for _ in 0..TRIES {
+                thread::sleep(prober.rest());
+                self.question(prober, middle, &mut open);
+                let until = Instant::now() + patience;
+                while Instant::now() < until && self.hop(middle).answered == 0 {
+                    self.hear(prober, (Instant::now() + PACE).min(until), &mut open);
+                }
+                if self.hop(middle).answered > 0 {
+                    break;
+                }
+            }
+            match self.end {
+                Some((nearest, true)) if nearest <= middle => end = nearest,
+                _ => nearer = middle,
+            }
+        }
+    }
+
     fn ends(&mut self, distance: u8, reached: bool) {
         if self.end.is_none_or(|(end, _)| distance <= end) {
             self.end = Some((distance, reached));
@@ -140,5 +182,100 @@ impl Search {
             reached: self.end.is_some_and(|(_, reached)| reached),
             by: prober.prober(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io;
+    use std::net::IpAddr;
+
+    use longhaul_core::result::Prober;
+
+    use super::*;
+    use crate::path::ask::Heard;
+
+    /// A path of `routers` and then the far end, which answers no more than `answers` questions, and
+    /// after each rest one more. Routers in `silent` never answer.
+    struct Path {
+        routers: u8,
+        silent: &'static [u8],
+        answers: u32,
+        there: bool,
+        number: u32,
+        waiting: VecDeque<Heard>,
+    }
+
+    impl Ask for Path {
+        fn ask(&mut self, question: &Question) -> io::Result<()> {
+            let limit = question.hop_limit.unwrap();
+            let (by, what) = match limit {
+                near if near <= self.routers && self.silent.contains(&near) => return Ok(()),
+                near if near <= self.routers => ([10, 0, 0, near].into(), What::HopLimit),
+                _ if self.there && self.answers > 0 => {
+                    self.answers -= 1;
+                    (self.far(), What::Answer(None))
+                }
+                _ => return Ok(()),
+            };
+            let number = Some(question.number);
+            self.waiting.push_back(Heard { number, by: Some(by), what, at_ns: now_nanos() });
+            Ok(())
+        }
+
+        fn hear(&mut self, _: Instant) -> Option<Heard> {
+            self.waiting.pop_front()
+        }
+
+        fn number(&mut self) -> u32 {
+            self.number += 1;
+            self.number
+        }
+
+        fn prober(&self) -> Prober {
+            Prober::ClosedPort
+        }
+
+        fn far(&self) -> IpAddr {
+            [192, 0, 2, 9].into()
+        }
+
+        fn rest(&self) -> Duration {
+            Duration::from_millis(1)
+        }
+
+        fn least_bytes(&self) -> u32 {
+            68
+        }
+    }
+
+    fn search(routers: u8, silent: &'static [u8], answers: u32, there: bool) -> Hops {
+        let (number, waiting) = (0, VecDeque::new());
+        let mut path = Path { routers, silent, answers, there, number, waiting };
+        find(&mut path, 30, Duration::from_millis(2), &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn every_hop_is_listed_up_to_the_end() {
+        for routers in [0, 1, 7, 8, 20] {
+            let found = search(routers, &[], 1000, true);
+            assert!(found.reached, "{found:?}");
+            assert_eq!(found.list.len(), usize::from(routers) + 1);
+            assert!(found.list.iter().all(|hop| hop.answered > 0 && hop.addresses.len() == 1));
+        }
+    }
+
+    #[test]
+    fn silent_routers_are_listed_and_a_silent_end_is_no_end() {
+        let found = search(5, &[2, 5], 1000, true);
+        assert_eq!((found.list.len(), found.reached), (6, true));
+        let silent: Vec<u8> =
+            found.list.iter().filter(|hop| hop.answered == 0).map(|hop| hop.distance).collect();
+        assert_eq!(silent, [2, 5]);
+        let found = search(3, &[], 0, false);
+        assert_eq!((found.list.len(), found.reached), (3, false));
+        let found = search(0, &[], 0, false);
+        assert!(found.list.is_empty() && !found.reached);
     }
 }

@@ -18,6 +18,10 @@ use crate::error::{EngineError, Result};
 use crate::flow::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
 use crate::session::{ControlReceiver, ControlSender, DataAcceptor, ServedSession};
 
+/// What a survey takes beside its probes for loss, at the very most: that of 30 silent hops, a
+/// search of the MTU by halves and trains over a slow link, with a second between question and
+/// answer.
+const OTHER_TIME: Duration = Duration::from_secs(300);
 /// Round trips of our own, by which is known how long an answer takes.
 const FIRST_TRIPS: u32 = 5;
 
@@ -37,7 +41,10 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     let time = match Duration::try_from_secs_f64(seconds) {
         Ok(time) if time <= limits.time => time,
         _ => {
-            let reason = format!("this server allows surveys of {}", format_span(limits.time));
+            let reason = format!(
+                "this server lets loss be looked for {} (-t), not {seconds} s",
+                format_span(limits.time)
+            );
             sender
                 .send(&PathEvent::Refused { kind: RefusalKind::Limit, reason: reason.clone() })?;
             return Err(EngineError::Refused { peer, kind: RefusalKind::Limit, reason });
@@ -73,8 +80,8 @@ fn attend(
     limits: &FlowLimits,
     time: Duration,
 ) -> Result<()> {
-    let until = Instant::now() + time + STEP_LIMIT;
-    receiver.set_timeout(Some(time + STEP_LIMIT))?;
+    let until = Instant::now() + time + OTHER_TIME;
+    receiver.set_timeout(Some(time + OTHER_TIME))?;
     let closer = receiver.closer();
     let stop = AtomicBool::new(false);
     // One is under way, and one waits while the client reads the answer.

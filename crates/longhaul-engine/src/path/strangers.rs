@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::result::Prober;
 use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
@@ -15,6 +15,9 @@ use super::ask::{Ask, Heard, Question, What, past_reports, reported};
 const LARGEST: usize = 1 << 16;
 /// The port that traceroute begins with: nobody listens there by custom (IANA).
 const CLOSED_PORT: u16 = 33_434;
+/// Linux says once a second that a port is closed, and six times at first
+/// (`net.ipv4.icmp_ratelimit`, icmp(7)).
+const UNREACHABLE_PACE: Duration = Duration::from_millis(1100);
 /// Bytes of a UDP header.
 const UDP_HEADER_BYTES: u32 = 8;
 
@@ -184,6 +187,10 @@ impl Ask for ClosedPort {
 
     fn far(&self) -> IpAddr {
         self.far
+    }
+
+    fn rest(&self) -> Duration {
+        UNREACHABLE_PACE
     }
 
     fn least_bytes(&self) -> u32 {

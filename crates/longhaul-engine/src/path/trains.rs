@@ -109,19 +109,17 @@ pub(super) fn estimate(
         gap_ns: (LEAST_REST * 2e9) as u64,
     };
     let (mut sent, mut arrived) = round(way, &first)?;
-    let first_guess = capacity(&sent, &arrived);
     let mut rates: Vec<f64> = arrived.iter().map(|train| train.rate_bps).collect();
     rates.sort_by(f64::total_cmp);
-    if let Some(rate) = rates.get(rates.len() / 2).copied().filter(|rate| *rate > 0.0) {
-        let spec = suited(rate, packet_bytes, most_packets(packet_bytes));
-        let (more_sent, more_arrived) = round(way, &spec)?;
-        // The first were to find the length.
-        if more_arrived.len() >= arrived.len() {
-            (sent, arrived) = (more_sent, more_arrived);
-        }
-    }
-    if arrived.is_empty() {
-        return Ok(first_guess);
+    let spec = match rates.get(rates.len() / 2) {
+        Some(rate) => suited(*rate, packet_bytes, most_packets(packet_bytes)),
+        // Where many packets are lost a short train arrives whole now and then.
+        None => TrainSpec { trains: MOST_TRAINS as u8, packets: FIRST.1 / 2, ..first },
+    };
+    let (more_sent, more_arrived) = round(way, &spec)?;
+    // The first were to find the length.
+    if more_arrived.len() >= arrived.len() {
+        (sent, arrived) = (more_sent, more_arrived);
     }
     Ok(capacity(&sent, &arrived))
 }

@@ -6,7 +6,7 @@ use longhaul_core::result::{
     Hop, Hops, MtuLimit, MtuProof, PathResult, ProbeFigures, RoundTrips, Way,
 };
 
-use super::flow::words::{millis, wrap};
+use super::flow::words::{count, millis, wrap};
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
@@ -116,9 +116,10 @@ fn mtu_table(text: &mut String, result: &PathResult) {
             let bytes = bytes.map_or("-".to_owned(), |bytes| format!("{bytes} bytes"));
             let _ = writeln!(
                 text,
-                "  {way:<7}{:<11}{bytes:>12}  {} ({packets} packets)",
+                "  {way:<7}{:<11}{bytes:>12}  {} ({})",
                 short(&by.to_string()),
-                limit(proof)
+                limit(proof),
+                count((*packets).into(), "packet")
             );
         }
         if let Some(tcp) = &at.tcp {

@@ -26,6 +26,8 @@ pub struct PathResult {
     pub local: Option<IpAddr>,
     /// Whether `longhaul serve` took part, without which one direction alone is measured.
     pub served: bool,
+    /// Why it did not; `None` when it did.
+    pub alone_because: Option<String>,
     /// What was to be found.
     pub plan: PathPlan,
     /// How it ended.

@@ -110,6 +110,8 @@ pub enum Certainty {
     Good,
     /// They differ: others use the link, or a host hands packets over late.
     Rough,
+    /// They differ so much that they say nothing.
+    Scattered,
     /// The sender was no faster: the path carries this at least.
     AtLeast,
     /// The receiver's interface or host hands packets over in heaps: nothing can be said.

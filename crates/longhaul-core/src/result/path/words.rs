@@ -19,6 +19,11 @@ pub(super) fn summary(result: &PathResult) -> Vec<String> {
         said.extend(at.probes.iter().flat_map(|probes| loss(way, probes)));
     }
     said.extend(result.asymmetry.as_ref().map(asymmetry));
+    if let Some(why) = &result.alone_because {
+        said.push(format!(
+            "Loss, jitter, capacity and the way back take 'longhaul serve' there ({why})."
+        ));
+    }
     if result.is_empty() {
         said.push(format!("Nothing of the path to {} could be measured.", result.target));
     }
@@ -27,14 +32,19 @@ pub(super) fn summary(result: &PathResult) -> Vec<String> {
 
 fn round_trip(result: &PathResult) -> Option<String> {
     let rtt = result.rtt.as_ref()?;
-    let best = rtt.small.as_ref().or(rtt.full.as_ref())?;
-    let small = best.times.min_ms;
-    let full = rtt.small.as_ref().and(rtt.full.as_ref()).map_or(String::new(), |full| {
-        format!("; packets of {} bytes take {} more", full.packet_bytes, {
-            millis((full.times.min_ms - small).max(0.0))
-        })
-    });
-    Some(format!("The round trip takes {} at the least{full}.", millis(small)))
+    let sizes = [&rtt.small, &rtt.full];
+    let least = sizes.iter().filter_map(|size| Some(size.as_ref()?.times.min_ms));
+    let least = least.min_by(f64::total_cmp)?;
+    let more = match sizes {
+        // What the difference of two leasts is worth is a part of a spread.
+        [Some(small), Some(full)] if full.times.min_ms > small.times.min_ms => format!(
+            "; packets of {} bytes take {} longer",
+            full.packet_bytes,
+            millis(full.times.min_ms - small.times.min_ms)
+        ),
+        _ => String::new(),
+    };
+    Some(format!("The round trip takes {} at the least{more}.", millis(least)))
 }
 
 /// The proof that counts for a direction: the one of the largest packet.
@@ -129,6 +139,10 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
         Certainty::Coalesced => format!(
             "The capacity of the way {way} cannot be told: the receiver's interface or host hands \
              packets over in heaps."
+        ),
+        Certainty::Scattered => format!(
+            "The capacity of the way {way} cannot be told: {trains} trains differ by more than half \
+             of what they say, as where a host is the slowest part of the path."
         ),
         Certainty::TooFew => format!(
             "The capacity of the way {way} cannot be told: of {} trains {trains} arrived whole \
@@ -275,10 +289,10 @@ mod tests {
         let good = clock(true, 1.0);
         assert_eq!(
             told(60.0, 40.0, good, false),
-            "It takes 20.0 ms longer there than back; the clocks may make 4.00 ms of that."
+            "It takes 20.0 ms longer there than back; the clocks may make 4.10 ms of that."
         );
         assert!(told(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
-        assert!(told(41.0, 40.0, good, false).contains("off by 4.00 ms"));
+        assert!(told(41.0, 40.0, good, false).contains("off by 4.10 ms"));
         assert!(told(41.0, 40.0, clock(false, 0.0), false).contains("cannot be told apart"));
     }
 }
