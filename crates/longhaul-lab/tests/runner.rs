@@ -218,6 +218,7 @@ impl Bench {
             sources: &sources,
             scratch: &scratch,
             memory: None,
+            surveyor: None,
             retry_failed: false,
             stop: &stop,
         };

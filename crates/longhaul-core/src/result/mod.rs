@@ -25,7 +25,8 @@ pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, AddressReport, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
-    CopySummary, DigestOf, EndReport, Kept, NotKept, PathReport, StageTimes, TransferEnd,
+    CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore, PathReport, StageTimes,
+    TransferEnd,
 };
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,

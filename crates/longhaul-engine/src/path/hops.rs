@@ -196,12 +196,12 @@ mod tests {
     use super::*;
     use crate::path::ask::Heard;
 
-    /// A path of `routers` and then the far end, which answers no more than `answers` questions, and
-    /// after each rest one more. Routers in `silent` never answer.
+    /// A path of `routers` and then the far end, which leaves the first `deaf` questions unanswered.
+    /// Routers in `silent` never answer.
     struct Path {
         routers: u8,
         silent: &'static [u8],
-        answers: u32,
+        deaf: u32,
         there: bool,
         number: u32,
         waiting: VecDeque<Heard>,
@@ -213,11 +213,11 @@ mod tests {
             let (by, what) = match limit {
                 near if near <= self.routers && self.silent.contains(&near) => return Ok(()),
                 near if near <= self.routers => ([10, 0, 0, near].into(), What::HopLimit),
-                _ if self.there && self.answers > 0 => {
-                    self.answers -= 1;
-                    (self.far(), What::Answer(None))
+                _ if self.there && self.deaf == 0 => (self.far(), What::Answer(None)),
+                _ => {
+                    self.deaf = self.deaf.saturating_sub(1);
+                    return Ok(());
                 }
-                _ => return Ok(()),
             };
             let number = Some(question.number);
             self.waiting.push_back(Heard { number, by: Some(by), what, at_ns: now_nanos() });
@@ -250,16 +250,16 @@ mod tests {
         }
     }
 
-    fn search(routers: u8, silent: &'static [u8], answers: u32, there: bool) -> Hops {
+    fn search(routers: u8, silent: &'static [u8], deaf: u32, there: bool) -> Hops {
         let (number, waiting) = (0, VecDeque::new());
-        let mut path = Path { routers, silent, answers, there, number, waiting };
+        let mut path = Path { routers, silent, deaf, there, number, waiting };
         find(&mut path, 30, Duration::from_millis(2), &AtomicBool::new(false))
     }
 
     #[test]
     fn every_hop_is_listed_up_to_the_end() {
         for routers in [0, 1, 7, 8, 20] {
-            let found = search(routers, &[], 1000, true);
+            let found = search(routers, &[], 0, true);
             assert!(found.reached, "{found:?}");
             assert_eq!(found.list.len(), usize::from(routers) + 1);
             assert!(found.list.iter().all(|hop| hop.answered > 0 && hop.addresses.len() == 1));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn silent_routers_are_listed_and_a_silent_end_is_no_end() {
-        let found = search(5, &[2, 5], 1000, true);
+        let found = search(5, &[2, 5], 0, true);
         assert_eq!((found.list.len(), found.reached), (6, true));
         let silent: Vec<u8> =
             found.list.iter().filter(|hop| hop.answered == 0).map(|hop| hop.distance).collect();
@@ -277,5 +277,13 @@ mod tests {
         assert_eq!((found.list.len(), found.reached), (3, false));
         let found = search(0, &[], 0, false);
         assert!(found.list.is_empty() && !found.reached);
+    }
+
+    #[test]
+    fn an_end_that_answers_late_is_not_further_away() {
+        for deaf in [5, 17, 20] {
+            let found = search(1, &[], deaf, true);
+            assert_eq!((found.list.len(), found.reached), (2, true), "{deaf}: {found:?}");
+        }
     }
 }

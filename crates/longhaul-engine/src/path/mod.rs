@@ -33,3 +33,6 @@ mod trains;
 pub use alone::survey_alone;
 pub use client::survey;
 pub use serve::serve;
+
+#[cfg(test)]
+mod tests;

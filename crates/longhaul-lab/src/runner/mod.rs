@@ -4,7 +4,7 @@
 //! A fresh path for every run costs some tenths of a second and buys independence: no cached TCP
 //! metrics, no server or child left from the run before, no emulator memory that another tool
 //! warmed. A tool that fails, hangs or delivers wrong bytes is a run with that outcome, and the
-//! rest goes on. A run over a path that was not what was asked for is made again, twice at most.
+//! rest goes on. Before its first run each path is surveyed, over one of its own. A run over a path that was not what was asked for is made again, twice at most.
 
 mod compare;
 mod disk;
@@ -19,6 +19,7 @@ mod ready;
 mod run;
 mod shell;
 mod strays;
+mod survey;
 mod tally;
 mod tools;
 

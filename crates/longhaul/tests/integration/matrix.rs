@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use longhaul_core::result::{PathResult, Way};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -155,6 +156,18 @@ workload = "few"
     let labels = ["longhaul cp", "longhaul test, 2 streams"];
     let expected = labels.into_iter().flat_map(|l| [(l.to_owned(), false), (l.to_owned(), true)]);
     assert_eq!(seen, expected.collect());
+    // Each path was looked at before its first run, and was what had been asked for.
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let surveys = document["surveys"].as_array().unwrap();
+    assert_eq!(surveys.len(), 2);
+    for survey in surveys {
+        assert!(survey["failure"].is_null(), "{survey}");
+        let found: PathResult = serde_json::from_value(survey["found"].clone()).unwrap();
+        assert_eq!([&found.forward, &found.reverse].map(Way::mtu_bytes), [Some(9000); 2]);
+        assert!(found.rtt.is_some() && found.forward.probes.unwrap().sent > 0);
+    }
+    let page = fs::read_to_string(host.near("out/report.html")).unwrap();
+    assert!(page.contains("id=\"paths\"") && !page.contains("not measured"), "the paths are shown");
 }
 
 /// Takes ssh's options and host away and runs the rest here.

@@ -333,3 +333,23 @@ fn a_far_end_is_started_by_ssh() {
     let found = document(&output);
     assert!(found.served && found.reverse.probes.is_some() && found.reverse.capacity.is_some());
 }
+
+#[test]
+fn a_copy_tells_what_its_path_was_like_before() {
+    let host = TestHost::new();
+    host.file("data", 1 << 20);
+    let serve = format!("exec {PROGRAM} serve --root '{}'", host.far("").display());
+    let copy = format!(
+        "until (exec 3<>/dev/tcp/far/5210) 2>/dev/null; do sleep 0.05; done; \
+         exec {PROGRAM} cp --json data lh://far/x"
+    );
+    let link = ["--rtt", "40ms", "--mtu", "1437"];
+    let run = [&["wan", "run"], &link[..], &["--far", &serve, "--", "bash", "-c", &copy]].concat();
+    let output = host.run(&run);
+    assert_code(&output, 0);
+    let found: longhaul_core::result::CopyResult = serde_json::from_slice(&output.stdout).unwrap();
+    let before = found.path.before.unwrap();
+    assert_eq!(before.mtu_bytes, 1437);
+    assert!((1300..1437).contains(&before.segment_bytes), "{before:?}");
+    assert!(before.rtt_ms >= 39.9 && before.cwnd_bytes.get() > 0, "{before:?}");
+}
