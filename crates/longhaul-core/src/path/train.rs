@@ -227,7 +227,7 @@ mod tests {
             .map(|number| Arrival { number, at_ns: u64::from(number / 50) * 1_000_000 })
             .collect();
         let arrived = vec![dispersion(&heaps); 8];
-        let found = capacity(&vec![sent(5e9); 8], &arrived);
+        let found = capacity(&[sent(5e9); 8], &arrived);
         assert_eq!((found.certainty, found.estimate_bps), (Certainty::Coalesced, None));
         assert_eq!((found.trains, found.trains_used), (8, 8));
     }

@@ -83,12 +83,19 @@ pub(super) fn is_too_big(error: &io::Error) -> bool {
 }
 
 /// Sends by `attempt`, again where it failed for what was reported of an earlier packet, of which
-/// the kernel tells once for each.
+/// the kernel tells once for each. Of a packet that is too large, which a router may have reported,
+/// this host says so every time.
 pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     use rustix::io::Errno;
-    const REPORTED: [Errno; 5] =
-        [Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::CONNREFUSED, Errno::PROTO, Errno::ACCESS];
-    const TRIES: usize = 16;
+    const REPORTED: [Errno; 6] = [
+        Errno::MSGSIZE,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+        Errno::CONNREFUSED,
+        Errno::PROTO,
+        Errno::ACCESS,
+    ];
+    const TRIES: usize = 8;
     let mut last = attempt();
     for _ in 0..TRIES {
         let again = last.as_ref().is_err_and(|error| {
@@ -111,4 +118,26 @@ pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> 
         Report::Prohibited | Report::Unreachable | Report::Other => What::Unreachable,
     };
     Heard { number, by: report.by, what, at_ns: report.at_nanos }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_was_reported_of_others_does_not_keep_a_packet_back() {
+        let mut pending = vec![Errno::MSGSIZE, Errno::HOSTUNREACH, Errno::CONNREFUSED];
+        let sent = past_reports(|| pending.pop().map_or(Ok(()), |error| Err(error.into())));
+        assert!(sent.is_ok() && pending.is_empty());
+        let always = past_reports(|| Err(Errno::MSGSIZE.into())).unwrap_err();
+        assert!(is_too_big(&always));
+        let mut asked = 0;
+        let full = past_reports(|| {
+            asked += 1;
+            Err(Errno::NOBUFS.into())
+        });
+        assert!(full.is_err() && asked == 1);
+    }
 }

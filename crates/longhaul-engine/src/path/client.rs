@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::path::{Arrival, Clock, asymmetry};
+use longhaul_core::path::{Clock, asymmetry};
 use longhaul_core::plan::{PathPart, PathPlan, StreamSpec, TrainSpec};
 use longhaul_core::result::{
     PATH_SCHEMA, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured, Warning,
@@ -339,6 +339,12 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
 
     fn loss(&mut self) -> Result<()> {
         let spec = self.stream();
+        let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
+        if let Some(mtu) = ways.into_iter().flatten().min().filter(|mtu| spec.packet_bytes > *mtu) {
+            let why = format!("probes of {} bytes (-l) do not pass: {mtu} do", spec.packet_bytes);
+            self.unmeasured(PathPart::Loss, "loss and its kin", why);
+            return Ok(());
+        }
         (self.note)("looking for loss, both ways");
         self.sender.send(&PathOrder::Send(spec))?;
         let (stop, sender) = (self.stop, &self.sender);
@@ -391,7 +397,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
 struct Forward<'s, 'a, N>(&'s mut Survey<'a, N>);
 
 impl<N: FnMut(&str)> trains::Way for Forward<'_, '_, N> {
-    fn trains(&mut self, spec: &TrainSpec) -> Result<(Vec<(u32, f64)>, Vec<Vec<Arrival>>)> {
+    fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
         let survey = &mut *self.0;
         let most = trains::most_packets(&survey.flow, spec.packet_bytes);
         let spec = TrainSpec { packets: spec.packets.min(most), ..*spec };
@@ -401,7 +407,7 @@ impl<N: FnMut(&str)> trains::Way for Forward<'_, '_, N> {
         survey.settle(&spec);
         survey.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
         match survey.awaited(STEP_LIMIT)? {
-            PathEvent::Arrived { trains } => Ok((sent, trains)),
+            PathEvent::Arrived { trains: arrived } => Ok(trains::Trains { sent, arrived }),
             _ => out_of_turn(&survey.sender),
         }
     }
@@ -411,7 +417,7 @@ impl<N: FnMut(&str)> trains::Way for Forward<'_, '_, N> {
 struct Reverse<'s, 'a, N>(&'s mut Survey<'a, N>);
 
 impl<N: FnMut(&str)> trains::Way for Reverse<'_, '_, N> {
-    fn trains(&mut self, spec: &TrainSpec) -> Result<(Vec<(u32, f64)>, Vec<Vec<Arrival>>)> {
+    fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
         let survey = &mut *self.0;
         survey.sender.send(&PathOrder::SendTrains(*spec))?;
         let time = Duration::from_nanos(spec.gap_ns.saturating_mul(spec.trains.into()));
@@ -420,7 +426,7 @@ impl<N: FnMut(&str)> trains::Way for Reverse<'_, '_, N> {
             _ => return out_of_turn(&survey.sender),
         };
         survey.settle(spec);
-        Ok((sent, survey.flow.take_arrivals(spec.trains)))
+        Ok(trains::Trains { sent, arrived: survey.flow.take_arrivals(spec.trains) })
     }
 }
 

@@ -64,8 +64,8 @@ impl Search {
             addresses: Vec::new(),
             asked: 0,
             answered: 0,
-            min_us: None,
-            says_mtu: None,
+            min_ms: None,
+            says_mtu_bytes: None,
         };
         self.list.extend((first..=last).map(empty));
         let mut open: HashMap<u32, (u8, u64)> = HashMap::new();
@@ -115,8 +115,8 @@ impl Search {
             let Some((distance, sent_ns)) = question else { continue };
             let hop = self.hop(distance);
             hop.answered += 1;
-            let took = heard.at_ns.saturating_sub(sent_ns) / 1000;
-            hop.min_us = Some(hop.min_us.map_or(took, |least| least.min(took)));
+            let took = heard.at_ns.saturating_sub(sent_ns) as f64 / 1e6;
+            hop.min_ms = Some(hop.min_ms.map_or(took, |least| least.min(took)));
             if let Some(by) = heard.by
                 && !hop.addresses.contains(&by)
                 && hop.addresses.len() < MOST_ADDRESSES
@@ -125,7 +125,7 @@ impl Search {
             }
             match heard.what {
                 What::HopLimit => {}
-                What::TooBig(bytes) => hop.says_mtu = Some(bytes),
+                What::TooBig(bytes) => hop.says_mtu_bytes = Some(bytes),
                 What::Answer(_) => self.ends(distance, true),
                 What::Unreachable => self.ends(distance, false),
             }

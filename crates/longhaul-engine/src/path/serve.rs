@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::PlanError;
-use longhaul_core::units::format_span;
+use longhaul_core::plan::{PlanError, TrainSpec};
+use longhaul_core::units::{Rate, format_span};
 use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind};
 
 use super::client::{boot_mark, chain, own_clock, patience};
@@ -129,6 +129,27 @@ fn listen(receiver: &mut ControlReceiver, stop: &AtomicBool, give: &mpsc::SyncSe
     stop.store(true, Ordering::Release);
 }
 
+/// How much longer than asked for trains may take, for the server's rate: the client waits.
+const STRETCH: Duration = Duration::from_secs(10);
+
+/// Trains of which each is a burst, and all together keep to `limit`; `None` where not even one
+/// does in time.
+fn within(spec: TrainSpec, limit: Rate) -> Option<TrainSpec> {
+    let train = u64::from(spec.packets) * u64::from(spec.packet_bytes);
+    let gap = limit.time_for(train).max(Duration::from_nanos(spec.gap_ns));
+    let asked = Duration::from_nanos(spec.gap_ns) * spec.trains.into();
+    let fit = (asked + STRETCH).as_nanos() / gap.as_nanos().max(1);
+    let trains = spec.trains.min(u8::try_from(fit).unwrap_or(u8::MAX));
+    let gap_ns = u64::try_from(gap.as_nanos()).ok()?;
+    (trains > 0).then_some(TrainSpec { trains, gap_ns, ..spec })
+}
+
+fn refused(limit: Rate) -> EngineError {
+    let reason = format!("this server allows {limit}; ask for fewer probes");
+    let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
+    EngineError::Refused { peer, kind, reason }
+}
+
 struct Service<'a> {
     flow: ProbeFlow,
     streams: &'a DataAcceptor,
@@ -179,6 +200,9 @@ impl Service<'_> {
             }
             PathOrder::SendTrains(mut spec) => {
                 spec.validate().map_err(invalid)?;
+                if let Some(limit) = self.limits.rate {
+                    spec = within(spec, limit).ok_or_else(|| refused(limit))?;
+                }
                 // What does not fit the socket's buffer here would leave slowly.
                 spec.packets =
                     spec.packets.min(trains::most_packets(&self.flow, spec.packet_bytes));
@@ -215,5 +239,25 @@ impl Service<'_> {
             self.patience = Some(patience(&trips));
         }
         self.patience.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_keep_to_the_rate_in_bounded_time() {
+        let asked = TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
+        // A megabit in each: at 100 Mb/s 10 ms.
+        let rate = Rate::from_bps;
+        assert_eq!(within(asked, rate(100_000_000)), Some(asked));
+        let slower = within(asked, rate(10_000_000)).unwrap();
+        assert_eq!((slower.trains, slower.gap_ns), (30, 100_000_000));
+        let few = within(asked, rate(1_000_000)).unwrap();
+        assert_eq!((few.trains, few.gap_ns), (10, 1_000_000_000));
+        assert_eq!(within(asked, rate(10_000)), None);
+        let most = TrainSpec { trains: 32, packets: 256, packet_bytes: 65_535, gap_ns: 0 };
+        assert_eq!(within(most, rate(1)), None);
     }
 }

@@ -24,6 +24,8 @@ const TRAIN_BYTES: u32 = 512 << 10;
 const REST: f64 = 4.0;
 /// And never for less, so that a host's own pauses spoil one train at the most.
 const LEAST_REST: f64 = 0.01;
+/// How long a sender sleeps at most before it looks whether it should stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
 /// What all trains of a direction take together, where no fewer than [`LEAST_TRAINS`] are left.
 const ALL_TIME: f64 = 2.5;
 const LEAST_TRAINS: f64 = 6.0;
@@ -46,8 +48,9 @@ pub(super) fn send(
         if stopped() {
             break;
         }
-        if train > 0 {
-            thread::sleep(Duration::from_nanos(spec.gap_ns));
+        let due = Instant::now() + Duration::from_nanos(if train > 0 { spec.gap_ns } else { 0 });
+        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|_| !stopped()) {
+            thread::sleep(left.min(STOP_LOOK));
         }
         for (number, packet) in bytes.chunks_mut(payload as usize).enumerate() {
             let header = ProbeHeader {
@@ -74,13 +77,21 @@ fn again(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     attempt().or_else(|_| attempt())
 }
 
+/// Trains of one direction.
+pub(super) struct Trains {
+    /// As [`send`] tells.
+    pub(super) sent: Vec<(u32, f64)>,
+    /// The packets of each, in the order of arrival.
+    pub(super) arrived: Vec<Vec<Arrival>>,
+}
+
 /// The trains of one direction, whoever sends them.
 pub(super) trait Way {
-    /// Sends, and tells as [`send`] does; and what came of each.
+    /// Sends, and tells what came of each.
     ///
     /// # Errors
     /// The other end is gone, or cannot.
-    fn trains(&mut self, spec: &TrainSpec) -> Result<(Vec<(u32, f64)>, Vec<Vec<Arrival>>)>;
+    fn trains(&mut self, spec: &TrainSpec) -> Result<Trains>;
 }
 
 /// The most packets of `packet_bytes` that a train may have, by the socket's buffer: one that does
@@ -141,7 +152,7 @@ fn suited(rate: f64, packet_bytes: u32, most_packets: u32) -> TrainSpec {
 }
 
 fn round(way: &mut impl Way, spec: &TrainSpec) -> Result<(Vec<Train>, Vec<Dispersion>)> {
-    let (sent, arrived) = way.trains(spec)?;
+    let Trains { sent, arrived } = way.trains(spec)?;
     let train = |(packets, seconds): &(u32, f64)| Train {
         packet_bytes: spec.packet_bytes,
         packets: *packets,
@@ -163,14 +174,17 @@ mod tests {
     }
 
     impl Way for Link {
-        fn trains(&mut self, spec: &TrainSpec) -> Result<(Vec<(u32, f64)>, Vec<Vec<Arrival>>)> {
+        fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
             spec.validate().expect("a peer would take it");
             self.asked.push(*spec);
             let gap = f64::from(spec.packet_bytes) * 8e9 / self.bps;
             let packet = |number| Arrival { number, at_ns: (f64::from(number) * gap) as u64 };
             let train: Vec<_> = (0..spec.packets).map(packet).collect();
             let took = f64::from(spec.packets) * gap / 1e9 / 10.0;
-            Ok((vec![(spec.packets, took); spec.trains.into()], vec![train; spec.trains.into()]))
+            Ok(Trains {
+                sent: vec![(spec.packets, took); spec.trains.into()],
+                arrived: vec![train; spec.trains.into()],
+            })
         }
     }
 
@@ -194,8 +208,9 @@ mod tests {
     fn nothing_that_arrives_is_too_few() {
         struct Nothing;
         impl Way for Nothing {
-            fn trains(&mut self, spec: &TrainSpec) -> Result<(Vec<(u32, f64)>, Vec<Vec<Arrival>>)> {
-                Ok((vec![(spec.packets, 1e-5); 3], vec![Vec::new(); 3]))
+            fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
+                let sent = vec![(spec.packets, 1e-5); 3];
+                Ok(Trains { sent, arrived: vec![Vec::new(); 3] })
             }
         }
         let found = estimate(&mut Nothing, 1500, |_| 200).unwrap();

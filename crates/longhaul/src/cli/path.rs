@@ -106,9 +106,24 @@ impl Args {
         };
         let result = match self.far(&interrupt)? {
             Far::Served(session, ssh) => {
-                let result = path::survey(session, &self.host, &plan, interrupt.flag(), note)?;
+                let address = session.data_addresses().first().copied();
+                let found = path::survey(session, &self.host, &plan, interrupt.flag(), note);
                 ssh.into_iter().for_each(SshFar::finish);
-                result
+                match (found, address) {
+                    // The control channel is up, and datagrams do not pass.
+                    (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
+                        let why = format!("{:#}", anyhow::Error::from(error));
+                        path::survey_alone(
+                            address,
+                            &self.host,
+                            &why,
+                            &plan,
+                            interrupt.flag(),
+                            note,
+                        )?
+                    }
+                    (found, _) => found?,
+                }
             }
             Far::Alone(address, why) => {
                 path::survey_alone(address, &self.host, &why, &plan, interrupt.flag(), note)?

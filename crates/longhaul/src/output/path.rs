@@ -92,12 +92,12 @@ fn hop_table(text: &mut String, way: &str, hops: &Hops) {
     let end = if hops.reached { "" } else { ", the end was not reached" };
     let _ = writeln!(text, "hops {way} ({}){end}", short(&hops.by.to_string()));
     for hop in &hops.list {
-        let Hop { distance, addresses, answered, asked, min_us, .. } = hop;
+        let Hop { distance, addresses, answered, asked, min_ms, .. } = hop;
         let who = match addresses.as_slice() {
             [] => "no answer".to_owned(),
             some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         };
-        let time = min_us.map_or("-".to_owned(), |us| millis(us as f64 / 1e3));
+        let time = min_ms.map_or("-".to_owned(), millis);
         let answers = format!("{answered} of {asked}");
         let _ = writeln!(text, "{distance:>4}  {who:<44}{time:>10}{answers:>20}");
     }

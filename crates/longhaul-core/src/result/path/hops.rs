@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Prober;
 
 /// The hops of one direction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hops {
     /// In order, from the sender. Behind the last that answered nothing is listed.
     pub list: Vec<Hop>,
@@ -16,7 +16,7 @@ pub struct Hops {
 }
 
 /// One hop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hop {
     /// How many hops it is away.
     pub distance: u8,
@@ -26,11 +26,11 @@ pub struct Hop {
     pub asked: u32,
     /// How often it answered.
     pub answered: u32,
-    /// The least round trip, in microseconds.
-    pub min_us: Option<u64>,
+    /// The least round trip.
+    pub min_ms: Option<f64>,
     /// The largest packet that the next link takes, where it said so.
     #[serde(default)]
-    pub says_mtu: Option<u32>,
+    pub says_mtu_bytes: Option<u32>,
 }
 
 /// What keeps larger packets from passing.
