@@ -5,6 +5,12 @@ use super::{
     PathResult, ProbeFigures, Proportion, Way,
 };
 
+/// More than the headers of TCP over IPv6 with its options are.
+const HEADERS: u32 = 100;
+/// Segments that are larger are bounded by half of the peer's window too
+/// (tcp_bound_to_half_wnd(), include/net/tcp.h).
+const JUMBO: u32 = 9216;
+
 pub(super) fn summary(result: &PathResult) -> Vec<String> {
     let mut said = Vec::new();
     if result.end == PathEnd::Interrupted {
@@ -78,7 +84,7 @@ fn mtu(result: &PathResult) -> Vec<String> {
         }
         let Some(tcp) = at.tcp.filter(|tcp| tcp.proven()) else { continue };
         let proven = at.mtu_bytes().unwrap_or(u32::MAX);
-        if tcp.segment_bytes.saturating_add(100) < proven.min(tcp.path_mtu_bytes) {
+        if tcp.segment_bytes.saturating_add(HEADERS) < proven.min(tcp.path_mtu_bytes).min(JUMBO) {
             said.push(format!(
                 "TCP's segments have only {} bytes on the way {way}: the far end's interface or a \
                  box on the way asks for small ones.",
