@@ -90,7 +90,7 @@ enum PartArg {
 
 /// How the far end is reached.
 enum Far {
-    Served(Session, Option<SshFar>),
+    Served(Box<Session>, Option<SshFar>),
     /// Nobody helps there, and why.
     Alone(SocketAddr, String),
 }
@@ -107,7 +107,7 @@ impl Args {
         let result = match self.far(&interrupt)? {
             Far::Served(session, ssh) => {
                 let address = session.data_addresses().first().copied();
-                let found = path::survey(session, &self.host, &plan, interrupt.flag(), note);
+                let found = path::survey(*session, &self.host, &plan, interrupt.flag(), note);
                 ssh.into_iter().for_each(SshFar::finish);
                 match (found, address) {
                     // The control channel is up, and datagrams do not pass.
@@ -170,7 +170,7 @@ impl Args {
                 via_ssh: false,
             };
             let (far, session) = SshFar::start(&self.host, Service::Path, &options)?;
-            return Ok(Far::Served(session, Some(far)));
+            return Ok(Far::Served(Box::new(session), Some(far)));
         }
         let mut target: HostPort = self.host.parse()?;
         target.port = self.port.unwrap_or(target.port);
@@ -194,7 +194,7 @@ impl Args {
         let policy = HostPolicy::RefuseChanged;
         let options = ConnectOptions { identity: &identity, config: &config, policy, family };
         match connect_in_turn(&target, Service::Path, &options, interrupt.flag()) {
-            Ok(session) => Ok(Far::Served(session, None)),
+            Ok(session) => Ok(Far::Served(Box::new(session), None)),
             Err(error) if is_no_help(&error) => {
                 let why = format!("{:#}", anyhow::Error::from(error));
                 Ok(Far::Alone(address, why))
