@@ -1,3 +1,5 @@
+//! Where the copies of a run go: to this host, or to the far end of a real path.
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

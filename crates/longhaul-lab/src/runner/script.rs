@@ -1,3 +1,5 @@
+//! Short shell scripts, run here or by ssh at the far end of a real path, and given up in order.
+
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
