@@ -15,6 +15,7 @@ mod doctor;
 mod generate;
 mod host;
 mod matrix;
+mod matrix_real;
 mod ssh;
 mod test;
 mod test_ways;
