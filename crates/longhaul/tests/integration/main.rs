@@ -15,7 +15,11 @@ mod doctor;
 mod generate;
 mod host;
 mod matrix;
+<<<<<<< HEAD
 mod path;
+=======
+mod matrix_real;
+>>>>>>> main
 mod ssh;
 mod test;
 mod test_ways;
