@@ -15,11 +15,8 @@ mod doctor;
 mod generate;
 mod host;
 mod matrix;
-<<<<<<< HEAD
-mod path;
-=======
 mod matrix_real;
->>>>>>> main
+mod path;
 mod ssh;
 mod test;
 mod test_ways;
