@@ -100,7 +100,7 @@ pub(super) struct Args {
     /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it
     #[arg(long, value_name = "MANIFEST")]
     check: Option<PathBuf>,
-    /// TCP connections that carry the data [default: as many as bring something, from 2 to 16]
+    /// TCP connections that carry the data [default: as many as bring something, from 4 to 16]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,

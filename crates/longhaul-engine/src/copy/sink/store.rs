@@ -29,6 +29,9 @@ use crate::lock::lock;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
+/// Small files from so many bytes on are on their way to the disk before the sync of their wave, so
+/// that the last wave is short. Below, the disk takes many files in one write if they wait for it.
+const EARLY_FROM: usize = 16 << 10;
 /// File systems whose syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs, where
 /// nothing is (linux/magic.h). On others, FUSE above all, it may never reach the server behind.
 const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
@@ -219,8 +222,13 @@ impl Store {
         if !plain {
             self.keeper.dress(&file, attributes, existing, &self.display(path));
         }
-        if durable && temporary.dir.sync.is_none() {
-            file.sync_all()?;
+        match durable {
+            true if temporary.dir.sync.is_none() => file.sync_all()?,
+            true if bytes.len() >= EARLY_FROM => {
+                // Only a hint: what is not on its way yet the sync writes.
+                let _ = longhaul_sys::file::begin_writeback(&file);
+            }
+            _ => {}
         }
         let id = file_id(&fstat(&file)?);
         Ok(Some((temporary, id)))
