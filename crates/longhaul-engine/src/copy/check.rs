@@ -105,7 +105,7 @@ fn digest(tree: &Tree, path: &Path, stop: &AtomicBool) -> io::Result<Option<([u8
     if tree.metadata(path)?.kind != FileKind::File {
         return Ok(None);
     }
-    let mut file = tree.open_file(path, false)?;
+    let mut file = tree.open_file(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {

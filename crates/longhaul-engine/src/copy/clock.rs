@@ -7,6 +7,8 @@ use longhaul_core::result::TransferEnd;
 use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::{HostTimes, ThreadClock};
 
+use super::disk::Disk;
+
 /// The time that the threads of one stage spent at work, waiting for other stages left out.
 #[derive(Default)]
 pub(super) struct StageClock {
@@ -111,8 +113,8 @@ impl CpuMeter {
         self.run(work)
     }
 
-    /// What was used until now, over `elapsed`.
-    pub(super) fn report(&self, elapsed: Duration) -> TransferEnd {
+    /// What was used until now, over `elapsed`, and the way that bytes took to or from `disk`.
+    pub(super) fn report(&self, elapsed: Duration, disk: &Disk) -> TransferEnd {
         let running: Duration = self.lock().iter().filter_map(|clock| clock.elapsed().ok()).sum();
         let ended = Duration::from_nanos(self.ended_ns.load(Ordering::Relaxed));
         let cpu_seconds = (running + ended).as_secs_f64();
@@ -121,6 +123,7 @@ impl CpuMeter {
             cpu_seconds,
             peak_memory_bytes: Bytes::new(longhaul_sys::cpu::peak_memory_bytes()),
             host_busy: self.host_busy(),
+            direct_bytes: disk.direct_bytes(),
         }
     }
 

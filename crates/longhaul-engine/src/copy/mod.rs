@@ -18,6 +18,7 @@ mod check;
 mod client;
 mod clock;
 mod digest;
+mod disk;
 mod journal;
 mod link;
 mod metadata;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
-    CopyOptions, CopyPlan, DeleteOptions, Location, OwnerMode, Protection, TreeOptions,
+    CopyOptions, CopyPlan, DeleteOptions, DirectIo, Location, OwnerMode, Protection, TreeOptions,
 };
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::units::{Bytes, Rate, parse_span};
@@ -127,6 +127,10 @@ pub(super) struct Args {
     /// or a --bwlimit of 1 Gb/s and less]
     #[arg(long, value_name = "SIZE")]
     block: Option<Bytes>,
+    /// Read and write files of 1 MiB and more past the page cache: where that pays, which each end
+    /// tries with the first blocks of a long file; wherever the file system takes it; or never
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
+    direct: DirectIo,
     /// How much of /dev/zero to copy
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
@@ -249,6 +253,7 @@ impl Args {
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
                 rate_bps: self.bwlimit,
+                direct: self.direct,
                 nice: self.nice,
                 tree: self.tree()?,
             },

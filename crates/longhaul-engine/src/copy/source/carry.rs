@@ -33,7 +33,7 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
             Job::Pour(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
-                match shared.reading.time(|| file.read(offset, &mut buffer)) {
+                match shared.reading.time(|| file.read(offset, &mut buffer, &shared.disk)) {
                     Ok(length) => Some((Content::Block { file, offset }, length)),
                     Err(error) => {
                         shared.fail(&file, &error);

@@ -22,6 +22,7 @@ use super::outstanding::{Outstanding, Wanted};
 use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
+use crate::copy::disk::Disk;
 use crate::copy::link::{Link, keep, pools, socket_options};
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
@@ -118,6 +119,7 @@ pub(super) struct Shared<'a> {
     pub(super) control: crate::session::ControlSender,
     pub(super) cancel: Arc<Cancel>,
     pub(super) pools: Pools,
+    pub(super) disk: Disk,
     pub(super) progress: &'a Progress,
     pub(super) block_bytes: u64,
     pub(super) outstanding: Arc<Outstanding>,
@@ -168,6 +170,7 @@ pub(in crate::copy) fn run(
         control: link.sender,
         cancel: cancel.clone(),
         pools,
+        disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
         outstanding,
@@ -199,7 +202,7 @@ pub(in crate::copy) fn run(
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.cpu.report(elapsed);
+    let end = shared.cpu.report(elapsed, &shared.disk);
     let path = shared.helm.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
