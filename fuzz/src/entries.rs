@@ -7,7 +7,9 @@
 use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, parse_addresses};
 use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::copy::{CopyReply, CopyRequest, Names, SinkMessage, SourceMessage};
+use longhaul_core::wire::copy::{
+    CheckMessage, CopyReply, CopyRequest, Names, SinkMessage, SourceMessage,
+};
 use longhaul_core::wire::{
     AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
     Hello, ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
@@ -136,6 +138,7 @@ fn third(bytes: &[u8]) {
 
 fn copy(bytes: &[u8]) {
     frames::<CopyRequest>(bytes, exactly, |_| ());
+    frames::<CheckMessage>(bytes, exactly, |_| ());
     frames::<CopyReply>(bytes, exactly, |_| ());
     frames::<Names>(bytes, exactly, |_| ());
     frames::<SourceMessage>(bytes, nearly, |_| ());
