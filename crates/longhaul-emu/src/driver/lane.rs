@@ -12,6 +12,7 @@ use super::budget::most_memory;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
 use super::timeline::{Step, Timeline};
+use super::warmer::Reserve;
 use crate::device::PacketDevice;
 use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
 use crate::packet;
@@ -69,6 +70,11 @@ impl Lane {
             causes: LatenessCauses::default(),
             closed: false,
         })
+    }
+
+    /// Where its memory says how much of it will be needed soon.
+    pub(super) fn reserve(&self) -> Arc<Reserve> {
+        self.store.reserve()
     }
 
     /// The device that packets are read from, to wait on; `None` when it is gone.

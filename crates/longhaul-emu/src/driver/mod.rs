@@ -3,7 +3,8 @@
 //! A [`Lane`] is one direction: it reads a packet from its sender's device, asks the model, keeps
 //! the packet in its `Store` until the last piece of it is due, and writes the pieces to the
 //! receiver's device. [`Driver`] runs any number of lanes, as a link's two, on one thread, which
-//! takes requests from its mailbox: to tell what has passed, or to change a lane's model. Its
+//! takes requests from its mailbox: to tell what has passed, or to change a lane's model; a
+//! `Warmer` touches memory before it does. Its
 //! `Timeline` knows what it did of late, which is how a lateness is laid to its causes.
 //!
 //! Invariants: a departure follows from the time at which the packet was read, never from the time
@@ -21,6 +22,7 @@ mod sleeper;
 mod store;
 mod strain;
 mod timeline;
+mod warmer;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,11 @@
 use std::io;
+use std::sync::Arc;
 
 use longhaul_core::units::Bytes;
 use longhaul_sys::memory::Mapping;
 use longhaul_sys::tun::MAX_FRAME;
+
+use super::warmer::Reserve;
 
 /// Sizes of slots: acknowledgements and small requests, packets of an MTU of 1500, of 9000, and
 /// what slower flows send as super-packets; the last takes every frame, in whole units.
@@ -22,6 +25,10 @@ const CARVING: usize = 128 << 10;
 /// them.
 const WARM: usize = 4 << 20;
 
+/// How far ahead of what is carved memory is touched: half as much again, and within these. Two
+/// pools of the least stay far below the 32 MiB that a link without delay may touch.
+const AHEAD: std::ops::RangeInclusive<usize> = (6 << 20)..=(48 << 20);
+
 /// Memory for packets under way: slots of a few sizes within a byte budget.
 ///
 /// The slot freed last is handed out first, while it is still in the processor's cache. A ring
@@ -30,6 +37,7 @@ const WARM: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Mapping,
+    reserve: Arc<Reserve>,
     budget: usize,
     carved: usize,
     free: [Vec<u32>; SLOTS.len()],
@@ -49,10 +57,16 @@ impl Pool {
         // Where the system promises no more than it has, the budget alone must do.
         let size = |bytes: Bytes| (bytes.get() as usize).clamp(WARM, 1 << 38);
         let memory = Mapping::reserve(size(most)).or_else(|_| Mapping::reserve(size(budget)))?;
-        let mut pool = Pool { memory, budget: 0, carved: 0, free: Default::default() };
+        let reserve = Reserve::new(memory.prefault(), WARM);
+        let mut pool = Pool { memory, reserve, budget: 0, carved: 0, free: Default::default() };
         pool.set_budget(budget);
         pool.memory[..WARM].fill(0);
         Ok(pool)
+    }
+
+    /// Where it says what memory it will need soon.
+    pub(super) fn reserve(&self) -> Arc<Reserve> {
+        self.reserve.clone()
     }
 
     /// Changes how much may be touched from now on; what has been stays.
@@ -125,6 +139,8 @@ impl Pool {
         let places = (0..count).rev().map(|i| ((start + i * size) / UNIT) as u32);
         self.free[class].extend(places);
         self.carved += count * size;
+        let ahead = (self.carved / 2).clamp(*AHEAD.start(), *AHEAD.end());
+        self.reserve.want((self.carved + ahead).min(self.budget));
     }
 }
 

@@ -12,6 +12,7 @@ use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::Sleeper;
 use super::strain::Strain;
 use super::timeline::Timeline;
+use super::warmer::Warmer;
 use crate::link::{LinkModel, LinkTime};
 
 /// How many pieces of one direction leave before the other direction has its turn.
@@ -25,6 +26,7 @@ const PRIORITY: i32 = 1;
 pub(crate) struct Driver {
     requests: Outbox<Request>,
     thread: Option<JoinHandle<()>>,
+    _warmer: Warmer,
 }
 
 /// What passed so far over the lanes of a driver.
@@ -48,6 +50,7 @@ impl Driver {
     /// Starts moving packets.
     pub(crate) fn start(mut lanes: Vec<Lane>) -> io::Result<Self> {
         let (requests, inbox) = mailbox()?;
+        let warmer = Warmer::start(lanes.iter().map(Lane::reserve).collect())?;
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
             // The default slack of 50 us would make every departure late by as much.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -56,7 +59,7 @@ impl Driver {
             let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
             run(&mut lanes, &inbox, realtime);
         })?;
-        Ok(Driver { requests, thread: Some(thread) })
+        Ok(Driver { requests, thread: Some(thread), _warmer: warmer })
     }
 
     /// What passed so far, counted at one moment between two packets; `None` if the thread has

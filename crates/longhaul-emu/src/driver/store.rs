@@ -1,8 +1,10 @@
 use std::io;
+use std::sync::Arc;
 
 use longhaul_core::units::Bytes;
 
 use super::pool::{Pool, Slot};
+use super::warmer::Reserve;
 use crate::link::PacketShape;
 
 /// The packets under way. Each is kept once, however many pieces of it are to leave at whatever
@@ -102,6 +104,11 @@ impl Store {
     /// Changes how much may be kept from now on.
     pub(super) fn set_budget(&mut self, budget: Bytes) {
         self.pool.set_budget(budget);
+    }
+
+    /// Where its pool says what memory it will need soon.
+    pub(super) fn reserve(&self) -> Arc<Reserve> {
+        self.pool.reserve()
     }
 
     /// The most memory that packets took at any time so far.

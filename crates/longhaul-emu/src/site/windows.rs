@@ -30,16 +30,32 @@ impl PathNeed {
         rates.map(|rate| rate.bdp(self.rtt)).max_by_key(|bytes| bytes.get()).unwrap_or_default()
     }
 
-    /// What a flow that fills the path needs for its window.
+    /// What a flow needs to fill the path as long as nothing is lost.
     fn window(&self) -> u64 {
+        // A sender keeps what is unacknowledged and as much again to send; a receiver spends up
+        // to half of its buffer on bookkeeping (tcp_adv_win_scale).
+        self.products(2)
+    }
+
+    /// What it makes use of where a promised rate is to be filled in spite of losses: for a round
+    /// trip after each, nothing is acknowledged while as much again is sent.
+    fn roomy_window(&self) -> u64 {
+        if self.is_promised() { self.products(4) } else { self.window() }
+    }
+
+    /// So many bandwidth-delay products, and some to start with.
+    fn products(&self, count: u64) -> u64 {
         /// The kernel's own default for a receiver, below which nothing is gained.
         const SMALLEST: u64 = 6 << 20;
         /// The window field's 16 bits, scaled by at most 2^14 (RFC 7323), and below an int's range.
         const LARGEST: u64 = 65_535 << 14;
         let [there, back] = self.rates.map(|rate| rate.unwrap_or(UNLIMITED));
-        // A sender keeps what is unacknowledged and as much again to send; a receiver spends up
-        // to half of its buffer on bookkeeping (tcp_adv_win_scale).
-        (there.max(back).bdp(self.rtt).get() * 2 + (4 << 20)).clamp(SMALLEST, LARGEST)
+        let product = there.max(back).bdp(self.rtt).get();
+        (product.saturating_mul(count).saturating_add(4 << 20)).clamp(SMALLEST, LARGEST)
+    }
+
+    fn is_promised(&self) -> bool {
+        self.rates.iter().any(Option::is_some)
     }
 }
 
@@ -55,15 +71,14 @@ impl Windows {
     /// unlimited path promises no rate, so that nothing is clipped on it.
     pub(crate) fn warning(self, need: &PathNeed) -> Option<LinkWarning> {
         let wanted = Bytes::new(need.window());
-        let promised = need.rates.iter().any(Option::is_some);
-        (promised && self.largest < wanted)
+        (need.is_promised() && self.largest < wanted)
             .then_some(LinkWarning::WindowsClipped { wanted, granted: self.largest })
     }
 }
 
 /// The windows for a site with these paths, on a host whose TCP holds back at `pressure`.
 pub(crate) fn plan_windows(needs: impl IntoIterator<Item = PathNeed>, pressure: Bytes) -> Windows {
-    let wanted = needs.into_iter().map(|need| need.window()).max().unwrap_or_default();
+    let wanted = needs.into_iter().map(|need| need.roomy_window()).max().unwrap_or_default();
     // Two sockets at two fifths each stay below the point of pressure. Less than the kernel's own
     // default is never set.
     let largest = wanted.min(pressure.get() / 5 * 2).max(6 << 20);
@@ -109,12 +124,21 @@ mod tests {
         let largest =
             |needs: &[PathNeed]| plan_windows(needs.iter().copied(), Bytes::gib(8)).largest.get();
         let fast = need(100, Some(8_000_000_000));
-        assert_eq!(largest(&[fast]), 200_000_000 + (4 << 20));
+        assert_eq!(largest(&[fast]), 400_000_000 + (4 << 20));
+        assert_eq!(largest(&[need(10, None)]), 100_000_000 + (4 << 20));
         assert_eq!(largest(&[need(0, None)]), 6 << 20);
         assert_eq!(largest(&[need(2000, None)]), 65_535 << 14);
         assert_eq!(largest(&[need(0, None), fast]), largest(&[fast]), "the longest path decides");
         assert_eq!(fast.promised(), Bytes::new(100_000_000));
         assert_eq!(need(2000, None).promised(), Bytes::new(0));
+    }
+
+    #[test]
+    fn a_window_is_clipped_when_it_cannot_fill_a_clean_path() {
+        let long = need(100, Some(8_000_000_000));
+        let windows = |mib| Windows { largest: Bytes::mib(mib) };
+        assert_eq!(windows(200).warning(&long), None);
+        assert!(windows(190).warning(&long).is_some());
     }
 
     #[test]

@@ -6,5 +6,5 @@ mod mapping;
 mod share;
 
 pub use aligned::{AlignedBuffer, DIRECT_ALIGN};
-pub use mapping::Mapping;
+pub use mapping::{Mapping, Prefault};
 pub use share::usable_bytes;

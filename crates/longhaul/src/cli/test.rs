@@ -75,8 +75,8 @@ pub(super) struct Args {
     /// Bytes that a paced stream sends back to back, by a timer [default: 1 ms worth]
     #[arg(long, value_name = "BYTES")]
     burst: Option<Bytes>,
-    /// Bytes in one write, or in a datagram [default: 1 MiB; over UDP what the path's MTU takes,
-    /// 8972 at most]
+    /// Bytes in one write, or in a datagram [default: 1 MiB, or 10 ms worth of a low rate; over UDP
+    /// what the path's MTU takes, 8972 at most]
     #[arg(short, long = "length", value_name = "BYTES")]
     length: Option<Bytes>,
     /// Socket buffers at both ends [default: the kernel's autotuning]
@@ -281,12 +281,19 @@ impl Args {
             (false, true) => Protocol::Mptcp,
             (false, false) => Protocol::Tcp,
         };
-        let write_bytes = self.length.unwrap_or(match protocol {
-            Protocol::Udp => datagram_bytes,
-            Protocol::Tcp | Protocol::Mptcp => defaults.write_bytes,
-        });
         let links = Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
         let streams = self.streams.unwrap_or(links.len().max(1) as u32);
+        let rate_bps = self.rate.map(|rate| match self.per_stream {
+            true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
+            false => rate,
+        });
+        let write_bytes = self.length.unwrap_or(match (protocol, rate_bps) {
+            (Protocol::Udp, _) => datagram_bytes,
+            (Protocol::Tcp | Protocol::Mptcp, Some(rate)) if self.blocks.is_none() => {
+                FlowPlan::paced_write_bytes(rate, streams)
+            }
+            (Protocol::Tcp | Protocol::Mptcp, _) => defaults.write_bytes,
+        });
         let plan = FlowPlan {
             direction: match (self.reverse, self.bidir) {
                 (_, true) => Direction::Both,
@@ -308,10 +315,7 @@ impl Args {
             window_bytes: self.window,
             congestion: self.congestion.clone(),
             mss: self.mss,
-            rate_bps: self.rate.map(|rate| match self.per_stream {
-                true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
-                false => rate,
-            }),
+            rate_bps,
             protocol,
             opener: if self.flip { Opener::Server } else { Opener::Client },
             links,

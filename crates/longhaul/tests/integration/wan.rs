@@ -111,6 +111,24 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
+/// The least time in ping's summary, in milliseconds.
+pub(crate) fn least_ping(text: &str) -> f64 {
+    let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
+    times.split('/').next().unwrap().parse().unwrap()
+}
+
+/// The least that `measure` gives, which is tried again for a while as long as it is above `most`:
+/// one round trip that nothing disturbed stands for the link, the others tell how busy the other
+/// tests and the host keep the machine.
+pub(crate) fn least_until(most: f64, mut measure: impl FnMut() -> f64) -> f64 {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut least = measure();
+    while least > most && Instant::now() < deadline {
+        least = least.min(measure());
+    }
+    least
+}
+
 #[test]
 fn a_site_knows_its_own_name() {
     let before = Command::new("uname").arg("-n").output().unwrap().stdout;
@@ -122,30 +140,26 @@ fn a_site_knows_its_own_name() {
 
 #[test]
 fn a_ping_takes_the_round_trip_asked_for() {
-    let output = wan_run(&["--rtt", "20ms"], &["ping", "-c", "41", "-i", "0.02", "far"]);
-    assert_code(&output, 0);
-    let text = stdout(&output);
-    let times: Vec<f64> = text
-        .lines()
-        .filter_map(|line| line.split_once("time=")?.1.strip_suffix(" ms")?.parse().ok())
-        .collect();
-    assert_eq!(times.len(), 41, "{text}");
-    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    // The kernel rounds what ping prints to three digits. The least stands for the link: the
-    // others also tell how busy the other tests kept the machine.
-    assert!(least >= 19.95, "a reply came before its time: {times:?}");
-    assert!(least <= 20.3, "replies are late: {times:?}");
+    let least = least_until(20.3, || {
+        let output = wan_run(&["--rtt", "20ms"], &["ping", "-c", "41", "-i", "0.02", "far"]);
+        assert_code(&output, 0);
+        let text = stdout(&output);
+        assert_eq!(text.matches("time=").count(), 41, "{text}");
+        least_ping(&text)
+    });
+    assert!(least >= 19.95, "a reply came before its time: {least} ms");
+    assert!(least <= 20.3, "replies are late: {least} ms");
 }
 
 #[test]
 fn delays_may_differ_by_direction() {
     let options = ["--up-delay", "30ms", "--down-delay", "0ms"];
-    let output = wan_run(&options, &["ping", "-c", "3", "-i", "0.01", "-q", "far"]);
-    assert_code(&output, 0);
-    let text = stdout(&output);
-    let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
-    let least: f64 = times.split('/').next().unwrap().parse().unwrap();
-    assert!((29.9..32.0).contains(&least), "{text}");
+    let least = least_until(32.0, || {
+        let output = wan_run(&options, &["ping", "-c", "3", "-i", "0.01", "-q", "far"]);
+        assert_code(&output, 0);
+        least_ping(&stdout(&output))
+    });
+    assert!((29.9..=32.0).contains(&least), "{least} ms");
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn jitter_keeps_the_order_unless_asked() {
         // Never early; how late depends on the machine, the middle hardly.
         assert!(delay.quantile_ms(0.0) >= 14.9, "{}", delay.quantile_ms(0.0));
         if reorders {
-            assert!((17.0..25.0).contains(&delay.quantile_ms(0.5)), "{}", delay.quantile_ms(0.5));
+            assert!((17.0..35.0).contains(&delay.quantile_ms(0.5)), "{}", delay.quantile_ms(0.5));
         }
     }
 }

@@ -111,6 +111,14 @@ impl FlowPlan {
         }
     }
 
+    /// Bytes in one write of each of `streams` that share `rate`, unless asked for: 10 ms worth, so
+    /// that the kernel, which paces all but the first ten segments (`tcp_update_skb_after_send`),
+    /// has small ones.
+    pub fn paced_write_bytes(rate: Rate, streams: u32) -> Bytes {
+        let worth = rate.bytes_per_second() / 100 / u64::from(streams.max(1));
+        Bytes::new(worth.clamp(4 << 10, Self::WRITE_BYTES.get()))
+    }
+
     /// How many directions have streams.
     pub fn directions(&self) -> u32 {
         if self.direction == Direction::Both { 2 } else { 1 }
@@ -166,6 +174,14 @@ mod tests {
         let text = serde_json::to_string(&plan).unwrap();
         assert!(text.contains(r#""amount":{"seconds":10.0}"#), "{text}");
         assert_eq!(serde_json::from_str::<FlowPlan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn writes_shrink_with_the_rate() {
+        let of = |bps| FlowPlan::paced_write_bytes(Rate::from_bps(bps), 2).get();
+        assert_eq!(of(100_000_000_000), 1 << 20);
+        assert_eq!(of(100_000_000), 62_500);
+        assert_eq!(of(1), 4 << 10);
     }
 
     #[test]

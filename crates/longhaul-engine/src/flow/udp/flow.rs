@@ -19,9 +19,9 @@ const SHUT_LOOK: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// How often a sender marks the end until the receiver has seen it.
 const MARK_EVERY: Duration = Duration::from_millis(20);
-/// Receive buffer unless the user says otherwise: 10 ms at 13 Gb/s, longer than a scheduler lets
+/// Receive buffer unless the user says otherwise: 25 ms at 20 Gb/s, longer than a scheduler lets
 /// a thread wait on a busy core. The kernel's default holds three merged datagrams.
-const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 /// What all flows of a test have together, so that a client cannot ask for gigabytes.
 const ALL_BUFFERS_BYTES: usize = 128 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;

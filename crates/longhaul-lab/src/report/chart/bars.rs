@@ -23,8 +23,10 @@ pub(in crate::report) struct Bar {
 
 const BAR: f64 = 15.0;
 const GAP: f64 = 13.0;
-/// For a bar's name, before it.
-const NAME: f64 = 92.0;
+/// For a bar's name, before it: as wide as the longest needs, within these.
+const NAME: (f64, f64) = (92.0, 230.0);
+/// Of a character of such a name.
+const CHARACTER: f64 = 6.1;
 /// For its figure, after it.
 const FIGURE: f64 = 58.0;
 
@@ -40,9 +42,11 @@ impl BarChart {
         }
         // A page has the groups' names beside the bars, a phone above them.
         let beside = width == Width::Page;
-        let left = 16.0 + NAME + if beside { 176.0 } else { 0.0 };
-        let length = total - left - FIGURE;
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
+        let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();
+        let name = (longest as f64 * CHARACTER + 8.0).clamp(NAME.0, NAME.1);
+        let left = 16.0 + name + if beside { 176.0 } else { 0.0 };
+        let length = total - left - FIGURE;
         let values: Vec<f64> = bars()
             .map(|bar| bar.range.map_or(bar.value, |(_, high)| high.max(bar.value)))
             .collect();
@@ -50,16 +54,20 @@ impl BarChart {
         let place = |value: f64| left + axis.scale.place(value) * length;
         let (top, mut body) = (y + 4.0, Svg::default());
         y = top + 8.0;
-        for (group, (name, bars)) in self.groups.iter().enumerate() {
+        for (group, (tool, bars)) in self.groups.iter().enumerate() {
             body.begin_series(group);
             if beside {
-                body.text("name", (16.0, y + 11.5), &shorten(name, 24));
+                body.text("name", (16.0, y + 11.5), &shorten(tool, 24));
             } else {
-                body.text("name", (16.0, y + 11.0), &shorten(name, 44));
+                body.text("name", (16.0, y + 11.0), &shorten(tool, 44));
                 y += 18.0;
             }
             for bar in bars {
-                body.text("soft end", (left - 8.0, y + 11.5), &shorten(&bar.name, 15));
+                body.text(
+                    "soft end",
+                    (left - 8.0, y + 11.5),
+                    &shorten(&bar.name, ((name - 8.0) / CHARACTER) as usize),
+                );
                 let end = place(bar.value);
                 body.rect("bar", (left, y + 1.0), (end - left).max(0.5), BAR - 3.0);
                 let mut label_x = end;

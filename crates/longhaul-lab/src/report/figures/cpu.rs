@@ -5,11 +5,14 @@ use longhaul_core::result::{RunRecord, RunSample};
 use longhaul_core::stats::median;
 
 use super::facet::{Common, Facets};
-use super::{Chart, Figure, MOST_PANELS};
+use super::{Chart, Figure};
 use crate::report::chart::{Bar, BarChart};
 
 /// Bars of a tool: its paths, and what its runs cost there.
 type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;
+
+/// Of one tool; the table of all runs has the others, too.
+const MOST_BARS: usize = 32;
 
 /// Processor seconds for each gigabyte, of both ends together: a chart for each kind of work.
 pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
@@ -22,8 +25,10 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
         costs.entry(facets.series(facet, &[])).or_default().entry(common).or_default().push(cost);
     }
     let figures = works.into_iter().map(|(name, (work, costs))| {
+        let left_out: usize =
+            costs.values().map(|paths| paths.len().saturating_sub(MOST_BARS)).sum();
         let groups = costs.into_iter().map(|(series, paths)| {
-            let bars = paths.into_iter().take(MOST_PANELS).filter_map(|(common, values)| {
+            let bars = paths.into_iter().take(MOST_BARS).filter_map(|(common, values)| {
                 let low = values.iter().copied().fold(f64::INFINITY, f64::min);
                 let high = values.iter().copied().fold(0.0, f64::max);
                 Some(Bar {
@@ -36,10 +41,15 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
         });
         let chart = BarChart {
             title: format!("Processor time for a gigabyte: {}", work.label()),
-            subtitle:
-                "User and system time of the commands at both ends, the emulator's not among \
-                       it; median, and the range of the runs"
-                    .into(),
+            subtitle: format!(
+                "User and system time of the commands at both ends, the emulator's not among it; \
+                 median, and the range of the runs{}",
+                match left_out {
+                    0 => String::new(),
+                    1 => "; 1 more bar is not drawn".to_owned(),
+                    many => format!("; {many} more bars are not drawn"),
+                }
+            ),
             label: "CPU seconds for each GB (10^9 bytes)".into(),
             groups: groups.collect(),
         };

@@ -1,16 +1,22 @@
 //! Where a topology that is up can be found: a directory of this user's, with a socket, a lock and
 //! a log for each.
 //!
-//! The lock is held by the process that holds the topology, for as long as it lives; so a socket
-//! whose lock is free belongs to one that was killed, and is cleared away by whoever finds it.
+//! The lock is held by the process that holds the topology and by the sites that it made, for as
+//! long as they live; so a socket whose lock is free belongs to one that was killed, and is cleared
+//! away by whoever finds it.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+
+/// How long the processes of a killed topology may take to end.
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// The files of one topology.
 #[derive(Debug, Clone)]
@@ -114,8 +120,20 @@ impl Place {
         Ok(held)
     }
 
-    /// Takes the place if nobody holds it.
+    /// Takes the place if nobody holds it, or only the sites of a topology that was killed: they
+    /// have the lock from the process that made them, and the kernel is about to end them.
     pub(super) fn try_hold(&self) -> anyhow::Result<Option<Held>> {
+        let deadline = Instant::now() + LAST_BREATH;
+        loop {
+            let held = self.try_lock()?;
+            if held.is_some() || !self.is_left_over() || Instant::now() >= deadline {
+                return Ok(held);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn try_lock(&self) -> anyhow::Result<Option<Held>> {
         let path = self.file("lock");
         let failed = || format!("cannot lock {}", path.display());
         loop {
