@@ -199,7 +199,7 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
     let plan = serde_json::to_string(&FlowPlan::new()).expect("a plan is written");
     match entry {
         "opening" => [
-            r#"{"protocol":2,"version":"0.1.0","service":"test"}"#,
+            r#"{"protocol":3,"version":"0.1.0","service":"test"}"#,
             r#"{"ready":{"version":"0.1.0"}}"#,
             r#"{"queued":{"place":3}}"#,
             r#"{"refused":{"kind":"limit","reason":"no"}}"#,
