@@ -94,7 +94,10 @@ pub(super) fn serve_check(
     thread::scope(|scope| {
         let (done, outcome) = bounded(1);
         let over = &over;
-        scope.spawn(move || done.send(check_tree(&recorded, &base, over)));
+        scope.spawn(move || {
+            // Who waits for it leaves no sooner.
+            let _ = done.send(check_tree(&recorded, &base, over));
+        });
         loop {
             match outcome.recv_timeout(ALIVE_INTERVAL) {
                 Ok(Ok(result)) => return tell(sender, result),

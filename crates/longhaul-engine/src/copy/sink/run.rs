@@ -287,7 +287,7 @@ impl Shared<'_> {
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(c"cp write", || write_blocks(self, &blocks, &whole))
+                    self.cpu.stage(c"cp write", || write_blocks(self, &blocks, &whole));
                 });
             }
             scope.spawn(move || self.cpu.stage(c"cp sync", || finish_files(self, &to_finish)));

@@ -239,18 +239,18 @@ impl Shared<'_> {
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
             scope.spawn(move || {
-                self.cpu.stage(c"cp walk", || announce(self, announced, plan, options))
+                self.cpu.stage(c"cp walk", || announce(self, announced, plan, options));
             });
             let queued = jobs.clone();
             scope.spawn(move || {
-                self.cpu.stage(c"cp queue", || queue_announced(self, &to_queue, &queued))
+                self.cpu.stage(c"cp queue", || queue_announced(self, &to_queue, &queued));
             });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(c"cp read", || read_blocks(self, &jobs, &filled))
+                    self.cpu.stage(c"cp read", || read_blocks(self, &jobs, &filled));
                 });
             }
             let send = move |stream: u32, socket: TcpStream| {
