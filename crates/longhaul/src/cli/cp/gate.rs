@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use longhaul_core::wire::Service;
 use longhaul_engine::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session,
 };
