@@ -5,6 +5,7 @@
 //! Nothing here touches the operating system, starts a thread or needs `unsafe`, so all of it is
 //! tested as plain functions.
 
+pub mod diagnosis;
 pub mod doctor;
 pub mod path;
 pub mod plan;

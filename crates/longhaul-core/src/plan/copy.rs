@@ -171,6 +171,33 @@ pub struct CopyOptions {
     /// Links, owners, filters, deletion, digests.
     #[serde(default)]
     pub tree: TreeOptions,
+    /// Copy a part of what there is, for a diagnosis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+}
+
+/// A part of what there is to copy: files in the order of the walk, the last of them cut, until
+/// there are so many bytes or files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Bytes at the most.
+    pub bytes: Bytes,
+    /// Files at the most.
+    pub files: u64,
+    /// Where the bytes come from.
+    pub content: SampleContent,
+}
+
+/// Where the bytes of a [`Sample`] come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleContent {
+    /// The files.
+    Files,
+    /// Memory: zeros under the files' names, as many as each has bytes.
+    Zeros,
+    /// Memory: one file of zeros. No file is looked at.
+    Memory,
 }
 
 impl Default for CopyOptions {
@@ -186,6 +213,7 @@ impl Default for CopyOptions {
             direct: DirectIo::Auto,
             nice: false,
             tree: TreeOptions::default(),
+            sample: None,
         }
     }
 }

@@ -206,6 +206,62 @@ pub struct TransferEnd {
     /// Bytes that were read or written past the page cache.
     #[serde(default)]
     pub direct_bytes: Bytes,
+    /// The thread that worked or waited for a processor the largest share of its life.
+    #[serde(default)]
+    pub busiest: Option<BusyThread>,
+}
+
+/// A thread of a copy and how the scheduler treated it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BusyThread {
+    /// What it does.
+    pub role: ThreadRole,
+    /// It ran.
+    pub running_percent: f64,
+    /// It could have run and waited for a core; 0 when the kernel keeps no account.
+    pub waiting_percent: f64,
+}
+
+impl BusyThread {
+    /// Running or waiting for a core: near 100 the thread never waits for anything else.
+    pub fn load_percent(&self) -> f64 {
+        self.running_percent + self.waiting_percent
+    }
+}
+
+/// What a thread of a copy does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadRole {
+    /// Finds files and announces them.
+    Walk,
+    /// Reads files.
+    Read,
+    /// Hashes or seals blocks and sends them.
+    Send,
+    /// Receives blocks and opens or checks them.
+    Receive,
+    /// Writes files.
+    Write,
+    /// Syncs files and gives them their names.
+    Finish,
+    /// Talks to the other end and keeps the books.
+    Control,
+}
+
+impl ThreadRole {
+    /// The word for it before "thread".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ThreadRole::Walk => "walking",
+            ThreadRole::Read => "reading",
+            ThreadRole::Send => "sending",
+            ThreadRole::Receive => "receiving",
+            ThreadRole::Write => "writing",
+            ThreadRole::Finish => "finishing",
+            ThreadRole::Control => "control",
+        }
+    }
 }
 
 /// How busy the stages of one end were: 1 means that all threads of the stage worked all the

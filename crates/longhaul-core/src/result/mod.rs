@@ -7,6 +7,7 @@
 mod certificate;
 mod check;
 mod copy;
+mod diagnosis;
 mod doctor;
 mod flow;
 mod impairments;
@@ -24,9 +25,13 @@ mod warning;
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
-    Action, ActionKind, AddressReport, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
+    Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
     CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore, PathReport, StageTimes,
-    TransferEnd,
+    ThreadRole, TransferEnd,
+};
+pub use diagnosis::{
+    AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, Diagnosis, EndView, Ends, Gap, HostUse,
+    Resource, Rung, RungReport, RungRound, SampleReport,
 };
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,

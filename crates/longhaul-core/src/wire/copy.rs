@@ -259,7 +259,7 @@ pub enum SourceMessage {
         entries: u64,
     },
     /// What the source used; sent once the sink has finished.
-    Report(SourceReport),
+    Report(Box<SourceReport>),
     /// Still here.
     Alive {
         /// How busy its stages were since the last time.

@@ -14,6 +14,7 @@ mod hello;
 mod opening;
 mod path;
 mod probe;
+mod rung;
 mod survey;
 mod third;
 
@@ -27,5 +28,6 @@ pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
 pub use opening::{AnyHello, FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 pub use path::WirePath;
 pub use probe::{PROBE_BYTES, ProbeHeader, ProbeKind};
+pub use rung::{RUNG_LIMIT_SECONDS, RungEvent, RungOrder};
 pub use survey::{PathEvent, PathOrder};
 pub use third::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};

@@ -18,6 +18,8 @@ pub enum Service {
     ThirdParty,
     /// A survey of the path.
     Path,
+    /// What one end does by itself in a diagnosis: it reads or writes files and looks at its host.
+    Rung,
 }
 
 /// The client's first message.

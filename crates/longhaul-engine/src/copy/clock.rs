@@ -3,27 +3,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::TransferEnd;
+use longhaul_core::result::{BusyThread, ThreadRole, TransferEnd};
 use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::{HostTimes, ThreadClock};
+use longhaul_sys::host::scheduling;
 
-use super::disk::Disk;
+use crate::lock::lock;
 
 /// The time that the threads of one stage spent at work, waiting for other stages left out.
 #[derive(Default)]
-pub(super) struct StageClock {
+pub(crate) struct StageClock {
     busy_ns: AtomicU64,
     threads: AtomicU64,
 }
 
 impl StageClock {
     /// Counts a thread in.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         self.threads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Runs `work` and counts its time.
-    pub(super) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
         self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -31,17 +32,17 @@ impl StageClock {
     }
 
     /// Counts time that was measured elsewhere.
-    pub(super) fn add(&self, time: Duration) {
+    pub(crate) fn add(&self, time: Duration) {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// The time that its threads have worked, all together.
-    pub(super) fn busy(&self) -> Duration {
+    pub(crate) fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))
     }
 
     /// The share of `elapsed` that its threads worked, 0 to 1; `None` if it had none.
-    pub(super) fn share(&self, elapsed: Duration) -> Option<f64> {
+    pub(crate) fn share(&self, elapsed: Duration) -> Option<f64> {
         let threads = self.threads.load(Ordering::Relaxed);
         let available = elapsed.as_secs_f64() * threads as f64;
         let busy = self.busy_ns.load(Ordering::Relaxed) as f64 / 1e9;
@@ -50,19 +51,19 @@ impl StageClock {
 }
 
 /// How busy stages are from one look to the next.
-pub(super) struct Gauge<'a, const N: usize> {
+pub(crate) struct Gauge<'a, const N: usize> {
     clocks: [&'a StageClock; N],
     at: Instant,
     busy: [Duration; N],
 }
 
 impl<'a, const N: usize> Gauge<'a, N> {
-    pub(super) fn new(clocks: [&'a StageClock; N]) -> Self {
+    pub(crate) fn new(clocks: [&'a StageClock; N]) -> Self {
         Gauge { clocks, at: Instant::now(), busy: clocks.map(StageClock::busy) }
     }
 
     /// The shares of the time since the last look that each stage worked.
-    pub(super) fn look(&mut self) -> [Option<f64>; N] {
+    pub(crate) fn look(&mut self) -> [Option<f64>; N] {
         let elapsed = self.at.elapsed();
         self.at = Instant::now();
         let busy = self.clocks.map(StageClock::busy);
@@ -78,60 +79,130 @@ impl<'a, const N: usize> Gauge<'a, N> {
 
 /// The CPU time of the threads of one copy, so that a server with many clients can tell each
 /// what it cost; and how busy the whole host is meanwhile.
-pub(super) struct CpuMeter {
-    running: Mutex<Vec<ThreadClock>>,
-    ended_ns: AtomicU64,
+pub(crate) struct CpuMeter {
+    running: Mutex<Vec<Watched>>,
+    ended: Mutex<Ended>,
     host: Option<HostTimes>,
+}
+
+/// A thread at work.
+#[derive(Debug, Clone, Copy)]
+struct Watched {
+    role: ThreadRole,
+    clock: ThreadClock,
+    since: Instant,
+    used: Duration,
+    waited: Duration,
+}
+
+/// What threads that have ended used, and the busiest of them.
+#[derive(Debug, Default)]
+struct Ended {
+    used: Duration,
+    busiest: Option<BusyThread>,
+}
+
+/// A thread that lived for less says nothing.
+const LEAST_LIFE: Duration = Duration::from_millis(100);
+
+impl Watched {
+    fn begin(role: ThreadRole) -> Self {
+        let clock = ThreadClock::current();
+        Watched {
+            role,
+            clock,
+            since: Instant::now(),
+            used: clock.elapsed().unwrap_or_default(),
+            waited: waited(clock),
+        }
+    }
+
+    /// What it has used since, and how busy that was; the latter of a thread that lives.
+    fn look(&self) -> Option<(Duration, Option<BusyThread>)> {
+        let used = self.clock.elapsed().ok()?.saturating_sub(self.used);
+        let life = self.since.elapsed();
+        let percent = |time: Duration| (100.0 * time.as_secs_f64() / life.as_secs_f64()).min(100.0);
+        let busy = (life >= LEAST_LIFE).then(|| BusyThread {
+            role: self.role,
+            running_percent: percent(used),
+            waiting_percent: percent(waited(self.clock).saturating_sub(self.waited)),
+        });
+        Some((used, busy))
+    }
+}
+
+/// Up to 15 bytes.
+fn thread_name(role: ThreadRole) -> &'static CStr {
+    match role {
+        ThreadRole::Walk => c"cp walk",
+        ThreadRole::Read => c"cp read",
+        ThreadRole::Send => c"cp send",
+        ThreadRole::Receive => c"cp receive",
+        ThreadRole::Write => c"cp write",
+        ThreadRole::Finish => c"cp finish",
+        ThreadRole::Control => c"cp control",
+    }
+}
+
+fn waited(clock: ThreadClock) -> Duration {
+    scheduling(clock.thread()).map(|times| times.waited).unwrap_or_default()
+}
+
+fn busier(one: Option<BusyThread>, other: Option<BusyThread>) -> Option<BusyThread> {
+    let all = [one, other].into_iter().flatten();
+    all.max_by(|a, b| a.load_percent().total_cmp(&b.load_percent()))
 }
 
 impl Default for CpuMeter {
     fn default() -> Self {
         let host = HostTimes::now().ok();
-        CpuMeter { running: Mutex::default(), ended_ns: AtomicU64::new(0), host }
+        CpuMeter { running: Mutex::default(), ended: Mutex::default(), host }
     }
 }
 
 impl CpuMeter {
     /// Runs a thread's whole `work`, counting its CPU time.
-    pub(super) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        let clock = ThreadClock::current();
-        let before = clock.elapsed().unwrap_or_default();
-        self.lock().push(clock);
+    pub(crate) fn run<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
+        let watched = Watched::begin(role);
+        lock(&self.running).push(watched);
         let done = work();
-        let mut running = self.lock();
-        running.retain(|other| *other != clock);
-        let used = clock.elapsed().unwrap_or_default().saturating_sub(before);
-        self.ended_ns.fetch_add(used.as_nanos() as u64, Ordering::Relaxed);
+        let mut running = lock(&self.running);
+        running.retain(|other| other.clock != watched.clock);
+        if let Some((used, busy)) = watched.look() {
+            let mut ended = lock(&self.ended);
+            ended.used += used;
+            ended.busiest = busier(ended.busiest, busy);
+        }
         done
     }
 
-    /// The same for a thread of its own, which gets a `name` that top(1) and perf(1) show: up to 15
-    /// bytes.
-    pub(super) fn stage<T>(&self, name: &CStr, work: impl FnOnce() -> T) -> T {
+    /// The same for a thread of its own, which gets a name that top(1) and perf(1) show.
+    pub(crate) fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
         // What the thread does does not depend on it.
-        let _ = rustix::thread::set_name(name);
-        self.run(work)
+        let _ = rustix::thread::set_name(thread_name(role));
+        self.run(role, work)
     }
 
-    /// What was used until now, over `elapsed`, and the way that bytes took to or from `disk`.
-    pub(super) fn report(&self, elapsed: Duration, disk: &Disk) -> TransferEnd {
-        let running: Duration = self.lock().iter().filter_map(|clock| clock.elapsed().ok()).sum();
-        let ended = Duration::from_nanos(self.ended_ns.load(Ordering::Relaxed));
-        let cpu_seconds = (running + ended).as_secs_f64();
+    /// What was used until now, over `elapsed`, with what went past the page cache.
+    pub(crate) fn report(&self, elapsed: Duration, direct_bytes: Bytes) -> TransferEnd {
+        let running = lock(&self.running);
+        let ended = lock(&self.ended);
+        let looks = running.iter().filter_map(Watched::look);
+        let whole = looks.fold((ended.used, ended.busiest), |(sum, busiest), (used, busy)| {
+            (sum + used, busier(busiest, busy))
+        });
+        let cpu_seconds = whole.0.as_secs_f64();
         TransferEnd {
             cpu_percent: 100.0 * cpu_seconds / elapsed.as_secs_f64().max(1e-9),
             cpu_seconds,
             peak_memory_bytes: Bytes::new(longhaul_sys::cpu::peak_memory_bytes()),
             host_busy: self.host_busy(),
-            direct_bytes: disk.direct_bytes(),
+            direct_bytes,
+            busiest: whole.1,
         }
     }
 
     fn host_busy(&self) -> Option<f64> {
         Some(HostTimes::now().ok()?.busy_since(self.host.as_ref()?))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ThreadClock>> {
-        self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

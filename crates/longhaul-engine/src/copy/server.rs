@@ -223,7 +223,8 @@ fn check_write(
     Ok(())
 }
 
-fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKind, String)> {
+/// Why a peer's options are refused.
+pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKind, String)> {
     let invalid = |reason: String| Err((RefusalKind::Invalid, reason));
     if let Err(error) = Filters::check(&options.tree.filters) {
         return invalid(error.to_string());

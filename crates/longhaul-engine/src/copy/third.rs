@@ -244,7 +244,9 @@ impl Relay<'_> {
                 SourceMessage::Skipped { path, reason } => {
                     keep(&mut lock(&self.state).skipped, path.to_string(), reason.clone());
                 }
-                SourceMessage::Report(report) => lock(&self.state).source = Some(report.clone()),
+                SourceMessage::Report(report) => {
+                    lock(&self.state).source = Some((**report).clone());
+                }
                 SourceMessage::Alive { stages } => self.progress.source_is(*stages),
                 SourceMessage::Streams { wanted } => {
                     // The source dials by itself, or has the client do it; the sink does not.

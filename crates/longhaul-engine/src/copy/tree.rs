@@ -29,8 +29,8 @@ pub struct Tree {
 
 /// What the walk needs to know of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Metadata {
-    pub(super) kind: FileKind,
+pub(crate) struct Metadata {
+    pub(crate) kind: FileKind,
     pub(super) size: u64,
     pub(super) mode: u32,
     pub(super) mtime_seconds: i64,
@@ -48,7 +48,7 @@ pub(super) struct Metadata {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub(crate) enum FileKind {
     File,
     Directory,
     Symlink,
@@ -179,12 +179,12 @@ impl Tree {
     }
 
     /// Opens a directory as a place to create things in.
-    pub(super) fn open_dir(&self, path: &Path) -> io::Result<OwnedFd> {
+    pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
     }
 
     /// Metadata of `path`, links followed as far as the tree allows.
-    pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+    pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         Ok(self.look(path, true)?.1)
     }
 
@@ -218,7 +218,7 @@ impl Tree {
 }
 
 /// The names in an open directory, sorted.
-pub(super) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir.as_fd())? {
         let entry = entry?;
@@ -232,7 +232,7 @@ pub(super) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
 }
 
 /// `path` as it travels.
-pub(super) fn wire_path(path: &Path) -> WirePath {
+pub(crate) fn wire_path(path: &Path) -> WirePath {
     // A path that the operating system took holds no NUL; one from a peer was checked.
     WirePath::new(path.as_os_str().as_bytes())
         .or_else(|| WirePath::new("?"))

@@ -14,7 +14,7 @@ const SEGMENT_BYTES: usize = 128 << 10;
 
 /// One kind of work.
 pub(super) struct Work {
-    name: &'static str,
+    pub(super) name: &'static str,
     pub(super) title: &'static str,
     note: &'static str,
     /// Does it for the time given; returns the bytes and the time they took.

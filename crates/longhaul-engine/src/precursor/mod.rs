@@ -48,6 +48,14 @@ pub fn measure(
     all
 }
 
+/// What one core copies in memory, and what it seals, each measured for `time`.
+pub(crate) fn core_speeds(time: Duration) -> [Option<Rate>; 2] {
+    ["memory_copy", "aes_256_gcm"].map(|name| {
+        let work = core::WORKS.iter().find(|work| work.name == name)?;
+        core::measure(work, time).throughput_bps
+    })
+}
+
 /// What `bytes` in `elapsed` come to.
 fn measured(name: &str, title: &str, bytes: u64, elapsed: Duration, note: &str) -> Measurement {
     Measurement {
@@ -79,7 +87,7 @@ fn file_failed<'a>(
 }
 
 /// Bytes that no file system compresses, the same each time.
-fn noise(bytes: &mut [u8]) {
+pub(crate) fn noise(bytes: &mut [u8]) {
     blake3::Hasher::new().update(b"longhaul").finalize_xof().fill(bytes);
 }
 

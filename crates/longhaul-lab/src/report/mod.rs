@@ -19,6 +19,6 @@ pub use change::change_text;
 pub use csv::csv;
 pub use json::json;
 pub use markdown::markdown;
-pub use page::html;
+pub use page::{diagnosis_html, html};
 pub use text::text;
 pub use write::write;

@@ -32,8 +32,10 @@ use longhaul_engine::session::HostPolicy;
 use self::check::check;
 use self::events::{Events, Printer};
 use self::filters::{FilterArgs, read_list};
-use self::gate::{Addresses, Gate};
-use self::route::{Far, Route, Target};
+use self::gate::Addresses;
+pub(in crate::cli) use self::gate::Gate;
+pub(in crate::cli) use self::route::{Far, far};
+use self::route::{Route, Target};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, copy_text};
@@ -250,6 +252,7 @@ impl Args {
                 direct: self.direct,
                 nice: self.nice,
                 tree: self.tree()?,
+                sample: None,
             },
             names: self.names(sources)?,
             zero_bytes: self.size,

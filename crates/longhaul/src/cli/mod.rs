@@ -1,6 +1,7 @@
 //! The command line: one module for each command, each turning its arguments into a plan.
 
 mod cp;
+mod diagnose;
 mod doctor;
 mod generate;
 mod key;
@@ -36,6 +37,8 @@ enum Command {
     Test(test::Args),
     /// Be the far end of tests and copies
     Serve(serve::Args),
+    /// Measure each part of a copy by itself and name the one that limits it, with the cure
+    Diagnose(diagnose::Args),
     /// Examine this host, or another, for what keeps it from a rate over a round-trip time
     Doctor(doctor::Args),
     /// Find out what the path to a host is like: round trip, hops, MTU, loss, jitter, capacity
@@ -65,6 +68,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done: Result<u8, Coded> = match cli.command {
         Command::Cp(args) => args.run(),
+        Command::Diagnose(args) => args.run(),
         Command::Doctor(args) => args.run(),
         Command::Path(args) => args.run(),
         Command::Matrix(args) => matrix::run(args),

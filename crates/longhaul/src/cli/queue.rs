@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use longhaul_core::wire::Service;
-use longhaul_engine::Result;
+use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_early, connect_queued};
+use longhaul_engine::{EngineError, Result};
 
 /// Opens a session for a copy, which asks before the server has welcomed it.
 ///
@@ -32,7 +33,33 @@ pub(super) fn connect_in_turn(
     options: &ConnectOptions<'_>,
     stop: &AtomicBool,
 ) -> Result<Session> {
-    connect_queued(target, service, options, |place| in_turn(target, place, stop))
+    connect_within(target, service, options, stop, Duration::MAX)
+}
+
+/// As [`connect_in_turn`], waiting no longer than `patience`.
+///
+/// # Errors
+/// As [`connect_queued`], and when the turn did not come.
+pub(super) fn connect_within(
+    target: &HostPort,
+    service: Service,
+    options: &ConnectOptions<'_>,
+    stop: &AtomicBool,
+    patience: Duration,
+) -> Result<Session> {
+    let begun = Instant::now();
+    let stopped = || stop.load(Ordering::Acquire);
+    let session = connect_queued(target, service, options, |place| {
+        in_turn(target, place, stop) && begun.elapsed() < patience
+    });
+    match session {
+        Err(EngineError::Interrupted) if !stopped() => Err(EngineError::Refused {
+            peer: target.to_string(),
+            kind: RefusalKind::Limit,
+            reason: "it serves no further client at present".to_owned(),
+        }),
+        session => session,
+    }
 }
 
 /// Says the place in the queue, and whether to go on waiting.

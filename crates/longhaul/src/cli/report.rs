@@ -3,6 +3,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use longhaul_core::diagnosis::judge;
+use longhaul_core::result::Diagnosis;
 use longhaul_lab::archive::{Archive, Contents};
 use longhaul_lab::change::Change;
 use longhaul_lab::report;
@@ -11,14 +13,16 @@ use serde_json::json;
 
 use super::matrix::{certificate, coded};
 use crate::exit::{self, Coded};
+use crate::output::diagnosis_text;
 
-/// Render the table and the report of a matrix again, from its archive
+/// Render the table and the report of a matrix again, from its archive; or those of a diagnosis,
+/// from its JSON document
 ///
 /// Exit codes: 0, 2 bad arguments, 5 there is no archive, or it is damaged.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// Directory of the matrix
-    #[arg(value_name = "DIR")]
+    /// Directory of the matrix, or the document that 'longhaul diagnose --json' printed
+    #[arg(value_name = "DIR|FILE")]
     dir: PathBuf,
     /// What to print; the default also writes report.html and its figures into DIR
     /// again
@@ -55,6 +59,7 @@ pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
     let format = if args.json { Format::Json } else { args.format };
     let text = match &args.since {
         Some(earlier) => since(&args.dir, earlier, format)?,
+        None if args.dir.is_file() => diagnosis(&args.dir, format)?,
         None => rendered(&args, format)?,
     };
     let mut stdout = std::io::stdout().lock();
@@ -66,6 +71,26 @@ fn read(dir: &Path) -> Result<(Contents, Table), Coded> {
     let contents = Archive::open(dir).and_then(|archive| archive.contents()).map_err(coded)?;
     let table = Table::fold(&contents);
     Ok((contents, table))
+}
+
+/// A diagnosis, judged by this version.
+fn diagnosis(path: &Path, format: Format) -> Result<String, Coded> {
+    let read = std::fs::read(path)
+        .map_err(anyhow::Error::from)
+        .and_then(|text| Ok(serde_json::from_slice::<Diagnosis>(&text)?))
+        .with_context(|| format!("cannot read the diagnosis {}", path.display()))
+        .map_err(|error| Coded::new(exit::FILES, error))?;
+    let diagnosis = judge(read);
+    match format {
+        Format::Text => Ok(diagnosis_text(&diagnosis)),
+        Format::Html => Ok(report::diagnosis_html(&diagnosis)),
+        Format::Json => {
+            Ok(serde_json::to_string_pretty(&diagnosis).map_err(anyhow::Error::from)? + "\n")
+        }
+        Format::Markdown | Format::Csv => {
+            Err(Coded::new(exit::USAGE, anyhow!("a diagnosis is text, html or json")))
+        }
+    }
 }
 
 fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 mod certificate;
 mod copy;
+mod diagnosis;
 mod doctor;
 mod flow;
 mod path;
@@ -12,6 +13,7 @@ mod topology;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text};
+pub(crate) use diagnosis::{LadderView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use flow::FlowText;
 pub(crate) use path::path_text;

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
-use longhaul_engine::flow::FlowLimits;
+use longhaul_engine::flow::{self, FlowLimits};
+use longhaul_engine::ladder;
 use longhaul_engine::path;
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
@@ -16,24 +17,29 @@ use longhaul_engine::session::{
 };
 use longhaul_engine::{EngineError, Result};
 
-/// What one client that is this user already may have: copies of the whole file system, with this
-/// user's rights, and surveys of the path.
+/// The services for one client that is this user already: the whole file system, with this user's
+/// rights, tests, and surveys of the path.
 struct OwnFiles {
     stop: Arc<AtomicBool>,
 }
 
 impl Services for OwnFiles {
     fn refusal(&self, service: Service, _authorised: bool) -> Option<(RefusalKind, String)> {
-        let reason = || "only copies and surveys of the path run over ssh".to_owned();
-        (!matches!(service, Service::Copy | Service::Path))
-            .then(|| (RefusalKind::NotAuthorised, reason()))
+        (service == Service::ThirdParty).then(|| {
+            let reason = "tests between two servers do not run over ssh";
+            (RefusalKind::NotAuthorised, reason.to_owned())
+        })
     }
 
     fn run(&self, service: Service, session: ServedSession) -> Result<()> {
-        if service == Service::Path {
-            return path::serve(session, &FlowLimits::default());
+        match service {
+            Service::Test => flow::serve(session, &FlowLimits::default()),
+            Service::Path => path::serve(session, &FlowLimits::default()),
+            Service::Rung => ladder::serve(session, &Tree::anywhere(), &self.stop),
+            Service::Copy | Service::ThirdParty => {
+                copy::serve(session, &Tree::anywhere(), &self.stop)
+            }
         }
-        copy::serve(session, &Tree::anywhere(), &self.stop)
     }
 
     fn ended(&self, _: &str, _: Result<()>) {}
@@ -76,7 +82,7 @@ impl Drop for DataPort {
     }
 }
 
-/// Serves one copy on a control channel that needs no proof of who the client is.
+/// Serves one client on a control channel that needs no proof of who the client is.
 pub(super) fn serve_far(
     reader: impl Read + AsFd + Send + 'static,
     writer: impl Write + AsFd + Send + 'static,

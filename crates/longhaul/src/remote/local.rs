@@ -18,11 +18,11 @@ pub(crate) struct LocalFar {
 }
 
 impl LocalFar {
-    /// Starts it and opens the session.
+    /// Starts it and opens the session for `service`.
     ///
     /// # Errors
     /// This host gives no sockets.
-    pub(crate) fn start(stop: &Arc<AtomicBool>) -> Result<(Self, Session)> {
+    pub(crate) fn start(service: Service, stop: &Arc<AtomicBool>) -> Result<(Self, Session)> {
         let failed = |source| EngineError::System { operation: "make a pair of sockets", source };
         let (near, far) = UnixStream::pair().map_err(failed)?;
         let (near_writer, far_writer) =
@@ -35,7 +35,7 @@ impl LocalFar {
             move || serve_far(far, far_writer, &data, secret, stop)
         });
         let (sender, mut receiver) = control(near, near_writer, "this host");
-        greet(&sender, &mut receiver, Service::Copy, |_| true)?;
+        greet(&sender, &mut receiver, service, |_| true)?;
         let dialer = DataDialer::new(vec![address], secret);
         Ok((LocalFar { thread }, Session::new(sender, receiver, dialer)))
     }

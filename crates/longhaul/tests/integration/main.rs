@@ -12,6 +12,7 @@ mod cp_faults;
 mod cp_host;
 mod cp_paths;
 mod cp_tree;
+mod diagnose;
 mod doctor;
 mod generate;
 mod host;

@@ -25,7 +25,7 @@ use crate::lock::lock;
 
 /// Files of this size and more may go past the page cache: below it the cost of opening and
 /// aligning is not earned back.
-pub(super) const DIRECT_FROM_BYTES: u64 = 1 << 20;
+pub(crate) const DIRECT_FROM_BYTES: u64 = 1 << 20;
 /// Files whose first blocks are worth a trial.
 const TRIAL_FROM_BYTES: u64 = 128 << 20;
 

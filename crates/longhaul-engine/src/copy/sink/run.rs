@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
@@ -265,9 +265,9 @@ impl Shared<'_> {
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
                 let receiver = streams.receiver(stream, socket, self.options.protection);
                 scope.spawn(move || {
-                    let info = self
-                        .cpu
-                        .stage(c"cp receive", || receive_blocks(self, stream, receiver, &received));
+                    let info = self.cpu.stage(ThreadRole::Receive, || {
+                        receive_blocks(self, stream, receiver, &received)
+                    });
                     lock(tcp_all).extend(info);
                 });
             };
@@ -287,21 +287,26 @@ impl Shared<'_> {
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(c"cp write", || write_blocks(self, &blocks, &whole));
+                    self.cpu.stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
                 });
             }
-            scope.spawn(move || self.cpu.stage(c"cp sync", || finish_files(self, &to_finish)));
+            scope.spawn(move || {
+                self.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
+            });
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
-            scope.spawn(move || self.cpu.stage(c"cp report", || report(self, &ended, stop)));
-            scope.spawn(move || self.cpu.stage(c"cp journal", || keep_journal(self, &journal)));
+            scope.spawn(move || self.cpu.stage(ThreadRole::Control, || report(self, &ended, stop)));
             scope.spawn(move || {
-                self.cpu.stage(c"cp end", || conclude(self));
+                self.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+            });
+            scope.spawn(move || {
+                self.cpu.stage(ThreadRole::Control, || conclude(self));
                 drop(over);
             });
             drop((received, to_write));
 
-            let followed = self.cpu.run(|| follow_source(self, control, &whole));
+            let followed =
+                self.cpu.run(ThreadRole::Control, || follow_source(self, control, &whole));
             drop(whole);
             dialing.thread().unpark();
             match followed {

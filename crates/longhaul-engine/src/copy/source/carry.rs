@@ -109,7 +109,10 @@ fn read_pack(
     for (open, file) in opened {
         let outcome = open.and_then(|open| match open {
             Some(open) => file.read_small(&open, &mut buffer[length..]),
-            None => Ok(()),
+            None => {
+                buffer[length..length + file.size as usize].fill(0);
+                Ok(())
+            }
         });
         match outcome {
             Ok(()) => {

@@ -71,6 +71,13 @@ impl SourceFile {
         SourceFile::with(id, path, metadata.size, origin, block)
     }
 
+    /// The first `size` bytes of it.
+    pub(super) fn cut_to(mut self, size: u64) -> Self {
+        self.size = size;
+        self.unread = AtomicU64::new(size.div_ceil(self.block_bytes));
+        self
+    }
+
     /// `size` zero bytes from memory.
     pub(super) fn zero(id: u64, size: u64, block: u64) -> Self {
         SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
@@ -255,10 +262,11 @@ impl SourceFile {
     /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
     pub(super) fn is_small(&self, block_bytes: u64) -> bool {
         let fits = self.size < DIRECT_FROM_BYTES.min(block_bytes);
-        self.size == 0 || fits && matches!(self.origin, Origin::Tree { .. })
+        self.size == 0 || fits && !matches!(self.origin, Origin::Feed(_))
     }
 
-    /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read.
+    /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read,
+    /// or zeros.
     pub(super) fn open_small(&self) -> Result<Option<File>, ReadError> {
         let Origin::Tree { tree, metadata, .. } = &self.origin else { return Ok(None) };
         if self.size == 0 {

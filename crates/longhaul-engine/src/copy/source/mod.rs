@@ -5,6 +5,7 @@
 //! whichever file it belongs to; small
 //! files share a buffer. Nothing waits for a round trip per file.
 
+mod alone;
 mod announce;
 mod carry;
 mod feed;
@@ -13,9 +14,11 @@ mod follow;
 mod listed;
 mod outstanding;
 mod run;
+mod sampling;
 mod steer;
 mod walk;
 
+pub(crate) use alone::{forget, look, read};
 pub use feed::{Feed, Pour};
 pub use listed::read_names;
 pub(super) use run::run;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes};
+use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Top;
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
@@ -38,7 +38,7 @@ const JOB_QUEUE: usize = 1024;
 /// Blocks that wait for a connection that is ready.
 const FILLED_QUEUE: usize = 4;
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.
-const READERS: usize = 4;
+pub(super) const READERS: usize = 4;
 
 /// What is sent.
 #[derive(Debug, Clone)]
@@ -202,7 +202,7 @@ pub(in crate::copy) fn run(
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.cpu.report(elapsed, &shared.disk);
+    let end = shared.cpu.report(elapsed, shared.disk.direct_bytes());
     let path = shared.helm.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
@@ -210,7 +210,7 @@ pub(in crate::copy) fn run(
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
-            let _ = shared.control.send(&SourceMessage::Report(source.clone()));
+            let _ = shared.control.send(&SourceMessage::Report(Box::new(source.clone())));
             let actions = std::mem::take(&mut *lock(&shared.actions));
             let digests = std::mem::take(&mut *lock(&shared.digests));
             Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
@@ -239,18 +239,18 @@ impl Shared<'_> {
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
             scope.spawn(move || {
-                self.cpu.stage(c"cp walk", || announce(self, announced, plan, options));
+                self.cpu.stage(ThreadRole::Walk, || announce(self, announced, plan, options));
             });
             let queued = jobs.clone();
             scope.spawn(move || {
-                self.cpu.stage(c"cp queue", || queue_announced(self, &to_queue, &queued));
+                self.cpu.stage(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
             });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(c"cp read", || read_blocks(self, &jobs, &filled));
+                    self.cpu.stage(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
                 });
             }
             let send = move |stream: u32, socket: TcpStream| {
@@ -260,8 +260,9 @@ impl Shared<'_> {
                 let sender = streams.sender(stream, socket, options.protection);
                 let blocks = filled_queue.clone();
                 scope.spawn(move || {
-                    let info =
-                        self.cpu.stage(c"cp send", || send_blocks(self, stream, sender, &blocks));
+                    let info = self
+                        .cpu
+                        .stage(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
                     lock(tcp_all).extend(info);
                 });
             };
@@ -279,7 +280,7 @@ impl Shared<'_> {
             let pilot = Pilot::new(self, options.streams, options.nice);
             let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
 
-            let report = self.cpu.run(|| follow_sink(self, receiver, &jobs));
+            let report = self.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
             over.store(true, Ordering::Relaxed);
             let report = report.map_err(|reason| self.cancel.fail(reason)).ok();
             drop(jobs);

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhaul_core::plan::CopyOptions;
 use longhaul_core::plan::filter::Filters;
+use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::{ENTRIES_BATCH_BYTES, Entry, EntryKind};
 
 use super::file::SourceFile;
 use super::run::SourceRoot;
+use super::sampling::Sampling;
 use crate::copy::metadata::Capture;
 use crate::copy::tree::{FileKind, Metadata, Tree};
 use crate::error::Result;
@@ -39,6 +40,7 @@ pub(super) struct Walk<'a, S> {
     pub(super) sink: &'a mut S,
     /// Files with several names that were announced: where, and under which number.
     several_names: HashMap<(u64, u64), (u64, WirePath)>,
+    sampling: Option<Sampling>,
     entries: Vec<Entry>,
     files: Vec<Arc<SourceFile>>,
     batch_bytes: usize,
@@ -64,6 +66,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             capture: Capture::new(&options.tree),
             sink,
             several_names: HashMap::new(),
+            sampling: options.sample.map(Sampling::new),
             entries: Vec::new(),
             files: Vec::new(),
             batch_bytes: 0,
@@ -73,7 +76,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     /// Walks all `roots` and returns how many entries were announced.
     pub(super) fn run(mut self, roots: &[SourceRoot]) -> Result<u64> {
-        for root in roots {
+        let memory = self.sampling.as_ref().and_then(Sampling::memory).map(SourceRoot::Zero);
+        for root in memory.as_ref().map_or(roots, std::slice::from_ref) {
             match root {
                 SourceRoot::Zero(size) => {
                     let block_bytes = self.options.block_bytes.get();
@@ -180,6 +184,9 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             Err(error) => return self.sink.failed(path, &format!("cannot list it: {error}")),
         };
         for child in children {
+            if self.sampling.as_ref().is_some_and(Sampling::is_full) {
+                break;
+            }
             let (path, name) = (path.join(&child), name.join(&child));
             match self.tree.look(&path, !self.options.tree.keep_links) {
                 Ok((handle, metadata)) => {
@@ -194,6 +201,13 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     /// Announces what was found as `kind`, or as another name of what was announced before.
     pub(super) fn announce(&mut self, found: Found<'_>, kind: EntryKind) -> Result<()> {
         let Found { path, name, handle, metadata } = found;
+        let kind = match (kind, &mut self.sampling) {
+            (EntryKind::File { size_bytes }, Some(sampling)) => match sampling.take(size_bytes) {
+                Some(size_bytes) => EntryKind::File { size_bytes },
+                None => return Ok(()),
+            },
+            (kind, _) => kind,
+        };
         // A path from the file system holds no NUL.
         let Some(name) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
         let kind = match self.earlier_name(&kind, &metadata, &name) {
@@ -215,10 +229,17 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
         }
         let file = match entry.kind {
-            EntryKind::File { .. } => {
+            EntryKind::File { size_bytes } => {
                 let block_bytes = self.options.block_bytes.get();
-                let path = path.to_owned();
-                Some(SourceFile::new(self.next_id, self.tree, path, metadata, block_bytes))
+                let size = size_bytes.get();
+                Some(match self.options.sample.map(|sample| sample.content) {
+                    Some(SampleContent::Zeros) => SourceFile::zero(self.next_id, size, block_bytes),
+                    _ => {
+                        let path = path.to_owned();
+                        SourceFile::new(self.next_id, self.tree, path, metadata, block_bytes)
+                            .cut_to(size)
+                    }
+                })
             }
             _ => None,
         };

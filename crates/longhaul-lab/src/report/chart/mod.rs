@@ -9,6 +9,7 @@
 
 mod bars;
 mod heat;
+mod ladder;
 mod legend;
 mod lines;
 mod scale;
@@ -17,6 +18,7 @@ mod svg;
 
 pub(super) use bars::{Bar, BarChart};
 pub(super) use heat::HeatMap;
+pub(super) use ladder::{LadderChart, LadderRung};
 pub(super) use lines::{Line, LineChart, LineKind, Panel, Point};
 pub(super) use scale::{Axis, Scale, plain};
 pub(super) use style::STYLE;

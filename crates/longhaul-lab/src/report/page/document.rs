@@ -6,7 +6,7 @@ use crate::report::chart::STYLE as CHART_STYLE;
 use crate::report::figures::figures;
 use crate::table::Table;
 
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 
 /// The report.
 pub fn html(contents: &Contents, table: &Table) -> String {

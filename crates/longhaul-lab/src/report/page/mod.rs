@@ -2,6 +2,7 @@
 //! in light and dark, and for print.
 
 mod certificate;
+mod diagnosis;
 mod document;
 mod figure;
 mod paths;
@@ -12,4 +13,5 @@ mod runs;
 mod summary;
 mod throughput;
 
+pub use diagnosis::diagnosis_html;
 pub use document::html;

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use longhaul_core::wire::Service;
 use longhaul_engine::session::{
@@ -12,15 +13,17 @@ use longhaul_engine::session::{
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::route::Far;
-use crate::cli::queue::connect_to_copy;
+use crate::cli::queue::{connect_to_copy, connect_within};
 use crate::exit::Coded;
 use crate::remote::{LocalFar, SshFar, SshOptions};
 
 /// What opens sessions with one place.
-pub(super) struct Gate<'a> {
+pub(in crate::cli) struct Gate<'a> {
     way: Way,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
+    /// How long it waits in a server's queue.
+    patience: Duration,
 }
 
 enum Way {
@@ -31,7 +34,7 @@ enum Way {
 
 /// Over which addresses of the far host the data connections are spread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Addresses {
+pub(in crate::cli) enum Addresses {
     /// All that its name has.
     All,
     /// These names or addresses.
@@ -54,7 +57,7 @@ impl FromStr for Addresses {
 }
 
 impl<'a> Gate<'a> {
-    pub(super) fn new(
+    pub(in crate::cli) fn new(
         far: &Far,
         ssh: &SshOptions,
         policy: HostPolicy,
@@ -73,25 +76,40 @@ impl<'a> Gate<'a> {
                 Way::Ssh { destination, options, far: None }
             }
         };
-        Ok(Gate { way, stop, addresses })
+        Ok(Gate { way, stop, addresses, patience: Duration::MAX })
     }
 
-    /// Opens a session; the one before, whose connection is lost, ends first.
-    pub(super) fn open(&mut self) -> EngineResult<Session> {
+    /// The same, which waits so long in a server's queue.
+    pub(in crate::cli) fn patient_for(self, patience: Duration) -> Self {
+        Gate { patience, ..self }
+    }
+
+    /// Opens a session for a copy; the one before, whose connection is lost, ends first.
+    pub(in crate::cli) fn open(&mut self) -> EngineResult<Session> {
+        self.open_for(Service::Copy)
+    }
+
+    /// As [`open`](Self::open), for another service.
+    pub(in crate::cli) fn open_for(&mut self, service: Service) -> EngineResult<Session> {
         let session = match &mut self.way {
             Way::Here { far } => {
-                let (started, session) = LocalFar::start(self.stop)?;
+                let (started, session) = LocalFar::start(service, self.stop)?;
                 *far = Some(started);
                 session
             }
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                connect_to_copy(host, &options, self.stop)?
+                // Who waits for a turn however long it takes may ask before it has come.
+                if service == Service::Copy && self.patience == Duration::MAX {
+                    connect_to_copy(host, &options, self.stop)?
+                } else {
+                    connect_within(host, service, &options, self.stop, self.patience)?
+                }
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;
-                let (started, session) = SshFar::start(destination, Service::Copy, options)?;
+                let (started, session) = SshFar::start(destination, service, options)?;
                 *far = Some(started);
                 session
             }
@@ -103,11 +121,16 @@ impl<'a> Gate<'a> {
     }
 
     /// Waits for the far end's end, if it was started here.
-    pub(super) fn finish(self) {
-        match self.way {
-            Way::Here { far: Some(far) } => far.finish(),
-            Way::Ssh { far: Some(far), .. } => far.finish(),
-            _ => {}
+    pub(in crate::cli) fn finish(mut self) {
+        self.rest();
+    }
+
+    /// As [`finish`](Self::finish), with more sessions to come.
+    pub(in crate::cli) fn rest(&mut self) {
+        match &mut self.way {
+            Way::Here { far } => far.take().into_iter().for_each(LocalFar::finish),
+            Way::Ssh { far, .. } => far.take().into_iter().for_each(SshFar::finish),
+            Way::Server { .. } => {}
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) enum Target {
 
 /// An end that is not the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Far {
+pub(in crate::cli) enum Far {
     /// This host: the far end is a part of this process.
     Here,
     /// `host[:port]`, a `longhaul serve --root DIR`.
@@ -104,7 +104,7 @@ impl Route {
 }
 
 /// The far end that a location is at; `None` for this host.
-pub(super) fn far(location: &Location) -> Option<Far> {
+pub(in crate::cli) fn far(location: &Location) -> Option<Far> {
     match location {
         Location::Server { address, .. } => Some(Far::Server(address.clone())),
         Location::Ssh { destination, .. } => Some(Far::Ssh(destination.clone())),

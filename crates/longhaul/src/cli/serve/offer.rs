@@ -5,6 +5,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::flow;
+use longhaul_engine::ladder;
 use longhaul_engine::path;
 use longhaul_engine::serve::Services;
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
@@ -62,11 +63,11 @@ impl Services for Offer {
                     "it tests against other servers for authorised keys alone: {NOT_AUTHORISED}"
                 )
             }
-            (Service::Copy, None) if !self.key_roots => {
+            (Service::Copy | Service::Rung, None) if !self.key_roots => {
                 "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
-            (Service::Copy, _) if !authorised => NOT_AUTHORISED.to_owned(),
-            (Service::Copy, _) => return None,
+            (Service::Copy | Service::Rung, _) if !authorised => NOT_AUTHORISED.to_owned(),
+            (Service::Copy | Service::Rung, _) => return None,
         };
         Some((RefusalKind::NotAuthorised, reason))
     }
@@ -76,6 +77,10 @@ impl Services for Offer {
             Service::Copy => match self.files_of(&session.grant) {
                 Ok(files) => copy::serve(session, &files, &self.stop),
                 Err(reason) => copy::refuse(session, RefusalKind::NotAuthorised, reason),
+            },
+            Service::Rung => match self.files_of(&session.grant) {
+                Ok(files) => ladder::serve(session, &files, &self.stop),
+                Err(reason) => ladder::refuse(session, RefusalKind::NotAuthorised, reason),
             },
             Service::ThirdParty if session.grant.no_third_party => {
                 flow::refuse_third(session, NO_THIRD_PARTY.to_owned())

@@ -1,0 +1,97 @@
+use super::cause::Cause;
+use super::{cures, disks, path, whole};
+use crate::result::{Bottleneck, Diagnosis, End, Resource, Rung};
+
+/// Fills in what limits the copy, and the answer.
+pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
+    let causes = causes(&diagnosis);
+    let limits = causes.iter().enumerate().map(|(at, cause)| {
+        // What comes after is no slower, but what is one resource in two places goes with it.
+        let next = causes[at + 1..].iter().find(|next| next.resource != cause.resource);
+        let without_bps = next.map(|next| next.allows);
+        let gain =
+            without_bps.map(|without| without.bps() as f64 / cause.allows.bps().max(1) as f64);
+        Bottleneck {
+            resource: cause.resource,
+            end: cause.end,
+            rung: cause.rung,
+            allows_bps: cause.allows,
+            without_bps,
+            gain,
+            sentence: format!("limited by {}", cause.sentence),
+            cures: cures::of(&diagnosis, cause),
+        }
+    });
+    diagnosis.limits = limits.collect();
+    diagnosis.sentence = sentence(&diagnosis);
+    diagnosis
+}
+
+/// What limits, the tightest first, each resource of an end once.
+fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
+    let path = path::causes(diagnosis);
+    if path.is_empty() {
+        // A disk may be slow, but the path may be slower: nobody knows.
+        return path;
+    }
+    let mut parts: Vec<Cause> = disks::cause(diagnosis, End::Sender)
+        .into_iter()
+        .chain(path)
+        .chain(disks::cause(diagnosis, End::Receiver))
+        .collect();
+    parts.sort_by_key(|cause| cause.allows);
+    let together = whole::cause(diagnosis, &parts);
+    let mut causes: Vec<Cause> = Vec::with_capacity(parts.len() + 1);
+    for cause in together.into_iter().chain(parts) {
+        let known = |one: &Cause| one.resource == cause.resource && same_end(one.end, cause.end);
+        if !causes.iter().any(known) {
+            causes.push(cause);
+        }
+    }
+    causes
+}
+
+/// Small files are small at both ends.
+fn same_end(one: Option<End>, other: Option<End>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
+fn sentence(diagnosis: &Diagnosis) -> String {
+    let Some(first) = diagnosis.limits.first() else {
+        return match diagnosis.gaps.first() {
+            Some(gap) => {
+                format!("What limits the copy could not be told: {}: {}", gap.what, gap.why)
+            }
+            None => "What limits the copy could not be told: too little was measured".to_owned(),
+        };
+    };
+    let whole = diagnosis.rate(Rung::Whole);
+    let reached = match (whole, diagnosis.interrupted) {
+        (Some(rate), _) => format!("The copy reaches {rate}, {}", first.sentence),
+        (None, true) => format!("As far as it was measured, a copy is {}", first.sentence),
+        (None, false) => format!("A copy would be {}", first.sentence),
+    };
+    let next = diagnosis.limits.iter().skip(1).find(|next| next.resource != first.resource);
+    match (next, first.gain) {
+        (Some(next), Some(gain)) if gain >= WORTH_TELLING => format!(
+            "{reached}. Without that, {} would be next at {}: {gain:.1} times as fast",
+            article(next.resource),
+            next.allows_bps
+        ),
+        _ => reached,
+    }
+}
+
+/// Rungs of seconds vary by more.
+const WORTH_TELLING: f64 = 1.15;
+
+fn article(resource: Resource) -> String {
+    match resource {
+        Resource::SmallFiles
+        | Resource::FileAllocation
+        | Resource::Loss
+        | Resource::Encryption
+        | Resource::Contention => resource.to_string(),
+        _ => format!("the {resource}"),
+    }
+}

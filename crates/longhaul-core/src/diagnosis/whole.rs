@@ -1,0 +1,97 @@
+//! The whole copy, where it is much slower than its slowest part.
+
+use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, thread_words, told};
+use crate::result::{CopyLimit, Diagnosis, End, EndReport, Resource, Rung};
+use crate::units::{Bytes, Rate};
+
+/// A whole that reaches this part of its slowest part is as fast as that: rungs of seconds vary.
+const NEAR: f64 = 0.6;
+
+/// What the whole's own account names, if it is much slower than `parts`.
+pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
+    let slowest = parts.first()?;
+    let (rung, allows) = slowest_copy(diagnosis)?;
+    if allows.bps() as f64 >= NEAR * slowest.allows.bps() as f64 {
+        return None;
+    }
+    let of =
+        |resource, end, sentence: String| Some(Cause { resource, end, rung, allows, sentence });
+    if are_small(diagnosis) {
+        let files = diagnosis.rung(rung)?.files_per_second.unwrap_or(0.0);
+        let mean = Bytes::new(diagnosis.sample.mean_bytes());
+        let sentence = format!(
+            "small files: {files:.0} of them are copied in a second, which at {mean} each is \
+             {allows}, where their bytes alone would go at {}",
+            slowest.allows
+        );
+        return of(Resource::SmallFiles, None, sentence);
+    }
+    // Rounds that were all cut short tell of no part.
+    let (_, copy) = told(diagnosis, rung)?;
+    let known =
+        |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
+    // A copy that names a part means that part, which was faster alone.
+    let named: &[Resource] = match copy.limit {
+        Some(CopyLimit::SourceDisk) => &[Resource::SourceDisk],
+        Some(CopyLimit::SinkDisk) => &[Resource::SinkDisk, Resource::FileAllocation],
+        Some(CopyLimit::Sealing) => &[Resource::Encryption],
+        Some(CopyLimit::SendWindow) => &[Resource::SenderWindow],
+        Some(CopyLimit::ReceiveWindow) => &[Resource::ReceiverWindow],
+        Some(CopyLimit::Loss) => &[Resource::Loss],
+        Some(CopyLimit::Path) => &[
+            Resource::LinkRate,
+            Resource::Loss,
+            Resource::ReceiverWindow,
+            Resource::SenderWindow,
+            Resource::CongestionWindow,
+            Resource::TcpMemory,
+        ],
+        _ => &[],
+    };
+    if let Some(part) = known(named) {
+        return Some(Cause { allows, rung, ..part.clone() });
+    }
+    // What limits each connection limits a copy more, which begins with fewer than the tests have.
+    let of_each = [
+        Resource::ReceiverWindow,
+        Resource::SenderWindow,
+        Resource::Loss,
+        Resource::CongestionWindow,
+        Resource::TcpMemory,
+    ];
+    if of_each.contains(&slowest.resource) {
+        return Some(Cause { allows, ..slowest.clone() });
+    }
+    let ends = [(End::Sender, &copy.source), (End::Receiver, &copy.sink)];
+    let full = |report: &EndReport| report.end.host_busy.is_some_and(|busy| busy >= HOST_FULL);
+    for (end, report) in ends {
+        if let Some(thread) = report.end.busiest.filter(is_bound) {
+            let words = format!(
+                "the {}'s processors, once it is all done at a time: {}",
+                name_of(end),
+                thread_words(&thread)
+            );
+            return of(cpu_of(end), Some(end), words);
+        }
+        if full(report) {
+            let words = format!(
+                "the {}'s processors, which the whole copy uses up though its parts do not",
+                name_of(end)
+            );
+            return of(cpu_of(end), Some(end), words);
+        }
+    }
+    let sentence = format!(
+        "contention: the whole reaches {allows} where its slowest part alone reaches {}; reading, \
+         sending and writing are in each other's way",
+        slowest.allows
+    );
+    of(Resource::Contention, None, sentence)
+}
+
+/// The whole, or the slowest of what there is of it.
+fn slowest_copy(diagnosis: &Diagnosis) -> Option<(Rung, Rate)> {
+    let rate = |rung| Some((rung, diagnosis.rate(rung)?));
+    let halves = [Rung::ReadSend, Rung::SendWrite].into_iter().filter_map(rate);
+    rate(Rung::Whole).or_else(|| halves.min_by_key(|(_, rate)| *rate))
+}

@@ -1,0 +1,160 @@
+//! Ladders as they were recorded with a limit put in the way on purpose, judged again. Each is the
+//! document of one run of `bench/diagnose.sh`, with the doctor's findings that concern no limit
+//! left out.
+
+use longhaul_core::diagnosis::judge;
+use longhaul_core::result::{Diagnosis, End, Resource, Rung, Verdict};
+use longhaul_core::units::Rate;
+
+macro_rules! recorded {
+    ($($name:literal => $resource:ident,)*) => {
+        const RECORDED: &[(&str, &str, Resource)] = &[
+            $(($name, include_str!(concat!("fixtures/ladders/", $name, ".json")), Resource::$resource),)*
+        ];
+    };
+}
+
+recorded! {
+    "source-disk" => SourceDisk,
+    "sink-disk" => SinkDisk,
+    "sender-cpu" => SenderCpu,
+    "receiver-cpu" => ReceiverCpu,
+    "receiver-window" => ReceiverWindow,
+    "sender-window" => SenderWindow,
+    "link-rate" => LinkRate,
+    "loss-cubic" => Loss,
+    "loss-bbr" => Loss,
+    "tcp-memory" => TcpMemory,
+    "tiny-files" => SmallFiles,
+    "encryption" => Encryption,
+}
+
+fn read(name: &str) -> Diagnosis {
+    let (_, text, _) = RECORDED.iter().find(|(other, ..)| *other == name).unwrap();
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn each_limit_that_was_injected_is_named_first() {
+    for (name, text, expected) in RECORDED {
+        let judged = judge(serde_json::from_str(text).unwrap());
+        let Some(first) = judged.limits.first() else { panic!("{name}: nothing is named") };
+        assert_eq!(first.resource, *expected, "{name}: {}", judged.sentence);
+        assert!(!first.cures.is_empty(), "{name}: there is no cure");
+        let rate = judged.rate(Rung::Whole).unwrap().to_string();
+        assert!(judged.sentence.starts_with(&format!("The copy reaches {rate}, limited by")));
+        assert!(!judged.sentence.ends_with('.') && !first.sentence.ends_with('.'), "{name}");
+    }
+}
+
+#[test]
+fn limits_are_in_order_and_the_gain_is_the_next_ones() {
+    for (name, text, _) in RECORDED {
+        let judged = judge(serde_json::from_str(text).unwrap());
+        let rates: Vec<Rate> = judged.limits.iter().map(|limit| limit.allows_bps).collect();
+        assert!(rates.is_sorted(), "{name}: {rates:?}");
+        for limit in &judged.limits {
+            let expected =
+                limit.without_bps.map(|next| next.bps() as f64 / limit.allows_bps.bps() as f64);
+            assert_eq!(limit.gain, expected, "{name}");
+        }
+        // Judged again, it is the same.
+        assert_eq!(judge(judged.clone()), judged, "{name}");
+    }
+}
+
+#[test]
+fn cures_have_the_present_and_the_wanted_value() {
+    let judged = judge(read("receiver-window"));
+    let cure = &judged.limits[0].cures[0];
+    let finding = judged.ends.of(End::Receiver).unwrap().finding("tcp_rmem").unwrap();
+    assert_eq!(finding.verdict, Verdict::Problem);
+    assert_eq!((&cure.present, &cure.proposed), (&finding.seen, &finding.wanted));
+    assert!(cure.command.contains("net.ipv4.tcp_rmem"), "{cure:?}");
+    let encryption = judge(read("encryption"));
+    let cures = &encryption.limits[0].cures;
+    assert!(cures.iter().any(|cure| cure.command.contains("--cleartext")), "{cures:?}");
+}
+
+#[test]
+fn nothing_is_named_where_the_path_was_not_measured() {
+    let mut ladder = read("source-disk");
+    for report in &mut ladder.rungs {
+        if !matches!(report.rung, Rung::Read | Rung::Write) {
+            report.rounds.clear();
+            report.throughput_bps = None;
+        }
+    }
+    let judged = judge(ladder);
+    assert!(judged.limits.is_empty(), "{:?}", judged.limits);
+    assert!(judged.sentence.contains("could not be told"), "{}", judged.sentence);
+}
+
+#[test]
+fn a_ladder_without_its_disks_is_judged_by_the_rest() {
+    for missing in [Rung::Read, Rung::Write, Rung::Whole] {
+        let mut ladder = read("link-rate");
+        ladder.rungs.retain(|report| report.rung != missing);
+        let judged = judge(ladder);
+        assert_eq!(judged.limits[0].resource, Resource::LinkRate, "without {missing:?}");
+    }
+}
+
+/// Changes the rate of all rounds of a rung.
+fn set(ladder: &mut Diagnosis, rung: Rung, bps: u64) {
+    let report = ladder.rungs.iter_mut().find(|report| report.rung == rung).unwrap();
+    report.throughput_bps = Some(Rate::from_bps(bps));
+    report.rounds.iter_mut().for_each(|round| round.throughput_bps = Rate::from_bps(bps));
+}
+
+#[test]
+fn writing_anew_that_is_slower_than_writing_over_is_allocation() {
+    let mut ladder = read("sink-disk");
+    let report = ladder.rungs.iter_mut().find(|report| report.rung == Rung::Write).unwrap();
+    for round in &mut report.rounds {
+        let twice = Rate::from_bps(round.throughput_bps.bps() * 2);
+        round.alone.as_mut().unwrap().overwrite_bps = Some(twice);
+    }
+    let judged = judge(ladder);
+    assert_eq!(judged.limits[0].resource, Resource::FileAllocation, "{}", judged.sentence);
+}
+
+#[test]
+fn a_whole_that_is_slower_than_every_part_is_contention() {
+    let mut ladder = read("link-rate");
+    set(&mut ladder, Rung::Whole, 20_000_000);
+    let whole = ladder.rungs.iter_mut().find(|report| report.rung == Rung::Whole).unwrap();
+    for copy in whole.rounds.iter_mut().filter_map(|round| round.copy.as_mut()) {
+        copy.limit = None;
+        (copy.source.end.busiest, copy.sink.end.busiest) = (None, None);
+        (copy.source.end.host_busy, copy.sink.end.host_busy) = (None, None);
+    }
+    let judged = judge(ladder);
+    assert_eq!(judged.limits[0].resource, Resource::Contention, "{}", judged.sentence);
+    assert_eq!(judged.limits[1].resource, Resource::LinkRate);
+}
+
+#[test]
+fn interrupts_and_memory_are_told_from_a_busy_thread() {
+    let change = |change: &dyn Fn(&mut longhaul_core::result::FlowFacts)| {
+        let mut ladder = read("sender-cpu");
+        for round in ladder.rungs.iter_mut().flat_map(|report| &mut report.rounds) {
+            if let Some(reason) = &mut round.reason {
+                reason.limit = longhaul_core::result::Limit::SenderCpu;
+                change(&mut reason.facts);
+            }
+        }
+        judge(ladder)
+    };
+    let judged = change(&|facts| {
+        (facts.sender.running_percent, facts.sender.waiting_percent) = (20.0, 5.0);
+        facts.sender.interrupts_percent = 97.0;
+    });
+    assert_eq!(judged.limits[0].resource, Resource::InterruptCpu, "{}", judged.sentence);
+    let judged = change(&|facts| {
+        (facts.sender.running_percent, facts.sender.waiting_percent) = (96.0, 2.0);
+        (facts.sender.core_others_percent, facts.sender.interrupts_percent) = (1.0, 1.0);
+        facts.throughput_bps = Rate::from_bps(1_000_000_000_000);
+    });
+    assert_eq!(judged.limits[0].resource, Resource::MemoryBandwidth, "{}", judged.sentence);
+}

@@ -1,0 +1,217 @@
+//! Reads a source's files as a copy does, by the same readers' code, and drops what was read: the
+//! rung of a ladder that needs no network.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::{CopyOptions, DirectIo};
+use longhaul_core::result::{AloneReport, SampleReport, StageTimes, ThreadRole};
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::copy::Entry;
+use longhaul_sys::memory::AlignedBuffer;
+use rustix::fs::{Advice, fadvise};
+
+use super::file::{ReadError, SourceFile};
+use super::run::{READERS, SourcePlan};
+use super::walk::{Walk, WalkSink};
+use crate::copy::clock::{CpuMeter, StageClock};
+use crate::copy::disk::Disk;
+use crate::copy::tree::Tree;
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+
+/// What a walk finds, for a look or for reading.
+#[derive(Default)]
+pub(crate) struct Found {
+    files: Vec<Arc<SourceFile>>,
+    failure: Option<(std::path::PathBuf, String)>,
+}
+
+impl WalkSink for Found {
+    fn announce(&mut self, _: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
+        self.files.extend(files);
+        Ok(())
+    }
+
+    fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
+        self.failure.get_or_insert_with(|| (path.to_owned(), reason.to_owned()));
+        Ok(())
+    }
+
+    fn skipped(&mut self, _: &Path, _: &str) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Found {
+    /// Walks `plan`, whose options have a sample.
+    fn walk(plan: &SourcePlan, options: &CopyOptions) -> Result<Self> {
+        let mut found = Found::default();
+        Walk::new(&plan.tree, options, &mut found).run(&plan.roots)?;
+        match found.failure.take() {
+            Some((path, reason)) if found.files.is_empty() => {
+                let source = std::io::Error::other(reason);
+                Err(EngineError::File { operation: "use", path, source })
+            }
+            _ => Ok(found),
+        }
+    }
+}
+
+/// What there is to copy, up to the sample of `options`.
+///
+/// # Errors
+/// Nothing of it can be opened.
+pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
+    let found = Found::walk(plan, options)?;
+    let bytes: u64 = found.files.iter().map(|file| file.size).sum();
+    let files = found.files.len() as u64;
+    let more = options.sample.is_some_and(|most| bytes >= most.bytes.get() || files >= most.files);
+    Ok(SampleReport { bytes: Bytes::new(bytes), files, more })
+}
+
+/// Has the page cache forget the sample: what is dirty stays, and so do names and metadata.
+///
+/// # Errors
+/// As for [`look`].
+pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
+    for file in Found::walk(plan, options)?.files {
+        forget_one(&plan.tree, &file.path);
+    }
+    Ok(())
+}
+
+fn forget_one(tree: &Tree, path: &Path) {
+    if let Ok(file) = tree.open_file(path) {
+        // Advice: where it is not taken, the next reading says a rate of memory.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+    }
+}
+
+/// Reads the sample for `time` at the most, or until `stop`; from the beginning again when it is
+/// through before a third of the time.
+///
+/// # Errors
+/// As for [`look`], or a file cannot be read.
+pub(crate) fn read(
+    plan: &SourcePlan,
+    options: &CopyOptions,
+    time: Duration,
+    stop: &AtomicBool,
+) -> Result<AloneReport> {
+    let (clock, cpu) = (StageClock::default(), CpuMeter::default());
+    // A rate of the disk is wanted, whatever would be cheaper.
+    let disk = Disk::new(DirectIo::Always);
+    let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut elapsed = Duration::ZERO;
+    loop {
+        let found = Found::walk(plan, options)?.files;
+        for file in &found {
+            forget_one(&plan.tree, &file.path);
+        }
+        let begun = Instant::now();
+        let pass = Pass {
+            deadline: begun + time.saturating_sub(elapsed),
+            stop,
+            jobs: Mutex::new(jobs(&found, options.block_bytes.get())),
+            clock: &clock,
+            disk: &disk,
+            bytes: &bytes,
+            files: &files,
+        };
+        pass.run(&cpu, options.block_bytes.get() as usize)?;
+        elapsed += begun.elapsed();
+        let whole: u64 = found.iter().map(|file| file.size).sum();
+        if elapsed >= time / 3 || whole == 0 || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(AloneReport {
+        bytes: Bytes::new(bytes.into_inner()),
+        files: files.into_inner(),
+        seconds: elapsed.as_secs_f64(),
+        end: cpu.report(elapsed, disk.direct_bytes()),
+        stages: StageTimes { read: clock.share(elapsed), ..StageTimes::default() },
+        overwrite_bps: None,
+        how: "large files past the page cache (O_DIRECT), small ones after it was told to forget \
+              them (POSIX_FADV_DONTNEED); names and metadata may be in memory"
+            .to_owned(),
+    })
+}
+
+/// A block, or a whole small file.
+fn jobs(files: &[Arc<SourceFile>], block_bytes: u64) -> VecDeque<(Arc<SourceFile>, u64)> {
+    let offsets = |file: &SourceFile| match file.is_small(block_bytes) {
+        true => 1,
+        false => file.blocks(),
+    };
+    let of = |file: &Arc<SourceFile>| {
+        let (file, count) = (file.clone(), offsets(file));
+        (0..count).map(move |block| (file.clone(), block * block_bytes))
+    };
+    files.iter().flat_map(of).collect()
+}
+
+/// One time through the sample.
+struct Pass<'a> {
+    deadline: Instant,
+    stop: &'a AtomicBool,
+    jobs: Mutex<VecDeque<(Arc<SourceFile>, u64)>>,
+    clock: &'a StageClock,
+    disk: &'a Disk,
+    bytes: &'a AtomicU64,
+    files: &'a AtomicU64,
+}
+
+impl Pass<'_> {
+    fn run(&self, cpu: &CpuMeter, block: usize) -> Result<()> {
+        let outcomes: Vec<Result<()>> = thread::scope(|scope| {
+            let reader = || cpu.run(ThreadRole::Read, || self.read(block));
+            let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();
+            readers
+                .into_iter()
+                .map(|one| one.join().unwrap_or(Err(EngineError::Interrupted)))
+                .collect()
+        });
+        outcomes.into_iter().collect()
+    }
+
+    fn read(&self, block: usize) -> Result<()> {
+        self.clock.join();
+        let mut buffer = AlignedBuffer::new(block);
+        while Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
+            let Some((file, offset)) = lock(&self.jobs).pop_front() else { break };
+            let read = self.clock.time(|| read_one(&file, offset, &mut buffer, block, self.disk));
+            let length = read.map_err(|error| EngineError::File {
+                operation: "read",
+                path: file.path.clone(),
+                source: std::io::Error::other(error.to_string()),
+            })?;
+            self.bytes.fetch_add(length as u64, Ordering::Relaxed);
+            if offset + length as u64 >= file.size {
+                self.files.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_one(
+    file: &SourceFile,
+    offset: u64,
+    buffer: &mut AlignedBuffer,
+    block: usize,
+    disk: &Disk,
+) -> std::result::Result<usize, ReadError> {
+    if !file.is_small(block as u64) {
+        return file.read(offset, buffer, disk);
+    }
+    if let Some(open) = file.open_small()? {
+        file.read_small(&open, buffer)?;
+    }
+    Ok(file.size as usize)
+}

@@ -1,0 +1,57 @@
+use longhaul_core::plan::{Sample, SampleContent};
+use longhaul_core::units::Bytes;
+
+/// Counts what a walk may still announce of a sample.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    sample: Sample,
+    bytes: u64,
+    files: u64,
+}
+
+impl Sampling {
+    pub(super) fn new(sample: Sample) -> Self {
+        Sampling { sample, bytes: sample.bytes.get(), files: sample.files }
+    }
+
+    /// The size of the one file from memory that stands for all, if that is what is sampled.
+    pub(super) fn memory(&self) -> Option<Bytes> {
+        (self.sample.content == SampleContent::Memory).then_some(self.sample.bytes)
+    }
+
+    /// Takes a file of `size`: how much of it is copied, or `None` when there is enough.
+    pub(super) fn take(&mut self, size: Bytes) -> Option<Bytes> {
+        if self.is_full() {
+            return None;
+        }
+        let taken = size.get().min(self.bytes);
+        self.bytes -= taken;
+        self.files -= 1;
+        Some(Bytes::new(taken))
+    }
+
+    /// Whether there is enough.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes == 0 || self.files == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_file_is_cut_and_the_rest_left_out() {
+        let sample = |bytes, files| {
+            let (bytes, content) = (Bytes::new(bytes), SampleContent::Files);
+            Sampling::new(Sample { bytes, files, content })
+        };
+        let mut by_bytes = sample(100, 9);
+        let taken = [70, 70, 70].map(|size| by_bytes.take(Bytes::new(size)).map(Bytes::get));
+        assert_eq!(taken, [Some(70), Some(30), None]);
+        let mut by_files = sample(100, 2);
+        let taken = [0, 10, 10].map(|size| by_files.take(Bytes::new(size)).map(Bytes::get));
+        assert_eq!(taken, [Some(0), Some(10), None]);
+        assert!(by_files.is_full() && by_files.memory().is_none());
+    }
+}

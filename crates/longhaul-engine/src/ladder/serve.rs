@@ -1,0 +1,153 @@
+//! The service: one end's workshop, for a client elsewhere.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::wire::{RUNG_LIMIT_SECONDS, RefusalKind, RungEvent, RungOrder, WirePath};
+
+use super::chain;
+use super::workshop::{Opened, Role, Workshop};
+use super::write::Writing;
+use crate::copy::tree::wire_path;
+use crate::copy::{Tree, check_options as check};
+use crate::error::{EngineError, Result};
+use crate::session::ServedSession;
+
+/// How long the client may take to say what it wants.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it may be silent: the rungs that are not this end's.
+const SILENCE_LIMIT: Duration = Duration::from_secs(600);
+/// Orders that wait: a client gives the next once it has the answer.
+const ORDERS: usize = 1;
+
+/// Serves the rungs of one client within `tree`; the client is authorised already. What was made is
+/// removed when it leaves, or `stop` is set.
+///
+/// # Errors
+/// The client was refused, or its channel broke.
+pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
+    let ServedSession { sender, mut receiver, streams, .. } = session;
+    // Data connections are not for this service.
+    drop(streams);
+    let peer = sender.peer().to_owned();
+    receiver.set_timeout(Some(OPENING_TIMEOUT))?;
+    let RungOrder::Open { sources, target, options } = receiver.receive()? else {
+        return Err(EngineError::Protocol { peer, what: "it did not say which end this is" });
+    };
+    let role = match target {
+        Some(target) => {
+            Role::Sink(Some(path(&target)).filter(|path| path != Path::new("/dev/null")))
+        }
+        None => Role::Source(sources.iter().map(path).collect()),
+    };
+    let allowed = allowed(tree, &role).map_err(|reason| (RefusalKind::NotAuthorised, reason));
+    if let Err((kind, reason)) = allowed.and_then(|()| check(&options)) {
+        sender.send(&RungEvent::Refused { kind, reason: reason.clone() })?;
+        return Err(EngineError::Refused { peer, kind, reason });
+    }
+    let Opened { mut workshop, view, sample, failure } = Workshop::open(tree, &role, &options);
+    let failure = failure.map(|error| chain(&error));
+    sender.send(&RungEvent::Opened { view: Box::new(view), sample, failure })?;
+    receiver.set_timeout(Some(SILENCE_LIMIT))?;
+    let closer = receiver.closer();
+    let gone = AtomicBool::new(false);
+    let (orders, waiting) = mpsc::sync_channel(ORDERS);
+    thread::scope(|scope| {
+        let gone = &gone;
+        scope.spawn(move || {
+            // A client that leaves ends what it has ordered.
+            while let Ok(order) = receiver.receive::<RungOrder>() {
+                if orders.send(order).is_err() {
+                    break;
+                }
+            }
+            gone.store(true, Ordering::Relaxed);
+        });
+        let done = loop {
+            match waiting.recv_timeout(Duration::from_millis(100)) {
+                Ok(order) => {
+                    let event = obey(&mut workshop, order, gone)
+                        .unwrap_or_else(|error| RungEvent::Failed { reason: chain(&error) });
+                    if let Err(error) = sender.send(&event) {
+                        break Err(error);
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    break Err(EngineError::Interrupted);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break Ok(()),
+            }
+        };
+        drop(waiting);
+        closer();
+        done
+    })
+}
+
+/// Tells a client that these files are not for it.
+///
+/// # Errors
+/// The refusal, for the server's record, or the control channel broke.
+pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
+    let ServedSession { sender, mut receiver, .. } = session;
+    receiver.set_timeout(Some(OPENING_TIMEOUT))?;
+    let _: RungOrder = receiver.receive()?;
+    sender.send(&RungEvent::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
+}
+
+fn allowed(tree: &Tree, role: &Role) -> std::result::Result<(), String> {
+    let rights = tree.rights();
+    match role {
+        Role::Source(_) if !rights.may_read() => Err("it takes files and gives none".to_owned()),
+        // What a diagnosis writes it also removes.
+        Role::Sink(Some(_)) if !rights.may_replace() => {
+            Err("this key may not remove what a diagnosis would write".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn path(path: &WirePath) -> PathBuf {
+    Path::new(OsStr::from_bytes(path.as_bytes())).to_owned()
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.min(RUNG_LIMIT_SECONDS)).unwrap_or_default()
+}
+
+fn obey(workshop: &mut Workshop, order: RungOrder, gone: &AtomicBool) -> Result<RungEvent> {
+    if let RungOrder::Read { options, .. } | RungOrder::Forget { options } = &order
+        && let Err((_, reason)) = check(options)
+    {
+        return Ok(RungEvent::Failed { reason });
+    }
+    Ok(match order {
+        RungOrder::Open { .. } => {
+            let what = "it said twice which end this is";
+            return Err(EngineError::Protocol { peer: "the client".to_owned(), what });
+        }
+        RungOrder::Read { options, seconds: time } => {
+            RungEvent::Done(Box::new(workshop.read(&options, seconds(time), gone)?))
+        }
+        RungOrder::Write { bytes, files, durable, seconds: time } => {
+            let writing = Writing { bytes: bytes.get(), files, durable, time: seconds(time) };
+            RungEvent::Done(Box::new(workshop.write(writing, gone)?))
+        }
+        RungOrder::Forget { options } => {
+            workshop.forget(&options)?;
+            RungEvent::Forgotten
+        }
+        RungOrder::Fresh => RungEvent::Fresh { path: wire_path(&workshop.fresh()?) },
+        RungOrder::Look => RungEvent::Looked(workshop.look()),
+        RungOrder::Examine { rate_bps, rtt_ms } => {
+            RungEvent::Findings(workshop.examine(rate_bps, seconds(rtt_ms / 1e3)))
+        }
+    })
+}

@@ -1,0 +1,132 @@
+use super::lines::wrap;
+use super::svg::{Drawing, Svg, shorten};
+use super::{Axis, Scale, Width};
+
+/// Rungs from zero to the right, one of which is marked.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct LadderChart {
+    pub(in crate::report) title: String,
+    pub(in crate::report) subtitle: String,
+    /// What the bars are of, with the unit.
+    pub(in crate::report) label: String,
+    pub(in crate::report) rungs: Vec<LadderRung>,
+}
+
+/// One bar.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct LadderRung {
+    pub(in crate::report) name: String,
+    /// The value, and its text; `None` where there is none.
+    pub(in crate::report) value: Option<(f64, String)>,
+    /// The least and the most of it.
+    pub(in crate::report) range: Option<(f64, f64)>,
+    /// What is written after the figure of the bar that is marked.
+    pub(in crate::report) mark: Option<String>,
+}
+
+const ROW: f64 = 30.0;
+const BAR: f64 = 18.0;
+/// For a rung's name, before its bar on a page; on a phone it stands above.
+const NAME: f64 = 236.0;
+/// For its figure, after the bar.
+const FIGURE: f64 = 150.0;
+/// The colours of a bar (`style.rs`): blue, and the marked one orange.
+const PLAIN: usize = 0;
+const MARKED: usize = 1;
+
+impl LadderChart {
+    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+        let total = width.units();
+        let beside = width == Width::Page;
+        let mut svg = Svg::default();
+        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
+        let mut y = 45.0;
+        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
+            svg.text("soft", (16.0, y), &line);
+            y += 16.0;
+        }
+        let left = if beside { 16.0 + NAME } else { 16.0 };
+        let length = total - left - if beside { FIGURE } else { 100.0 };
+        let values: Vec<f64> = self
+            .rungs
+            .iter()
+            .filter_map(|rung| {
+                let (value, _) = rung.value.as_ref()?;
+                Some(rung.range.map_or(*value, |(_, high)| high.max(*value)))
+            })
+            .collect();
+        let axis = Axis::new(&self.label, Scale::from_zero(&values));
+        let place = |value: f64| left + axis.scale.place(value).clamp(0.0, 1.0) * length;
+        let (top, mut body) = (y + 4.0, Svg::default());
+        y = top + 8.0;
+        for rung in &self.rungs {
+            let marked = rung.mark.is_some();
+            body.begin_series(if marked { MARKED } else { PLAIN });
+            let name = shorten(&rung.name, if beside { 30 } else { 44 });
+            let class = if marked { "head" } else { "name" };
+            if beside {
+                body.text(class, (16.0, y + 14.0), &name);
+            } else {
+                body.text(class, (16.0, y + 11.0), &name);
+                y += 17.0;
+            }
+            match &rung.value {
+                None => body.text("soft", (left + 6.0, y + 14.0), "not measured"),
+                Some((value, figure)) => {
+                    let end = place(*value);
+                    body.rect("bar", (left, y), (end - left).max(1.0), BAR);
+                    let mut label = end;
+                    if let Some((low, high)) = rung.range {
+                        let middle = y + BAR / 2.0;
+                        body.line("axis", (place(low), middle), (place(high), middle));
+                        label = place(high).max(end);
+                    }
+                    let mark = rung.mark.as_ref().map_or(String::new(), |mark| format!("  {mark}"));
+                    let class = if marked { "head" } else { "soft" };
+                    body.text(class, (label + 6.0, y + 14.0), &format!("{figure}{mark}"));
+                }
+            }
+            body.end_series();
+            y += ROW;
+        }
+        for (value, text) in &axis.ticks {
+            svg.line("grid", (place(*value), top), (place(*value), y - 4.0));
+            svg.text("soft middle", (place(*value), y + 10.0), text);
+        }
+        svg.line("axis", (left, top), (left, y - 4.0));
+        svg.text("soft middle", (left + length / 2.0, y + 30.0), &axis.label);
+        svg.append(body);
+        svg.finish(&format!("{}: {}", self.title, self.subtitle), total, y + 42.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rung_that_limits_is_marked_and_the_unmeasured_said() {
+        let rung = |name: &str, value: Option<f64>, mark: Option<&str>| LadderRung {
+            name: name.into(),
+            value: value.map(|value| (value, format!("{value} Gb/s"))),
+            range: value.map(|value| (value * 0.9, value * 1.1)),
+            mark: mark.map(str::to_owned),
+        };
+        let chart = LadderChart {
+            title: "The ladder".into(),
+            subtitle: "each part alone, and the whole".into(),
+            label: "Gb/s".into(),
+            rungs: vec![
+                rung("source read alone", Some(8.0), None),
+                rung("memory to memory", Some(0.2), Some("limit")),
+                rung("sink write alone", None, None),
+            ],
+        };
+        let page = chart.draw(Width::Page).embedded("wide");
+        assert_eq!(page.matches("class=\"bar\"").count(), 2);
+        assert!(page.contains("0.2 Gb/s  limit") && page.contains("not measured"), "{page}");
+        assert!(page.contains("class=\"s1 d1\""), "the marked bar has a colour of its own: {page}");
+        let phone = chart.draw(Width::Phone).embedded("narrow");
+        assert!(phone.contains("source read alone"));
+    }
+}

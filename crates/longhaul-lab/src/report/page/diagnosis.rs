@@ -1,0 +1,236 @@
+//! The page of a diagnosis: the answer, the ladder drawn, what limits and what to do.
+
+use longhaul_core::result::{Bottleneck, BusyThread, Cure, Diagnosis, Rung, RungReport, RungRound};
+use longhaul_core::units::Rate;
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use super::document::STYLE;
+use crate::report::chart::{LadderChart, LadderRung, STYLE as CHART_STYLE, Width};
+
+/// The page, which needs no network and no script.
+pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
+    let title = format!("{} \u{2192} {}", diagnosis.source, diagnosis.target);
+    let chart = chart(diagnosis);
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "longhaul diagnose: " (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(CHART_STYLE)) }
+            }
+            body {
+                main {
+                    header {
+                        p.kind { "What limits this copy" }
+                        h1 { (title) }
+                        p.soft { (about(diagnosis)) }
+                        p.lead { (diagnosis.sentence) "." }
+                        (tiles(diagnosis))
+                    }
+                    section id="ladder" {
+                        h2 { "The ladder" }
+                        figure {
+                            (PreEscaped(chart.draw(Width::Page).embedded("wide")))
+                            (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
+                        }
+                    }
+                    @if !diagnosis.limits.is_empty() {
+                        section id="limits" {
+                            h2 { "What limits, and what to do" }
+                            @for (number, limit) in diagnosis.limits.iter().enumerate() {
+                                (bottleneck(number, limit))
+                            }
+                        }
+                    }
+                    section id="rungs" {
+                        h2 { "Every rung" }
+                        (rungs(diagnosis))
+                    }
+                    @if !diagnosis.gaps.is_empty() {
+                        section id="gaps" {
+                            h2 { "Not measured or seen" }
+                            ul { @for (what, why) in diagnosis.gaps_by_reason() {
+                                li { b { (what) } ": " (why) }
+                            } }
+                        }
+                    }
+                    footer {
+                        "Written by longhaul " (diagnosis.version) ". Nothing was changed: commands "
+                        "are for a person to read first."
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn about(diagnosis: &Diagnosis) -> String {
+    let mut parts = Vec::new();
+    if let Some(rtt) = diagnosis.rtt_ms {
+        parts.push(format!("round trip {rtt:.1} ms"));
+    }
+    let sample = &diagnosis.sample;
+    if sample.files > 0 {
+        let more = if sample.more { " and more" } else { "" };
+        let files = if sample.files == 1 { "file" } else { "files" };
+        parts.push(format!("{} in {} {files}{more}", sample.bytes, sample.files));
+    }
+    parts.push(format!("measured in {:.0} s", diagnosis.seconds));
+    if diagnosis.interrupted {
+        parts.push("ended early".to_owned());
+    }
+    parts.join(" \u{b7} ")
+}
+
+fn tiles(diagnosis: &Diagnosis) -> Markup {
+    let first = diagnosis.limits.first();
+    let whole = diagnosis.rate(Rung::Whole);
+    let all = [
+        whole.map(|rate| (rate.to_string(), "the whole copy")),
+        first.map(|limit| (limit.resource.to_string(), "limits it")),
+        first.and_then(|limit| Some((limit.without_bps?.to_string(), "the next limit"))),
+        first.and_then(|limit| Some((format!("\u{d7} {:.1}", limit.gain?), "without the first"))),
+    ];
+    markup! {
+        div.tiles { @for (figure, name) in all.into_iter().flatten() {
+            div { b { (figure) } span { (name) } }
+        } }
+    }
+}
+
+fn chart(diagnosis: &Diagnosis) -> LadderChart {
+    let limit = diagnosis.limits.first().map(|limit| limit.rung);
+    let gigabits = |rate: Rate| rate.bps() as f64 / 1e9;
+    let rung = |report: &RungReport| {
+        let rates = || report.rounds.iter().map(|round| gigabits(round.throughput_bps));
+        let (low, high) = (rates().reduce(f64::min), rates().reduce(f64::max));
+        LadderRung {
+            name: report.title.clone(),
+            value: report.throughput_bps.map(|rate| (gigabits(rate), rate.to_string())),
+            range: low.zip(high).filter(|(low, high)| low < high),
+            mark: (limit == Some(report.rung)).then(|| "limit".to_owned()),
+        }
+    };
+    LadderChart {
+        title: "Each part alone, and the whole".to_owned(),
+        subtitle: "The median of the rounds, with a line from the least to the most".to_owned(),
+        label: "Gb/s".to_owned(),
+        rungs: diagnosis.rungs.iter().map(rung).collect(),
+    }
+}
+
+fn bottleneck(number: usize, limit: &Bottleneck) -> Markup {
+    markup! {
+        h3 {
+            @if number == 0 { "The limit: " } @else { "Then: " }
+            (limit.resource) ", at " (limit.allows_bps)
+        }
+        p { (capitalised(&limit.sentence)) "." }
+        @if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
+            p.soft { "Without it " (without) ", " (format!("{gain:.1}")) " times as fast." }
+        }
+        @if !limit.cures.is_empty() {
+            div.scroll {
+                table.small {
+                    thead { tr {
+                        th { "What to do" }
+                        th { "Host" }
+                        th { "Now" }
+                        th { "Proposed" }
+                        th { "Takes" }
+                    } }
+                    tbody { @for cure in &limit.cures { (line(cure)) } }
+                }
+            }
+        }
+    }
+}
+
+fn line(cure: &Cure) -> Markup {
+    markup! {
+        tr {
+            td.wrap {
+                (cure.what)
+                @if !cure.command.is_empty() { br; code { (cure.command) } }
+            }
+            td { (cure.host) }
+            td.wrap { (cure.present) }
+            td.wrap { (cure.proposed) }
+            td { (cure.kind) }
+        }
+    }
+}
+
+fn capitalised(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
+}
+
+fn rungs(diagnosis: &Diagnosis) -> Markup {
+    let share = |share: f64| format!("{:.0} %", 100.0 * share);
+    let busy = |round: &RungRound| {
+        let hosts = [("source", round.source_host), ("sink", round.sink_host)];
+        let known = hosts.into_iter().filter_map(|(name, host)| Some((name, host?)));
+        let said: Vec<_> =
+            known.map(|(name, host)| format!("{name} {}", share(host.busy))).collect();
+        said.join(", ")
+    };
+    markup! {
+        div.scroll {
+            table.small {
+                thead { tr {
+                    th { "Rung" }
+                    th.figure { "Median" }
+                    th.figure { "Rounds" }
+                    th { "Processors busy" }
+                    th { "What it says of itself" }
+                } }
+                tbody { @for report in &diagnosis.rungs {
+                    tr {
+                        th scope="row" { (report.title) }
+                        td.figure {
+                            @match report.throughput_bps {
+                                Some(rate) => (rate),
+                                None => span.none { "not measured" },
+                            }
+                        }
+                        td.figure {
+                            @for round in &report.rounds {
+                                (round.throughput_bps) @if round.cut { " (cut)" } br;
+                            }
+                        }
+                        td { @if let Some(round) = report.median() { (busy(round)) } }
+                        td.wrap { (own_words(report)) }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn own_words(report: &RungReport) -> String {
+    let Some(round) = report.median() else { return report.note.clone() };
+    if let Some(reason) = &round.reason {
+        return reason.sentence.clone();
+    }
+    let thread = |end: &str, busy: &BusyThread| {
+        format!(
+            "{end}: busiest {} thread ran {:.0} %, waited for a core {:.0} %",
+            busy.role.as_str(),
+            busy.running_percent,
+            busy.waiting_percent
+        )
+    };
+    if let Some(copy) = &round.copy {
+        let threads = [("source", copy.source.end.busiest), ("sink", copy.sink.end.busiest)];
+        let limit = copy.limit.map(|limit| format!("limit: {}", limit.as_str()));
+        let threads = threads.into_iter().filter_map(|(end, busy)| Some(thread(end, &busy?)));
+        return limit.into_iter().chain(threads).collect::<Vec<_>>().join("; ");
+    }
+    report.note.clone()
+}

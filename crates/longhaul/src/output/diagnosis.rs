@@ -1,0 +1,187 @@
+//! A ladder as it fills, and the diagnosis, for people.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_core::result::{Bottleneck, Cure, Diagnosis, Rung, RungReport};
+use longhaul_core::units::Rate;
+use longhaul_engine::ladder::Step;
+
+use super::flow::words::wrap;
+use super::say;
+
+/// Columns that a terminal has at least.
+const COLUMNS: usize = 80;
+/// For a rung's name.
+const NAME: usize = 28;
+/// For its bar.
+const BAR: usize = 28;
+
+/// Shows the ladder on standard error while it is climbed: bars on a terminal, else a line for each
+/// rung that was measured.
+pub(crate) struct LadderView {
+    rounds: u32,
+    bars: Option<Bars>,
+}
+
+struct Bars {
+    all: MultiProgress,
+    rungs: Vec<(Rung, ProgressBar)>,
+    /// The fastest so far, which the longest bar stands for.
+    most: Mutex<u64>,
+}
+
+impl LadderView {
+    pub(crate) fn start(rungs: impl Iterator<Item = Rung>, rounds: u32) -> Self {
+        let bars = std::io::stderr().is_terminal().then(|| {
+            let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{prefix:28} {bar:28} {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = |rung: Rung| {
+                let bar = all.add(ProgressBar::new(1));
+                bar.set_style(style.clone());
+                bar.set_prefix(rung.title());
+                bar.tick();
+                (rung, bar)
+            };
+            Bars { rungs: rungs.map(bar).collect(), all: all.clone(), most: Mutex::new(1) }
+        });
+        LadderView { rounds, bars }
+    }
+
+    pub(crate) fn show(&self, step: &Step<'_>) {
+        match (&self.bars, step) {
+            (Some(bars), Step::Begun { rung, round, .. }) => {
+                let name = format!("round {round} of {}", self.rounds);
+                bars.with(*rung, |bar| bar.set_message(name));
+            }
+            (Some(bars), Step::Moving { rung, rate }) => bars.set(*rung, *rate, "..."),
+            (Some(bars), Step::Ended(report)) => match report.throughput_bps {
+                Some(rate) => bars.set(report.rung, rate, ""),
+                None => bars.with(report.rung, |bar| bar.set_message("not measured")),
+            },
+            (None, Step::Ended(report)) => say(line(report)),
+            (None, _) => {}
+        }
+    }
+
+    /// Takes the bars away: the answer has them.
+    pub(crate) fn finish(self) {
+        if let Some(bars) = self.bars {
+            let _ = bars.all.clear();
+        }
+    }
+}
+
+impl Bars {
+    fn with(&self, rung: Rung, change: impl FnOnce(&ProgressBar)) {
+        if let Some((_, bar)) = self.rungs.iter().find(|(other, _)| *other == rung) {
+            change(bar);
+        }
+    }
+
+    fn set(&self, rung: Rung, rate: Rate, more: &str) {
+        let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        if rate.bps() > *most {
+            *most = rate.bps();
+            self.rungs.iter().for_each(|(_, bar)| bar.set_length(*most));
+        }
+        self.with(rung, |bar| {
+            bar.set_position(rate.bps());
+            bar.set_message(format!("{rate}{more}"));
+        });
+    }
+}
+
+/// A rung that was measured once more.
+fn line(report: &RungReport) -> String {
+    match (report.rounds.last(), report.throughput_bps) {
+        (Some(round), Some(_)) => format!(
+            "round {}  {:<NAME$} {}{}",
+            round.number,
+            report.title,
+            round.throughput_bps,
+            if round.cut { ", cut short" } else { "" }
+        ),
+        _ => format!("{}: not measured: {}", report.title, report.note),
+    }
+}
+
+/// The whole answer.
+pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
+    let mut text = String::new();
+    let rtt = diagnosis.rtt_ms.map_or(String::new(), |rtt| format!(" over {rtt:.1} ms"));
+    let _ = writeln!(text, "{} -> {}{rtt}\n", diagnosis.source, diagnosis.target);
+    ladder(&mut text, diagnosis);
+    match diagnosis.limits.split_first() {
+        None => {}
+        Some((first, rest)) => {
+            limit(&mut text, "LIMIT", first);
+            for next in rest.iter().take(2) {
+                limit(&mut text, "NEXT", next);
+            }
+        }
+    }
+    if !diagnosis.gaps.is_empty() {
+        let _ = writeln!(text, "NOT MEASURED OR SEEN\n");
+        for (what, why) in diagnosis.gaps_by_reason() {
+            indented(&mut text, &format!("{what}: {why}"));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{}", wrap(&format!("{}.", diagnosis.sentence), COLUMNS));
+    text
+}
+
+fn ladder(text: &mut String, diagnosis: &Diagnosis) {
+    let most = diagnosis.rungs.iter().filter_map(|report| report.throughput_bps).max();
+    let most = most.map_or(1, Rate::bps).max(1);
+    let limit = diagnosis.limits.first().map(|limit| limit.rung);
+    for report in &diagnosis.rungs {
+        let Some(rate) = report.throughput_bps else {
+            let _ = writeln!(text, "{:<NAME$} {:<BAR$} not measured", report.title, "");
+            continue;
+        };
+        let length = (rate.bps() as f64 / most as f64 * BAR as f64).round() as usize;
+        let bar = "#".repeat(length.clamp(1, BAR));
+        let files = report.files_per_second.map_or(String::new(), |n| format!(", {n:.0} files/s"));
+        let mark = if limit == Some(report.rung) { "  <- limit" } else { "" };
+        let _ = writeln!(text, "{:<NAME$} {bar:<BAR$} {rate}{files}{mark}", report.title);
+    }
+    text.push('\n');
+}
+
+fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
+    let _ = writeln!(text, "{name}: {}, at {}\n", limit.resource, limit.allows_bps);
+    indented(text, &limit.sentence);
+    if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
+        indented(text, &format!("without it: {without}, {gain:.1} times as fast"));
+    }
+    text.push('\n');
+    for cure in &limit.cures {
+        show_cure(text, cure);
+    }
+}
+
+fn show_cure(text: &mut String, cure: &Cure) {
+    let values = match (cure.present.as_str(), cure.proposed.as_str()) {
+        ("", "") => String::new(),
+        ("", proposed) => format!(": {proposed}"),
+        (present, "") => format!(" (now {present})"),
+        (present, proposed) => format!(": from {present} to {proposed}"),
+    };
+    indented(text, &format!("[{}] on {}: {}{values}", cure.kind, cure.host, cure.what));
+    if !cure.command.is_empty() {
+        // Unbroken, so that it can be copied.
+        let _ = writeln!(text, "      {}", cure.command);
+    }
+    text.push('\n');
+}
+
+fn indented(text: &mut String, what: &str) {
+    for line in wrap(what, COLUMNS - 2).lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+}

@@ -1,0 +1,273 @@
+//! `longhaul diagnose` as a program: what it names when a limit is put in its way, what it says of
+//! what it cannot measure, and that it leaves nothing behind.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use longhaul_core::result::{Diagnosis, Resource, Rung};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::{PROGRAM, TestHost, assert_code, names, text, wait_for};
+use crate::ssh::Sshd;
+
+fn report(output: &Output) -> Diagnosis {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// One round of half a second for each rung.
+const QUICK: [&str; 6] = ["diagnose", "--time", "0.5s", "--rounds", "1", "--json"];
+
+fn diagnose(host: &TestHost, ends: &[&str]) -> Output {
+    host.run(&[&QUICK[..], ends].concat())
+}
+
+fn measured(diagnosis: &Diagnosis) -> Vec<Rung> {
+    let rungs = diagnosis.rungs.iter().filter(|one| one.throughput_bps.is_some());
+    rungs.map(|one| one.rung).collect()
+}
+
+/// Diagnoses a copy over an emulated link, with what the far end does before it serves.
+fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
+    let root = host.far("");
+    let far = format!("{far} exec {PROGRAM} serve --root {}", root.display());
+    let near =
+        format!("{PROGRAM} diagnose --time 2.4s --json {} lh://far/", host.near("data").display());
+    let mut command = host.longhaul(&["wan", "run"]);
+    command.args(link).args(["--far", &far, "--", "sh", "-c", &near]);
+    let output = command.output().unwrap();
+    assert_code(&output, 0);
+    assert_eq!(names(&root), [""; 0], "something was left at the sink");
+    report(&output)
+}
+
+#[test]
+fn a_slow_link_is_named_with_what_would_come_next() {
+    let host = TestHost::new();
+    host.file("data", 64 << 20);
+    let diagnosis = over_a_link(&host, &["--rtt", "10ms", "--rate", "100M"], "");
+    assert_eq!(diagnosis.schema, Diagnosis::SCHEMA);
+    assert_eq!(measured(&diagnosis), Rung::ALL);
+    let first = &diagnosis.limits[0];
+    assert_eq!(first.resource, Resource::LinkRate, "{}", diagnosis.sentence);
+    assert!(first.gain.unwrap() > 1.0 && !first.cures.is_empty(), "{first:?}");
+    // The link carries no more, whatever the host does.
+    for rung in [Rung::MemoryOne, Rung::Memory, Rung::Protected, Rung::Whole] {
+        let rate = diagnosis.rate(rung).unwrap().bps();
+        assert!(rate > 0 && rate < 150_000_000, "{rung:?}: {rate}");
+    }
+    assert!(diagnosis.rtt_ms.unwrap() >= 10.0);
+    assert_eq!((diagnosis.sample.files, diagnosis.sample.bytes.get()), (1, 64 << 20));
+}
+
+#[test]
+fn a_small_receive_window_is_named_with_the_value_to_set() {
+    let host = TestHost::new();
+    host.file("data", 16 << 20);
+    let small = "echo '4096 65536 131072' > /proc/sys/net/ipv4/tcp_rmem;";
+    let diagnosis = over_a_link(&host, &["--rtt", "50ms"], small);
+    let first = &diagnosis.limits[0];
+    assert_eq!(first.resource, Resource::ReceiverWindow, "{}", diagnosis.sentence);
+    let cure = first.cures.iter().find(|cure| cure.command.contains("net.ipv4.tcp_rmem"));
+    let cure = cure.unwrap_or_else(|| panic!("{:?}", first.cures));
+    assert!(cure.present.starts_with("131072") && !cure.proposed.is_empty(), "{cure:?}");
+}
+
+#[test]
+fn every_pair_of_ends_has_its_ladder_and_nothing_stays() {
+    let host = TestHost::new();
+    let server = host.serve();
+    host.file("data", 3 << 20);
+    fs::copy(host.near("data"), host.far("there")).unwrap();
+    let (there, far) = (server.url("there"), server.url(""));
+    let memory = [Rung::MemoryOne, Rung::Memory, Rung::Protected];
+    for (source, target, without) in [
+        ("data", far.as_str(), &[][..]),
+        (&there, "copy", &[]),
+        (&there, &far, &[]),
+        ("data", "copy", &[]),
+        ("/dev/zero", &far, &[Rung::Read, Rung::ReadSend, Rung::SendWrite]),
+        ("data", "/dev/null", &[Rung::Write, Rung::ReadSend, Rung::SendWrite]),
+    ] {
+        let output = diagnose(&host, &[source, target]);
+        assert_code(&output, 0);
+        let diagnosis = report(&output);
+        let expected = Rung::ALL.into_iter().filter(|rung| !without.contains(rung));
+        assert_eq!(measured(&diagnosis), expected.collect::<Vec<_>>(), "{source} {target}");
+        assert!(memory.iter().all(|rung| diagnosis.rung(*rung).is_some()));
+        let missed =
+            diagnosis.gaps.iter().any(|gap| Rung::ALL.map(Rung::title).contains(&&*gap.what));
+        assert!(!diagnosis.limits.is_empty() && !missed, "{:?}", diagnosis.gaps);
+        assert_eq!(
+            (names(&host.near("")), names(&host.far(""))),
+            (vec!["data".into()], vec!["there".into()])
+        );
+    }
+}
+
+#[test]
+fn a_tree_of_small_files_is_what_the_rungs_copy() {
+    let host = TestHost::new();
+    let server = host.serve();
+    fs::create_dir(host.near("tree")).unwrap();
+    for file in 0..600 {
+        fs::write(host.near(&format!("tree/{file}")), vec![7; 900]).unwrap();
+    }
+    let output = diagnose(&host, &["tree", &server.url("")]);
+    assert_code(&output, 0);
+    let diagnosis = report(&output);
+    assert_eq!((diagnosis.sample.files, diagnosis.sample.bytes.get()), (600, 600 * 900));
+    for rung in [Rung::Read, Rung::ReadSend, Rung::SendWrite, Rung::Write, Rung::Whole] {
+        let report = diagnosis.rung(rung).unwrap();
+        assert!(report.files_per_second.unwrap() > 0.0, "{rung:?}");
+        assert!(
+            report.rounds.iter().all(|round| round.bytes.get() == round.files * 900),
+            "{report:?}"
+        );
+    }
+    assert_eq!(diagnosis.limits[0].resource, Resource::SmallFiles, "{}", diagnosis.sentence);
+    assert_eq!(names(&host.far("")), [""; 0]);
+}
+
+#[test]
+fn it_goes_over_ssh() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    host.file("data", 2 << 20);
+    let there = format!("127.0.0.1:{}", host.far("").display());
+    let ssh = ["-e", &sshd.rsh, "--far-longhaul", PROGRAM];
+    let output = diagnose(&host, &[&ssh[..], &["data", &there]].concat());
+    assert_code(&output, 0);
+    assert_eq!(measured(&report(&output)), Rung::ALL);
+    assert_eq!(names(&host.far("")), [""; 0]);
+}
+
+#[test]
+fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
+    let host = TestHost::new();
+    host.file("data", 1 << 20);
+    let output = diagnose(&host, &["data", "lh://127.0.0.1:1/"]);
+    assert_code(&output, 3);
+    let diagnosis = report(&output);
+    assert_eq!(measured(&diagnosis), [Rung::Read]);
+    assert!(diagnosis.limits.is_empty() && diagnosis.sentence.contains("could not be told"));
+    let named = |diagnosis: &Diagnosis, words: &str| {
+        diagnosis.gaps.iter().any(|gap| gap.why.contains(words))
+    };
+    assert!(named(&diagnosis, "longhaul serve"), "{:?}", diagnosis.gaps);
+
+    // A server without files measures memory and the source; a target that is not there, too.
+    let server = host.serve();
+    for target in ["no/such/place", "no/such/"] {
+        let output = diagnose(&host, &["data", &server.url(target)]);
+        assert_code(&output, 7);
+        let diagnosis = report(&output);
+        assert_eq!(
+            measured(&diagnosis),
+            [Rung::Read, Rung::MemoryOne, Rung::Memory, Rung::Protected, Rung::ReadSend]
+        );
+        assert!(named(&diagnosis, "no/such"), "{:?}", diagnosis.gaps);
+        assert!(!diagnosis.limits.is_empty());
+    }
+    let output = diagnose(&host, &["missing", &server.url("")]);
+    assert_code(&output, 7);
+    assert!(named(&report(&output), "missing"));
+    assert_eq!((names(&host.near("")), names(&host.far(""))), (vec!["data".to_owned()], vec![]));
+}
+
+#[test]
+fn a_sink_without_room_says_so_and_the_rest_is_shown() {
+    let host = TestHost::new();
+    host.file("data", 1 << 20);
+    let small = host.far("small");
+    fs::create_dir(&small).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=256k", "none"];
+    let mounted = Command::new("mount").args(mount).arg(&small).status().unwrap();
+    assert!(mounted.success(), "cannot mount: these tests run as root");
+    let server = host.serve();
+    let output = diagnose(&host, &["data", &server.url("small/")]);
+    let left = names(&small);
+    let _ = Command::new("umount").arg(&small).status();
+    assert_code(&output, 7);
+    let diagnosis = report(&output);
+    assert!(diagnosis.rate(Rung::Memory).is_some() && diagnosis.rate(Rung::Write).is_none());
+    let gap = diagnosis.gaps.iter().find(|gap| gap.what == Rung::Write.title()).unwrap();
+    assert!(gap.why.contains("No space") || gap.why.contains("no storage space"), "{gap:?}");
+    assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let host = TestHost::new();
+    for (ends, expected) in [
+        (&["-", "x"][..], "standard input"),
+        (&["/dev/null", "x"], "/dev/zero"),
+        (&["data"], "DST"),
+        (&["data", "x", "--time", "0.1s"], "--time"),
+        (&["data", "x", "--size", "0"], "--size"),
+        (&["data", "ftp://far/x"], "ftp://far/x"),
+    ] {
+        let output = host.run(&[&["diagnose"], ends].concat());
+        assert_code(&output, 2);
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn the_answer_is_text_and_a_page() {
+    let host = TestHost::new();
+    host.file("data", 1 << 20);
+    let quick = ["diagnose", "--time", "0.5s", "--rounds", "1", "--html", "page.html"];
+    let output = host.run(&[&quick[..], &["data", "copy"]].concat());
+    assert_code(&output, 0);
+    let said = text(&output.stdout);
+    for words in ["source read alone", "the whole copy", "<- limit", "LIMIT: ", "limited by"] {
+        assert!(said.contains(words), "'{words}' is not in {said}");
+    }
+    // Without a terminal, a line for each rung.
+    let lines = text(&output.stderr);
+    assert_eq!(lines.matches("round 1").count(), Rung::ALL.len(), "{lines}");
+    let page = fs::read_to_string(host.near("page.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("What limits this copy"));
+
+    let output = diagnose(&host, &["data", "copy"]);
+    fs::write(host.near("diagnosis.json"), &output.stdout).unwrap();
+    let output = host.run(&["report", "--format", "html", "diagnosis.json"]);
+    assert_code(&output, 0);
+    assert!(text(&output.stdout).contains("What limits this copy"));
+    let output = host.run(&["report", "diagnosis.json"]);
+    assert_code(&output, 0);
+    assert!(text(&output.stdout).contains("the whole copy"));
+}
+
+#[test]
+fn a_diagnosis_that_is_ended_or_killed_leaves_nothing() {
+    let host = TestHost::new();
+    let server = host.serve();
+    host.file("data", 8 << 20);
+    for signal in [Signal::INT, Signal::KILL] {
+        let quick = ["diagnose", "--json", "--time", "0.5s", "--rounds", "9"];
+        let mut command = host.longhaul(&[&quick[..], &["data", &server.url("")]].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for("a directory to write to", || !names(&host.far("")).is_empty());
+        std::thread::sleep(Duration::from_millis(1500));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        if signal == Signal::INT {
+            assert_code(&output, 130);
+            let diagnosis = report(&output);
+            assert!(diagnosis.interrupted && !measured(&diagnosis).is_empty());
+        }
+        wait_for("an empty sink", || names(&host.far("")).is_empty());
+        assert_eq!(names(&host.near("")), ["data"]);
+    }
+    // Both ends killed: the next diagnosis takes what they left.
+    let mut command = host.longhaul(&["diagnose", "data", host.far("").to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("a directory to write to", || !names(&host.far("")).is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(&host.far("")).len(), 1);
+    assert_code(&diagnose(&host, &["data", &server.url("")]), 0);
+    assert_eq!(names(&host.far("")), [""; 0]);
+}
