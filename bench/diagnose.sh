@@ -77,7 +77,9 @@ import collections, json, os, random, subprocess, sys, time
 LH, WAN, WORK = os.environ["LONGHAUL"], os.environ["WAN"], os.environ["WORK"]
 V1 = os.environ["GROUPS_V"] == "1"
 TCP_MEM = "/proc/sys/net/ipv4/tcp_mem"
-BUSY = "nice -n -20 taskset -c {core} sh -c 'while :; do :; done' &"
+BUSY = "nice -n {nice} taskset -c {core} sh -c 'while :; do :; done' &"
+# The sender's end has the client's work to do as well, and sending costs more than receiving.
+NICE = {"near": -10, "far": -15}
 
 def device():
     number = os.stat(WORK).st_dev
@@ -116,9 +118,11 @@ def case(expected, link, near="", far="", near_core=None, far_core=None, memory=
     other = {None: None, 0: 1, 1: 0}
     def command(end, core, busy_core, before, arguments):
         group = f"echo 0 > {WORK}/disk/lh-diagnose-{end}/cgroup.procs"
-        group += f"; echo 0 > {WORK}/cpu/lh-diagnose-{end}/cgroup.procs" if cpu or V1 else ""
+        # Not without need: in a group of its own the end would share its core with a busy loop as
+        # one group with another, whatever the loop's niceness.
+        group += f"; echo 0 > {WORK}/cpu/lh-diagnose-{end}/cgroup.procs" if cpu else ""
         # What takes the core is no part of the group.
-        busy = BUSY.format(core=busy_core) + " true" if busy_core is not None else ""
+        busy = BUSY.format(core=busy_core, nice=NICE[end]) + " true" if busy_core is not None else ""
         pin = f"taskset -c {core} " if core is not None else ""
         return "; ".join(filter(None, [before, busy, group, f"{pin}{LH} {arguments}"]))
     diagnose = f"diagnose --time 2s --json {options} {WORK}/{source} lh://far/"

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use longhaul_core::doctor::RULES;
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyResult, DoctorReport, FLOW_SCHEMA, FlowResult, PATH_SCHEMA, PathResult,
-    TargetSource, TopologyReport, Verdict,
+    COPY_SCHEMA, CopyResult, Diagnosis, DoctorReport, FLOW_SCHEMA, FlowResult, PATH_SCHEMA,
+    PathResult, Rung, TargetSource, TopologyReport, Verdict,
 };
 use longhaul_core::units::Bytes;
 
@@ -59,6 +59,17 @@ fn a_survey_of_the_first_version_reads() {
     assert!(found.is_complete() && !found.is_empty());
     assert_eq!(found.reverse.probes.unwrap().sent, 2000);
     assert!(found.forward.capacity.unwrap().estimate_bps.is_some());
+}
+
+#[test]
+fn a_diagnosis_of_the_first_version_reads() {
+    let text = include_str!("fixtures/ladders/link-rate.json");
+    let diagnosis: Diagnosis = serde_json::from_str(text).unwrap();
+    assert_eq!(diagnosis.schema, Diagnosis::SCHEMA);
+    assert_eq!(diagnosis.rungs.iter().map(|one| one.rung).collect::<Vec<_>>(), Rung::ALL);
+    let whole = diagnosis.rung(Rung::Whole).unwrap();
+    assert!(whole.rounds.iter().all(|round| round.source_host.is_some()));
+    assert!(diagnosis.ends.source.is_some() && diagnosis.rtt_ms.is_some());
 }
 
 #[test]

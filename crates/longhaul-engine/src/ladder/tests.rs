@@ -143,8 +143,7 @@ fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(Way::Push, &source, dir.path());
-    let mut openers = InProcess::default();
-    openers.broken = true;
+    let mut openers = InProcess { broken: true, threads: Vec::new(), over: Vec::new() };
     let climbed = climb(&plan, &mut openers, &AtomicBool::new(false), &|_| {});
     let measured: Vec<_> = climbed
         .rungs

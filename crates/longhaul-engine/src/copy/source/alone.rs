@@ -183,7 +183,10 @@ impl Pass<'_> {
     fn read(&self, block: usize) -> Result<()> {
         self.clock.join();
         let mut buffer = AlignedBuffer::new(block);
-        while Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
+        // One at the least: on a host that hardly comes by, that tells how slow it is.
+        let mut first = true;
+        while first || Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
+            first = false;
             let Some((file, offset)) = lock(&self.jobs).pop_front() else { break };
             let read = self.clock.time(|| read_one(&file, offset, &mut buffer, block, self.disk));
             let length = read.map_err(|error| EngineError::File {
