@@ -129,6 +129,7 @@ fn run(
             synced: entry.tool == "longhaul cp",
         },
         caches: disk.then_some(Caches::Dropped),
+        far_caches_kept: false,
         started_at: "2026-11-21T09:00:01Z".into(),
         tool_version: "1".into(),
         near_command: format!("{} far", entry.tool),

@@ -29,7 +29,8 @@ pub struct Setup<'a> {
     pub tools: &'a [Tool],
     /// What each row of the plan copies; see [`sources`](crate::data::sources).
     pub sources: &'a [Option<Source>],
-    /// A directory of the matrix's own on the disk that receives the copies.
+    /// A directory of the matrix's own on the disk that receives the copies, unless they go over
+    /// a real path.
     pub scratch: &'a Path,
     /// The same in memory, for the workloads that write there.
     pub memory: Option<&'a Path>,
@@ -201,9 +202,13 @@ impl<'a> Matrix<'a> {
             (Content::Timed { seconds, omit_seconds }, _) => {
                 Work::Timed(MemoryTask { seconds: *seconds, omit_seconds: *omit_seconds })
             }
-            (_, Store::Disk) => Work::Copy { source: sources[cell.row].as_ref()?, scratch },
-            (_, Store::Memory) => {
-                Work::Copy { source: sources[cell.row].as_ref()?, scratch: memory? }
+            (_, to) => {
+                let scratch = match (&plan.real, to) {
+                    (Some(_), _) => None,
+                    (None, Store::Disk) => Some(scratch),
+                    (None, Store::Memory) => Some(memory?),
+                };
+                Work::Copy { source: sources[cell.row].as_ref()?, scratch }
             }
         };
         let run = Run {

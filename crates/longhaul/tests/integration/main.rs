@@ -15,6 +15,7 @@ mod doctor;
 mod generate;
 mod host;
 mod matrix;
+mod matrix_real;
 mod path;
 mod ssh;
 mod test;

@@ -57,10 +57,11 @@ fn until(survey: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     panic!("{last:#?}");
 }
 
-/// What was counted agrees with this probability: with a right count it fails once in ten thousand.
+/// What was counted agrees with this probability: with a right count it fails once in a million
+/// times.
 #[track_caller]
 fn assert_agrees(found: &Proportion, probability: f64) {
-    let (low, high) = proportion_interval(found.count, found.of, 0.9999);
+    let (low, high) = proportion_interval(found.count, found.of, 0.999_999);
     assert!((low..=high).contains(&probability), "{found:?} is not {probability}");
 }
 
