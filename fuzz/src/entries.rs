@@ -10,7 +10,9 @@ use longhaul_core::path::{Delays, Dispersion, Reordering, asymmetry, capacity};
 use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, TrainSpec, parse_addresses};
 use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::copy::{CopyReply, CopyRequest, Names, SinkMessage, SourceMessage};
+use longhaul_core::wire::copy::{
+    CheckMessage, CopyReply, CopyRequest, Names, SinkMessage, SourceMessage,
+};
 use longhaul_core::wire::{
     AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
     Hello, PROBE_BYTES, PathEvent, PathOrder, ProbeHeader, ProbeKind, ThirdEvent, ThirdOrder,
@@ -181,6 +183,7 @@ fn path(bytes: &[u8]) {
 
 fn copy(bytes: &[u8]) {
     frames::<CopyRequest>(bytes, exactly, |_| ());
+    frames::<CheckMessage>(bytes, exactly, |_| ());
     frames::<CopyReply>(bytes, exactly, |_| ());
     frames::<Names>(bytes, exactly, |_| ());
     frames::<SourceMessage>(bytes, nearly, |_| ());
@@ -241,7 +244,7 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
     let plan = serde_json::to_string(&FlowPlan::new()).expect("a plan is written");
     match entry {
         "opening" => [
-            r#"{"protocol":2,"version":"0.1.0","service":"test"}"#,
+            r#"{"protocol":3,"version":"0.1.0","service":"test"}"#,
             r#"{"ready":{"version":"0.1.0"}}"#,
             r#"{"queued":{"place":3}}"#,
             r#"{"refused":{"kind":"limit","reason":"no"}}"#,

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cpu;
 pub mod datagram;
 pub mod ethtool;
+pub mod file;
 pub mod host;
 pub mod inspect;
 pub mod interface;

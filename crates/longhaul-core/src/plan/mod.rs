@@ -14,7 +14,7 @@ mod seconds;
 mod topology;
 mod tree;
 
-pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection};
+pub use copy::{CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection};
 pub use error::PlanError;
 pub use flow::{
     Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,

@@ -203,6 +203,9 @@ pub struct TransferEnd {
     /// The share of the host's processor time in use meanwhile, by whomever, 0 to 1.
     #[serde(default)]
     pub host_busy: Option<f64>,
+    /// Bytes that were read or written past the page cache.
+    #[serde(default)]
+    pub direct_bytes: Bytes,
 }
 
 /// How busy the stages of one end were: 1 means that all threads of the stage worked all the

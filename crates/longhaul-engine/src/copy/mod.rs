@@ -15,9 +15,11 @@
 mod blocks;
 mod cancel;
 mod check;
+mod check_far;
 mod client;
 mod clock;
 mod digest;
+mod disk;
 mod journal;
 mod link;
 mod metadata;
@@ -35,6 +37,7 @@ mod tree;
 mod verdict;
 
 pub use check::check;
+pub use check_far::check_far;
 pub use client::{FarFiles, Landing, Lifeline, pull, push};
 pub use progress::Progress;
 pub use server::{refuse, serve};

@@ -67,7 +67,7 @@ pub fn between(
     let told = persist(line, progress, stop, |sink| {
         let from = source()?;
         let key = copy_key("between", &files.key_parts(from.peer()), target);
-        let (to_sink, mut from_sink, sink_dialer) = sink.split();
+        let (to_sink, mut from_sink, sink_dialer) = sink.welcomed()?.split();
         let target = wired_target.clone();
         to_sink.send(&CopyRequest::Receive { key, target, top, options: options.clone() })?;
         let asks = reply(&mut from_sink)?;
@@ -127,7 +127,7 @@ fn ask(
     request: &CopyRequest,
     names: Option<&[PathBuf]>,
 ) -> Result<(ControlSender, ControlReceiver, DataDialer)> {
-    let (sender, mut receiver, dialer) = session.split();
+    let (sender, mut receiver, dialer) = session.welcomed()?.split();
     sender.send(request)?;
     if let Some(names) = names {
         send_names(&sender, names)?;

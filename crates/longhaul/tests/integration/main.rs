@@ -5,6 +5,7 @@ mod cable;
 mod capture;
 mod clients;
 mod cp;
+mod cp_beside_rsync;
 mod cp_ends;
 mod cp_failures;
 mod cp_faults;

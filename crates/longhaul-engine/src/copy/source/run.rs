@@ -22,8 +22,9 @@ use super::outstanding::{Outstanding, Wanted};
 use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::link::{Link, keep, pool, socket_options};
-use crate::copy::pool::{Pool, PoolBuffer};
+use crate::copy::disk::Disk;
+use crate::copy::link::{Link, keep, pools, socket_options};
+use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
 use crate::copy::tree::{Tree, wire_path};
@@ -117,7 +118,8 @@ pub(super) enum Content {
 pub(super) struct Shared<'a> {
     pub(super) control: crate::session::ControlSender,
     pub(super) cancel: Arc<Cancel>,
-    pub(super) pool: Pool,
+    pub(super) pools: Pools,
+    pub(super) disk: Disk,
     pub(super) progress: &'a Progress,
     pub(super) block_bytes: u64,
     pub(super) outstanding: Arc<Outstanding>,
@@ -152,13 +154,13 @@ pub(in crate::copy) fn run(
     let start = Instant::now();
     let cancel = Arc::new(Cancel::default());
     link.arm(&cancel)?;
-    let pool = pool(options);
+    let pools = pools(options);
     let outstanding = Arc::new(Outstanding::default());
     let wanted = Arc::new(Wanted::default());
     cancel.on_cancel({
-        let (pool, outstanding, wanted) = (pool.clone(), outstanding.clone(), wanted.clone());
+        let (pools, outstanding, wanted) = (pools.clone(), outstanding.clone(), wanted.clone());
         move || {
-            pool.close();
+            pools.close();
             outstanding.close();
             wanted.close();
         }
@@ -167,7 +169,8 @@ pub(in crate::copy) fn run(
     let shared = Shared {
         control: link.sender,
         cancel: cancel.clone(),
-        pool,
+        pools,
+        disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
         outstanding,
@@ -199,7 +202,7 @@ pub(in crate::copy) fn run(
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.cpu.report(elapsed);
+    let end = shared.cpu.report(elapsed, &shared.disk);
     let path = shared.helm.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
@@ -235,14 +238,20 @@ impl Shared<'_> {
             let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
-            scope.spawn(move || self.cpu.run(|| announce(self, announced, plan, options)));
+            scope.spawn(move || {
+                self.cpu.stage(c"cp walk", || announce(self, announced, plan, options));
+            });
             let queued = jobs.clone();
-            scope.spawn(move || self.cpu.run(|| queue_announced(self, &to_queue, &queued)));
+            scope.spawn(move || {
+                self.cpu.stage(c"cp queue", || queue_announced(self, &to_queue, &queued));
+            });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
-                scope.spawn(move || self.cpu.run(|| read_blocks(self, &jobs, &filled)));
+                scope.spawn(move || {
+                    self.cpu.stage(c"cp read", || read_blocks(self, &jobs, &filled));
+                });
             }
             let send = move |stream: u32, socket: TcpStream| {
                 // What is not granted costs speed at the most.
@@ -251,7 +260,8 @@ impl Shared<'_> {
                 let sender = streams.sender(stream, socket, options.protection);
                 let blocks = filled_queue.clone();
                 scope.spawn(move || {
-                    let info = self.cpu.run(|| send_blocks(self, stream, sender, &blocks));
+                    let info =
+                        self.cpu.stage(c"cp send", || send_blocks(self, stream, sender, &blocks));
                     lock(tcp_all).extend(info);
                 });
             };

@@ -12,7 +12,7 @@ use longhaul_engine::session::{
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::route::Far;
-use crate::cli::queue::connect_in_turn;
+use crate::cli::queue::connect_to_copy;
 use crate::exit::Coded;
 use crate::remote::{LocalFar, SshFar, SshOptions};
 
@@ -87,7 +87,7 @@ impl<'a> Gate<'a> {
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                connect_in_turn(host, Service::Copy, &options, self.stop)?
+                connect_to_copy(host, &options, self.stop)?
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;

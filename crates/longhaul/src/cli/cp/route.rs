@@ -104,7 +104,7 @@ impl Route {
 }
 
 /// The far end that a location is at; `None` for this host.
-fn far(location: &Location) -> Option<Far> {
+pub(super) fn far(location: &Location) -> Option<Far> {
     match location {
         Location::Server { address, .. } => Some(Far::Server(address.clone())),
         Location::Ssh { destination, .. } => Some(Far::Ssh(destination.clone())),
