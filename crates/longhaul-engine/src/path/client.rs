@@ -28,6 +28,9 @@ use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session,
 const FIRST_TRIPS: u32 = 10;
 /// How long the first answers are waited for: as long as any path that matters.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
+/// How late the last probe for loss may be and still count as received: more than a network holds
+/// a packet back.
+const LATE: Duration = Duration::from_millis(500);
 /// Between probes for loss, where they take no more than a tenth of the path.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 /// The part of the path that probes for loss may take.
@@ -354,8 +357,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
             sender.send(&PathOrder::Stop)?;
         }
         let theirs = self.awaited(spec.time() + STEP_LIMIT);
-        // What is late is given time.
-        thread::sleep(self.patience);
+        thread::sleep(self.patience.max(LATE));
         let ours = ours?;
         let order = PathOrder::Count { datagrams: ours.datagrams, sender_dropped: ours.dropped };
         self.sender.send(&order)?;

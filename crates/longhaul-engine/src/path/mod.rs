@@ -3,9 +3,9 @@
 //! Whoever measures has a [prober](ask::Ask) that sends packets which no router may fragment and
 //! hears what comes of each: an answer, a router's word, or nothing. On it are built, alike for
 //! every kind of packet and for both ends, [round trips](echo), the [path MTU](mtu) and the
-//! [hops](hops). Between two longhauls the prober is a [flow](flow::ProbeFlow) of the session, at
+//! [hops]. Between two longhauls the prober is a [flow](flow::ProbeFlow) of the session, at
 //! both ends the same: it answers requests, counts the [streams](stream) by which loss is found, and
-//! keeps the arrival times of the [trains](trains) by which capacity is. So the client has the
+//! keeps the arrival times of the [trains] by which capacity is. So the client has the
 //! server do in its direction what it does in its own. A host without longhaul is asked by
 //! [ICMP echo, closed ports and TCP](alone).
 //!
