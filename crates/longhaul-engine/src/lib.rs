@@ -1,12 +1,14 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
 //!
 //! [`session`] is how two longhauls meet; [`serve`] is the listening end; [`flow`] measures from
-//! memory to memory; [`copy`] moves files; [`precursor`] asks what this host alone can do.
+//! memory to memory; [`copy`] moves files; [`path`] asks
+//! what lies between; [`precursor`] asks what this host alone can do.
 
 pub mod copy;
 mod error;
 pub mod flow;
 mod lock;
+pub mod path;
 pub mod precursor;
 pub mod serve;
 pub mod session;

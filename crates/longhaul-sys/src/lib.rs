@@ -18,6 +18,7 @@ pub mod netfilter;
 mod netlink;
 pub mod packet_socket;
 pub mod poll;
+pub mod probe;
 pub mod realtime;
 pub mod route;
 pub mod schedule;

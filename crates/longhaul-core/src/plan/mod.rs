@@ -9,6 +9,7 @@ pub mod filter;
 mod flow;
 pub mod link;
 mod matrix;
+mod path;
 mod seconds;
 mod topology;
 mod tree;
@@ -24,5 +25,6 @@ pub use matrix::{
     Condition, Conditions, Content, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Mixed,
     PlanCell, Precision, RealPath, Row, Rule, Step, Store, Work, WorkFault, Workload,
 };
+pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

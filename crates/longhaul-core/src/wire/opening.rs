@@ -16,6 +16,8 @@ pub enum Service {
     Copy,
     /// A test between this server and another one.
     ThirdParty,
+    /// A survey of the path.
+    Path,
 }
 
 /// The client's first message.

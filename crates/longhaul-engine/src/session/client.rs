@@ -50,7 +50,8 @@ pub enum Family {
 }
 
 impl Family {
-    fn takes(self, address: &SocketAddr) -> bool {
+    /// Whether `address` is one of it.
+    pub fn takes(self, address: &SocketAddr) -> bool {
         match self {
             Family::Any => true,
             Family::V4 => address.is_ipv4(),

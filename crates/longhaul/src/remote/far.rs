@@ -8,25 +8,31 @@ use std::thread::{self, JoinHandle};
 
 use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
+use longhaul_engine::flow::FlowLimits;
+use longhaul_engine::path;
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
     Grant, ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
 };
 use longhaul_engine::{EngineError, Result};
 
-/// The copy service for one client that is this user already: the whole file system, with this
-/// user's rights.
+/// What one client that is this user already may have: copies of the whole file system, with this
+/// user's rights, and surveys of the path.
 struct OwnFiles {
     stop: Arc<AtomicBool>,
 }
 
 impl Services for OwnFiles {
     fn refusal(&self, service: Service, _authorised: bool) -> Option<(RefusalKind, String)> {
-        (service != Service::Copy)
-            .then(|| (RefusalKind::NotAuthorised, "only copies run over ssh".to_owned()))
+        let reason = || "only copies and surveys of the path run over ssh".to_owned();
+        (!matches!(service, Service::Copy | Service::Path))
+            .then(|| (RefusalKind::NotAuthorised, reason()))
     }
 
-    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
+    fn run(&self, service: Service, session: ServedSession) -> Result<()> {
+        if service == Service::Path {
+            return path::serve(session, &FlowLimits::default());
+        }
         copy::serve(session, &Tree::anywhere(), &self.stop)
     }
 

@@ -69,11 +69,15 @@ pub(crate) struct SshFar {
 }
 
 impl SshFar {
-    /// Starts it at `destination` (`[user@]host`) and opens the session.
+    /// Starts it at `destination` (`[user@]host`) and opens the session for `service`.
     ///
     /// # Errors
     /// ssh or the longhaul behind it cannot be started; ssh has said why on standard error.
-    pub(crate) fn start(destination: &str, options: &SshOptions) -> Result<(Self, Session)> {
+    pub(crate) fn start(
+        destination: &str,
+        service: Service,
+        options: &SshOptions,
+    ) -> Result<(Self, Session)> {
         let Rsh { program, arguments } = &options.rsh;
         let far_longhaul = shell_quoted(&options.far_longhaul);
         let spawn_failed = |source| EngineError::Spawn { program: program.clone(), source };
@@ -96,7 +100,7 @@ impl SshFar {
         let (sender, mut receiver) = control(output, input, destination);
         receiver.set_timeout(Some(LOGIN_TIMEOUT))?;
         let ready: FarReady = receiver.receive()?;
-        greet(&sender, &mut receiver, Service::Copy, |_| true)?;
+        greet(&sender, &mut receiver, service, |_| true)?;
         receiver.set_timeout(None)?;
 
         let secret = SessionSecret::from_keying_material(&ready.secret);

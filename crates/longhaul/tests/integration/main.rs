@@ -16,6 +16,8 @@ mod doctor;
 mod generate;
 mod host;
 mod matrix;
+mod matrix_real;
+mod path;
 mod ssh;
 mod test;
 mod test_ways;

@@ -4,6 +4,7 @@
 mod certificate;
 mod document;
 mod figure;
+mod paths;
 mod published;
 mod ratios;
 mod repeat;

@@ -90,7 +90,7 @@ impl<'a> Gate<'a> {
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;
-                let (started, session) = SshFar::start(destination, options)?;
+                let (started, session) = SshFar::start(destination, Service::Copy, options)?;
                 *far = Some(started);
                 session
             }
