@@ -4,13 +4,19 @@
 //! of every test run. None of them may panic or take memory that its input does not pay for, and
 //! what is read must be written back to what reads.
 
-use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, parse_addresses};
+use std::time::Duration;
+
+use longhaul_core::path::{Delays, Dispersion, Reordering, asymmetry, capacity};
+use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, TrainSpec, parse_addresses};
 use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::copy::{CopyReply, CopyRequest, Names, SinkMessage, SourceMessage};
+use longhaul_core::wire::copy::{
+    CheckMessage, CopyReply, CopyRequest, Names, SinkMessage, SourceMessage,
+};
 use longhaul_core::wire::{
     AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
-    Hello, ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
+    Hello, PROBE_BYTES, PathEvent, PathOrder, ProbeHeader, ProbeKind, ThirdEvent, ThirdOrder,
+    Welcome, read_frame, write_frame,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +30,7 @@ pub const ENTRIES: &[(&str, Entry)] = &[
     ("flow_order", flow_order),
     ("flow_event", flow_event),
     ("third", third),
+    ("path", path),
     ("copy", copy),
     ("binary", binary),
     ("text", text),
@@ -134,8 +141,49 @@ fn third(bytes: &[u8]) {
     frames::<ThirdEvent>(bytes, nearly, |_| ());
 }
 
+/// What both ends of a survey of the path hear of each other.
+fn path(bytes: &[u8]) {
+    frames::<PathOrder>(bytes, nearly, |order| match order {
+        PathOrder::Send(spec) if spec.validate().is_ok() => {
+            assert!(spec.time() <= Duration::from_secs(86_400) && spec.rate_bps() > 0.0);
+        }
+        PathOrder::SendTrains(spec) if spec.validate().is_ok() => {
+            assert!(spec.packets <= TrainSpec::MOST_PACKETS);
+        }
+        _ => {}
+    });
+    frames::<PathEvent>(bytes, nearly, |event| match event {
+        PathEvent::Counted(figures) => {
+            let checked = (*figures).checked();
+            assert!(checked.lost.count <= checked.lost.of && checked.lost.low <= checked.lost.high);
+        }
+        PathEvent::Arrived { trains } => {
+            let found: Vec<_> =
+                trains.iter().filter_map(|train| Dispersion::of(train, 1500)).collect();
+            capacity(&[], &found);
+        }
+        PathEvent::Accepted { clock, .. } => {
+            asymmetry(1.0, 2.0, clock, clock, false);
+        }
+        PathEvent::Tcp(segments) => {
+            segments.proven();
+        }
+        _ => {}
+    });
+    let (mut reordering, mut delays) = (Reordering::default(), Delays::default());
+    for datagram in bytes.chunks(PROBE_BYTES) {
+        if let Some(probe) = ProbeHeader::decode(datagram) {
+            assert_eq!(probe.encode()[..], datagram[..PROBE_BYTES]);
+            reordering.take(probe.last, probe.arrived_ns);
+            delays.take(probe.last, probe.sent_ns, probe.arrived_ns);
+        }
+    }
+    delays.variation();
+}
+
 fn copy(bytes: &[u8]) {
     frames::<CopyRequest>(bytes, exactly, |_| ());
+    frames::<CheckMessage>(bytes, exactly, |_| ());
     frames::<CopyReply>(bytes, exactly, |_| ());
     frames::<Names>(bytes, exactly, |_| ());
     frames::<SourceMessage>(bytes, nearly, |_| ());
@@ -196,7 +244,7 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
     let plan = serde_json::to_string(&FlowPlan::new()).expect("a plan is written");
     match entry {
         "opening" => [
-            r#"{"protocol":2,"version":"0.1.0","service":"test"}"#,
+            r#"{"protocol":3,"version":"0.1.0","service":"test"}"#,
             r#"{"ready":{"version":"0.1.0"}}"#,
             r#"{"queued":{"place":3}}"#,
             r#"{"refused":{"kind":"limit","reason":"no"}}"#,
@@ -221,6 +269,35 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
             frame(&format!(r#"{{"run":{{"target":"far:5210","plan":{plan}}}}}"#)),
             frame(r#""started""#),
         ],
+        "path" => {
+            let messages = [
+                r#"{"begin":{"seconds":5.0}}"#,
+                r#"{"send":{"datagrams":5000,"interval_ns":1000000,"packet_bytes":128}}"#,
+                r#"{"send_trains":{"trains":3,"packets":16,"packet_bytes":1500,"gap_ns":20000000}}"#,
+                r#"{"count":{"datagrams":5000,"sender_dropped":1}}"#,
+                r#"{"arrived":{"trains":[[{"number":0,"at_ns":1000},{"number":1,"at_ns":13000},
+                   {"number":2,"at_ns":25000},{"number":3,"at_ns":37000},{"number":4,"at_ns":49000}]]}}"#,
+                r#"{"accepted":{"clock":{"synchronised":true,"max_error_ms":0.5},"boot":null}}"#,
+                r#"{"tcp":{"segment_bytes":1448,"path_mtu_bytes":1500,"acked_bytes":9,"retransmits":0}}"#,
+                r#"{"counted":{"sent":10,"received":9,"lost":{"count":1,"of":10,"ratio":0.1,"low":0.0,
+                   "high":0.4},"duplicated":{"count":0,"of":10,"ratio":0.0,"low":0.0,"high":0.3},
+                   "reordered":{"count":0,"of":9,"ratio":0.0,"low":0.0,"high":0.3},
+                   "reordering_extent":0,"reordering_mean_extent":0.0,"three_reordered":0,
+                   "reordering_late_ms":0.0,"sender_dropped":0,"receiver_dropped":0,
+                   "jitter_ms":0.1,"delay":null}}"#,
+            ];
+            let probe = ProbeHeader {
+                tag: 7,
+                kind: ProbeKind::Stream,
+                train: 0,
+                answer_bytes: 0,
+                number: 1,
+                sent_ns: 1000,
+                arrived_ns: 2000,
+                last: 1,
+            };
+            messages.map(frame).into_iter().chain([probe.encode().repeat(3)]).collect()
+        }
         "copy" => [
             r#"{"receive":{"target":"a/b","top":"one","options":{}}}"#,
             r#"{"end":{"entries":3}}"#,

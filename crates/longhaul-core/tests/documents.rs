@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use longhaul_core::doctor::RULES;
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyResult, Diagnosis, DoctorReport, FLOW_SCHEMA, FlowResult, Rung, TargetSource,
-    TopologyReport, Verdict,
+    COPY_SCHEMA, CopyResult, Diagnosis, DoctorReport, FLOW_SCHEMA, FlowResult, PATH_SCHEMA,
+    PathResult, Rung, TargetSource, TopologyReport, Verdict,
 };
 use longhaul_core::units::Bytes;
 
@@ -49,6 +49,16 @@ fn an_examination_of_the_first_version_reads() {
     assert_eq!((&*problem.rule, &*problem.subject), ("pcie_rate", "enp134s0f0np0"));
     assert_eq!(report.of(Verdict::Unseen).count(), 1);
     assert_eq!(report.measurements[1].throughput_bps, None);
+}
+
+#[test]
+fn a_survey_of_the_first_version_reads() {
+    let found: PathResult = serde_json::from_str(include_str!("fixtures/path-1.json")).unwrap();
+    assert_eq!(found.schema, PATH_SCHEMA);
+    assert_eq!((found.forward.mtu_bytes(), found.reverse.mtu_bytes()), (Some(1500), Some(1500)));
+    assert!(found.is_complete() && !found.is_empty());
+    assert_eq!(found.reverse.probes.unwrap().sent, 2000);
+    assert!(found.forward.capacity.unwrap().estimate_bps.is_some());
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
 //!
 //! [`session`] is how two longhauls meet; [`serve`] is the listening end; [`flow`] measures from
-//! memory to memory; [`copy`] moves files; [`ladder`] measures each part of a copy by itself;
-//! [`precursor`] asks what this host alone can do.
+//! memory to memory; [`copy`] moves files; [`ladder`] measures each part of a copy by itself; [`path`]
+//! asks what lies between; [`precursor`] asks what this host alone can do.
 
 pub mod copy;
 mod error;
 pub mod flow;
 pub mod ladder;
 mod lock;
+pub mod path;
 pub mod precursor;
 pub mod serve;
 pub mod session;

@@ -132,6 +132,21 @@ pub enum LabError {
         /// Bytes that the experiment writes.
         needed: Bytes,
     },
+    /// The disk at the far end of a real path is too small for the experiment.
+    #[error(
+        "the disk of {directory} at {host} has {free} free and this needs {needed}; make room \
+         there, choose a smaller --size, or another directory in the plan's [real]"
+    )]
+    NoFarRoom {
+        /// Its ssh name.
+        host: String,
+        /// Below which copies go.
+        directory: String,
+        /// Bytes that an ordinary user may still write.
+        free: Bytes,
+        /// Bytes that the experiment writes.
+        needed: Bytes,
+    },
     /// No path could be opened, so nothing can be run.
     #[error("cannot open a network path")]
     Network {

@@ -23,5 +23,5 @@ pub mod runner;
 pub mod table;
 
 pub use error::{LabError, Place};
-pub use network::{NetPath, Network, NetworkError, PathReport};
-pub use runner::has_listener;
+pub use network::{FarHost, NetPath, Network, NetworkError, PathReport};
+pub use runner::{has_listener, run_script};

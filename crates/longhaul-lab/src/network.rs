@@ -30,9 +30,9 @@ pub trait NetPath {
     /// The name or address by which the other end reaches this one.
     fn host(&self, side: Side) -> &str;
 
-    /// Whether both ends see the files of this host.
-    fn shares_files(&self) -> bool {
-        true
+    /// The far end, where it is another host; `None` where both ends see the files of this one.
+    fn far_host(&self) -> Option<&dyn FarHost> {
+        None
     }
 
     /// Whether a server at the far end listens on a TCP port; `None` lets the runner look into
@@ -49,6 +49,22 @@ pub trait NetPath {
 
     /// Ends whatever still runs at either end, takes the path down, and tells how it was.
     fn close(self: Box<Self>) -> PathReport;
+}
+
+/// The far end of a real path: another host, whose files are not this one's.
+pub trait FarHost {
+    /// By which the user's ssh reaches it: `user@host`, or a name of the ssh configuration.
+    fn ssh_name(&self) -> &str;
+
+    /// Below which copies go; a relative one is below the login directory.
+    fn directory(&self) -> &str;
+
+    /// Runs a script of sh(1) there, in the login directory; what it printed. `give_up` is asked
+    /// again and again meanwhile.
+    ///
+    /// # Errors
+    /// The host cannot be reached, the script failed, with its last words, or was given up.
+    fn run(&self, script: &str, give_up: &dyn Fn() -> bool) -> Result<String, NetworkError>;
 }
 
 /// How a path was while it was open.

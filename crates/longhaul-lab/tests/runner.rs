@@ -2,7 +2,7 @@
 
 use std::cell::Cell as Flag;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,23 +15,47 @@ use longhaul_lab::data::Source;
 use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Said, Server, Task};
 use longhaul_lab::runner::{Ended, Event, Matrix, Setup, find_tools};
 use longhaul_lab::table::{CellState, Table};
-use longhaul_lab::{LabError, NetPath, Network, NetworkError, PathReport, plan};
+use longhaul_lab::{
+    FarHost, LabError, NetPath, Network, NetworkError, PathReport, plan, run_script,
+};
 
 /// A network without a network: both ends are this host. At 90 ms its paths break their promise.
-#[derive(Default)]
 struct Loopback {
     opened: u32,
+    /// The login directory of the far end of real paths.
+    login: PathBuf,
 }
 
 struct LoopbackPath {
     faulty: bool,
+    far: Option<Login>,
+}
+
+/// A far end that is another directory.
+struct Login(PathBuf);
+
+impl FarHost for Login {
+    fn ssh_name(&self) -> &str {
+        "me@dtn"
+    }
+
+    fn directory(&self) -> &str {
+        "copies"
+    }
+
+    fn run(&self, script: &str, give_up: &dyn Fn() -> bool) -> Result<String, NetworkError> {
+        let mut sh = Command::new("sh");
+        sh.current_dir(&self.0);
+        run_script(sh, script, give_up)
+    }
 }
 
 impl Network for Loopback {
     fn open(&mut self, condition: &Condition, seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
         assert!(seed < 1 << 53);
         self.opened += 1;
-        Ok(Box::new(LoopbackPath { faulty: condition.rtt.as_millis() == 90 }))
+        let far = condition.real.as_ref().map(|_| Login(self.login.clone()));
+        Ok(Box::new(LoopbackPath { faulty: condition.rtt.as_millis() == 90, far }))
     }
 
     fn describe(&self) -> String {
@@ -46,6 +70,10 @@ impl NetPath for LoopbackPath {
 
     fn host(&self, _side: Side) -> &str {
         "localhost"
+    }
+
+    fn far_host(&self) -> Option<&dyn FarHost> {
+        self.far.as_ref().map(|far| far as &dyn FarHost)
     }
 
     fn close(self: Box<Self>) -> PathReport {
@@ -105,6 +133,10 @@ impl Driver for Script {
         true
     }
 
+    fn goes_far(&self) -> bool {
+        true
+    }
+
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let mut command = sh(self.script);
         if let Task::Disk(task) = job.task {
@@ -131,6 +163,13 @@ fn drivers() -> Vec<Box<dyn Driver>> {
         Box::new(script("babbler", Memory, "echo '%$# no figure'")),
         Box::new(script("flipper", Disk, "tr '\\011' '\\012' < \"$1\" > \"$2\"")),
         Box::new(script("litterer", Memory, "setsid sleep 302 & sleep 0.3; echo 1000")),
+        Box::new(script("stuck", Disk, "sleep 303 & echo $! > \"$1.child\"; echo copying; wait")),
+        // What a far half is: outside of the group and without the mark of what runs here.
+        Box::new(script(
+            "straggler",
+            Disk,
+            "cp \"$1\" \"$2\"; env -u LONGHAUL_RUN setsid sleep 304 9> \"$2.lock\" &\nsleep 0.3",
+        )),
         Box::new(script("counter", Memory, "echo \"1000\"; echo \"$@\" >&2")),
         Box::new(Script {
             server: Some("echo 'no such port' >&2; exit 1"),
@@ -203,6 +242,10 @@ impl Bench {
         self.dir.path().join("out")
     }
 
+    fn login(&self) -> PathBuf {
+        self.dir.path().join("login")
+    }
+
     /// Runs until the end or until `stop_after` runs have finished.
     fn run(&self, archive: &mut Archive, stop_after: usize) -> Ended {
         let stop = AtomicBool::new(false);
@@ -218,6 +261,7 @@ impl Bench {
             sources: &sources,
             scratch: &scratch,
             memory: None,
+            surveyor: None,
             retry_failed: false,
             stop: &stop,
         };
@@ -227,7 +271,9 @@ impl Bench {
             }
             stop.store(finished.get() >= stop_after, Ordering::Relaxed);
         };
-        let mut network = Loopback::default();
+        let login = self.login();
+        fs::create_dir_all(&login).unwrap();
+        let mut network = Loopback { opened: 0, login };
         let mut matrix = Matrix::prepare(setup, archive, &mut network, &mut show).unwrap();
         let ended = matrix.run(&mut show).unwrap();
         self.opened.set(network.opened);
@@ -357,6 +403,49 @@ fn garbage_wrong_bytes_and_leftovers_are_marked() {
     assert_eq!(littered.outcome, Outcome::Ok);
     let note = "litterer left 1 processes running, which were ended: sleep";
     assert!(littered.notes.iter().any(|said| said == note), "{:?}", littered.notes);
+}
+
+#[test]
+fn copies_at_a_far_end_of_its_own_are_held_to_the_same() {
+    let bench = Bench::new(
+        "name = \"far\"\nlimit_seconds = 3\n[real]\nfar = \"me@dtn\"\n\
+         [[entries]]\ntool = \"copier\"\nworkload = \"disk\"\nclients = [1, 2]\n\
+         [[entries]]\ntool = \"flipper\"\nworkload = \"disk\"\n\
+         [[entries]]\ntool = \"liar\"\nworkload = \"disk\"\n\
+         [[entries]]\ntool = \"crasher\"\nworkload = \"disk\"\n\
+         [[entries]]\ntool = \"stuck\"\nworkload = \"disk\"\n\
+         [[entries]]\ntool = \"straggler\"\nworkload = \"disk\"\n",
+    );
+    let mut archive = bench.create();
+    assert_eq!(bench.run(&mut archive, usize::MAX), Ended::Complete);
+    let runs = archive.contents().unwrap().runs;
+    let run = |label: &str| runs.iter().find(|run| run.label == label).unwrap();
+    for label in ["copier, 1 client", "copier, 2 clients", "straggler"] {
+        let run = run(label);
+        assert_eq!(run.outcome, Outcome::Ok, "{label}");
+        assert!(run.durable_seconds.unwrap() >= run.seconds.unwrap());
+        assert!(run.caches.is_some() && run.far_caches_kept);
+        assert!(run.near_command.contains("/copies/longhaul-run-"), "{}", run.near_command);
+    }
+    for (label, says) in [
+        ("flipper", "data has other bytes"),
+        ("liar", "data has 1000 bytes instead of 300000"),
+        ("crasher", "ended with code 3: disk on fire"),
+        ("stuck", "given up after 3 s without an end; it said: copying"),
+    ] {
+        match &run(label).outcome {
+            Outcome::Failed { reason } => assert!(reason.contains(says), "{label}: {reason}"),
+            other => panic!("{label}: {other:?}"),
+        }
+    }
+    let note = "straggler left 1 processes running at the far end, which were ended: sleep";
+    assert_eq!(run("straggler").notes, [note]);
+    let child = fs::read_to_string(bench.dir.path().join("data.child")).unwrap();
+    // Gone, or a zombie that waits for the init process.
+    let state = fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+    assert!(state.is_err() || state.is_ok_and(|state| state.contains(") Z ")), "the child lives");
+    assert_eq!(fs::read_dir(bench.login().join("copies")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.login()).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The laboratory's network over a real path: near commands run here, far ones by ssh.
+//! The laboratory's network over a real path: near commands run here, far ones by ssh, the user's
+//! own with its configuration, agent and jump hosts.
 
 use std::process::{Child, Command, Stdio};
 
 use longhaul_core::plan::{Condition, RealPath, Side};
-use longhaul_lab::{NetPath, Network, NetworkError, PathReport, has_listener};
+use longhaul_lab::{FarHost, NetPath, Network, NetworkError, PathReport, has_listener, run_script};
 
 /// Runs far commands by ssh on the host that a plan names.
 #[derive(Debug, Clone)]
@@ -71,8 +72,8 @@ impl NetPath for RealNetwork {
         }
     }
 
-    fn shares_files(&self) -> bool {
-        false
+    fn far_host(&self) -> Option<&dyn FarHost> {
+        Some(self)
     }
 
     fn far_listens(&mut self, port: u16) -> Option<bool> {
@@ -84,6 +85,23 @@ impl NetPath for RealNetwork {
 
     fn close(self: Box<Self>) -> PathReport {
         PathReport::default()
+    }
+}
+
+impl FarHost for RealNetwork {
+    fn ssh_name(&self) -> &str {
+        &self.far.far
+    }
+
+    fn directory(&self) -> &str {
+        self.far.directory()
+    }
+
+    fn run(&self, script: &str, give_up: &dyn Fn() -> bool) -> Result<String, NetworkError> {
+        let mut ssh = self.ssh();
+        // Whatever shell the user has there.
+        ssh.arg(&self.far.far).arg("exec sh");
+        run_script(ssh, script, give_up)
     }
 }
 

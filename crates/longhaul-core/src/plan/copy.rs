@@ -119,6 +119,32 @@ impl Protection {
     }
 }
 
+/// Whether long files are read and written past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectIo {
+    /// Where the file system takes it and it pays, which each end tries with the first blocks.
+    #[default]
+    Auto,
+    /// Wherever the file system takes it.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl FromStr for DirectIo {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(DirectIo::Auto),
+            "always" => Ok(DirectIo::Always),
+            "never" => Ok(DirectIo::Never),
+            _ => Err("expected auto, always or never"),
+        }
+    }
+}
+
 /// What both ends of a copy must agree on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOptions {
@@ -136,6 +162,9 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Pacing rate for all streams together (`--bwlimit`).
     pub rate_bps: Option<Rate>,
+    /// Whether long files go past the page cache (`--direct`).
+    #[serde(default)]
+    pub direct: DirectIo,
     /// Leave processors, disks and path to others where they want them (`--nice`).
     #[serde(default)]
     pub nice: bool,
@@ -181,6 +210,7 @@ impl Default for CopyOptions {
             preserve: false,
             recursive: false,
             rate_bps: None,
+            direct: DirectIo::Auto,
             nice: false,
             tree: TreeOptions::default(),
             sample: None,

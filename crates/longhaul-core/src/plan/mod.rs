@@ -9,11 +9,14 @@ pub mod filter;
 mod flow;
 pub mod link;
 mod matrix;
+mod path;
 mod seconds;
 mod topology;
 mod tree;
 
-pub use copy::{CopyOptions, CopyPlan, Location, LocationError, Protection, Sample, SampleContent};
+pub use copy::{
+    CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
+};
 pub use error::PlanError;
 pub use flow::{
     Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,
@@ -24,5 +27,6 @@ pub use matrix::{
     Condition, Conditions, Content, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Mixed,
     PlanCell, Precision, RealPath, Row, Rule, Step, Store, Work, WorkFault, Workload,
 };
+pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

@@ -8,7 +8,7 @@ use crate::wire::WirePath;
 pub const CHECK_SCHEMA: &str = "longhaul.check/1";
 
 /// How files compare with a manifest; `docs/design/results.md` has every field.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CheckResult {
     /// [`CHECK_SCHEMA`].
     pub schema: String,

@@ -137,6 +137,9 @@ impl CopyLimit {
 /// How the source suited the copy to the path, and what TCP said of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PathReport {
+    /// What the path was like before the first byte; `None` in documents that do not tell.
+    #[serde(default)]
+    pub before: Option<PathBefore>,
     /// Data connections at the end.
     pub streams: u32,
     /// Their congestion control at the end.
@@ -152,6 +155,19 @@ pub struct PathReport {
     pub receive_window_limited: f64,
     /// The same of the send buffer.
     pub send_buffer_limited: f64,
+}
+
+/// What the first data connection's handshake tells of an idle path; `longhaul path` tells more.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct PathBefore {
+    /// The round trip of the handshake.
+    pub rtt_ms: f64,
+    /// The path MTU as the kernel believes it.
+    pub mtu_bytes: u32,
+    /// The payload of a segment.
+    pub segment_bytes: u32,
+    /// The congestion window that the copy began with.
+    pub cwnd_bytes: Bytes,
 }
 
 /// What went over one address.
@@ -187,6 +203,9 @@ pub struct TransferEnd {
     /// The share of the host's processor time in use meanwhile, by whomever, 0 to 1.
     #[serde(default)]
     pub host_busy: Option<f64>,
+    /// Bytes that were read or written past the page cache.
+    #[serde(default)]
+    pub direct_bytes: Bytes,
     /// The thread that worked or waited for a processor the largest share of its life.
     #[serde(default)]
     pub busiest: Option<BusyThread>,

@@ -15,6 +15,7 @@ mod latency;
 mod lateness;
 mod link;
 mod manifest;
+mod path;
 mod run;
 mod side;
 mod topology;
@@ -25,8 +26,8 @@ pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
-    CopySummary, DigestOf, EndReport, Kept, NotKept, PathReport, StageTimes, ThreadRole,
-    TransferEnd,
+    CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore, PathReport, StageTimes,
+    ThreadRole, TransferEnd,
 };
 pub use diagnosis::{
     AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, Diagnosis, EndView, Ends, Gap, HostUse,
@@ -45,6 +46,11 @@ pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
 pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
+pub use path::{
+    Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, DelayVariation, Hop, Hops, MtuLimit,
+    MtuProof, PATH_SCHEMA, PathEnd, PathResult, ProbeFigures, Prober, Proportion, RoundTrips,
+    RttFigures, SentProbes, TcpSegments, Unmeasured, Way,
+};
 pub use run::{
     Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,
     WorkDone,

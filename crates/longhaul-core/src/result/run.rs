@@ -44,8 +44,11 @@ pub struct RunRecord {
     pub durable_seconds: Option<f64>,
     /// What the transfer promised.
     pub guarantees: Guarantees,
-    /// How the page cache was treated before a disk run.
+    /// How this host's page cache was treated before a disk run.
     pub caches: Option<Caches>,
+    /// Whether the page cache of the far end was left as it was: that of another host is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub far_caches_kept: bool,
     /// When the run began, RFC 3339 in UTC.
     pub started_at: String,
     /// What the tool says its version is.

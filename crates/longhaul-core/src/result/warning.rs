@@ -70,6 +70,11 @@ pub enum WarningKind {
     },
     /// A connection of a test over MPTCP was plain TCP.
     NotMultipath,
+    /// The clock by which arrivals are timed was set while a path was surveyed.
+    ClockStepped {
+        /// By how much.
+        step_ms: f64,
+    },
 }
 
 impl WarningKind {
@@ -99,6 +104,9 @@ impl WarningKind {
             }
             WarningKind::HostDropped { end: End::Receiver, datagrams } => {
                 format!("the receiver's full socket buffer dropped {datagrams} datagrams")
+            }
+            WarningKind::ClockStepped { step_ms } => {
+                format!("the clock of this host was set by {step_ms:.0} ms during the survey")
             }
             WarningKind::NotMultipath => {
                 "a connection fell back from MPTCP to plain TCP".to_owned()
@@ -132,6 +140,9 @@ impl WarningKind {
             }
             WarningKind::HostDropped { end: End::Receiver, .. } => {
                 "send slower (-b), or raise net.core.rmem_max there and the buffer (-w)"
+            }
+            WarningKind::ClockStepped { .. } => {
+                "measure again: times before and after do not go together"
             }
             WarningKind::NotMultipath => {
                 "the server, or a box on the path, does not have MPTCP; set net.mptcp.enabled=1 \

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
-use crate::result::{Action, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
+use crate::result::{Action, CopyFailure, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
 use crate::units::{Bytes, Rate};
 
 /// Most entries in one [`SinkMessage::Progress`], for the same reason.
@@ -70,6 +70,42 @@ pub enum CopyRequest {
         options: CopyOptions,
         /// To whom.
         to: Introduction,
+    },
+    /// Nothing is copied: the server compares files with a manifest, both beneath its root, and
+    /// answers with [`CheckMessage`]s once it is ready.
+    Check {
+        /// The manifest.
+        manifest: WirePath,
+        /// Where the files are; beside the manifest if not given.
+        dir: Option<WirePath>,
+    },
+}
+
+/// What a server tells of a [`CopyRequest::Check`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckMessage {
+    /// It is still at work.
+    Alive,
+    /// Recorded files with other bytes.
+    Changed(Vec<WirePath>),
+    /// Recorded files that are not there.
+    Missing(Vec<WirePath>),
+    /// Files that the manifest does not list.
+    Extra(Vec<WirePath>),
+    /// What could not be looked at.
+    Failures(Vec<CopyFailure>),
+    /// The last message: the check could not be made.
+    Failed {
+        /// One sentence.
+        reason: String,
+    },
+    /// The last message: all is told.
+    Done {
+        /// Files that are as recorded.
+        unchanged_files: u64,
+        /// Bytes in them.
+        unchanged_bytes: Bytes,
     },
 }
 
@@ -223,7 +259,7 @@ pub enum SourceMessage {
         entries: u64,
     },
     /// What the source used; sent once the sink has finished.
-    Report(SourceReport),
+    Report(Box<SourceReport>),
     /// Still here.
     Alive {
         /// How busy its stages were since the last time.

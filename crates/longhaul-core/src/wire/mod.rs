@@ -13,7 +13,9 @@ mod frame;
 mod hello;
 mod opening;
 mod path;
+mod probe;
 mod rung;
+mod survey;
 mod third;
 
 pub use block::{
@@ -25,5 +27,7 @@ pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
 pub use opening::{AnyHello, FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 pub use path::WirePath;
+pub use probe::{PROBE_BYTES, ProbeHeader, ProbeKind};
 pub use rung::{RUNG_LIMIT_SECONDS, RungEvent, RungOrder};
+pub use survey::{PathEvent, PathOrder};
 pub use third::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};

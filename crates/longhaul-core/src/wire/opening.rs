@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the wire protocol. A peer of another version is refused with both named, for
 /// which [`AnyHello`] and [`Welcome::Refused`] stay as they are in every version.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// What a client asks for when it opens a control channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub enum Service {
     Copy,
     /// A test between this server and another one.
     ThirdParty,
+    /// A survey of the path.
+    Path,
     /// What one end does by itself in a diagnosis: it reads or writes files and looks at its host.
     Rung,
 }

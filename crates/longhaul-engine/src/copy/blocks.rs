@@ -20,6 +20,30 @@ impl BlockSet {
         Some(set)
     }
 
+    /// The blocks of a file of `size` bytes that lie whole in `extents`, each an offset and a length
+    /// in bytes; what leads beyond the end ends there.
+    pub(super) fn whole_in(extents: &[(u64, u64)], block_bytes: u64, size: u64) -> Self {
+        let mut set = BlockSet::default();
+        for (offset, length) in extents {
+            let end = offset.saturating_add(*length);
+            let first = offset.div_ceil(block_bytes);
+            let end = if end >= size { size.div_ceil(block_bytes) } else { end / block_bytes };
+            if first < end {
+                set.insert(first, end);
+            }
+        }
+        set
+    }
+
+    /// The bytes of the blocks of a file of `size` bytes, each run as its offset and length.
+    pub(super) fn extents(&self, block_bytes: u64, size: u64) -> Vec<(u64, u64)> {
+        let extent = |(first, end): (&u64, &u64)| {
+            let offset = first.saturating_mul(block_bytes);
+            (offset, end.saturating_mul(block_bytes).min(size).saturating_sub(offset))
+        };
+        self.runs.iter().map(extent).collect()
+    }
+
     /// Adds the blocks from `first` to before `end`, and returns how many are new.
     pub(super) fn insert(&mut self, first: u64, end: u64) -> u64 {
         let (mut start, mut stop, mut known) = (first, end, 0);
@@ -77,6 +101,25 @@ mod tests {
         assert_eq!(set.insert(1, 20), 14);
         assert_eq!((set.spans(), set.count()), (vec![(0, 20)], 20));
         assert!(set.contains(0) && set.contains(19) && !set.contains(20));
+    }
+
+    #[test]
+    fn blocks_of_one_size_become_those_of_another() {
+        let whole =
+            |extents: &[(u64, u64)], block, size| BlockSet::whole_in(extents, block, size).spans();
+        let mut set = BlockSet::default();
+        set.insert(1, 3);
+        set.insert(4, 6);
+        assert_eq!(set.extents(10, 55), [(10, 20), (40, 15)], "the last block is short");
+        let extents = set.extents(10, 55);
+        assert_eq!(whole(&extents, 10, 55), set.spans(), "the same size changes nothing");
+        assert_eq!(whole(&extents, 20, 55), [(2, 1)], "10 to 19 and 20 to 29 are halves");
+        assert_eq!(whole(&extents, 5, 55), [(2, 4), (8, 3)]);
+        assert_eq!(whole(&extents, 7, 55), [(2, 2), (6, 2)]);
+        assert_eq!(whole(&[(0, 60)], 40, 55), [(0, 2)], "whole, as far as it goes");
+        let hostile = [(u64::MAX, u64::MAX), (70, 9), (3, 0), (0, u64::MAX)];
+        assert_eq!(whole(&hostile, 10, 55), [(0, 6)]);
+        assert!(whole(&[(0, 9)], 10, u64::MAX).is_empty(), "a stream has no end yet");
     }
 
     #[test]

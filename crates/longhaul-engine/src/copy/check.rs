@@ -37,6 +37,15 @@ struct Found {
 /// `base` is no directory, or `stop` was set.
 pub fn check(manifest: &Manifest, base: &Path, stop: &AtomicBool) -> Result<CheckResult> {
     let tree = Tree::beneath(base).map_err(EngineError::file("open", base))?;
+    check_tree(manifest, &tree, stop)
+}
+
+/// The same for the files of `tree`.
+pub(super) fn check_tree(
+    manifest: &Manifest,
+    tree: &Tree,
+    stop: &AtomicBool,
+) -> Result<CheckResult> {
     let found = Mutex::new(Found::default());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -46,7 +55,7 @@ pub fn check(manifest: &Manifest, base: &Path, stop: &AtomicBool) -> Result<Chec
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    compare(&tree, file, &found, stop);
+                    compare(tree, file, &found, stop);
                 }
             });
         }
@@ -59,7 +68,7 @@ pub fn check(manifest: &Manifest, base: &Path, stop: &AtomicBool) -> Result<Chec
     let mut extra = Vec::new();
     for covered in &manifest.covers {
         look_for_extra(
-            &tree,
+            tree,
             Path::new(OsStr::from_bytes(covered)),
             &listed,
             &mut found,
@@ -105,7 +114,7 @@ fn digest(tree: &Tree, path: &Path, stop: &AtomicBool) -> io::Result<Option<([u8
     if tree.metadata(path)?.kind != FileKind::File {
         return Ok(None);
     }
-    let mut file = tree.open_file(path, false)?;
+    let mut file = tree.open_file(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {

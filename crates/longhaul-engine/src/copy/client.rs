@@ -27,7 +27,7 @@ use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::verdict;
 use crate::error::{EngineError, Result};
-use crate::session::Session;
+use crate::session::{Session, await_welcome};
 
 /// How long the far side may take to look at its target or sources.
 /// A sink whose earlier attempt has not ended yet waits for it first.
@@ -296,8 +296,9 @@ pub(super) fn result(
     }
 }
 
-/// Makes the request and opens the data connections, all in one round trip: the server knows the
-/// session's secret since the handshake, so that connections may come before its reply is here.
+/// Makes the request and opens the data connections, all in one round trip, in which a server that is
+/// not busy says its welcome too: it knows the session's secret since the handshake, so that
+/// connections may come before its replies are here.
 /// Also returns whether the sink is to be asked what it wants.
 fn open(
     session: Session,
@@ -305,8 +306,7 @@ fn open(
     names: Option<&[PathBuf]>,
     options: &CopyOptions,
 ) -> Result<(Link, bool)> {
-    let (sender, mut receiver, dialer) = session.split();
-    receiver.set_timeout(Some(REPLY_TIMEOUT))?;
+    let (sender, mut receiver, dialer, queued) = session.split_early();
     sender.send(request)?;
     if let Some(names) = names {
         send_names(&sender, names)?;
@@ -318,7 +318,11 @@ fn open(
         let dialing: Vec<_> = (0..first_streams(options).min(STREAM_LIMIT))
             .map(|stream| scope.spawn(move || dialer.open(stream, prepare)))
             .collect();
-        let reply = receiver.receive();
+        let welcome =
+            queued.map_or(Ok(()), |queued| await_welcome(sender.peer(), &mut receiver, queued));
+        let reply = welcome
+            .and_then(|()| receiver.set_timeout(Some(REPLY_TIMEOUT)))
+            .and_then(|()| receiver.receive());
         let sockets: Result<Vec<_>> =
             dialing.into_iter().map(|dial| dial.join().unwrap_or_else(|_| lost())).collect();
         (reply, sockets)

@@ -1,3 +1,4 @@
+use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -130,6 +131,19 @@ impl Watched {
     }
 }
 
+/// Up to 15 bytes.
+fn thread_name(role: ThreadRole) -> &'static CStr {
+    match role {
+        ThreadRole::Walk => c"cp walk",
+        ThreadRole::Read => c"cp read",
+        ThreadRole::Send => c"cp send",
+        ThreadRole::Receive => c"cp receive",
+        ThreadRole::Write => c"cp write",
+        ThreadRole::Finish => c"cp finish",
+        ThreadRole::Control => c"cp control",
+    }
+}
+
 fn waited(clock: ThreadClock) -> Duration {
     scheduling(clock.thread()).map(|times| times.waited).unwrap_or_default()
 }
@@ -162,8 +176,15 @@ impl CpuMeter {
         done
     }
 
-    /// What was used until now, over `elapsed`.
-    pub(crate) fn report(&self, elapsed: Duration) -> TransferEnd {
+    /// The same for a thread of its own, which gets a name that top(1) and perf(1) show.
+    pub(crate) fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
+        // What the thread does does not depend on it.
+        let _ = rustix::thread::set_name(thread_name(role));
+        self.run(role, work)
+    }
+
+    /// What was used until now, over `elapsed`, with what went past the page cache.
+    pub(crate) fn report(&self, elapsed: Duration, direct_bytes: Bytes) -> TransferEnd {
         let running = lock(&self.running);
         let ended = lock(&self.ended);
         let looks = running.iter().filter_map(Watched::look);
@@ -176,6 +197,7 @@ impl CpuMeter {
             cpu_seconds,
             peak_memory_bytes: Bytes::new(longhaul_sys::cpu::peak_memory_bytes()),
             host_busy: self.host_busy(),
+            direct_bytes,
             busiest: whole.1,
         }
     }

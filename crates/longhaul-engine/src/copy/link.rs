@@ -6,7 +6,7 @@ use longhaul_core::result::CopyFailure;
 use longhaul_sys::tcp::SocketOptions;
 
 use super::cancel::Cancel;
-use super::pool::Pool;
+use super::pool::{PACK_BYTES, Pool, Pools};
 use super::source::{FIRST_STREAMS, MOST_STREAMS};
 use super::stream::RECEIVE_SLACK;
 use super::streams::Streams;
@@ -28,6 +28,9 @@ const NOTSENT_LOWAT: u32 = 1 << 20;
 const POOL_BUFFERS_BASE: usize = 16;
 /// Buffers added for each connection: one in its hands, one on the way to it.
 const POOL_BUFFERS_PER_STREAM: usize = 2;
+/// Buffers of a pack besides one in the hands of each connection: each reader or writer has one, and
+/// one is ready for it.
+const PACK_BUFFERS_BASE: usize = 8;
 /// Most bytes of all buffers of an end: twelve of the largest blocks. What is on the path is in the
 /// kernel's socket buffers, which follow the rate and the round trip by themselves; these bridge a
 /// disk that stalls, at 10 Gb/s for 160 ms.
@@ -49,14 +52,21 @@ impl Link {
     }
 }
 
-/// The pool of an end with these options. Buffers are made when they are first needed.
-pub(super) fn pool(options: &CopyOptions) -> Pool {
+/// The buffers of an end with these options.
+pub(super) fn pools(options: &CopyOptions) -> Pools {
     let streams = options.streams.unwrap_or(MOST_STREAMS);
     let block = options.block_bytes.get() as usize;
     let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
     // Blocks that come in order wait for each other: each connection needs its own, however large.
     let most = if options.tree.ordered { count } else { POOL_BYTES / block };
-    Pool::new(count.min(most), block + RECEIVE_SLACK)
+    let packs = || {
+        let count = PACK_BUFFERS_BASE + streams as usize;
+        Pool::new(count, PACK_BYTES + RECEIVE_SLACK)
+    };
+    Pools {
+        blocks: Pool::new(count.min(most), block + RECEIVE_SLACK),
+        packs: (block > PACK_BYTES).then(packs),
+    }
 }
 
 /// Data connections that a copy begins with.

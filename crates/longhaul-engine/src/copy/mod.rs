@@ -15,9 +15,11 @@
 mod blocks;
 mod cancel;
 mod check;
+mod check_far;
 mod client;
 pub(crate) mod clock;
 mod digest;
+mod disk;
 mod journal;
 mod link;
 mod metadata;
@@ -35,7 +37,9 @@ pub(crate) mod tree;
 mod verdict;
 
 pub use check::check;
+pub use check_far::check_far;
 pub use client::{FarFiles, Landing, Lifeline, pull, push};
+pub(crate) use disk::DIRECT_FROM_BYTES;
 pub use progress::Progress;
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};

@@ -3,7 +3,37 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use longhaul_sys::memory::AlignedBuffer;
 
-/// The buffers of one end of a copy: their number bounds its memory, and with it how far one
+/// The most bytes of small files in one block: enough that a header, a table and a queue's locks
+/// are nothing beside them, few enough that packs go out over all connections at once.
+pub(super) const PACK_BYTES: usize = 1 << 20;
+
+/// The buffers of one end: for blocks, and smaller ones for packs. In a large buffer a pack would
+/// take huge pages of which it uses half, and memory that is used for the first time is dear where
+/// it has to be had from a hypervisor.
+#[derive(Clone)]
+pub(super) struct Pools {
+    pub(super) blocks: Pool,
+    /// None where blocks are no larger.
+    pub(super) packs: Option<Pool>,
+}
+
+impl Pools {
+    /// Waits for a buffer for `bytes`; `None` once the pools are closed.
+    pub(super) fn take(&self, bytes: usize) -> Option<PoolBuffer> {
+        match &self.packs {
+            Some(packs) if bytes <= PACK_BYTES => packs.take(),
+            _ => self.blocks.take(),
+        }
+    }
+
+    /// Wakes every waiting [`take`](Self::take) with nothing.
+    pub(super) fn close(&self) {
+        self.blocks.close();
+        self.packs.iter().for_each(Pool::close);
+    }
+}
+
+/// Buffers of one size: their number bounds its memory, and with it how far one
 /// stage may run ahead of the next.
 ///
 /// The buffer given back last is taken first, so that few buffers are in use, and warm in the

@@ -12,6 +12,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
+use super::check_far::serve_check;
 use super::link::{Link, first_streams, socket_options};
 use super::names::receive_names;
 use super::progress::Progress;
@@ -53,6 +54,9 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let ServedSession { sender, mut receiver, streams, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
+    if let CopyRequest::Check { manifest, dir } = &request {
+        return serve_check(&sender, tree, manifest, dir.as_ref(), stop);
+    }
     let names = names_of(&request, &mut receiver)?;
     let task = match plan(request, names, tree, stop) {
         Ok(task) => task,
@@ -169,6 +173,8 @@ fn plan(
             let plan = SourcePlan { tree: tree.clone(), roots };
             Ok(Task::Forward(plan, asks, options, to))
         }
+        // Answered before.
+        CopyRequest::Check { .. } => Err((RefusalKind::Invalid, "not a copy".to_owned())),
     }
 }
 

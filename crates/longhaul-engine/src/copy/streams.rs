@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -103,9 +104,9 @@ impl Streams {
         BlockReceiver::new(socket, &self.secret.stream_key(stream), protection)
     }
 
-    /// Hands further connections to `take` until `over`, `had` being there. A client opens them
-    /// until there are `wanted`, and opens no more once one has failed: the copy does with what it
-    /// has. A number that was used before is refused: its key has been used as well.
+    /// Hands further connections to `take` until `over`, `had` being there. A client opens all that
+    /// are `wanted` at once, in one round trip, and no more once one has failed: the copy does with
+    /// what it has. A number that was used before is refused: its key has been used as well.
     pub(super) fn more(
         &self,
         had: u32,
@@ -116,29 +117,44 @@ impl Streams {
     ) {
         let mut next = had;
         let mut used: HashSet<u32> = (0..had).collect();
+        let mut refused = false;
         while !over() {
             let arrived = match &self.more {
-                More::Accept(acceptor) => acceptor.accept(ACCEPT_CHECK).ok(),
-                More::Dial(dialer) if next < wanted().min(STREAM_LIMIT) => {
-                    let prepare =
-                        |socket: &_| self.prepare.apply(socket).map_err(std::io::Error::other);
-                    let Ok(socket) = dialer.open(next, prepare) else { return };
-                    next += 1;
-                    Some((next - 1, socket))
-                }
-                More::Dial(_) => {
-                    thread::park_timeout(TICK);
-                    None
+                More::Accept(acceptor) => acceptor.accept(ACCEPT_CHECK).into_iter().collect(),
+                More::Dial(dialer) => {
+                    let wanted = wanted().min(STREAM_LIMIT);
+                    let opened = self.dial(dialer, next..wanted);
+                    refused = opened.len() < wanted.saturating_sub(next) as usize;
+                    next = next.max(wanted);
+                    opened
                 }
             };
-            if let Some((stream, socket)) = arrived
-                && used.len() < STREAM_LIMIT as usize
-                && used.insert(stream)
-                && arm(cancel, &socket).is_ok()
-            {
-                take(stream, socket);
+            for (stream, socket) in arrived {
+                if used.len() < STREAM_LIMIT as usize
+                    && used.insert(stream)
+                    && arm(cancel, &socket).is_ok()
+                {
+                    take(stream, socket);
+                }
+            }
+            if refused {
+                return;
+            }
+            if matches!(self.more, More::Dial(_)) {
+                thread::park_timeout(TICK);
             }
         }
+    }
+
+    /// Opens connections of these numbers at once, and returns those that could be.
+    fn dial(&self, dialer: &DataDialer, numbers: Range<u32>) -> Vec<(u32, TcpStream)> {
+        let prepare = |socket: &_| self.prepare.apply(socket).map_err(std::io::Error::other);
+        let open = |stream| Some((stream, dialer.open(stream, prepare).ok()?));
+        thread::scope(|scope| {
+            let dialling: Vec<_> =
+                numbers.map(|stream| scope.spawn(move || open(stream))).collect();
+            dialling.into_iter().filter_map(|dial| dial.join().ok().flatten()).collect()
+        })
     }
 }
 

@@ -1,16 +1,17 @@
 //! Direct I/O: where a file system has none, both ends do without, and lengths are as they come.
 
+use std::ffi::CStr;
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::{CopyOptions, DirectIo};
 use longhaul_core::units::Bytes;
 use rustix::fs::OFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::tests::{World, bytes, options};
-use super::tree::DIRECT_FROM_BYTES;
+use super::disk::DIRECT_FROM_BYTES;
+use super::tests::{World, bytes, names, options};
 
 /// Around a page, the least for direct I/O, and a block.
 fn odd_sizes() -> Vec<usize> {
@@ -56,7 +57,11 @@ struct Memory(std::path::PathBuf);
 
 impl Memory {
     fn mount(kind: &str, at: std::path::PathBuf) -> Self {
-        mount(kind, &at, kind, MountFlags::empty(), None)
+        Memory::with(kind, at, None)
+    }
+
+    fn with(kind: &str, at: std::path::PathBuf, options: Option<&CStr>) -> Self {
+        mount(kind, &at, kind, MountFlags::empty(), options)
             .expect("this test mounts a file system: run it as root");
         Memory(at)
     }
@@ -82,4 +87,101 @@ fn from_memory_to_disk_and_back() {
     let world = World::new();
     let _near = Memory::mount("tmpfs", world.near(""));
     odd_sizes_pass(&world);
+}
+
+fn with(direct: DirectIo) -> CopyOptions {
+    CopyOptions { direct, ..options() }
+}
+
+const MODES: [DirectIo; 3] = [DirectIo::Auto, DirectIo::Always, DirectIo::Never];
+
+/// Writes what is in the cache to the disk and forgets it there.
+fn forget(path: &Path) {
+    let file = fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+#[test]
+fn the_user_says_which_way() {
+    let world = World::new();
+    let data = bytes((5 << 20) + 777);
+    fs::write(world.near("f"), &data).unwrap();
+    for mode in MODES {
+        forget(&world.near("f"));
+        let result = world.push(&["f"], "there", &with(mode)).unwrap();
+        assert!(fs::read(world.far("there")).unwrap() == data, "{mode:?}");
+        let expected = Bytes::new(if mode == DirectIo::Never { 0 } else { data.len() as u64 });
+        let ways = (result.source.end.direct_bytes, result.sink.end.direct_bytes);
+        assert_eq!(ways, (expected, expected), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_is_in_the_cache_is_taken_from_there() {
+    let world = World::new();
+    let path = world.near("f");
+    let data = bytes(6 << 20);
+    fs::write(&path, &data).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    // Before Linux 6.5 nobody can tell.
+    let told = longhaul_sys::file::cached_bytes(&file, 0, data.len() as u64).is_ok();
+    let expected = Bytes::new(if told { 0 } else { data.len() as u64 });
+    let result = world.push(&["f"], "there", &with(DirectIo::Auto)).unwrap();
+    assert_eq!(result.source.end.direct_bytes, expected);
+    assert_eq!(result.sink.end.direct_bytes, Bytes::new(data.len() as u64));
+    let result = world.push(&["f"], "there", &with(DirectIo::Always)).unwrap();
+    assert_eq!(result.source.end.direct_bytes, Bytes::new(data.len() as u64));
+    assert!(fs::read(world.far("there")).unwrap() == data);
+}
+
+#[test]
+fn a_long_file_is_tried_both_ways_and_is_whole() {
+    let world = World::new();
+    // Long enough for a trial, with a ragged end; each MiB is another.
+    let mebibyte = bytes(1 << 20);
+    let file = fs::File::create(world.near("long")).unwrap();
+    for at in 0..140_u64 {
+        file.write_all_at(&mebibyte, at << 20).unwrap();
+        file.write_all_at(&at.to_le_bytes(), (at << 20) + 5000).unwrap();
+    }
+    file.write_all_at(b"end", (140 << 20) + 9).unwrap();
+    forget(&world.near("long"));
+    let result = world.push(&["long"], "there", &with(DirectIo::Auto)).unwrap();
+    let all = (140 << 20) + 12;
+    for (end, report) in [("source", &result.source), ("sink", &result.sink)] {
+        let direct = report.end.direct_bytes.get();
+        assert!(direct >= 8 << 20 && direct < all, "the {end} tried one way alone: {direct}");
+    }
+    assert!(fs::read(world.near("long")).unwrap() == fs::read(world.far("there")).unwrap());
+    assert_eq!(names(&world.far("")), ["there"]);
+}
+
+#[test]
+fn sparse_files_stay_so_either_way() {
+    let world = World::new();
+    let file = fs::File::create(world.near("sparse")).unwrap();
+    file.set_len((64 << 20) + 5).unwrap();
+    file.write_all_at(&bytes(10_000), 5 << 20).unwrap();
+    file.write_all_at(&bytes(777), (64 << 20) - 700).unwrap();
+    for mode in MODES {
+        world.push(&["sparse"], "there", &with(mode)).unwrap();
+        assert!(fs::read(world.near("sparse")).unwrap() == fs::read(world.far("there")).unwrap());
+        let occupied = fs::metadata(world.far("there")).unwrap().blocks() * 512;
+        assert!(occupied < 200_000, "{mode:?}: it occupies {occupied}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_of_either_way() {
+    let world = World::new();
+    let _far = Memory::with("tmpfs", world.far(""), Some(c"size=8m"));
+    fs::write(world.near("large"), bytes(20 << 20)).unwrap();
+    fs::write(world.near("small"), bytes(3 << 20)).unwrap();
+    for mode in MODES {
+        let result = world.push(&["large", "small"], ".", &with(mode)).unwrap();
+        assert_eq!((result.summary.files, result.failures.len()), (1, 1), "{mode:?}");
+        assert!(result.failures[0].path.ends_with("large"), "{:?}", result.failures);
+        assert_eq!(names(&world.far("")), ["small"], "{mode:?}");
+    }
 }

@@ -91,6 +91,24 @@ fn a_copy_goes_on_with_the_blocks_that_it_had() {
 }
 
 #[test]
+fn a_copy_goes_on_with_blocks_of_another_size() {
+    let world = World::new();
+    let data = bytes((40 << 20) + 77);
+    fs::write(world.far("data"), &data).unwrap();
+    let of = |block| CopyOptions { block_bytes: Bytes::new(block), ..options() };
+    let rate_bps = Some("100M".parse().unwrap());
+    for block in [1 << 20, 4 << 20] {
+        let slow = CopyOptions { rate_bps, ..of(block) };
+        broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    }
+    let result = world.pull(&["data"], "data", &of(768 << 10)).unwrap();
+    let resumed = result.summary.resumed_bytes;
+    assert!(resumed >= Bytes::mib(3) && resumed < result.summary.bytes, "{resumed}");
+    assert!(fs::read(world.near("data")).unwrap() == data);
+    assert_eq!(names(&world.near("")), ["data"]);
+}
+
+#[test]
 fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
     let world = World::new();
     let data = bytes((24 << 20) + 77);

@@ -67,7 +67,7 @@ pub fn between(
     let told = persist(line, progress, stop, |sink| {
         let from = source()?;
         let key = copy_key("between", &files.key_parts(from.peer()), target);
-        let (to_sink, mut from_sink, sink_dialer) = sink.split();
+        let (to_sink, mut from_sink, sink_dialer) = sink.welcomed()?.split();
         let target = wired_target.clone();
         to_sink.send(&CopyRequest::Receive { key, target, top, options: options.clone() })?;
         let asks = reply(&mut from_sink)?;
@@ -127,7 +127,7 @@ fn ask(
     request: &CopyRequest,
     names: Option<&[PathBuf]>,
 ) -> Result<(ControlSender, ControlReceiver, DataDialer)> {
-    let (sender, mut receiver, dialer) = session.split();
+    let (sender, mut receiver, dialer) = session.welcomed()?.split();
     sender.send(request)?;
     if let Some(names) = names {
         send_names(&sender, names)?;
@@ -244,7 +244,9 @@ impl Relay<'_> {
                 SourceMessage::Skipped { path, reason } => {
                     keep(&mut lock(&self.state).skipped, path.to_string(), reason.clone());
                 }
-                SourceMessage::Report(report) => lock(&self.state).source = Some(report.clone()),
+                SourceMessage::Report(report) => {
+                    lock(&self.state).source = Some((**report).clone());
+                }
                 SourceMessage::Alive { stages } => self.progress.source_is(*stages),
                 SourceMessage::Streams { wanted } => {
                     // The source dials by itself, or has the client do it; the sink does not.

@@ -19,10 +19,6 @@ use twox_hash::XxHash3_128;
 
 use crate::session::Rights;
 
-/// Files of this size and more are read and written past the page cache: below it the cost of
-/// opening and aligning is not earned back.
-pub(crate) const DIRECT_FROM_BYTES: u64 = 1 << 20;
-
 /// A view of the file system; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tree {
@@ -201,17 +197,17 @@ impl Tree {
         Ok((fd, metadata))
     }
 
-    /// Opens a regular file for reading, `O_DIRECT` if asked for and possible. Never waits for a
-    /// pipe's writer.
-    pub(super) fn open_file(&self, path: &Path, direct: bool) -> io::Result<File> {
+    /// Opens a regular file for reading. Never waits for a pipe's writer.
+    pub(super) fn open_file(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        if direct
-            // Some network and memory file systems have no direct I/O.
-            && let Ok(fd) = self.open(path, flags | OFlags::DIRECT, Mode::empty())
-        {
-            return Ok(File::from(fd));
-        }
         Ok(File::from(self.open(path, flags, Mode::empty())?))
+    }
+
+    /// The same past the page cache; `None` where the file system does not do that, as some of the
+    /// network and of memory.
+    pub(super) fn open_direct(&self, path: &Path) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::DIRECT;
+        Some(File::from(self.open(path, flags, Mode::empty()).ok()?))
     }
 
     /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
@@ -263,7 +259,7 @@ mod tests {
         }
         for outside in ["../secret", "up", "absolute", "sub/../../secret"] {
             assert!(tree.metadata(Path::new(outside)).is_err(), "{outside}");
-            assert!(tree.open_file(Path::new(outside), false).is_err(), "{outside}");
+            assert!(tree.open_file(Path::new(outside)).is_err(), "{outside}");
         }
         assert_eq!(tree.list(Path::new("/")).unwrap().len(), 4);
     }

@@ -10,9 +10,9 @@ pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(30);
 /// What a test by time may take beyond its time, for what is in flight at the end to drain.
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// How long a client whose turn it is may take to say what it wants; others wait for it.
-pub(super) const PLAN_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const PLAN_LIMIT: Duration = Duration::from_secs(5);
 /// How long the other side may take for one step of setting up.
-pub(super) const STEP_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a server allows one test.
 #[derive(Debug, Clone, PartialEq, Eq)]

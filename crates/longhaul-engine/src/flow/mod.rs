@@ -34,8 +34,10 @@ mod udp;
 
 pub use client::run;
 pub use limits::FlowLimits;
+pub(crate) use limits::{PLAN_LIMIT, STEP_LIMIT};
 pub use serve::serve;
 pub use third::{refuse_third, run_third, serve_third};
+pub(crate) use udp::Account;
 
 #[cfg(test)]
 mod tests;

@@ -15,9 +15,9 @@ use super::hand::Hand;
 use super::pace::{Opened, Pace, follow};
 use super::plan::{LadderPlan, Openers, Way};
 use super::write::Writing;
-use crate::copy::tree::DIRECT_FROM_BYTES;
 use crate::copy::{
-    self, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, between, pull, push,
+    self, DIRECT_FROM_BYTES, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree,
+    between, pull, push,
 };
 use crate::error::{EngineError, Result};
 use crate::flow;

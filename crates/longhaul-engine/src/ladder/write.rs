@@ -20,8 +20,8 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, renameat, sync
 use rustix::io::Errno;
 
 use super::scratch::free_bytes;
+use crate::copy::DIRECT_FROM_BYTES;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::tree::DIRECT_FROM_BYTES;
 use crate::error::{EngineError, Result};
 use crate::precursor::noise;
 
@@ -123,7 +123,10 @@ impl Work<'_> {
             true => "past the page cache (O_DIRECT), 4 threads, blocks of 4 MiB",
             false => "through the page cache, 4 threads, blocks of 4 MiB",
         };
-        Ok(AloneReport { overwrite_bps, ..self.report(bytes, 1, elapsed, how) })
+        let mut report = self.report(bytes, 1, elapsed, how);
+        report.overwrite_bps = overwrite_bps;
+        report.end.direct_bytes = Bytes::new(if direct { bytes } else { 0 });
+        Ok(report)
     }
 
     /// Writes one block after the other on all threads, up to `most` bytes, whole blocks, or until
@@ -205,7 +208,7 @@ impl Work<'_> {
             bytes: Bytes::new(bytes),
             files,
             seconds: elapsed.as_secs_f64(),
-            end: self.cpu.report(elapsed),
+            end: self.cpu.report(elapsed, Bytes::default()),
             stages: StageTimes { write: self.clock.share(elapsed), ..StageTimes::default() },
             overwrite_bps: None,
             how: how.to_owned(),

@@ -50,7 +50,8 @@ pub enum Family {
 }
 
 impl Family {
-    fn takes(self, address: &SocketAddr) -> bool {
+    /// Whether `address` is one of it.
+    pub fn takes(self, address: &SocketAddr) -> bool {
         match self {
             Family::Any => true,
             Family::V4 => address.is_ipv4(),
@@ -78,17 +79,43 @@ pub struct Session {
     receiver: ControlReceiver,
     dialer: DataDialer,
     datagram_bytes: Option<Bytes>,
+    /// Told the client's place while it is not welcome yet.
+    queued: Option<Queued>,
 }
+
+/// Told a client's place in a server's queue, from 1; when it says no, the client leaves.
+pub type Queued = Box<dyn FnMut(u32) -> bool + Send>;
 
 impl Session {
     /// A session over a control channel that is already authenticated, such as ssh's.
     pub fn new(sender: ControlSender, receiver: ControlReceiver, dialer: DataDialer) -> Self {
-        Session { sender, receiver, dialer, datagram_bytes: None }
+        Session { sender, receiver, dialer, datagram_bytes: None, queued: None }
     }
 
-    /// Its two halves and the opener of its data connections.
+    /// Its two halves and the opener of its data connections. The client is [welcome](Self::welcomed).
     pub fn split(self) -> (ControlSender, ControlReceiver, DataDialer) {
+        debug_assert!(self.queued.is_none(), "the server has not answered yet");
         (self.sender, self.receiver, self.dialer)
+    }
+
+    /// Waits for the server's welcome, if it has not come.
+    ///
+    /// # Errors
+    /// The server refuses, or is silent, or the user has left the queue.
+    pub fn welcomed(mut self) -> Result<Self> {
+        if let Some(queued) = self.queued.take() {
+            await_welcome(self.sender.peer(), &mut self.receiver, queued)?;
+            self.receiver.set_timeout(None)?;
+        }
+        Ok(self)
+    }
+
+    /// The same halves for a client that asks before it is welcome, and what is still to be
+    /// [waited for](await_welcome).
+    pub(crate) fn split_early(
+        self,
+    ) -> (ControlSender, ControlReceiver, DataDialer, Option<Queued>) {
+        (self.sender, self.receiver, self.dialer, self.queued)
     }
 
     /// The same with its data connections spread over `addresses`.
@@ -149,6 +176,29 @@ pub fn connect_queued(
     options: &ConnectOptions<'_>,
     queued: impl FnMut(u32) -> bool,
 ) -> Result<Session> {
+    let mut session = ask(target, service, options)?;
+    await_welcome(session.sender.peer(), &mut session.receiver, queued)?;
+    session.receiver.set_timeout(None)?;
+    Ok(session)
+}
+
+/// The same without waiting for the welcome, which saves a client that knows what it wants a round
+/// trip: what it says and connects next waits at the server until its turn has come.
+///
+/// # Errors
+/// As [`connect`], but for refusals, which come with [`Session::welcomed`].
+pub fn connect_early(
+    target: &HostPort,
+    service: Service,
+    options: &ConnectOptions<'_>,
+    queued: Queued,
+) -> Result<Session> {
+    let session = ask(target, service, options)?;
+    Ok(Session { queued: Some(queued), ..session })
+}
+
+/// Opens a session and asks for `service`.
+fn ask(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Result<Session> {
     let (socket, address) = dial(target, options.family)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
@@ -166,13 +216,12 @@ pub fn connect_queued(
     check_host(target, key, options)?;
     let secret = export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
-    let (sender, mut receiver) = control_over_tls(connection, socket, &peer).map_err(|source| {
+    let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(|source| {
         EngineError::System { operation: "share the control channel between threads", source }
     })?;
-    greet(&sender, &mut receiver, service, queued)?;
-    receiver.set_timeout(None)?;
+    hello(&sender, service)?;
     let dialer = DataDialer::new(vec![address], secret);
-    Ok(Session { sender, receiver, dialer, datagram_bytes })
+    Ok(Session { sender, receiver, dialer, datagram_bytes, queued: None })
 }
 
 /// Asks for `service` on a fresh control channel and waits for the welcome; `queued` is told the
@@ -184,17 +233,30 @@ pub fn greet(
     sender: &ControlSender,
     receiver: &mut ControlReceiver,
     service: Service,
+    queued: impl FnMut(u32) -> bool,
+) -> Result<()> {
+    hello(sender, service)?;
+    await_welcome(sender.peer(), receiver, queued)
+}
+
+fn hello(sender: &ControlSender, service: Service) -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    sender.send(&Hello { protocol: PROTOCOL_VERSION, version, service })
+}
+
+/// Waits for the welcome of `peer`; `queued` is told the client's place, and says whether to go on.
+pub(crate) fn await_welcome(
+    peer: &str,
+    receiver: &mut ControlReceiver,
     mut queued: impl FnMut(u32) -> bool,
 ) -> Result<()> {
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    sender.send(&Hello { protocol: PROTOCOL_VERSION, version, service })?;
     loop {
         match receiver.receive()? {
             Welcome::Ready { .. } => return Ok(()),
             Welcome::Queued { place } if queued(place) => {}
             Welcome::Queued { .. } => return Err(EngineError::Interrupted),
             Welcome::Refused { kind, reason } => {
-                let peer = sender.peer().to_owned();
+                let peer = peer.to_owned();
                 return Err(EngineError::Refused { peer, kind, reason });
             }
         }

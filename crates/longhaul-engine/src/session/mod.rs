@@ -21,10 +21,11 @@ mod udp;
 
 pub use address::{DEFAULT_PORT, HostPort};
 pub use channel::{ControlReceiver, ControlSender, control};
-pub(crate) use client::Route;
 pub use client::{
-    ConnectOptions, DataDialer, Family, HostPolicy, Session, Tunnel, connect, connect_queued, greet,
+    ConnectOptions, DataDialer, Family, HostPolicy, Queued, Session, Tunnel, connect,
+    connect_early, connect_queued, greet,
 };
+pub(crate) use client::{Route, await_welcome};
 pub use grant::{Grant, Rights};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use secret::{SessionSecret, StreamKey, random_keying_material};

@@ -78,6 +78,11 @@ impl SessionSecret {
             && hmac::verify(&self.hello_key(), &greeting.signed_bytes(), mac).is_ok()
     }
 
+    /// A mark of `thing` that only the ends of this session can compare.
+    pub(crate) fn mark(&self, thing: &[u8]) -> [u8; 16] {
+        self.expand(&[b"mark", thing])
+    }
+
     /// What names UDP flow `stream` in each of its datagrams.
     pub fn datagram_tag(&self, stream: u32) -> u64 {
         u64::from_be_bytes(self.expand(&[b"datagram tag", &stream.to_be_bytes()]))

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -24,6 +24,9 @@ use crate::error::{EngineError, Result};
 
 /// What is sent to a client and not acknowledged for this long ends its session.
 const VANISHED: Duration = Duration::from_secs(30);
+/// How long the hello of a data connection may be ahead of the end of its session's handshake, which
+/// is sent before it: when a segment of that was lost, for as long as it is sent again.
+const OVERTAKEN: Duration = Duration::from_secs(3);
 /// Most data connections that may wait to be taken by their session.
 const WAITING_STREAMS: usize = 256;
 /// How often flows already accepted are looked at while others are awaited.
@@ -31,7 +34,13 @@ const ANSWER_LOOK: Duration = Duration::from_millis(20);
 
 /// The sessions that wait for data connections, shared by all threads of a server.
 #[derive(Clone, Default)]
-pub struct SessionRegistry(Arc<Mutex<HashMap<SessionId, Waiting>>>);
+pub struct SessionRegistry(Arc<Sessions>);
+
+#[derive(Default)]
+struct Sessions {
+    waiting: Mutex<HashMap<SessionId, Waiting>>,
+    added: Condvar,
+}
 
 struct Waiting {
     secret: SessionSecret,
@@ -58,6 +67,7 @@ impl SessionRegistry {
         let (streams, arrivals) = bounded(WAITING_STREAMS);
         let (flows, flow_arrivals) = bounded(WAITING_STREAMS);
         self.lock().insert(id, Waiting { secret: secret.clone(), streams, flows, mutual });
+        self.0.added.notify_all();
         DataAcceptor { registry: self.clone(), id, secret, arrivals, flow_arrivals }
     }
 
@@ -69,7 +79,9 @@ impl SessionRegistry {
             return;
         }
         let Ok((hello, mac)) = DataHello::decode(&bytes) else { return };
-        let sessions = self.lock();
+        let unknown = |sessions: &mut HashMap<_, _>| !sessions.contains_key(&hello.session);
+        let sessions = self.0.added.wait_timeout_while(self.lock(), OVERTAKEN, unknown);
+        let sessions = sessions.unwrap_or_else(PoisonError::into_inner).0;
         let Some(waiting) = sessions.get(&hello.session) else { return };
         if !waiting.secret.verify_hello(&hello, &mac) {
             return;
@@ -99,7 +111,7 @@ impl SessionRegistry {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

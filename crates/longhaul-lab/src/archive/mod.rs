@@ -7,9 +7,11 @@
 mod read;
 mod schema;
 mod seal;
+mod survey;
 mod write;
 
 pub use schema::FILE_NAME;
+pub use survey::Survey;
 
 use longhaul_core::plan::MatrixPlan;
 use longhaul_core::result::{Certificate, RunRecord};
@@ -83,6 +85,8 @@ pub struct Contents {
     pub tools: Vec<Tool>,
     /// The runs, in the order of their numbers. Their output is cut; the documents have it whole.
     pub runs: Vec<RunRecord>,
+    /// What each path was like before its first run, in the order in which they were met.
+    pub surveys: Vec<Survey>,
     /// What the emulator was proven to do on this machine, where someone attached it.
     pub certificate: Option<Certificate>,
 }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
 use super::write::failed;
-use super::{Archive, Contents, FILE_NAME, Header, Tool, schema, seal};
+use super::{Archive, Contents, FILE_NAME, Header, Survey, Tool, schema, seal};
 use crate::LabError;
 
 /// A run's sequence and attempt.
@@ -81,7 +81,8 @@ impl Archive {
             })
         })?;
         let (header, runs) = (self.header()?, self.runs()?);
-        Ok(Contents { header, tools, runs, certificate: self.certificate()? })
+        let (surveys, certificate) = (self.surveys()?, self.certificate()?);
+        Ok(Contents { header, tools, runs, surveys, certificate })
     }
 
     /// The runs that are kept, with their samples, in the order of their places and attempts.
@@ -120,6 +121,19 @@ impl Archive {
             }
         }
         Ok(all)
+    }
+
+    /// What each path was like before its first run; nothing in archives that do not tell.
+    ///
+    /// # Errors
+    /// The database's, damage, or a document of a later version.
+    pub fn surveys(&self) -> Result<Vec<Survey>, LabError> {
+        if !self.has_column("path", "seal")? {
+            return Ok(Vec::new());
+        }
+        let query = "SELECT document_json, seal FROM path ORDER BY rowid";
+        let all: Vec<(String, String)> = self.rows(query, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        all.iter().map(|(json, seal)| self.unseal("survey", json, Some(seal), &[])).collect()
     }
 
     fn certificate(&self) -> Result<Option<Certificate>, LabError> {

@@ -9,7 +9,7 @@ use crate::LabError;
 pub const FILE_NAME: &str = "matrix.sqlite";
 
 /// SQLite's `user_version` of what this version writes.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// `application_id`, by which file(1) can tell the database: "LHmx".
 const APPLICATION_ID: i64 = 0x4c48_6d78;
@@ -21,6 +21,7 @@ const STEPS: [&str; VERSION as usize] = [
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
+    include_str!("schema-5.sql"),
 ];
 
 /// Makes the tables in a new database.

@@ -5,7 +5,7 @@ use longhaul_core::result::{Certificate, LinkReport, Outcome, RunRecord, ToolOut
 use rusqlite::{Connection, ErrorCode, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, FILE_NAME, Header, Tool, schema, seal};
+use super::{Archive, FILE_NAME, Header, Survey, Tool, schema, seal};
 use crate::LabError;
 use crate::plan::fingerprint;
 
@@ -154,6 +154,36 @@ impl Archive {
                 seal::of_run(&json, &run.samples),
             ],
         )?;
+        Ok(())
+    }
+
+    /// Keeps what a path was like; what was kept last holds.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn keep_survey(&mut self, survey: &Survey) -> Result<(), LabError> {
+        let json = to_json(survey);
+        let ([small, full], [there, back]) = (survey.rtt_ms(), survey.mtu_bytes());
+        let (probes, lost) = survey.loss().unzip();
+        let whole = |count: Option<u64>| count.and_then(|count| i64::try_from(count).ok());
+        self.connection
+            .execute(
+                "INSERT OR REPLACE INTO path VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                params![
+                    survey.path,
+                    survey.measured_at,
+                    small,
+                    full,
+                    there,
+                    back,
+                    whole(probes),
+                    whole(lost),
+                    survey.failure,
+                    json,
+                    seal::of_text(&json)
+                ],
+            )
+            .map_err(failed("write", &self.path()))?;
         Ok(())
     }
 

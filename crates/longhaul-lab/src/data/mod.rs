@@ -8,5 +8,6 @@ mod source;
 
 pub(crate) use make::split_mix;
 pub use memory::MemoryStore;
+pub(crate) use room::with_margin;
 pub use room::{Room, check_room};
 pub use source::{Source, sources};

@@ -16,11 +16,14 @@ pub struct Room {
     pub disk: Bytes,
     /// In memory at once, the same.
     pub memory: Bytes,
+    /// At the far end of a real path at once, the largest copy; nothing where paths are emulated.
+    pub far: Bytes,
 }
 
 impl Room {
-    /// Of `sources`, each of which is copied by as many clients at once as its number says.
-    pub fn of<'a>(sources: impl IntoIterator<Item = (&'a Source, u32)>) -> Self {
+    /// Of `sources`, each of which is copied by as many clients at once as its number says, to
+    /// this host or to the far end of a `real` path.
+    pub fn of<'a>(sources: impl IntoIterator<Item = (&'a Source, u32)>, real: bool) -> Self {
         let mut made: BTreeMap<&Path, (Store, u64)> = BTreeMap::new();
         let mut largest = [0_u64; 2];
         for (source, clients) in sources {
@@ -33,7 +36,12 @@ impl Room {
             let made: u64 = made.values().filter(|(at, _)| *at == store).map(|(_, b)| b).sum();
             Bytes::new(with_margin(made + copies))
         };
-        Room { disk: of(Store::Disk, largest[0]), memory: of(Store::Memory, largest[1]) }
+        let (here, far) = if real { ([0, 0], largest) } else { (largest, [0, 0]) };
+        Room {
+            disk: of(Store::Disk, here[0]),
+            memory: of(Store::Memory, here[1]),
+            far: Bytes::new(with_margin(far.iter().sum())),
+        }
     }
 
     /// Memory that the host can give now, by the kernel's own estimate (proc_meminfo(5)).
@@ -46,13 +54,14 @@ impl Room {
 }
 
 /// Checks that the disks have room for the data that is still to be made and for the copies of
-/// the largest, with 5 % to spare for metadata and for what else the machine writes.
+/// the largest, with 5 % to spare for metadata and for what else the machine writes. `scratch` is
+/// on the disk that receives the copies; `None` if that is another host's.
 ///
 /// # Errors
 /// They have not, or cannot be asked.
 pub fn check_room<'a>(
     sources: impl IntoIterator<Item = (&'a Source, u32)>,
-    scratch: &Path,
+    scratch: Option<&Path>,
 ) -> Result<(), LabError> {
     let mut data: BTreeMap<&Path, u64> = BTreeMap::new();
     let mut copies = 0;
@@ -60,7 +69,7 @@ pub fn check_room<'a>(
         if source.store == Store::Disk {
             data.insert(&source.path, source.missing().get());
         }
-        if source.to == Store::Disk {
+        if scratch.is_some() && source.to == Store::Disk {
             copies = source.bytes.get().saturating_mul(u64::from(clients)).max(copies);
         }
     }
@@ -69,15 +78,18 @@ pub fn check_room<'a>(
     let to_make = data.iter().find(|(_, missing)| **missing > 0).map(|(path, _)| *path);
     if let Some(path) = to_make {
         let dir = path.parent().unwrap_or(path);
-        if device(dir)? == device(scratch)? {
+        if let Some(scratch) = scratch
+            && device(dir)? == device(scratch)?
+        {
             return room_for(scratch, copies + missing);
         }
         room_for(dir, missing)?;
     }
-    if copies == 0 { Ok(()) } else { room_for(scratch, copies) }
+    scratch.filter(|_| copies > 0).map_or(Ok(()), |scratch| room_for(scratch, copies))
 }
 
-fn with_margin(bytes: u64) -> u64 {
+/// With 5 % to spare.
+pub(crate) fn with_margin(bytes: u64) -> u64 {
     bytes + bytes / 20
 }
 
@@ -112,10 +124,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let large = source(r#"{"name": "w", "size": 1152921504606846976}"#, dir.path());
         let large = Source { path: dir.path().join("data.bin"), ..large };
-        let error = check_room([(&large, 1)], dir.path()).unwrap_err();
+        let error = check_room([(&large, 1)], Some(dir.path())).unwrap_err();
         let LabError::NoRoom { needed, free, .. } = &error else { panic!("{error}") };
         assert_eq!(needed.get(), 2 * ((1 << 60) + (1 << 60) / 20));
         assert!(error.to_string().contains(&free.to_string()), "{error}");
+        let error = check_room([(&large, 1)], None).unwrap_err();
+        let LabError::NoRoom { needed, .. } = &error else { panic!("{error}") };
+        assert_eq!(needed.get(), (1 << 60) + (1 << 60) / 20, "the copies are elsewhere");
         assert!(Room::available_memory().unwrap() > Bytes::mib(1));
     }
 
@@ -125,8 +140,12 @@ mod tests {
         let memory = r#"{"name": "a", "size": 2000, "from": "memory"}"#;
         let both = r#"{"name": "b", "size": 4000, "from": "memory", "to": "memory"}"#;
         let (one, two) = (source(memory, dir.path()), source(both, dir.path()));
-        let room = Room::of([(&one, 3), (&one, 1), (&two, 1)]);
+        let room = Room::of([(&one, 3), (&one, 1), (&two, 1)], false);
         assert_eq!(room.disk, Bytes::new(6000 + 300));
         assert_eq!(room.memory, Bytes::new(10_000 + 500));
+        assert_eq!(room.far, Bytes::new(0));
+        let room = Room::of([(&one, 3), (&one, 1), (&two, 1)], true);
+        assert_eq!((room.disk, room.memory), (Bytes::new(0), Bytes::new(6000 + 300)));
+        assert_eq!(room.far, Bytes::new(10_000 + 500));
     }
 }

@@ -45,8 +45,8 @@ pub trait Driver {
         None
     }
 
-    /// Whether it works over a real path: its server, if it has one, needs nothing but its
-    /// command.
+    /// Whether it works over a real path: it copies over the user's own ssh, or its server needs
+    /// nothing but its command.
     fn goes_far(&self) -> bool {
         false
     }
@@ -62,13 +62,18 @@ pub trait Driver {
     /// Whether the tool, and all that it needs, is on this host.
     fn detect(&self) -> Detected;
 
+    /// The same for a real path, whose server's programs are needed at the far end alone.
+    fn detect_near(&self) -> Detected {
+        self.detect()
+    }
+
     /// The file of its program; by default the one on PATH that its name begins with.
     fn program(&self) -> Option<PathBuf> {
         detect::find(self.name().split(' ').next()?)
     }
 
     /// The server that must listen at the far end before the client starts; `None` for a tool
-    /// that needs none.
+    /// that needs none, as what runs over ssh to a far end that has its own sshd.
     ///
     /// # Errors
     /// What the server needs, such as a key, could not be made.
@@ -117,6 +122,9 @@ pub struct Job<'a> {
     pub near: &'a str,
     /// The far end's name, as the near end resolves it.
     pub far: &'a str,
+    /// The far end by its ssh name (`user@host`) on a real path, where the user's own ssh and the
+    /// sshd that is there are used; `None` where the driver has to bring an sshd.
+    pub ssh: Option<&'a str>,
     /// The plan's options, with those for streams and window.
     pub options: &'a [String],
     /// The work.
@@ -230,10 +238,14 @@ pub struct Reading {
 pub(super) mod tests {
     use super::*;
 
+    fn job<'a>(task: Task<'a>) -> Job<'a> {
+        let private = Path::new("/private");
+        Job { near: "near", far: "far", ssh: None, options: &[], task, private }
+    }
+
     /// Calls `then` with a memory job of two seconds after one omitted.
     pub(in crate::drivers) fn memory_job<T>(then: impl FnOnce(&Job<'_>) -> T) -> T {
-        let task = Task::Memory(MemoryTask { seconds: 2, omit_seconds: 1 });
-        then(&Job { near: "near", far: "far", options: &[], task, private: Path::new("/private") })
+        then(&job(Task::Memory(MemoryTask { seconds: 2, omit_seconds: 1 })))
     }
 
     /// Calls `then` with a job that copies `/data/a b` to `/scratch/copy` with `options`.
@@ -246,6 +258,16 @@ pub(super) mod tests {
             tree: false,
             destination: Path::new("/scratch/copy"),
         });
-        then(&Job { near: "near", far: "far", options, task, private: Path::new("/private") })
+        then(&Job { options, ..job(task) })
+    }
+
+    /// The same over a real path to `me@dtn`.
+    pub(in crate::drivers) fn real_job<T>(tree: bool, then: impl FnOnce(&Job<'_>) -> T) -> T {
+        let task = Task::Disk(DiskTask {
+            source: Path::new("/data/a b"),
+            tree,
+            destination: Path::new("/home/me/m/copy"),
+        });
+        then(&Job { ssh: Some("me@dtn"), ..job(task) })
     }
 }

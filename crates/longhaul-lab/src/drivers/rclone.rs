@@ -40,7 +40,7 @@ impl Driver for Rclone {
     }
 
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        sshd::server(job).map(Some)
+        sshd::private_server(job).map(Some)
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {

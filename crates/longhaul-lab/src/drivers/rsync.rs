@@ -9,7 +9,7 @@ use crate::LabError;
 
 const NAME: &str = "rsync";
 
-/// rsync over ssh to a private sshd.
+/// rsync over ssh, to a private sshd or over a real path.
 pub(super) struct Rsync;
 
 impl Driver for Rsync {
@@ -22,6 +22,10 @@ impl Driver for Rsync {
     }
 
     fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn goes_far(&self) -> bool {
         true
     }
 
@@ -40,13 +44,17 @@ impl Driver for Rsync {
         detect::detect(&["rsync", ssh, sshd, keygen], "--version")
     }
 
+    fn detect_near(&self) -> Detected {
+        detect::detect(&["rsync", "ssh"], "--version")
+    }
+
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        sshd::server(job).map(Some)
+        sshd::server(job)
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
-        let host = sshd::destination_host(job)?;
+        let host = sshd::destination_files(job)?;
         let ssh = detect::program("ssh").display().to_string();
         let shell = std::iter::once(ssh).chain(sshd::client_options(job)).map(for_rsync);
         let shell: Vec<String> = shell.collect();

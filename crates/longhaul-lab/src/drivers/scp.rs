@@ -8,7 +8,7 @@ use crate::LabError;
 
 const NAME: &str = "scp";
 
-/// scp to a private sshd.
+/// scp, to a private sshd or over a real path.
 pub(super) struct Scp;
 
 impl Driver for Scp {
@@ -21,6 +21,10 @@ impl Driver for Scp {
     }
 
     fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn goes_far(&self) -> bool {
         true
     }
 
@@ -39,13 +43,17 @@ impl Driver for Scp {
         detect::detect(&[ssh, "scp", sshd, keygen], "-V")
     }
 
+    fn detect_near(&self) -> Detected {
+        detect::detect(&["ssh", "scp"], "-V")
+    }
+
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        sshd::server(job).map(Some)
+        sshd::server(job)
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
-        let host = sshd::destination_host(job)?;
+        let host = sshd::destination_files(job)?;
         let mut command = Command::new(detect::program("scp"));
         command.args(sshd::client_options(job)).args(task.tree.then_some("-r"));
         command.args(job.options).arg(task.source);

@@ -8,7 +8,7 @@ use crate::LabError;
 
 const NAME: &str = "sftp";
 
-/// sftp to a private sshd, with a batch of one `put`.
+/// sftp with a batch of one `put`, to a private sshd or over a real path.
 pub(super) struct Sftp;
 
 impl Driver for Sftp {
@@ -21,6 +21,10 @@ impl Driver for Sftp {
     }
 
     fn many_clients(&self) -> bool {
+        true
+    }
+
+    fn goes_far(&self) -> bool {
         true
     }
 
@@ -40,8 +44,12 @@ impl Driver for Sftp {
         detect::detect(&[ssh, "sftp", sshd, keygen], "-V")
     }
 
+    fn detect_near(&self) -> Detected {
+        detect::detect(&["ssh", "sftp"], "-V")
+    }
+
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        sshd::server(job).map(Some)
+        sshd::server(job)
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -60,7 +68,7 @@ impl Driver for Sftp {
         sshd::write(&batch, &lines)?;
         let mut command = Command::new(detect::program("sftp"));
         command.args(sshd::client_options(job)).arg("-b").arg(batch).args(job.options);
-        command.arg(sshd::destination_host(job)?);
+        command.arg(sshd::destination_files(job)?);
         Ok(command)
     }
 }

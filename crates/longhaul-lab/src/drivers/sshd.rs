@@ -1,7 +1,8 @@
 //! A private sshd at the far end, with throw-away keys, for the tools that run over ssh.
 //!
 //! Nothing of the host's or the user's ssh configuration is read or written, and the keys are
-//! gone with the job's private directory.
+//! gone with the job's private directory. On a real path it is the other way round: the far end
+//! has its sshd, and the user's own configuration, agent and jump hosts lead there.
 
 use std::fs;
 use std::io;
@@ -22,8 +23,16 @@ const PRIVILEGE_SEPARATION_DIR: &str = "/run/sshd";
 /// The programs that are needed beside the tool itself.
 pub(super) const PROGRAMS: [&str; 3] = ["ssh", "sshd", "ssh-keygen"];
 
+/// The server of a tool that runs over ssh: none on a real path, else the private one.
+pub(super) fn server(job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    match job.ssh {
+        Some(_) => Ok(None),
+        None => private_server(job).map(Some),
+    }
+}
+
 /// Makes keys and configuration in the job's private directory, and the server's command.
-pub(super) fn server(job: &Job<'_>) -> Result<Server, LabError> {
+pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
     let dir = job.private;
     make_key(&dir.join("host_key"))?;
     make_key(&dir.join("user_key"))?;
@@ -38,9 +47,21 @@ pub(super) fn server(job: &Job<'_>) -> Result<Server, LabError> {
     Ok(Server { command, port: PORT, made })
 }
 
+/// Of every ssh: nobody is there to answer a question.
+const QUIET: [&str; 2] = ["BatchMode=yes", "LogLevel=ERROR"];
+/// Of ssh over a real path: an end to waiting for a host that is gone.
+const PATIENCE: [&str; 2] = ["ConnectTimeout=15", "ServerAliveInterval=5"];
+
 /// The arguments of `ssh` and `scp` that reach that server and nothing else; the port apart,
-/// since the two disagree about its letter.
+/// since the two disagree about its letter. On a real path the user's own configuration says how
+/// to get there.
 pub(super) fn client_options(job: &Job<'_>) -> Vec<String> {
+    let worded = |words: &[&str]| -> Vec<String> {
+        words.iter().flat_map(|word| ["-o".to_owned(), (*word).to_owned()]).collect()
+    };
+    if job.ssh.is_some() {
+        return [worded(&QUIET), worded(&PATIENCE)].concat();
+    }
     let dir = job.private.display();
     let mut options = vec!["-F".to_owned(), "none".to_owned()];
     for option in [
@@ -51,17 +72,27 @@ pub(super) fn client_options(job: &Job<'_>) -> Vec<String> {
         format!("UserKnownHostsFile={dir}/known_hosts"),
         "GlobalKnownHostsFile=none".to_owned(),
         format!("HostKeyAlias={ALIAS}"),
-        "BatchMode=yes".to_owned(),
-        "LogLevel=ERROR".to_owned(),
     ] {
         options.extend(["-o".to_owned(), option]);
     }
+    options.extend(worded(&QUIET));
     options
 }
 
-/// `user@far`.
+/// `user@far`, or the far end's ssh name on a real path.
 pub(super) fn destination_host(job: &Job<'_>) -> Result<String, LabError> {
-    Ok(format!("{}@{}", user()?, job.far))
+    match job.ssh {
+        Some(name) => Ok(name.to_owned()),
+        None => Ok(format!("{}@{}", user()?, job.far)),
+    }
+}
+
+/// The same where a path may follow after a colon: an IPv6 address is put into brackets.
+pub(super) fn destination_files(job: &Job<'_>) -> Result<String, LabError> {
+    let name = destination_host(job)?;
+    let (user, host) = name.rsplit_once('@').map_or(("", &*name), |(user, host)| (user, host));
+    let at = if user.is_empty() { "" } else { "@" };
+    Ok(if host.contains(':') { format!("{user}{at}[{host}]") } else { name })
 }
 
 /// The user that the server lets in: the one that started it.
@@ -136,7 +167,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::driver::tests::memory_job;
+    use crate::drivers::driver::tests::{memory_job, real_job};
 
     #[test]
     fn the_client_trusts_only_what_was_made_for_it() {
@@ -150,5 +181,24 @@ mod tests {
         ] {
             assert!(options.contains(needed), "{needed} in {options}");
         }
+    }
+
+    #[test]
+    fn a_real_path_uses_the_users_own_ssh() {
+        real_job(false, |job| {
+            assert!(server(job).unwrap().is_none());
+            let options = client_options(job).join(" ");
+            assert!(options.starts_with("-o BatchMode=yes"), "{options}");
+            for own in ["-F", "Port", "Identity", "KnownHosts", "HostKeyAlias"] {
+                assert!(!options.contains(own), "{own} in {options}");
+            }
+            assert_eq!(destination_host(job).unwrap(), "me@dtn");
+            assert_eq!(destination_files(job).unwrap(), "me@dtn");
+            let six = Job { ssh: Some("me@2001:db8::1"), ..*job };
+            assert_eq!(destination_host(&six).unwrap(), "me@2001:db8::1");
+            assert_eq!(destination_files(&six).unwrap(), "me@[2001:db8::1]");
+            let six = Job { ssh: Some("::1"), ..*job };
+            assert_eq!(destination_files(&six).unwrap(), "[::1]");
+        });
     }
 }

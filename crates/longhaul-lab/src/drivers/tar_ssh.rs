@@ -25,6 +25,10 @@ impl Driver for TarSsh {
         true
     }
 
+    fn goes_far(&self) -> bool {
+        true
+    }
+
     fn pace(&self) -> Pace {
         Pace::SSH
     }
@@ -39,8 +43,12 @@ impl Driver for TarSsh {
         detect::detect(&["tar", ssh, sshd, keygen], "--version")
     }
 
+    fn detect_near(&self) -> Detected {
+        detect::detect(&["tar", "ssh"], "--version")
+    }
+
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        sshd::server(job).map(Some)
+        sshd::server(job)
     }
 
     /// The plan's options are those of the packing tar.

@@ -1,7 +1,7 @@
 use longhaul_core::result::RunRecord;
 use serde::Serialize;
 
-use crate::archive::{Contents, Header, Tool};
+use crate::archive::{Contents, Header, Survey, Tool};
 use crate::plan::fingerprint;
 use crate::table::Table;
 
@@ -13,6 +13,7 @@ struct Document<'a> {
     header: &'a Header,
     tools: &'a [Tool],
     table: &'a Table,
+    surveys: &'a [Survey],
     runs: &'a [RunRecord],
 }
 
@@ -24,6 +25,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
         header: &contents.header,
         tools: &contents.tools,
         table,
+        surveys: &contents.surveys,
         runs: &contents.runs,
     };
     // Numbers, texts and lists of them; writing them cannot fail.

@@ -6,7 +6,7 @@ use longhaul_core::plan::{Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, W
 use longhaul_core::result::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use crate::archive::{Contents, Data, Header, Tool};
+use crate::archive::{Contents, Data, Header, Survey, Tool};
 
 pub(crate) fn contents() -> Contents {
     let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
@@ -84,6 +84,12 @@ pub(crate) fn contents() -> Contents {
             found("scp", "OpenSSH_9.2p1"),
         ],
         runs,
+        surveys: vec![Survey {
+            path: "180ms".into(),
+            measured_at: "2026-11-21T09:00:00Z".into(),
+            found: None,
+            failure: Some("no server listens on port 5210".into()),
+        }],
         certificate: None,
     }
 }
@@ -123,6 +129,7 @@ fn run(
             synced: entry.tool == "longhaul cp",
         },
         caches: disk.then_some(Caches::Dropped),
+        far_caches_kept: false,
         started_at: "2026-11-21T09:00:01Z".into(),
         tool_version: "1".into(),
         near_command: format!("{} far", entry.tool),

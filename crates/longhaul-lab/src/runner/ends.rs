@@ -10,43 +10,37 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
+use super::landing::Landing;
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited};
 use super::ready::{self, Readiness};
 use super::run::{Run, Trouble, Work};
-use super::{disk, shell};
+use super::shell;
 use crate::drivers::{DiskTask, Job, Server, Task};
 use crate::network::NetPath;
 
 /// How often the path's counters are read.
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// What the copy of a client (from 0) is called.
-pub(super) fn destination(scratch: &Path, client: u32) -> PathBuf {
-    match client {
-        0 => scratch.join("copy"),
-        other => scratch.join(format!("copy-{}", other + 1)),
-    }
-}
-
-/// Starts server and clients over an open path, times the clients, reads their figure.
+/// Starts server and clients over an open path, times the clients, reads their figure. Copies go
+/// to `landing`.
 pub(super) fn run(
     run: &Run<'_>,
     path: &mut dyn NetPath,
+    landing: Option<Landing<'_>>,
     private: &Path,
     record: &mut RunRecord,
 ) -> Result<(), Trouble> {
     let (near, far) = (path.host(Side::Near).to_owned(), path.host(Side::Far).to_owned());
+    let ssh = path.far_host().map(|far| far.ssh_name().to_owned());
     let options = run.options();
     let destinations: Vec<PathBuf> = (0..run.row.clients)
-        .map(|client| match run.work {
-            Work::Copy { scratch, .. } => destination(scratch, client),
-            Work::Timed(_) => PathBuf::new(),
-        })
+        .map(|client| landing.map_or_else(PathBuf::new, |landing| landing.destination(client)))
         .collect();
     let job = |destination| Job {
         near: &near,
         far: &far,
+        ssh: ssh.as_deref(),
         options: &options,
         task: match run.work {
             Work::Timed(task) => Task::Memory(task),
@@ -59,7 +53,7 @@ pub(super) fn run(
     let jobs: Vec<Job<'_>> = destinations.iter().map(|path| job(path.as_path())).collect();
     // A row has a client at least.
     let Some(first) = jobs.first() else { return Err(Trouble::Stopped) };
-    let mut ends = Ends { run, path, record };
+    let mut ends = Ends { run, path, landing, record };
     let done = match run.driver.server(first)? {
         None => ends.clients(&jobs),
         Some(server) => ends.server(server, &jobs),
@@ -72,6 +66,7 @@ pub(super) fn run(
 struct Ends<'a> {
     run: &'a Run<'a>,
     path: &'a mut dyn NetPath,
+    landing: Option<Landing<'a>>,
     record: &'a mut RunRecord,
 }
 
@@ -131,9 +126,9 @@ impl Ends<'_> {
         let took = begun.elapsed();
         self.record.samples = watch.samples;
         self.record.host = before.and_then(CpuTimes::until_now);
-        let settled = match self.run.work {
-            Work::Copy { scratch, .. } => disk::settle(scratch).ok(),
-            Work::Timed(_) => None,
+        let settled = match (&waited, self.landing) {
+            (Ok(Waited::Ended(_)), Some(landing)) => landing.settle(self.path, self.run.stop),
+            _ => None,
         };
         let outputs = self.finish(clients);
         match waited.map_err(|error| Trouble::of(&error))? {

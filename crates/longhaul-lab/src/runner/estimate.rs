@@ -43,7 +43,8 @@ impl Cost {
         let all: Vec<Cell> = own.filter(|cell| installed(tool(cell))).collect();
         let copied = rows.iter().zip(sources);
         let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
-        Cost { runs: all.len(), time: estimate.of(&all), room: Room::of(copied) }
+        let room = Room::of(copied, plan.real.is_some());
+        Cost { runs: all.len(), time: estimate.of(&all), room }
     }
 }
 

@@ -17,6 +17,11 @@ pub enum Event<'a> {
         /// The program that is missing.
         program: &'a str,
     },
+    /// A path is looked at before its first run.
+    Surveying {
+        /// The path.
+        condition: &'a Condition,
+    },
     /// A run begins.
     Started {
         /// Which.

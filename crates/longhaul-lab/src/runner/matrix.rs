@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use longhaul_core::result::RunRecord;
 use super::estimate::Estimate;
 use super::run::{Run, Work};
 use super::tally::Tally;
-use super::{Cell, Event, Progress, cells};
+use super::{Cell, Event, Progress, cells, survey};
 use crate::LabError;
 use crate::archive::{Archive, Tool};
 use crate::data::Source;
@@ -29,10 +29,13 @@ pub struct Setup<'a> {
     pub tools: &'a [Tool],
     /// What each row of the plan copies; see [`sources`](crate::data::sources).
     pub sources: &'a [Option<Source>],
-    /// A directory of the matrix's own on the disk that receives the copies.
+    /// A directory of the matrix's own on the disk that receives the copies, unless they go over
+    /// a real path.
     pub scratch: &'a Path,
     /// The same in memory, for the workloads that write there.
     pub memory: Option<&'a Path>,
+    /// The longhaul that surveys each path before its first run; without one none is.
+    pub surveyor: Option<&'a Path>,
     /// Whether places whose run failed in an earlier session are tried again.
     pub retry_failed: bool,
     /// Raised to end early: the run in progress is thrown away, all others are kept.
@@ -104,6 +107,8 @@ impl<'a> Matrix<'a> {
             let limit = plan.precision.as_ref().and_then(Precision::limit);
             limit.is_some_and(|limit| begun.elapsed() > limit)
         };
+        let mut surveyed: HashSet<String> =
+            self.archive.surveys()?.into_iter().map(|survey| survey.path).collect();
         let mut tally = Tally::new(plan, &self.archive.runs()?, retry_failed);
         let mut estimate = Estimate::new(plan, drivers, sources);
 
@@ -120,6 +125,11 @@ impl<'a> Matrix<'a> {
             }
             if !tally.wants(sequence, &cell) {
                 continue;
+            }
+            if surveyed.insert(self.conditions[cell.condition].label())
+                && !self.survey(cell.condition, show)?
+            {
+                return Ok(Ended::Interrupted);
             }
             // What is left is known for the plan's own passes, and for the one that runs.
             let progress = |tally: &Tally<'_>, estimate: &Estimate| {
@@ -156,6 +166,23 @@ impl<'a> Matrix<'a> {
         &self.setup.plan.entries[self.rows[cell.row].entry].tool
     }
 
+    /// Looks at a path; false when the stop flag ended it.
+    fn survey(
+        &mut self,
+        condition: usize,
+        show: &mut dyn FnMut(Event<'_>),
+    ) -> Result<bool, LabError> {
+        let Setup { plan, surveyor, stop, .. } = self.setup;
+        let Some(program) = surveyor else { return Ok(true) };
+        let condition = &self.conditions[condition];
+        show(Event::Surveying { condition });
+        let seed = derive_seed(plan.seed, &[&plan.name, &condition.label(), "survey"]);
+        match survey::survey(program, self.network, condition, seed, stop) {
+            Some(survey) => self.archive.keep_survey(&survey).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// One run; `None` when the stop flag ended it.
     fn make(
         &mut self,
@@ -175,9 +202,13 @@ impl<'a> Matrix<'a> {
             (Content::Timed { seconds, omit_seconds }, _) => {
                 Work::Timed(MemoryTask { seconds: *seconds, omit_seconds: *omit_seconds })
             }
-            (_, Store::Disk) => Work::Copy { source: sources[cell.row].as_ref()?, scratch },
-            (_, Store::Memory) => {
-                Work::Copy { source: sources[cell.row].as_ref()?, scratch: memory? }
+            (_, to) => {
+                let scratch = match (&plan.real, to) {
+                    (Some(_), _) => None,
+                    (None, Store::Disk) => Some(scratch),
+                    (None, Store::Memory) => Some(memory?),
+                };
+                Work::Copy { source: sources[cell.row].as_ref()?, scratch }
             }
         };
         let run = Run {

@@ -1,6 +1,6 @@
 use std::error::Error;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::plan::{Condition, Entry, Row};
@@ -9,11 +9,13 @@ use longhaul_core::units::Rate;
 use serde_json::Value;
 
 use super::compare::compare;
+use super::far::FarDir;
+use super::landing::{self, Landing};
 use super::{disk, ends};
 use crate::LabError;
 use crate::data::Source;
 use crate::drivers::{Driver, Job, MemoryTask, Reading, Said};
-use crate::network::Network;
+use crate::network::{FarHost, NetPath, Network};
 
 /// One run that is about to be made.
 pub(super) struct Run<'a> {
@@ -37,8 +39,9 @@ pub(super) enum Work<'a> {
     Timed(MemoryTask),
     Copy {
         source: &'a Source,
-        /// Made empty before the run and removed after it.
-        scratch: &'a Path,
+        /// Made empty before the run and removed after it; `None` on a real path, whose far end
+        /// has a directory of its own.
+        scratch: Option<&'a Path>,
     },
 }
 
@@ -67,7 +70,7 @@ impl Run<'_> {
     pub(super) fn make(&self, network: &mut dyn Network) -> Option<RunRecord> {
         let mut record = self.blank();
         let measured = self.measure(network, &mut record);
-        if let Work::Copy { scratch, .. } = self.work
+        if let Work::Copy { scratch: Some(scratch), .. } = self.work
             && let Err(error) = disk::remove(scratch)
         {
             record.notes.push(chain(&error));
@@ -85,8 +88,9 @@ impl Run<'_> {
 
     fn measure(&self, network: &mut dyn Network, record: &mut RunRecord) -> Result<(), Trouble> {
         if let Work::Copy { source, scratch } = self.work {
-            disk::empty(scratch)?;
+            scratch.map_or(Ok(()), disk::empty)?;
             record.caches = Some(disk::cool(&source.path, source.tree));
+            record.far_caches_kept = scratch.is_none();
         }
         let private = tempfile::Builder::new()
             .prefix("longhaul-run-")
@@ -95,16 +99,50 @@ impl Run<'_> {
         let mut path = network
             .open(self.condition, self.seed)
             .map_err(|error| Trouble::Failed(format!("no path: {}", chain(&*error))))?;
-        let measured = ends::run(self, &mut *path, private.path(), record);
+        let measured = self.over(&mut *path, private.path(), record);
         let report = path.close();
         record.notes.extend(report.notes);
         record.path = report.counters;
         measured?;
-        self.verify()?;
+        if let Work::Copy { source, scratch: Some(scratch) } = self.work {
+            self.verify(source, scratch)?;
+        }
         if !report.faults.is_empty() {
             record.outcome = Outcome::Invalid { reason: report.faults.join("; ") };
         }
         Ok(())
+    }
+
+    /// Measures over an open path. On a real one the copies are compared while it is open, and
+    /// gone from the far end whatever happened.
+    fn over(
+        &self,
+        path: &mut dyn NetPath,
+        private: &Path,
+        record: &mut RunRecord,
+    ) -> Result<(), Trouble> {
+        let source = match self.work {
+            Work::Timed(_) => return ends::run(self, path, None, private, record),
+            Work::Copy { scratch: Some(scratch), .. } => {
+                return ends::run(self, path, Some(Landing::Here(scratch)), private, record);
+            }
+            Work::Copy { source, scratch: None } => source,
+        };
+        let far = far_host(path)?;
+        let dir = FarDir::make(far, self.row.work.to).map_err(|error| Trouble::of(&*error))?;
+        let measured = ends::run(self, path, Some(Landing::There(&dir)), private, record)
+            .and_then(|()| self.verify_there(source, &dir, far_host(path)?));
+        match dir.remove(far_host(path)?, self.stop) {
+            Ok(left) if left.is_empty() => {}
+            Ok(left) => record.notes.push(format!(
+                "{} left {} processes running at the far end, which were ended: {}",
+                self.entry.tool,
+                left.len(),
+                left.join(", ")
+            )),
+            Err(error) => record.notes.push(chain(&*error)),
+        }
+        measured
     }
 
     /// Reads the figure from what the clients printed, in their order, and from the time that
@@ -161,10 +199,9 @@ impl Run<'_> {
     }
 
     /// Compares each copy with its source; not part of the time.
-    fn verify(&self) -> Result<(), Trouble> {
-        let Work::Copy { source, scratch } = self.work else { return Ok(()) };
+    fn verify(&self, source: &Source, scratch: &Path) -> Result<(), Trouble> {
         for client in 0..self.row.clients {
-            match compare(&source.path, &ends::destination(scratch, client)) {
+            match compare(&source.path, &Landing::Here(scratch).destination(client)) {
                 Ok(None) => {}
                 Ok(Some(reason)) => return Err(Trouble::Failed(reason)),
                 Err(error) => {
@@ -173,6 +210,25 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The same at the far end of a real path.
+    fn verify_there(
+        &self,
+        source: &Source,
+        dir: &FarDir,
+        far: &dyn FarHost,
+    ) -> Result<(), Trouble> {
+        let copies: Vec<String> = (0..self.row.clients).map(landing::name).collect();
+        match dir.compare(far, &source.path, &copies, self.stop) {
+            Ok(None) => Ok(()),
+            Ok(Some(reason)) => Err(Trouble::Failed(reason)),
+            Err(_) if self.stop.load(Ordering::Relaxed) => Err(Trouble::Stopped),
+            Err(error) => {
+                let reason = chain(&*error);
+                Err(Trouble::Failed(format!("cannot compare the copy: {reason}")))
+            }
+        }
     }
 
     /// The plan's options, and those that ask for the row's setting.
@@ -208,6 +264,7 @@ impl Run<'_> {
             guarantees: self.driver.guarantees(&options),
             options,
             caches: None,
+            far_caches_kept: false,
             started_at: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
             tool_version: self.version.to_owned(),
             near_command: String::new(),
@@ -230,6 +287,12 @@ impl Run<'_> {
             samples: Vec::new(),
         }
     }
+}
+
+/// The far end of a path to another host.
+fn far_host(path: &dyn NetPath) -> Result<&dyn FarHost, Trouble> {
+    path.far_host()
+        .ok_or_else(|| Trouble::Failed("the far end of this path takes no copies".into()))
 }
 
 /// The last line that a tool printed, to be put after a reason.

@@ -14,7 +14,7 @@ pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
         |driver: &&dyn Driver| plan.entries.iter().any(|entry| entry.tool == driver.name());
     let found = |driver: &dyn Driver| {
         let name = driver.name().to_owned();
-        match driver.detect() {
+        match detect(driver, plan) {
             Detected::Installed { version } => {
                 let program = driver.program();
                 let digest = program.as_deref().and_then(digest);
@@ -28,6 +28,11 @@ pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
         }
     };
     drivers.iter().map(|driver| &**driver).filter(wanted).map(found).collect()
+}
+
+/// Looks for one tool on this host, with the server of its own that an emulated path needs.
+pub fn detect(driver: &dyn Driver, plan: &MatrixPlan) -> Detected {
+    if plan.real.is_some() { driver.detect_near() } else { driver.detect() }
 }
 
 /// The first of the tools found now that is another than the one that an archive was begun with.

@@ -68,6 +68,7 @@ pub(crate) fn contents(plan: MatrixPlan) -> Contents {
         },
         tools,
         runs,
+        surveys: Vec::new(),
         certificate: None,
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
-    CopyOptions, CopyPlan, DeleteOptions, Location, OwnerMode, Protection, TreeOptions,
+    CopyOptions, CopyPlan, DeleteOptions, DirectIo, Location, OwnerMode, Protection, TreeOptions,
 };
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::units::{Bytes, Rate, parse_span};
@@ -99,10 +99,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
     manifest: Option<OsString>,
-    /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it
+    /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it;
+    /// where both are at a far host, it is that host that reads them
     #[arg(long, value_name = "MANIFEST")]
-    check: Option<PathBuf>,
-    /// TCP connections that carry the data [default: as many as bring something, from 2 to 16]
+    check: Option<Location>,
+    /// TCP connections that carry the data [default: as many as bring something, from 4 to 16]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
@@ -129,6 +130,10 @@ pub(super) struct Args {
     /// or a --bwlimit of 1 Gb/s and less]
     #[arg(long, value_name = "SIZE")]
     block: Option<Bytes>,
+    /// Read and write files of 1 MiB and more past the page cache: where that pays, which each end
+    /// tries with the first blocks of a long file; wherever the file system takes it; or never
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
+    direct: DirectIo,
     /// How much of /dev/zero to copy
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
@@ -160,15 +165,8 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
-            let dir = match &self.places[..] {
-                [] => None,
-                [Location::Local(dir)] => Some(dir.as_path()),
-                _ => {
-                    let error = anyhow!("--check takes one directory of this host, or none");
-                    return Err(Coded::new(exit::USAGE, error));
-                }
-            };
-            return check(manifest, dir, self.json, interrupt.flag());
+            let open = |far: &Far| self.gate(far, None, interrupt.flag());
+            return check(manifest, &self.places, self.json, open, interrupt.flag());
         }
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;
@@ -251,6 +249,7 @@ impl Args {
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
                 rate_bps: self.bwlimit,
+                direct: self.direct,
                 nice: self.nice,
                 tree: self.tree()?,
                 sample: None,
@@ -315,14 +314,13 @@ impl Args {
         })
     }
 
-    fn copy(
+    /// What opens sessions with `far`.
+    fn gate<'a>(
         &self,
-        plan: &CopyPlan,
-        progress: &Progress,
-        printer: Printer,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<CopyResult, Coded> {
-        let options = &plan.options;
+        far: &Far,
+        addresses: Option<Addresses>,
+        stop: &'a Arc<AtomicBool>,
+    ) -> Result<Gate<'a>, Coded> {
         let ssh = SshOptions {
             rsh: self.rsh.clone(),
             far_longhaul: self.far_longhaul.clone(),
@@ -332,7 +330,18 @@ impl Args {
             true => HostPolicy::AcceptNew,
             false => HostPolicy::RequireKnown,
         };
-        let gate = |far: &Far, addresses| Gate::new(far, &ssh, policy, addresses, stop);
+        Gate::new(far, &ssh, policy, addresses, stop)
+    }
+
+    fn copy(
+        &self,
+        plan: &CopyPlan,
+        progress: &Progress,
+        printer: Printer,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<CopyResult, Coded> {
+        let options = &plan.options;
+        let gate = |far: &Far, addresses| self.gate(far, addresses, stop);
         let lost = |error: &EngineError| {
             eprintln!("longhaul: {}; trying to go on", chain(error));
             if self.json_stream {

@@ -7,6 +7,7 @@ mod generate;
 mod key;
 mod link;
 mod matrix;
+mod path;
 mod queue;
 mod report;
 mod serve;
@@ -40,6 +41,8 @@ enum Command {
     Diagnose(diagnose::Args),
     /// Examine this host, or another, for what keeps it from a rate over a round-trip time
     Doctor(doctor::Args),
+    /// Find out what the path to a host is like: round trip, hops, MTU, loss, jitter, capacity
+    Path(path::Args),
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
     Wan(wan::WanArgs),
@@ -67,6 +70,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Cp(args) => args.run(),
         Command::Diagnose(args) => args.run(),
         Command::Doctor(args) => args.run(),
+        Command::Path(args) => args.run(),
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),

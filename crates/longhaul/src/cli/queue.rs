@@ -1,11 +1,26 @@
 //! Waiting in a busy server's queue.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{RefusalKind, Service};
-use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_queued};
+use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_early, connect_queued};
 use longhaul_engine::{EngineError, Result};
+
+/// Opens a session for a copy, which asks before the server has welcomed it.
+///
+/// # Errors
+/// As [`connect_early`].
+pub(super) fn connect_to_copy(
+    target: &HostPort,
+    options: &ConnectOptions<'_>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Session> {
+    let (name, stop) = (target.clone(), stop.clone());
+    let queued = Box::new(move |place| in_turn(&name, place, &stop));
+    connect_early(target, Service::Copy, options, queued)
+}
 
 /// Opens a session with the server at `target`, telling the user the place in its queue, if it
 /// has one, until `stop` is set.
@@ -35,8 +50,7 @@ pub(super) fn connect_within(
     let begun = Instant::now();
     let stopped = || stop.load(Ordering::Acquire);
     let session = connect_queued(target, service, options, |place| {
-        eprintln!("longhaul: number {place} in the queue of {target}");
-        !stopped() && begun.elapsed() < patience
+        in_turn(target, place, stop) && begun.elapsed() < patience
     });
     match session {
         Err(EngineError::Interrupted) if !stopped() => Err(EngineError::Refused {
@@ -46,4 +60,10 @@ pub(super) fn connect_within(
         }),
         session => session,
     }
+}
+
+/// Says the place in the queue, and whether to go on waiting.
+fn in_turn(target: &HostPort, place: u32, stop: &AtomicBool) -> bool {
+    eprintln!("longhaul: number {place} in the queue of {target}");
+    !stop.load(Ordering::Acquire)
 }

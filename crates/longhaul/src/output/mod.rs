@@ -8,6 +8,7 @@ mod copy;
 mod diagnosis;
 mod doctor;
 mod flow;
+mod path;
 mod topology;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
@@ -15,6 +16,7 @@ pub(crate) use copy::{CopyBar, copy_text};
 pub(crate) use diagnosis::{LadderView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use flow::FlowText;
+pub(crate) use path::path_text;
 pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};
 
 /// Says something beside the result, on standard error. That nobody hears it any more is no reason

@@ -10,6 +10,7 @@ use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::flow::{self, FlowLimits};
 use longhaul_engine::ladder;
+use longhaul_engine::path;
 use longhaul_engine::serve::{Listener, Services, serve_session};
 use longhaul_engine::session::{
     Grant, ServedSession, SessionRegistry, SessionSecret, control, random_keying_material,
@@ -17,7 +18,7 @@ use longhaul_engine::session::{
 use longhaul_engine::{EngineError, Result};
 
 /// The services for one client that is this user already: the whole file system, with this user's
-/// rights, and tests.
+/// rights, tests, and surveys of the path.
 struct OwnFiles {
     stop: Arc<AtomicBool>,
 }
@@ -33,6 +34,7 @@ impl Services for OwnFiles {
     fn run(&self, service: Service, session: ServedSession) -> Result<()> {
         match service {
             Service::Test => flow::serve(session, &FlowLimits::default()),
+            Service::Path => path::serve(session, &FlowLimits::default()),
             Service::Rung => ladder::serve(session, &Tree::anywhere(), &self.stop),
             Service::Copy | Service::ThirdParty => {
                 copy::serve(session, &Tree::anywhere(), &self.stop)

@@ -111,6 +111,49 @@ fn a_manifest_finds_what_has_changed() {
 }
 
 #[test]
+fn a_server_checks_a_manifest_beneath_its_root() {
+    let host = TestHost::new();
+    let server = host.serve();
+    fs::create_dir(host.near("run")).unwrap();
+    host.file("run/large", 3_000_000);
+    host.file("run/small", 10);
+    assert_code(&host.run(&["cp", "-r", "--manifest", "run", &server.url("copy")]), 0);
+    let manifest = server.url("copy.b3");
+    let output = host.run(&["cp", "--check", &manifest]);
+    assert_code(&output, 0);
+    assert!(text(&output.stdout).starts_with("2 unchanged"), "{}", text(&output.stdout));
+    // The same files elsewhere beneath the root.
+    fs::create_dir(host.far("again")).unwrap();
+    assert_code(&host.run(&["cp", "-r", "run", &server.url("again/copy")]), 0);
+    assert_code(&host.run(&["cp", "--check", &manifest, &server.url("again")]), 0);
+
+    fs::remove_file(host.far("copy/small")).unwrap();
+    fs::write(host.far("copy/large"), "other").unwrap();
+    fs::write(host.far("copy/new"), "x").unwrap();
+    let output = host.run(&["cp", "--json", "--check", &manifest]);
+    assert_code(&output, 7);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["schema"], "longhaul.check/1");
+    for (what, path) in
+        [("changed", "copy/large"), ("missing", "copy/small"), ("extra", "copy/new")]
+    {
+        assert_eq!(result[what], serde_json::json!([path]), "{what}");
+    }
+
+    fs::copy(host.far("copy.b3"), host.near("outside.b3")).unwrap();
+    for (manifest, dir, code) in [
+        (server.url("../near/outside.b3"), None, 5),
+        (server.url("none.b3"), None, 5),
+        (server.url("copy/large"), None, 5),
+        (manifest.clone(), Some(server.url("../near")), 5),
+        (manifest.clone(), Some("here".to_owned()), 2),
+    ] {
+        let arguments = ["cp", "--check", &manifest].into_iter().chain(dir.as_deref());
+        assert_code(&host.run(&arguments.collect::<Vec<_>>()), code);
+    }
+}
+
+#[test]
 fn a_dry_run_lists_what_a_deletion_deletes() {
     let host = TestHost::new();
     let server = host.serve();

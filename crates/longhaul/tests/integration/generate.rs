@@ -2,7 +2,8 @@
 
 use crate::host::{TestHost, assert_code, names, text};
 
-const COMMANDS: [&str; 8] = ["cp", "doctor", "key", "matrix", "report", "serve", "test", "wan"];
+const COMMANDS: [&str; 9] =
+    ["cp", "doctor", "key", "matrix", "path", "report", "serve", "test", "wan"];
 
 #[test]
 fn every_command_has_a_man_page() {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use longhaul_core::result::{PathResult, Way};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ tool = "scp"
 workload = "disk"
 "#;
 
-fn host_with_plan(plan: &str) -> TestHost {
+pub(crate) fn host_with_plan(plan: &str) -> TestHost {
     let host = TestHost::new();
     fs::write(host.near("plan.toml"), plan).unwrap();
     host
@@ -155,49 +155,18 @@ workload = "few"
     let labels = ["longhaul cp", "longhaul test, 2 streams"];
     let expected = labels.into_iter().flat_map(|l| [(l.to_owned(), false), (l.to_owned(), true)]);
     assert_eq!(seen, expected.collect());
-}
-
-/// Takes ssh's options and host away and runs the rest here.
-const STAND_IN_SSH: &str = r#"#!/bin/sh
-while [ "${1#-}" != "$1" ]; do
-    case $1 in -o) shift 2 ;; *) shift ;; esac
-done
-shift
-exec sh -c "$*"
-"#;
-
-#[test]
-fn a_real_path_is_reached_by_ssh() {
-    let host = host_with_plan(
-        r#"name = "real"
-[real]
-far = "me@127.0.0.1"
-[memory]
-seconds = 1
-omit_seconds = 0
-[[entries]]
-tool = "longhaul test"
-workload = "memory"
-"#,
-    );
-    let ssh = host.near("ssh");
-    fs::write(&ssh, STAND_IN_SSH).unwrap();
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{}:{path}", host.near("").display(), program.display());
-    let run = host
-        .longhaul(&["matrix", "plan.toml", "--out", "out", "--json"])
-        .env("PATH", path)
-        .output()
-        .unwrap();
-    assert_code(&run, 0);
-    let document: Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert_eq!(document["schema"], "longhaul.matrix/1");
-    let file = fs::read_dir(host.near("out/runs")).unwrap().next().unwrap().unwrap().path();
-    let run: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-    assert_eq!(run["condition"]["real"], "127.0.0.1");
-    assert!(run["throughput_bps"].as_u64().unwrap() > 0, "{run}");
+    // Each path was looked at before its first run, and was what had been asked for.
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let surveys = document["surveys"].as_array().unwrap();
+    assert_eq!(surveys.len(), 2);
+    for survey in surveys {
+        assert!(survey["failure"].is_null(), "{survey}");
+        let found: PathResult = serde_json::from_value(survey["found"].clone()).unwrap();
+        assert_eq!([&found.forward, &found.reverse].map(Way::mtu_bytes), [Some(9000); 2]);
+        assert!(found.rtt.is_some() && found.forward.probes.unwrap().sent > 0);
+    }
+    let page = fs::read_to_string(host.near("out/report.html")).unwrap();
+    assert!(page.contains("id=\"paths\"") && !page.contains("not measured"), "the paths are shown");
 }
 
 #[test]

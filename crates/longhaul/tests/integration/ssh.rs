@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
@@ -9,7 +10,7 @@ use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
 /// An sshd on loopback that lets this user in with one key.
 pub(crate) struct Sshd {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
     pub(crate) rsh: String,
 }
 
@@ -30,9 +31,11 @@ impl Sshd {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
-             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n",
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n\
+             Subsystem sftp internal-sftp\nSetEnv PATH={}\n",
             at("host_key"),
-            at("authorized_keys")
+            at("authorized_keys"),
+            far_path(host),
         );
         fs::write(at("config"), config).unwrap();
         // sshd as root wants this directory; it holds nothing.
@@ -50,6 +53,13 @@ impl Sshd {
         );
         Sshd { process, port, rsh }
     }
+}
+
+/// The far end's PATH: what the test puts into `home/bin`, the longhaul under test, and the rest.
+fn far_path(host: &TestHost) -> String {
+    let program = Path::new(PROGRAM).parent().unwrap();
+    let (own, rest) = (host.home().join("bin"), std::env::var("PATH").unwrap());
+    format!("{}:{}:{rest}", own.display(), program.display())
 }
 
 impl Drop for Sshd {

@@ -34,13 +34,13 @@ mtu = 1500
 "#;
 
 /// A topology that is up under a name of its own, and taken down at the end.
-struct Up {
+pub(crate) struct Up {
     name: String,
     _directory: tempfile::TempDir,
 }
 
 impl Up {
-    fn row(name: &str) -> Self {
+    pub(crate) fn row(name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("row.toml");
         fs::write(&file, ROW).unwrap();
@@ -56,12 +56,12 @@ impl Up {
         wan(&[&[command, "--name", &self.name], rest].concat())
     }
 
-    fn exec(&self, site: &str, command: &[&str]) -> Output {
+    pub(crate) fn exec(&self, site: &str, command: &[&str]) -> Output {
         self.wan("exec", &[&[site, "--"], command].concat())
     }
 
     /// Starts a shell at a site that says something when it is ready, and waits for that.
-    fn start(&self, site: &str, script: &str) -> Child {
+    pub(crate) fn start(&self, site: &str, script: &str) -> Child {
         let mut child = Command::new(PROGRAM)
             .args(["wan", "exec", "--name", &self.name, site, "--", "sh", "-c", script])
             .stdout(Stdio::piped())

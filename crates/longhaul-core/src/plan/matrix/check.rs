@@ -1,4 +1,4 @@
-use super::{Entry, MatrixFault, MatrixPlan};
+use super::{Entry, MatrixFault, MatrixPlan, RealPath};
 
 /// What one row may have of each setting; beyond it a plan is a slip of the pen.
 const MOST_STREAMS: u64 = 1024;
@@ -44,6 +44,9 @@ impl MatrixPlan {
         let odd = |c: char| c.is_whitespace() || c.is_control();
         if real.far.is_empty() || real.far.starts_with('-') || real.far.contains(odd) {
             return Err(MatrixFault::RealFar { far: real.far.clone() });
+        }
+        if !RealPath::is_plain(real.directory()) {
+            return Err(MatrixFault::RealDirectory { directory: real.directory().to_owned() });
         }
         if self.conditions.is_empty() { Ok(()) } else { Err(MatrixFault::RealConditions) }
     }
@@ -158,7 +161,10 @@ mod tests {
     #[test]
     fn says_what_is_wrong_and_where() {
         type Break = fn(&mut MatrixPlan);
-        let cases: [(Break, &str); 16] = [
+        fn real(plan: &mut MatrixPlan, text: &str) {
+            plan.real = Some(serde_json::from_str(text).unwrap());
+        }
+        let cases: [(Break, &str); 18] = [
             (|p| p.repeats = 0, "repeats"),
             (|p| p.precision = Some(Precision::new(0.0, 30)), "precision.share"),
             (|p| p.precision = Some(Precision::new(0.05, 5)), "precision.at_most"),
@@ -166,6 +172,8 @@ mod tests {
             (|p| p.conditions.set("rtt", vec![]), "conditions.rtt"),
             (|p| p.conditions.set("rtt", vec!["0s".into(), "0".into()]), "conditions.rtt.1"),
             (|p| p.conditions.set("loss", vec!["0".into(), "x".into()]), "conditions.loss.1"),
+            (|p| real(p, r#"{"far": "-oProxyCommand=x"}"#), "real.far"),
+            (|p| real(p, r#"{"far": "h", "directory": "~/my data"}"#), "real.directory"),
             (|p| p.memory.seconds = 0, "memory.seconds"),
             (|p| p.workloads = vec![work(r#"{"name":"a","size":1}"#); 2], "workloads.1.name"),
             (|p| p.entries[1] = p.entries[0].clone(), "entries.1"),

@@ -98,6 +98,15 @@ pub enum MatrixFault {
         /// What was given.
         far: String,
     },
+    /// A far directory that some shell on the way would take for something else.
+    #[error(
+        "real.directory is '{directory}'; it must be a path of letters, digits and /._-+@,= \
+         (a relative one is below the login directory)"
+    )]
+    RealDirectory {
+        /// What was given.
+        directory: String,
+    },
     /// No time to measure, or more than a day.
     #[error("memory.seconds is {seconds}; it must be 1 to 86400")]
     Seconds {
@@ -220,6 +229,7 @@ impl MatrixFault {
             MatrixFault::Value { option, index, .. }
             | MatrixFault::ValueTwice { option, index, .. } => with(axis(option), &[Index(*index)]),
             MatrixFault::RealFar { .. } => vec![key("real"), key("far")],
+            MatrixFault::RealDirectory { .. } => vec![key("real"), key("directory")],
             MatrixFault::Seconds { .. } => vec![key("memory"), key("seconds")],
             MatrixFault::Omit { .. } => vec![key("memory"), key("omit_seconds")],
             MatrixFault::NoSize => vec![key("disk"), key("size_bytes")],

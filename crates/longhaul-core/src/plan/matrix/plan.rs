@@ -111,16 +111,32 @@ pub struct RealPath {
     /// The far end's address on the path that is measured; by default the host of `far`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// A directory at the far end for copies, which may be made; by default under `/tmp`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scratch: Option<String>,
+    /// A directory at the far end, made if it is not there, below which copies go; by default
+    /// [`RealPath::DEFAULT_DIRECTORY`]. A relative one is below the login directory.
+    #[serde(default, alias = "scratch", skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 impl RealPath {
+    /// Below the login directory.
+    pub const DEFAULT_DIRECTORY: &str = "longhaul-matrix";
+
     /// By which the near end reaches the far one.
     pub fn address(&self) -> &str {
         let host = self.far.rsplit_once('@').map_or(self.far.as_str(), |(_, host)| host);
         self.address.as_deref().unwrap_or(host)
+    }
+
+    /// Below which copies go at the far end.
+    pub fn directory(&self) -> &str {
+        self.directory.as_deref().unwrap_or(Self::DEFAULT_DIRECTORY)
+    }
+
+    /// Whether every tool and shell on the way to the far end takes this path as it stands: some
+    /// of them expand it there, and some part it at blanks or colons.
+    pub fn is_plain(path: &str) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@,=".contains(c);
+        !path.is_empty() && !path.starts_with('-') && path.chars().all(plain)
     }
 }
 
@@ -281,5 +297,18 @@ mod tests {
         assert_eq!(plan.address(), "dtn2.example.org");
         let real = MatrixPlan { real: Some(plan), ..MatrixPlan::named("real") };
         assert_eq!(real.conditions()[0].label(), "dtn2.example.org");
+    }
+
+    #[test]
+    fn copies_go_below_the_login_directory_or_where_the_plan_says() {
+        let read = |text| serde_json::from_str::<RealPath>(text).unwrap();
+        assert_eq!(read(r#"{"far": "h"}"#).directory(), "longhaul-matrix");
+        assert_eq!(read(r#"{"far": "h", "directory": "/data/m"}"#).directory(), "/data/m");
+        // Its name in plans of earlier versions.
+        assert_eq!(read(r#"{"far": "h", "scratch": "/data/m"}"#).directory(), "/data/m");
+        for odd in ["", "-r", "a b", "~/x", "a:b", "$HOME", "it's", "a\nb", "*"] {
+            assert!(!RealPath::is_plain(odd), "{odd:?}");
+        }
+        assert!(RealPath::is_plain("/data/user@x/m-1_2.d"));
     }
 }

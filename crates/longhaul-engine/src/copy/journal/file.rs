@@ -43,7 +43,6 @@ impl Journal {
     pub(in crate::copy) fn open(
         dir: OwnedFd,
         key: &CopyKey,
-        block_bytes: u64,
         durable: bool,
         patience: Duration,
         stop: &AtomicBool,
@@ -63,14 +62,14 @@ impl Journal {
         let mut journal = Journal { dir, name, file };
         let past = Past::read(&mut BufReader::new(&journal.file));
         let boot = (!durable).then(boot).flatten();
-        let begin = Record::Begin { version: VERSION, block_bytes, boot };
         let unavailable = |_| OpenError::Unavailable;
-        if past.begin.as_ref() == Some(&begin) {
+        if past.holds(boot.as_deref()) {
             journal.cut(past.valid_bytes).map_err(unavailable)?;
             return Ok((journal, past));
         }
-        // Written by another version, with other blocks, or before this boot.
+        // Written by a later version, or before this boot.
         journal.cut(0).map_err(unavailable)?;
+        let begin = Record::Begin { version: VERSION, block_bytes: None, boot };
         journal.append(&[begin]).map_err(unavailable)?;
         let past = Past { begin: None, ..past };
         Ok((journal, past))
@@ -185,7 +184,7 @@ mod tests {
         let fd = openat(rustix::fs::CWD, dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let key = CopyKey::new(5);
         let stop = AtomicBool::new(false);
-        Journal::open(fd.unwrap(), &key, 4096, durable, Duration::ZERO, &stop)
+        Journal::open(fd.unwrap(), &key, durable, Duration::ZERO, &stop)
     }
 
     fn partial(temporary: &str) -> Record {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 /// The version of the format, in the first record of every journal.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The longest record: far more than the blocks of one file need.
 const RECORD_LIMIT: usize = 16 << 20;
 const HASH_BYTES: usize = 16;
@@ -18,15 +18,18 @@ pub(in crate::copy) enum Record {
     /// The first one: what the rest depends on.
     Begin {
         version: u32,
-        /// The unit of [`Record::Blocks`].
-        block_bytes: u64,
+        /// The unit of [`Record::Blocks`], in version 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        block_bytes: Option<u64>,
         /// The host's boot, if records are written without a sync: they hold no longer than that.
         #[serde(default)]
         boot: Option<String>,
     },
     /// A file has been begun under a temporary name.
     Partial { path: WirePath, stamp: u64, temporary: WirePath, id: FileId },
-    /// These blocks of it are written; replaces what was said of it before.
+    /// These bytes of it are written, by offset and length; replaces what was said of it before.
+    Extents { path: WirePath, extents: Vec<(u64, u64)> },
+    /// The same in blocks, of which the last may be short. Version 1 wrote it.
     Blocks { path: WirePath, spans: Vec<(u64, u64)> },
     /// It is in place.
     Done { path: WirePath, stamp: u64, id: FileId },
@@ -45,8 +48,9 @@ pub(in crate::copy) struct FileId {
 /// What is known of a file from an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::copy) enum PastFile {
-    /// Begun: its blocks are under the temporary name. Only device and inode of `id` tell.
-    Partial { stamp: u64, temporary: WirePath, id: FileId, spans: Vec<(u64, u64)> },
+    /// Begun: these bytes, by offset and length, are under the temporary name; what lies beyond the
+    /// end counts for nothing. Only device and inode of `id` tell.
+    Partial { stamp: u64, temporary: WirePath, id: FileId, extents: Vec<(u64, u64)> },
     /// In place.
     Done { stamp: u64, id: FileId },
 }
@@ -93,9 +97,29 @@ impl Record {
 }
 
 impl Past {
-    /// Whether it can be gone on with: it was written by this version, with the same blocks.
+    /// Whether it can be gone on with.
     pub(in crate::copy) fn is_usable(&self) -> bool {
         self.begin.is_some()
+    }
+
+    /// Whether what it says holds where `boot` is what a journal of this run names, and may be
+    /// added to.
+    pub(super) fn holds(&self, boot: Option<&str>) -> bool {
+        match &self.begin {
+            Some(Record::Begin { version, block_bytes, boot: then }) => {
+                let known = *version == VERSION || *version == 1 && block_bytes.is_some();
+                known && then.as_deref() == boot
+            }
+            _ => false,
+        }
+    }
+
+    /// The unit of version 1.
+    fn block_bytes(&self) -> Option<u64> {
+        match &self.begin {
+            Some(Record::Begin { block_bytes, .. }) => *block_bytes,
+            _ => None,
+        }
     }
 
     /// Reads as far as records are whole.
@@ -114,17 +138,26 @@ impl Past {
                 self.begin.get_or_insert(record);
             }
             Record::Partial { path, stamp, temporary, id } => {
-                let partial = PastFile::Partial { stamp, temporary, id, spans: Vec::new() };
+                let partial = PastFile::Partial { stamp, temporary, id, extents: Vec::new() };
                 self.files.insert(path.as_bytes().to_vec(), partial);
             }
-            Record::Blocks { path, spans: said } => {
-                if let Some(PastFile::Partial { spans, .. }) = self.files.get_mut(path.as_bytes()) {
-                    *spans = said;
-                }
+            Record::Extents { path, extents } => self.say(&path, extents),
+            Record::Blocks { path, spans } => {
+                let unit = self.block_bytes().unwrap_or_default();
+                let bytes = |(first, count): (u64, u64)| {
+                    Some((first.checked_mul(unit)?, count.checked_mul(unit)?))
+                };
+                self.say(&path, spans.into_iter().filter_map(bytes).collect());
             }
             Record::Done { path, stamp, id } => {
                 self.files.insert(path.as_bytes().to_vec(), PastFile::Done { stamp, id });
             }
+        }
+    }
+
+    fn say(&mut self, path: &WirePath, written: Vec<(u64, u64)>) {
+        if let Some(PastFile::Partial { extents, .. }) = self.files.get_mut(path.as_bytes()) {
+            *extents = written;
         }
     }
 }
@@ -142,15 +175,15 @@ mod tests {
 
     fn records() -> Vec<Record> {
         vec![
-            Record::Begin { version: VERSION, block_bytes: 1 << 20, boot: None },
+            Record::Begin { version: VERSION, block_bytes: None, boot: None },
             Record::Partial {
                 path: path("a"),
                 stamp: 7,
                 temporary: path(".a.longhaul-00000000-0.part"),
                 id: ID,
             },
-            Record::Blocks { path: path("a"), spans: vec![(0, 1)] },
-            Record::Blocks { path: path("a"), spans: vec![(0, 2)] },
+            Record::Extents { path: path("a"), extents: vec![(0, 1 << 20)] },
+            Record::Extents { path: path("a"), extents: vec![(0, 2 << 20)] },
             Record::Done { path: path("b/c%"), stamp: 8, id: ID },
         ]
     }
@@ -169,8 +202,8 @@ mod tests {
         let past = Past::read(&mut &bytes[..]);
         assert_eq!(past.begin.as_ref(), Some(&records()[0]));
         assert_eq!(past.valid_bytes, bytes.len() as u64);
-        let PastFile::Partial { spans, stamp: 7, .. } = &past.files[&b"a"[..]] else { panic!() };
-        assert_eq!(spans, &[(0, 2)]);
+        let PastFile::Partial { extents, stamp: 7, .. } = &past.files[&b"a"[..]] else { panic!() };
+        assert_eq!(extents, &[(0, 2 << 20)]);
         assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: ID });
     }
 
@@ -181,8 +214,8 @@ mod tests {
         for end in first..bytes(&records()[..4]).len() {
             let past = Past::read(&mut &whole[..end]);
             assert_eq!(past.valid_bytes, first as u64, "{end}");
-            let PastFile::Partial { spans, .. } = &past.files[&b"a"[..]] else { panic!() };
-            assert_eq!(spans, &[(0, 1)], "{end}");
+            let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
+            assert_eq!(extents, &[(0, 1 << 20)], "{end}");
         }
         let mut damaged = whole;
         damaged[first + 10] ^= 1;
@@ -204,12 +237,37 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_is_read() {
-        let fixture = include_bytes!("../../../tests/fixtures/journal-1.bin");
-        let past = Past::read(&mut &fixture[..]);
-        assert_eq!(past.begin.as_ref(), Some(&records()[0]));
-        assert_eq!(past.valid_bytes, fixture.len() as u64);
-        assert_eq!(past.files.len(), 2);
-        assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: ID });
+    fn every_version_is_read() {
+        for fixture in [
+            &include_bytes!("../../../tests/fixtures/journal-1.bin")[..],
+            &include_bytes!("../../../tests/fixtures/journal-2.bin")[..],
+        ] {
+            let past = Past::read(&mut &fixture[..]);
+            assert!(past.holds(None) && !past.holds(Some("another boot")));
+            assert_eq!(past.valid_bytes, fixture.len() as u64);
+            assert_eq!(past.files.len(), 2);
+            let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
+            assert_eq!(extents, &[(0, 2 << 20)], "blocks of 1 MiB, or their bytes");
+            assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: ID });
+        }
+    }
+
+    #[test]
+    fn a_journal_of_the_first_version_is_added_to() {
+        let mut bytes = include_bytes!("../../../tests/fixtures/journal-1.bin").to_vec();
+        let more = Record::Extents { path: path("a"), extents: vec![(0, 3 << 20)] };
+        more.encode(&mut bytes).unwrap();
+        let past = Past::read(&mut &bytes[..]);
+        assert!(past.holds(None));
+        let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
+        assert_eq!(extents, &[(0, 3 << 20)]);
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_not_trusted() {
+        let later = Record::Begin { version: VERSION + 1, block_bytes: None, boot: None };
+        assert!(!Past::read(&mut &bytes(&[later])[..]).holds(None));
+        let unitless = Record::Begin { version: 1, block_bytes: None, boot: None };
+        assert!(!Past::read(&mut &bytes(&[unitless])[..]).holds(None));
     }
 }

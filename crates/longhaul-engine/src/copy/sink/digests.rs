@@ -84,7 +84,7 @@ impl Shared<'_> {
             && let Destination::Directory { tree, .. } = &self.store.destination
         {
             // Blocks that an earlier, broken copy has written.
-            let there = tree.open_file(&file.path, false)?;
+            let there = tree.open_file(&file.path)?;
             let mut buffer = vec![0; step as usize];
             for offset in missing {
                 let length = step.min(file.size() - offset) as usize;
@@ -195,7 +195,7 @@ impl Shared<'_> {
 /// The digest of a file in the target, read from the disk, and its size.
 fn digest_of(tree: &Tree, path: &Path) -> io::Result<([u8; 32], u64)> {
     use std::io::Read;
-    let mut file = tree.open_file(path, false)?;
+    let mut file = tree.open_file(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {

@@ -183,7 +183,7 @@ fn take_file(
         return take_outlet(shared, outlet, file, whole, peer);
     }
     let left = match shared.asks {
-        true => shared.recorder.left(shared.store, &file, blocks),
+        true => shared.recorder.left(shared.store, &file),
         false => Left::Nothing,
     };
     let held = |spans| Some(Held { id, blocks: Some(spans) });

@@ -48,7 +48,7 @@ pub(super) fn follow_source(
                 return Err(broken(&peer, "it announced another number of entries"));
             }
             SourceMessage::Streams { wanted } => shared.streams_wanted(wanted),
-            SourceMessage::Report(report) => *lock(&shared.source) = Some(report),
+            SourceMessage::Report(report) => *lock(&shared.source) = Some(*report),
             SourceMessage::Alive { stages } => shared.progress.source_is(stages),
             SourceMessage::Abort { again: false } => return Err(EngineError::Interrupted),
             SourceMessage::Abort { again: true } => {

@@ -2,14 +2,15 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::store::{OpenDir, file_id};
+use crate::copy::disk::{Disk, Way};
 use crate::copy::journal::FileId;
 
 /// A name beside the final one. Dropped before it is renamed or kept, what is under it is
@@ -28,8 +29,15 @@ pub(super) struct PartialFile {
     pub(super) temporary: Temporary,
     /// Holes stay holes: pages of zeros are not written.
     pub(super) sparse: bool,
-    /// Writes must be aligned; the last one runs over the end, which is cut off later.
+    /// Writes past the page cache must be aligned; the last one runs over the end, which is cut off
+    /// later. False where the file system has none.
     pub(super) direct: bool,
+    /// What it will be long.
+    size: u64,
+    /// Writes through the cache, where `file` writes past it and both are tried.
+    cached: OnceLock<File>,
+    /// The file system has refused to write past the cache after all.
+    refused: AtomicBool,
 }
 
 impl Temporary {
@@ -74,14 +82,64 @@ impl Drop for Temporary {
 }
 
 impl PartialFile {
+    /// What `file` writes, which is to become `temporary.name` of `size` bytes.
+    pub(super) fn new(
+        file: File,
+        temporary: Temporary,
+        size: u64,
+        sparse: bool,
+        direct: bool,
+    ) -> Self {
+        let (cached, refused) = (OnceLock::new(), AtomicBool::new(false));
+        PartialFile { file, temporary, sparse, direct, size, cached, refused }
+    }
+
     /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
     /// room up to the next multiple of [`DIRECT_ALIGN`], which a direct write fills with zeros.
-    pub(super) fn write(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        offset: u64,
+        length: usize,
+        buffer: &mut [u8],
+        disk: &Disk,
+    ) -> io::Result<()> {
         self.temporary.dir.faults.tick()?;
         if self.sparse {
             return self.write_sparse(offset, length, buffer);
         }
-        self.write_run(offset, length, buffer)
+        if !self.direct || self.refused.load(Ordering::Relaxed) {
+            return self.write_run(offset, length, buffer);
+        }
+        let device = self.temporary.dir.device;
+        let going = disk.next(device, self.size);
+        let cached = match going.way {
+            Way::Cached => Some(self.through_cache()?),
+            Way::Direct => None,
+        };
+        disk.count(device, going, length, || {
+            let Some(file) = cached else { return self.write_run(offset, length, buffer) };
+            file.write_all_at(&buffer[..length], offset)?;
+            let (wait, start) =
+                (longhaul_sys::file::write_back, longhaul_sys::file::begin_writeback);
+            // A trial compares what the disk has taken. Afterwards it is kept busy, and the sync is
+            // short; a file system that does not do so writes in its own time.
+            let _ = if going.tried { wait } else { start }(file, offset, length as u64);
+            Ok(())
+        })
+    }
+
+    /// A second handle, which writes through the cache.
+    fn through_cache(&self) -> io::Result<&File> {
+        if let Some(file) = self.cached.get() {
+            return Ok(file);
+        }
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Temporary { dir, temporary, .. } = &self.temporary;
+        let file = File::from(openat(&dir.fd, temporary, flags, Mode::empty())?);
+        if file_id(&rustix::fs::fstat(&file)?).inode != self.id()?.inode {
+            return Err(Errno::STALE.into());
+        }
+        Ok(self.cached.get_or_init(|| file))
     }
 
     /// Writes the runs of pages that hold more than zeros.
@@ -104,7 +162,7 @@ impl PartialFile {
     }
 
     fn write_run(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
-        if !self.direct {
+        if !self.direct || self.refused.load(Ordering::Relaxed) {
             return self.file.write_all_at(&buffer[..length], offset);
         }
         let padded = length.next_multiple_of(DIRECT_ALIGN);
@@ -114,6 +172,7 @@ impl PartialFile {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 let flags = rustix::fs::fcntl_getfl(&self.file)?;
                 rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+                self.refused.store(true, Ordering::Relaxed);
                 self.file.write_all_at(&buffer[..length], offset)
             }
             done => done,

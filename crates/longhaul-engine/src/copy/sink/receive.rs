@@ -92,8 +92,8 @@ fn receive_block(
     if let (Some(outlet), Coming::Block { offset, .. }) = (shared.store.outlet(), &coming) {
         outlet.wait_for(*offset).ok_or(Ended::Over)?;
     }
-    let mut buffer = shared.pool.take().ok_or(Ended::Over)?;
     let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
+    let mut buffer = shared.pools.take(length).ok_or(Ended::Over)?;
     let intact =
         shared.receiving.time(|| receiver.payload(&mut buffer, length)).map_err(Ended::Broken)?;
     shared.verifying.add(receiver.take_verifying());

@@ -20,6 +20,7 @@ use crate::lock::lock;
 /// The journal of a sink; without one it notes nothing.
 pub(super) struct Recorder {
     durable: bool,
+    block_bytes: u64,
     journal: Mutex<Option<Journal>>,
     /// The target's directory.
     base: Option<OwnedFd>,
@@ -65,6 +66,7 @@ impl Recorder {
         journal: Option<(Journal, Past)>,
         base: Option<OwnedFd>,
         durable: bool,
+        block_bytes: u64,
     ) -> Self {
         let (journal, past) = journal.unzip();
         let mut state = State::default();
@@ -73,7 +75,8 @@ impl Recorder {
             state.worthy = state.usable && !past.files.is_empty();
             state.past = past.files;
         }
-        Recorder { durable, journal: Mutex::new(journal), base, state: Mutex::new(state) }
+        let (journal, state) = (Mutex::new(journal), Mutex::new(state));
+        Recorder { durable, block_bytes, journal, base, state }
     }
 
     /// Whether an earlier attempt has left anything.
@@ -81,8 +84,8 @@ impl Recorder {
         lock(&self.state).worthy
     }
 
-    /// What an earlier attempt has left of `file`, announced in `blocks` blocks.
-    pub(super) fn left(&self, store: &Store, file: &SinkFile, blocks: u64) -> Left {
+    /// What an earlier attempt has left of `file`.
+    pub(super) fn left(&self, store: &Store, file: &SinkFile) -> Left {
         let path = file.path.as_os_str().as_bytes();
         let (past, usable) = {
             let mut state = lock(&self.state);
@@ -93,18 +96,19 @@ impl Recorder {
                 let there = store.placed(&file.path).ok().flatten();
                 (there.as_ref() == Some(id)).then_some(Left::Placed)
             }
-            Some(PastFile::Partial { stamp, temporary, id, spans })
+            Some(PastFile::Partial { stamp, temporary, id, extents })
                 if *stamp == file.stamp && usable =>
             {
                 let name = OsStr::from_bytes(temporary.as_bytes());
                 let plain = Path::new(name).file_name() == Some(name);
-                let spans = BlockSet::from_spans(spans, blocks).filter(|_| plain);
-                spans.and_then(|spans| {
+                let reopen = || {
                     let partial =
                         store.reopen(&file.path, file.size(), file.sparse, name, id).ok()??;
                     partial.temporary.keep(true);
-                    Some(Left::Partial(partial, spans))
-                })
+                    let there = BlockSet::whole_in(extents, self.block_bytes, file.size());
+                    Some(Left::Partial(partial, there))
+                };
+                plain.then(reopen).flatten()
             }
             _ => None,
         };
@@ -179,7 +183,8 @@ impl Recorder {
                 let path = path.clone();
                 records.push(Record::Partial { path, stamp: file.stamp, temporary, id });
             }
-            records.push(Record::Blocks { path, spans: written.spans() });
+            let extents = written.extents(self.block_bytes, file.size());
+            records.push(Record::Extents { path, extents });
             noted.push((file.id, partial, written.count()));
         }
         if !records.is_empty() && writer.append(&records).is_ok() {

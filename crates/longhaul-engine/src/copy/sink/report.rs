@@ -130,7 +130,7 @@ impl Shared<'_> {
             resumed_bytes: Bytes::new(standing.resumed),
             resent_blocks: self.resent.load(Ordering::Relaxed),
             durable,
-            end: self.cpu.report(elapsed),
+            end: self.cpu.report(elapsed, self.store.disk.direct_bytes()),
             stages: StageTimes {
                 receive: self.receiving.share(elapsed),
                 verify: self.verifying.share(elapsed),

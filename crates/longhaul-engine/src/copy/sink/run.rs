@@ -27,9 +27,9 @@ use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::journal::{Journal, OpenError};
-use crate::copy::link::{Link, SILENCE_LIMIT, pool};
+use crate::copy::link::{Link, SILENCE_LIMIT, pools};
 use crate::copy::metadata::Attributes;
-use crate::copy::pool::{Pool, PoolBuffer};
+use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
 use crate::error::{EngineError, Result};
@@ -93,7 +93,7 @@ pub(super) enum Content {
 pub(super) struct Shared<'a> {
     pub(super) control: ControlSender,
     pub(super) cancel: Arc<Cancel>,
-    pub(super) pool: Pool,
+    pub(super) pools: Pools,
     pub(super) ledger: Arc<Ledger>,
     pub(super) store: &'a Store,
     pub(super) recorder: &'a Recorder,
@@ -134,7 +134,6 @@ impl Sink {
         stop: &AtomicBool,
     ) -> std::result::Result<Self, Busy> {
         let base = destination.base();
-        let block_bytes = options.block_bytes.get();
         let again = |base: &OwnedFd| base.try_clone().ok();
         let journal = match base.as_ref().and_then(again) {
             None => None,
@@ -142,7 +141,7 @@ impl Sink {
             Some(_) if options.tree.dry_run => None,
             Some(dir) => {
                 let patience = JOURNAL_PATIENCE;
-                match Journal::open(dir, key, block_bytes, options.durable, patience, stop) {
+                match Journal::open(dir, key, options.durable, patience, stop) {
                     Ok(opened) => Some(opened),
                     Err(OpenError::Unavailable) => None,
                     Err(OpenError::Busy) => return Err(Busy),
@@ -157,7 +156,7 @@ impl Sink {
                 u32::from_be_bytes([a, b, c, d])
             }
         };
-        let recorder = Recorder::new(journal, base, options.durable);
+        let recorder = Recorder::new(journal, base, options.durable, options.block_bytes.get());
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let asks = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, own_token);
@@ -181,12 +180,12 @@ impl Sink {
     ) -> Result<SinkOutcome> {
         let cancel = Arc::new(Cancel::default());
         link.arm(&cancel)?;
-        let pool = pool(options);
+        let pools = pools(options);
         let ledger = Arc::new(Ledger::default());
         cancel.on_cancel({
-            let (pool, ledger) = (pool.clone(), ledger.clone());
+            let (pools, ledger) = (pools.clone(), ledger.clone());
             move || {
-                pool.close();
+                pools.close();
                 ledger.close();
             }
         });
@@ -197,7 +196,7 @@ impl Sink {
         let shared = Shared {
             control: link.sender,
             cancel: cancel.clone(),
-            pool,
+            pools,
             ledger,
             store: &self.store,
             recorder: &self.recorder,
@@ -266,7 +265,7 @@ impl Shared<'_> {
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
                 let receiver = streams.receiver(stream, socket, self.options.protection);
                 scope.spawn(move || {
-                    let info = self.cpu.run(ThreadRole::Receive, || {
+                    let info = self.cpu.stage(ThreadRole::Receive, || {
                         receive_blocks(self, stream, receiver, &received)
                     });
                     lock(tcp_all).extend(info);
@@ -288,17 +287,20 @@ impl Shared<'_> {
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.run(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
+                    self.cpu.stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
                 });
             }
-            scope
-                .spawn(move || self.cpu.run(ThreadRole::Finish, || finish_files(self, &to_finish)));
+            scope.spawn(move || {
+                self.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
+            });
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
-            scope.spawn(move || self.cpu.run(ThreadRole::Control, || report(self, &ended, stop)));
-            scope.spawn(move || self.cpu.run(ThreadRole::Control, || keep_journal(self, &journal)));
+            scope.spawn(move || self.cpu.stage(ThreadRole::Control, || report(self, &ended, stop)));
             scope.spawn(move || {
-                self.cpu.run(ThreadRole::Control, || conclude(self));
+                self.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+            });
+            scope.spawn(move || {
+                self.cpu.stage(ThreadRole::Control, || conclude(self));
                 drop(over);
             });
             drop((received, to_write));

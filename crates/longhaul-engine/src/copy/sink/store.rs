@@ -22,9 +22,10 @@ use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
+use crate::copy::disk::Disk;
 use crate::copy::journal::FileId;
 use crate::copy::metadata::{Attributes, Keeper};
-use crate::copy::tree::{DIRECT_FROM_BYTES, Tree};
+use crate::copy::tree::Tree;
 use crate::lock::lock;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
@@ -37,6 +38,7 @@ const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0
 pub(super) struct Store {
     pub(super) destination: Destination,
     pub(super) keeper: Keeper,
+    pub(super) disk: Disk,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: no name in them can be in the way.
     made: Mutex<HashSet<PathBuf>>,
@@ -55,6 +57,7 @@ pub(super) struct OpenDir {
     /// Whether what is there may be replaced.
     pub(super) replaces: bool,
     pub(super) faults: Countdown,
+    pub(super) device: u64,
     /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
     /// `None` where one sync for all files does not hold.
     pub(super) sync: Option<Arc<File>>,
@@ -70,6 +73,7 @@ impl Store {
         Store {
             destination,
             keeper: Keeper::new(options),
+            disk: Disk::new(options.direct),
             token,
             own_token,
             dirs: Mutex::default(),
@@ -173,7 +177,7 @@ impl Store {
         dir.faults.tick()?;
         let temporary = self.temporary_name(name, id);
         let create = |extra| self.create_new(&dir.fd, &temporary, extra, 0o600);
-        let direct = size >= DIRECT_FROM_BYTES;
+        let direct = self.disk.may_pass_by(size);
         let (fd, direct) = match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Ok(fd) => (fd, direct),
             // The file system has no direct I/O. Some make the file before they say so.
@@ -184,7 +188,7 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let temporary = Temporary::new(dir, temporary, name.to_owned());
-        let partial = PartialFile { file: File::from(fd), temporary, sparse, direct };
+        let partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
         if size > 0 && size != UNKNOWN && !sparse {
             // A disk that is too small says so before anything is sent in vain.
             match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
@@ -239,7 +243,7 @@ impl Store {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = |extra| openat(&dir.fd, temporary, flags | extra, Mode::empty());
-        let direct = size >= DIRECT_FROM_BYTES;
+        let direct = self.disk.may_pass_by(size);
         let (fd, direct) = match open(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
             fd => (fd?, direct),
@@ -249,7 +253,7 @@ impl Store {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
-        Ok(Some(PartialFile { file: File::from(fd), temporary, sparse, direct }))
+        Ok(Some(PartialFile::new(File::from(fd), temporary, size, sparse, direct)))
     }
 
     /// What is in place at `path`.
@@ -316,10 +320,11 @@ impl Store {
         }
         let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
         let fresh = lock(&self.made).contains(above);
-        let sync = self.sync_handle(&fd)?;
+        let device = fstat(&fd)?.st_dev;
+        let sync = self.sync_handle(&fd, device)?;
         let replaces = tree.rights().may_replace();
         let faults = Countdown::of(&self.display(Path::new("")));
-        let dir = Arc::new(OpenDir { fd, fresh, replaces, faults, sync });
+        let dir = Arc::new(OpenDir { fd, fresh, replaces, faults, device, sync });
         let mut dirs = lock(&self.dirs);
         if dirs.len() >= OPEN_DIRS {
             dirs.clear();
@@ -329,8 +334,7 @@ impl Store {
     }
 
     /// What syncs the file system of `dir`, one for all its directories.
-    fn sync_handle(&self, dir: &OwnedFd) -> io::Result<Option<Arc<File>>> {
-        let device = fstat(dir)?.st_dev;
+    fn sync_handle(&self, dir: &OwnedFd, device: u64) -> io::Result<Option<Arc<File>>> {
         let mut syncs = lock(&self.syncs);
         if let Some(sync) = syncs.get(&device) {
             return Ok(sync.clone());

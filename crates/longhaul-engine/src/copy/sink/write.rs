@@ -62,7 +62,9 @@ fn write_block(
             digest.add(offset, &buffer[..length], file.known_size());
         }
         match (partial, shared.store.outlet()) {
-            (Some(partial), _) => partial.write(offset, length, &mut buffer).map(|()| true),
+            (Some(partial), _) => {
+                partial.write(offset, length, &mut buffer, &shared.store.disk).map(|()| true)
+            }
             (None, Some(outlet)) => outlet.put(offset, length, buffer).map(|()| true),
             (None, None) => Ok(true),
         }

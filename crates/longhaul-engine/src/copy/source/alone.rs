@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::{CopyOptions, DirectIo};
 use longhaul_core::result::{AloneReport, SampleReport, StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
@@ -19,6 +19,7 @@ use super::file::{ReadError, SourceFile};
 use super::run::{READERS, SourcePlan};
 use super::walk::{Walk, WalkSink};
 use crate::copy::clock::{CpuMeter, StageClock};
+use crate::copy::disk::Disk;
 use crate::copy::tree::Tree;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -85,7 +86,7 @@ pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
 }
 
 fn forget_one(tree: &Tree, path: &Path) {
-    if let Ok(file) = tree.open_file(path, false) {
+    if let Ok(file) = tree.open_file(path) {
         // Advice: where it is not taken, the next reading says a rate of memory.
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
     }
@@ -103,6 +104,8 @@ pub(crate) fn read(
     stop: &AtomicBool,
 ) -> Result<AloneReport> {
     let (clock, cpu) = (StageClock::default(), CpuMeter::default());
+    // A rate of the disk is wanted, whatever would be cheaper.
+    let disk = Disk::new(DirectIo::Always);
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;
     loop {
@@ -116,6 +119,7 @@ pub(crate) fn read(
             stop,
             jobs: Mutex::new(jobs(&found, options.block_bytes.get())),
             clock: &clock,
+            disk: &disk,
             bytes: &bytes,
             files: &files,
         };
@@ -130,7 +134,7 @@ pub(crate) fn read(
         bytes: Bytes::new(bytes.into_inner()),
         files: files.into_inner(),
         seconds: elapsed.as_secs_f64(),
-        end: cpu.report(elapsed),
+        end: cpu.report(elapsed, disk.direct_bytes()),
         stages: StageTimes { read: clock.share(elapsed), ..StageTimes::default() },
         overwrite_bps: None,
         how: "large files past the page cache (O_DIRECT), small ones after it was told to forget \
@@ -158,6 +162,7 @@ struct Pass<'a> {
     stop: &'a AtomicBool,
     jobs: Mutex<VecDeque<(Arc<SourceFile>, u64)>>,
     clock: &'a StageClock,
+    disk: &'a Disk,
     bytes: &'a AtomicU64,
     files: &'a AtomicU64,
 }
@@ -183,7 +188,7 @@ impl Pass<'_> {
         while first || Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
             first = false;
             let Some((file, offset)) = lock(&self.jobs).pop_front() else { break };
-            let read = self.clock.time(|| read_one(&file, offset, &mut buffer, block));
+            let read = self.clock.time(|| read_one(&file, offset, &mut buffer, block, self.disk));
             let length = read.map_err(|error| EngineError::File {
                 operation: "read",
                 path: file.path.clone(),
@@ -203,9 +208,10 @@ fn read_one(
     offset: u64,
     buffer: &mut AlignedBuffer,
     block: usize,
+    disk: &Disk,
 ) -> std::result::Result<usize, ReadError> {
     if !file.is_small(block as u64) {
-        return file.read(offset, buffer);
+        return file.read(offset, buffer, disk);
     }
     if let Some(open) = file.open_small()? {
         file.read_small(&open, buffer)?;

@@ -13,13 +13,10 @@ use super::file::SourceFile;
 use super::run::{Job, Shared, SourcePlan, SourceRoot};
 use super::walk::{Walk, WalkSink};
 use crate::copy::link::keep;
+use crate::copy::pool::PACK_BYTES;
 use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-
-/// The most bytes of small files in one block: enough that a header, a table and a queue's locks
-/// are nothing beside them, few enough that packs go out over all connections at once.
-const PACK_BYTES: u64 = 1 << 20;
 
 /// Passes what the walk finds to the sink and to the readers.
 struct Announcer<'a> {
@@ -95,7 +92,7 @@ impl Shared<'_> {
         let send = |job| jobs.send(job).map_err(|_| EngineError::Interrupted);
         let mut pack = Vec::new();
         let mut packed_bytes = 0;
-        let most = self.block_bytes.min(PACK_BYTES);
+        let most = self.block_bytes.min(PACK_BYTES as u64);
         for file in files {
             if file.fed_by().is_some() {
                 send(Job::Pour(file))?;

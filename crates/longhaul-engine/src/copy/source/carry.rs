@@ -13,6 +13,7 @@ use super::feed::Next;
 use super::file::{ReadError, SourceFile};
 use super::run::{Content, Filled, Job, Shared};
 use crate::copy::link::data_failed;
+use crate::copy::pool::PACK_BYTES;
 use crate::copy::stream::BlockSender;
 
 /// Reads until there are no more jobs.
@@ -23,12 +24,16 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
             pour(shared, &file, filled);
             continue;
         }
-        let Some(mut buffer) = shared.pool.take() else { return };
+        let most = match &job {
+            Job::Pack(_) => PACK_BYTES,
+            Job::Block { .. } | Job::Pour(_) => shared.block_bytes as usize,
+        };
+        let Some(mut buffer) = shared.pools.take(most) else { return };
         let ready = match job {
             Job::Pour(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
-                match shared.reading.time(|| file.read(offset, &mut buffer)) {
+                match shared.reading.time(|| file.read(offset, &mut buffer, &shared.disk)) {
                     Ok(length) => Some((Content::Block { file, offset }, length)),
                     Err(error) => {
                         shared.fail(&file, &error);
@@ -52,7 +57,8 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
 fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
-        let Some(mut buffer) = shared.pool.take() else { return Ok(false) };
+        let block_bytes = shared.block_bytes as usize;
+        let Some(mut buffer) = shared.pools.take(block_bytes) else { return Ok(false) };
         let length = feed.copy(block, &mut buffer)?;
         let what = Content::Block { file: file.clone(), offset: block * shared.block_bytes };
         Ok(filled.send(Filled { what, length, buffer }).is_ok())

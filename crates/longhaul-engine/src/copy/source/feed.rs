@@ -1,14 +1,16 @@
 //! Bytes that can be read once and have no known end, such as standard input.
 //!
 //! What was read is kept until the sink has written it, so that a block that arrives spoilt can be
-//! sent again, and a lost connection is gone on from. [`WINDOW_BYTES`] bounds what is kept, and
-//! with it the rate: so much in a round trip and the sink's 200 ms between two reports. A sink
-//! that has lost what it once reported ends the copy: it cannot be read again.
+//! sent again, and a lost connection is gone on from. What is kept bounds the rate: so much in a round
+//! trip and the sink's 200 ms between two reports. So it follows the path: [`WINDOW_BYTES`], and twice
+//! the rate times the round trip, as they are measured. A sink that has lost what it once reported
+//! ends the copy: it cannot be read again.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +20,9 @@ use super::file::ReadError;
 use crate::lock::lock;
 use crate::session::random_keying_material;
 
-/// What is kept at the most: at a round trip of 180 ms enough for 4 Gb/s.
-const WINDOW_BYTES: u64 = 192 << 20;
+/// What is kept besides what is on the path: 200 ms and more at 5 Gb/s. Together with the buffers of
+/// one reader and sixteen connections it stays below 256 MiB.
+const WINDOW_BYTES: u64 = 128 << 20;
 /// And in blocks, where they are small.
 const WINDOW_BLOCKS: u64 = 4096;
 /// How often a wait looks whether the copy is over.
@@ -32,6 +35,8 @@ pub struct Feed {
     input: Mutex<Input>,
     kept: Mutex<Kept>,
     freed: Condvar,
+    /// The rate times the round trip, in bytes.
+    on_path: AtomicU64,
 }
 
 /// A source of bytes that can be waited for.
@@ -75,7 +80,20 @@ impl Feed {
             input: Mutex::new(Input { from: Box::new(from), begun: Vec::new() }),
             kept: Mutex::default(),
             freed: Condvar::new(),
+            on_path: AtomicU64::new(0),
         }
+    }
+
+    /// Takes note of how many bytes are on the path: the rate times the round trip.
+    pub(super) fn path_holds(&self, bytes: u64) {
+        self.on_path.store(bytes, Ordering::Relaxed);
+        self.freed.notify_all();
+    }
+
+    /// Blocks that may be kept.
+    fn window(&self, block_bytes: u64) -> usize {
+        let bytes = WINDOW_BYTES.saturating_add(2 * self.on_path.load(Ordering::Relaxed));
+        (bytes / block_bytes).clamp(1, WINDOW_BLOCKS) as usize
     }
 
     pub(super) fn stamp(&self) -> u64 {
@@ -94,13 +112,12 @@ impl Feed {
 
     /// Reads the next block of `block_bytes`, once there is room to keep it.
     pub(super) fn next(&self, block_bytes: u64, over: impl Fn() -> bool) -> io::Result<Next> {
-        let window = (WINDOW_BYTES / block_bytes).clamp(1, WINDOW_BLOCKS) as usize;
         {
             let mut kept = lock(&self.kept);
             if let Some(size) = kept.size {
                 return Ok(Next::End(size));
             }
-            while kept.blocks.len() >= window {
+            while kept.blocks.len() >= self.window(block_bytes) {
                 if over() {
                     return Ok(Next::Over);
                 }
@@ -209,6 +226,18 @@ mod tests {
         assert!(matches!(feed.copy(0, &mut buffer), Err(ReadError::Poured)));
         assert_eq!(feed.again(|block| block == 0).unwrap(), [1, 2]);
         assert!(matches!(feed.again(|_| false), Err(ReadError::Poured)));
+    }
+
+    #[test]
+    fn what_is_kept_follows_the_path() {
+        let feed = Feed::new(std::io::pipe().unwrap().0);
+        assert_eq!(feed.window(4 << 20), 32);
+        feed.path_holds(100 << 20);
+        assert_eq!(feed.window(4 << 20), 82, "128 MiB, and twice what is on the path");
+        assert_eq!(feed.window(4096), WINDOW_BLOCKS as usize);
+        feed.path_holds(0);
+        assert_eq!(feed.window(4 << 20), 32);
+        assert_eq!(feed.window(1 << 40), 1, "one block there must be");
     }
 
     #[test]

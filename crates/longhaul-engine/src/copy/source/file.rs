@@ -4,14 +4,15 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
 use super::feed::Feed;
 use crate::copy::blocks::BlockSet;
-use crate::copy::tree::{DIRECT_FROM_BYTES, FileKind, Metadata, Tree};
+use crate::copy::disk::{DIRECT_FROM_BYTES, Disk, Way};
+use crate::copy::tree::{FileKind, Metadata, Tree};
 use crate::lock::lock;
 
 /// Holes of one file that are looked for: each costs two calls, and a span in its announcement.
@@ -32,9 +33,20 @@ pub(super) struct SourceFile {
 }
 
 enum Origin {
-    Tree { tree: Tree, metadata: Metadata, open: Mutex<Option<Arc<File>>> },
+    Tree { tree: Tree, metadata: Metadata, open: Mutex<Open> },
     Zero,
     Feed(Arc<Feed>),
+}
+
+/// The handles of a file while it is read.
+#[derive(Default)]
+struct Open {
+    /// Reads through the page cache.
+    cached: Option<Arc<File>>,
+    /// Reads past it.
+    direct: Option<Arc<File>>,
+    /// The file system does not let it be read past the cache.
+    refused: bool,
 }
 
 /// Why a file cannot be sent, for the user: the operating system's words or ours.
@@ -55,7 +67,7 @@ pub(super) enum ReadError {
 impl SourceFile {
     /// The file at `path` as the walk found it, to be read in blocks of `block_bytes`.
     pub(super) fn new(id: u64, tree: &Tree, path: PathBuf, metadata: Metadata, block: u64) -> Self {
-        let origin = Origin::Tree { tree: tree.clone(), metadata, open: Mutex::new(None) };
+        let origin = Origin::Tree { tree: tree.clone(), metadata, open: Mutex::default() };
         SourceFile::with(id, path, metadata.size, origin, block)
     }
 
@@ -122,7 +134,7 @@ impl SourceFile {
         if !metadata.is_sparse() || self.is_small(self.block_bytes) {
             return None;
         }
-        let file = tree.open_file(&self.path, false).ok()?;
+        let file = tree.open_file(&self.path).ok()?;
         let holes = holes(&file, self.size, self.block_bytes)?;
         self.leave_out(&holes);
         Some(holes.spans())
@@ -140,7 +152,12 @@ impl SourceFile {
     /// Reads the block at `offset` into the front of `buffer`, which is aligned and has room up to
     /// the next multiple of [`DIRECT_ALIGN`], and returns its length. After the last block the file is looked at
     /// once more, so that one that changed meanwhile is not passed on as whole.
-    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ReadError> {
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        disk: &Disk,
+    ) -> Result<usize, ReadError> {
         let length = self.block_bytes.min(self.size - offset) as usize;
         let (tree, metadata, open) = match &self.origin {
             Origin::Tree { tree, metadata, open } => (tree, metadata, open),
@@ -150,44 +167,96 @@ impl SourceFile {
                 return Ok(length);
             }
         };
-        let file = {
-            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*open {
-                Some(file) => file.clone(),
-                None => {
-                    let direct = self.size >= DIRECT_FROM_BYTES;
-                    let file = tree.open_file(&self.path, direct).map_err(ReadError::Open)?;
-                    unchanged(&file, metadata)?;
-                    let file = Arc::new(file);
-                    *open = Some(file.clone());
-                    file
-                }
-            }
-        };
-        let aligned = length.next_multiple_of(DIRECT_ALIGN).min(buffer.len());
-        let mut have = 0;
-        while have < length {
-            match file.read_at(&mut buffer[have..aligned], offset + have as u64) {
-                Ok(0) => return Err(ReadError::Shrunk),
-                Ok(got) => have += got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A file system that takes O_DIRECT at open and refuses it here.
-                Err(error) if error.raw_os_error() == Some(libc_einval()) => {
-                    let plain = tree.open_file(&self.path, false).map_err(ReadError::Open)?;
-                    unchanged(&plain, metadata)?;
-                    plain.read_exact_at(&mut buffer[..length], offset).map_err(ReadError::Read)?;
-                    *open.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(plain));
-                    break;
-                }
-                Err(error) => return Err(ReadError::Read(error)),
-            }
+        let past =
+            if disk.may_pass_by(self.size) { self.direct(tree, metadata, open)? } else { None };
+        let read = past.map_or(Ok(false), |past| {
+            self.read_by_trial(&past, (tree, metadata, open), offset, length, buffer, disk)
+        })?;
+        if !read {
+            let file = self.cached(tree, metadata, open)?;
+            read_cached(&file, offset, &mut buffer[..length])?;
         }
         if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
-            unchanged(&file, metadata)?;
+            let mut open = lock(open);
+            if let Some(file) = open.direct.as_ref().or(open.cached.as_ref()) {
+                unchanged(file, metadata)?;
+            }
             // It may be long until the sink has it; descriptors are few.
-            *open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *open = Open { refused: open.refused, ..Open::default() };
         }
         Ok(length)
+    }
+
+    /// Reads a block of a file that may be read past the cache, by the way that is due. False if the
+    /// file system refuses after all.
+    fn read_by_trial(
+        &self,
+        past: &File,
+        (tree, metadata, open): (&Tree, &Metadata, &Mutex<Open>),
+        offset: u64,
+        length: usize,
+        buffer: &mut [u8],
+        disk: &Disk,
+    ) -> Result<bool, ReadError> {
+        if disk.prefers_cached() && is_cached(past, offset, length) {
+            return Ok(false);
+        }
+        let device = metadata.identity.0;
+        let going = disk.next(device, self.size);
+        let file = match going.way {
+            Way::Cached => Some(self.cached(tree, metadata, open)?),
+            Way::Direct => None,
+        };
+        let read = disk.count(device, going, length, || match &file {
+            Some(file) => read_cached(file, offset, &mut buffer[..length]),
+            None => read_direct(past, offset, length, buffer),
+        });
+        match read {
+            // A file system that takes O_DIRECT at open and refuses it here.
+            Err(ReadError::Read(error)) if error.raw_os_error() == Some(libc_einval()) => {
+                let mut open = lock(open);
+                (open.direct, open.refused) = (None, true);
+                Ok(false)
+            }
+            read => read.map(|()| true),
+        }
+    }
+
+    /// The handle that reads through the cache.
+    fn cached(
+        &self,
+        tree: &Tree,
+        metadata: &Metadata,
+        open: &Mutex<Open>,
+    ) -> Result<Arc<File>, ReadError> {
+        let mut open = lock(open);
+        if let Some(file) = &open.cached {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(tree.open_file(&self.path).map_err(ReadError::Open)?);
+        unchanged(&file, metadata)?;
+        open.cached = Some(file.clone());
+        Ok(file)
+    }
+
+    /// The handle that reads past the cache, where there can be one.
+    fn direct(
+        &self,
+        tree: &Tree,
+        metadata: &Metadata,
+        open: &Mutex<Open>,
+    ) -> Result<Option<Arc<File>>, ReadError> {
+        let mut open = lock(open);
+        if open.refused || open.direct.is_some() {
+            return Ok(open.direct.clone());
+        }
+        let Some(file) = tree.open_direct(&self.path).map(Arc::new) else {
+            open.refused = true;
+            return Ok(None);
+        };
+        unchanged(&file, metadata)?;
+        open.direct = Some(file.clone());
+        Ok(Some(file))
     }
 
     /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
@@ -203,7 +272,7 @@ impl SourceFile {
         if self.size == 0 {
             return Ok(None);
         }
-        let file = tree.open_file(&self.path, false).map_err(ReadError::Open)?;
+        let file = tree.open_file(&self.path).map_err(ReadError::Open)?;
         unchanged(&file, metadata)?;
         // Only a hint: a file system that does not take it reads later.
         let _ = fadvise(&file, 0, NonZeroU64::new(self.size), Advice::WillNeed);
@@ -212,12 +281,7 @@ impl SourceFile {
 
     /// Reads a small file, open as `file`, whole into the front of `buffer`.
     pub(super) fn read_small(&self, file: &File, buffer: &mut [u8]) -> Result<(), ReadError> {
-        file.read_exact_at(&mut buffer[..self.size as usize], 0).map_err(|error| {
-            match error.kind() {
-                io::ErrorKind::UnexpectedEof => ReadError::Shrunk,
-                _ => ReadError::Read(error),
-            }
-        })?;
+        file.read_exact_at(&mut buffer[..self.size as usize], 0).map_err(shrunk)?;
         match &self.origin {
             Origin::Tree { metadata, .. } => unchanged(file, metadata),
             Origin::Zero | Origin::Feed(_) => Ok(()),
@@ -257,6 +321,46 @@ fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
     any.then_some(holes)
 }
 
+/// Whether nearly all of a block is in the page cache: then it is read from there, at no cost to the
+/// disk. What a kernel cannot tell is not.
+fn is_cached(file: &File, offset: u64, length: usize) -> bool {
+    longhaul_sys::file::cached_bytes(file, offset, length as u64)
+        .is_ok_and(|cached| cached >= length as u64 / 8 * 7)
+}
+
+fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    // One request for all of it: readers that take turns look random to the kernel's read-ahead.
+    let _ = fadvise(file, offset, NonZeroU64::new(buffer.len() as u64), Advice::WillNeed);
+    file.read_exact_at(buffer, offset).map_err(shrunk)
+}
+
+fn shrunk(error: io::Error) -> ReadError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ReadError::Shrunk,
+        _ => ReadError::Read(error),
+    }
+}
+
+/// Reads `length` bytes, and what follows up to the next multiple of [`DIRECT_ALIGN`].
+fn read_direct(
+    file: &File,
+    offset: u64,
+    length: usize,
+    buffer: &mut [u8],
+) -> Result<(), ReadError> {
+    let aligned = length.next_multiple_of(DIRECT_ALIGN).min(buffer.len());
+    let mut have = 0;
+    while have < length {
+        match file.read_at(&mut buffer[have..aligned], offset + have as u64) {
+            Ok(0) => return Err(ReadError::Shrunk),
+            Ok(got) => have += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(ReadError::Read(error)),
+        }
+    }
+    Ok(())
+}
+
 fn libc_einval() -> i32 {
     rustix::io::Errno::INVAL.raw_os_error()
 }
@@ -272,6 +376,7 @@ fn unchanged(file: &File, announced: &Metadata) -> Result<(), ReadError> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::plan::DirectIo;
     use longhaul_sys::memory::AlignedBuffer;
 
     use super::*;
@@ -290,8 +395,9 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let file = announced(&path);
         let mut buffer = AlignedBuffer::new(1 << 20);
+        let disk = Disk::new(DirectIo::Always);
         for (offset, length) in [(0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, 777)] {
-            assert_eq!(file.read(offset as u64, &mut buffer).unwrap(), length);
+            assert_eq!(file.read(offset as u64, &mut buffer, &disk).unwrap(), length);
             assert!(buffer[..length] == bytes[offset..offset + length], "at {offset}");
         }
     }
@@ -301,21 +407,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let mut buffer = AlignedBuffer::new(1 << 20);
+        let disk = Disk::new(DirectIo::Always);
 
         std::fs::write(&path, "first").unwrap();
         let file = announced(&path);
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(file.read(0, &mut buffer), Err(ReadError::Open(_))));
+        assert!(matches!(file.read(0, &mut buffer, &disk), Err(ReadError::Open(_))));
 
         std::fs::write(&path, "first").unwrap();
         let file = announced(&path);
         std::fs::write(&path, "second").unwrap();
-        assert!(matches!(file.read(0, &mut buffer), Err(ReadError::Changed)));
+        assert!(matches!(file.read(0, &mut buffer, &disk), Err(ReadError::Changed)));
 
         std::fs::write(&path, vec![1; 3 << 20]).unwrap();
         let file = announced(&path);
-        file.read(0, &mut buffer).unwrap();
+        file.read(0, &mut buffer, &disk).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
-        assert!(matches!(file.read(1 << 20, &mut buffer), Err(ReadError::Shrunk)));
+        assert!(matches!(file.read(1 << 20, &mut buffer, &disk), Err(ReadError::Shrunk)));
     }
 }

@@ -22,8 +22,9 @@ use super::outstanding::{Outstanding, Wanted};
 use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::link::{Link, keep, pool, socket_options};
-use crate::copy::pool::{Pool, PoolBuffer};
+use crate::copy::disk::Disk;
+use crate::copy::link::{Link, keep, pools, socket_options};
+use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
 use crate::copy::tree::{Tree, wire_path};
@@ -117,7 +118,8 @@ pub(super) enum Content {
 pub(super) struct Shared<'a> {
     pub(super) control: crate::session::ControlSender,
     pub(super) cancel: Arc<Cancel>,
-    pub(super) pool: Pool,
+    pub(super) pools: Pools,
+    pub(super) disk: Disk,
     pub(super) progress: &'a Progress,
     pub(super) block_bytes: u64,
     pub(super) outstanding: Arc<Outstanding>,
@@ -152,13 +154,13 @@ pub(in crate::copy) fn run(
     let start = Instant::now();
     let cancel = Arc::new(Cancel::default());
     link.arm(&cancel)?;
-    let pool = pool(options);
+    let pools = pools(options);
     let outstanding = Arc::new(Outstanding::default());
     let wanted = Arc::new(Wanted::default());
     cancel.on_cancel({
-        let (pool, outstanding, wanted) = (pool.clone(), outstanding.clone(), wanted.clone());
+        let (pools, outstanding, wanted) = (pools.clone(), outstanding.clone(), wanted.clone());
         move || {
-            pool.close();
+            pools.close();
             outstanding.close();
             wanted.close();
         }
@@ -167,7 +169,8 @@ pub(in crate::copy) fn run(
     let shared = Shared {
         control: link.sender,
         cancel: cancel.clone(),
-        pool,
+        pools,
+        disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
         outstanding,
@@ -199,7 +202,7 @@ pub(in crate::copy) fn run(
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.cpu.report(elapsed);
+    let end = shared.cpu.report(elapsed, shared.disk.direct_bytes());
     let path = shared.helm.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
     let failures = std::mem::take(&mut *lock(&shared.failures));
@@ -207,7 +210,7 @@ pub(in crate::copy) fn run(
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
-            let _ = shared.control.send(&SourceMessage::Report(source.clone()));
+            let _ = shared.control.send(&SourceMessage::Report(Box::new(source.clone())));
             let actions = std::mem::take(&mut *lock(&shared.actions));
             let digests = std::mem::take(&mut *lock(&shared.digests));
             Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
@@ -236,18 +239,18 @@ impl Shared<'_> {
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
             scope.spawn(move || {
-                self.cpu.run(ThreadRole::Walk, || announce(self, announced, plan, options));
+                self.cpu.stage(ThreadRole::Walk, || announce(self, announced, plan, options));
             });
             let queued = jobs.clone();
             scope.spawn(move || {
-                self.cpu.run(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
+                self.cpu.stage(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
             });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
                 scope.spawn(move || {
-                    self.cpu.run(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
+                    self.cpu.stage(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
                 });
             }
             let send = move |stream: u32, socket: TcpStream| {
@@ -259,7 +262,7 @@ impl Shared<'_> {
                 scope.spawn(move || {
                     let info = self
                         .cpu
-                        .run(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
+                        .stage(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
                     lock(tcp_all).extend(info);
                 });
             };

@@ -11,7 +11,7 @@ const WORDS: usize = (WINDOW / WORD_BITS) as usize;
 
 /// Accounts for every number of a flow: come, come again, come late, or missing.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(crate) struct Account {
     /// One more than the highest number seen, or told by an end mark.
     next: u64,
     /// A bit for each of the last [`REACH`] numbers below `next`: it came.
@@ -23,7 +23,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Account {
             next: 0,
             seen: vec![0; WORDS].into(),
@@ -35,7 +35,7 @@ impl Account {
 
     /// Takes datagram `number`. Returns whether it counts as received.
     #[inline]
-    pub(super) fn take(&mut self, number: u64) -> bool {
+    pub(crate) fn take(&mut self, number: u64) -> bool {
         if number >= self.next {
             self.skip_to(number);
             self.next = number + 1;
@@ -59,7 +59,7 @@ impl Account {
     }
 
     /// The end mark: there are `total` numbers.
-    pub(super) fn end(&mut self, total: u64) {
+    pub(crate) fn end(&mut self, total: u64) {
         if total > self.next {
             self.skip_to(total);
             self.next = total;
@@ -73,7 +73,7 @@ impl Account {
 
     /// Takes the times of one arrival: one sample of RFC 3550's jitter. Datagrams that were sent
     /// and came in one piece have their times in common and are one arrival.
-    pub(super) fn arrival(&mut self, sent_ns: u64, received_ns: u64) {
+    pub(crate) fn arrival(&mut self, sent_ns: u64, received_ns: u64) {
         let transit = received_ns.wrapping_sub(sent_ns) as i64;
         if let Some(last) = self.transit_ns.replace(transit) {
             let difference = transit.wrapping_sub(last).unsigned_abs() as f64;
@@ -81,7 +81,7 @@ impl Account {
         }
     }
 
-    pub(super) fn counts(&self) -> UdpCounts {
+    pub(crate) fn counts(&self) -> UdpCounts {
         UdpCounts { expected: self.next, jitter_ms: self.jitter_ns / 1e6, ..self.counts }
     }
 

@@ -16,6 +16,7 @@ mod flow;
 mod receive;
 mod send;
 
+pub(crate) use account::Account;
 pub(super) use flow::UdpFlow;
 pub(super) use receive::receive;
 pub(super) use send::send;

@@ -22,7 +22,7 @@ const BASE: Tool = Tool {
     guarantees: encrypted,
     streams: None,
     window: None,
-    server: |job, _| sshd::server(job).map(Some),
+    server: |job, _| sshd::private_server(job).map(Some),
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
     found_in: Programs { only: None },
@@ -90,7 +90,7 @@ pub(super) const TOOLS: &[Tool] = &[
         programs: &["hpnscp", "hpnssh", "hpnsshd", "ssh-keygen"],
         version: "-V",
         server: |job, programs| {
-            let mut server = sshd::server(job)?;
+            let mut server = sshd::private_server(job)?;
             let mut command = Command::new(programs.get("hpnsshd"));
             command.args(server.command.get_args());
             server.command = command;

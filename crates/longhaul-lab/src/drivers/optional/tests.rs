@@ -76,7 +76,7 @@ fn commands_are_those_of_each_tools_documentation() {
         };
         let options = tool.streams(8).unwrap_or_default();
         let (near, far) = ("near", "far");
-        let job = Job { near, far, options: &options, task, private: private.path() };
+        let job = Job { near, far, ssh: None, options: &options, task, private: private.path() };
         let mut command = tool.client(&job).unwrap();
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
@@ -101,7 +101,8 @@ fn a_private_ssh_goes_before_the_hosts_own() {
         tree: false,
         destination: Path::new("/scratch/copy"),
     });
-    let job = Job { near: "near", far: "far", options: &[], task, private: private.path() };
+    let (near, far) = ("near", "far");
+    let job = Job { near, far, ssh: None, options: &[], task, private: private.path() };
     let command = tool("qcp", programs.path()).client(&job).unwrap();
     let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
     let first = env::split_paths(path).next().unwrap();

@@ -1,6 +1,6 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::{certificate, figure, published, ratios, repeat, runs, summary, throughput};
+use super::{certificate, figure, paths, published, ratios, repeat, runs, summary, throughput};
 use crate::archive::Contents;
 use crate::report::chart::STYLE as CHART_STYLE;
 use crate::report::figures::figures;
@@ -31,6 +31,9 @@ pub fn html(contents: &Contents, table: &Table) -> String {
                         (section("figures", "Figures", &figure::all(&figures)))
                     }
                     (section("published", "Published figures", &published::section()))
+                    @if let Some(paths) = paths::section(contents) {
+                        (section("paths", "The paths", &paths))
+                    }
                     (section("emulator", "The emulator", &certificate::section(contents)))
                     (section("repeat", "To repeat it", &repeat::section(contents)))
                     (section("runs", "Every run", &runs::section(contents)))
@@ -73,6 +76,7 @@ mod tests {
             "Throughput against round-trip time",
             "Hoot Thompson",
             "[[entries]]",
+            "not measured: no server listens on port 5210",
         ] {
             assert!(page.contains(said), "'{said}' is not in the report");
         }

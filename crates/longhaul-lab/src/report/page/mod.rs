@@ -5,6 +5,7 @@ mod certificate;
 mod diagnosis;
 mod document;
 mod figure;
+mod paths;
 mod published;
 mod ratios;
 mod repeat;

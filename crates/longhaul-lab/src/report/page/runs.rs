@@ -55,7 +55,11 @@ fn cell(runs: &[&RunRecord]) -> Markup {
             div.run {
                 @if !first.near_command.is_empty() { pre { "near$ " (first.near_command) } }
                 @if let Some(command) = &first.far_command { pre { "far$ " (command) } }
-                p.soft { (first.tool_version) @if let Some(caches) = first.caches { " \u{b7} " (treated(caches)) } }
+                p.soft {
+                    (first.tool_version)
+                    @if let Some(caches) = first.caches { " \u{b7} " (treated(caches)) }
+                    @if first.far_caches_kept { " here, the far end's kept" }
+                }
                 table.small {
                     thead { tr {
                         th.figure { "No." }

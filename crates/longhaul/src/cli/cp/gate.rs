@@ -13,7 +13,7 @@ use longhaul_engine::session::{
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::route::Far;
-use crate::cli::queue::connect_within;
+use crate::cli::queue::{connect_to_copy, connect_within};
 use crate::exit::Coded;
 use crate::remote::{LocalFar, SshFar, SshOptions};
 
@@ -100,7 +100,12 @@ impl<'a> Gate<'a> {
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                connect_within(host, service, &options, self.stop, self.patience)?
+                // Who waits for a turn however long it takes may ask before it has come.
+                if service == Service::Copy && self.patience == Duration::MAX {
+                    connect_to_copy(host, &options, self.stop)?
+                } else {
+                    connect_within(host, service, &options, self.stop, self.patience)?
+                }
             }
             Way::Ssh { destination, options, far } => {
                 *far = None;

@@ -55,7 +55,8 @@ pub(in crate::cli) struct MatrixArgs {
     /// Far end of a plan with a real path, by its ssh name
     #[arg(long, value_name = "USER@HOST")]
     pub(super) far: Option<String>,
-    /// Directory on the disk that receives the copies [default: the output directory]
+    /// Directory on the disk that receives the copies over emulated paths [default: the output
+    /// directory]
     #[arg(long, value_name = "DIR")]
     pub(super) scratch: Option<PathBuf>,
     /// Keep this proof of the emulator's accuracy here, for the report (longhaul wan selftest

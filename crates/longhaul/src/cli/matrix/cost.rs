@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use longhaul_core::plan::MatrixPlan;
 use longhaul_core::units::Bytes;
 use longhaul_lab::data::Room;
 use longhaul_lab::drivers::{Detected, Driver};
-use longhaul_lab::runner::Cost;
+use longhaul_lab::runner::{Cost, detect};
 
 use crate::exit::{self, Coded};
 
@@ -22,7 +23,9 @@ pub(super) fn words(cost: &Cost) -> String {
         _ => format!("{bytes} of {of}"),
     };
     let (disk, memory) = (amount(room.disk, "disk"), amount(room.memory, "memory"));
-    format!("{runs} runs, about {}; {disk}, {memory}", minutes(*time))
+    let far = amount(room.far, "disk at the far end");
+    let far = if room.far.get() > 0 { format!(", {far}") } else { String::new() };
+    format!("{runs} runs, about {}; {disk}, {memory}{far}", minutes(*time))
 }
 
 /// Refuses what takes long or much unless `yes` was said.
@@ -52,9 +55,13 @@ fn minutes(time: Duration) -> String {
     }
 }
 
-/// Whether a tool is on this host, each looked for once.
-pub(super) fn is_installed(drivers: &[Box<dyn Driver>]) -> impl Fn(&str) -> bool {
-    let installed = |driver: &&dyn Driver| matches!(driver.detect(), Detected::Installed { .. });
+/// Whether a tool is on this host, as far as the plan needs it here, each looked for once.
+pub(super) fn is_installed(
+    drivers: &[Box<dyn Driver>],
+    plan: &MatrixPlan,
+) -> impl Fn(&str) -> bool + use<> {
+    let installed =
+        |driver: &&dyn Driver| matches!(detect(*driver, plan), Detected::Installed { .. });
     let drivers = drivers.iter().map(|driver| &**driver);
     let there: HashSet<&'static str> = drivers.filter(installed).map(Driver::name).collect();
     move |tool| there.contains(tool)
@@ -65,7 +72,7 @@ mod tests {
     use super::*;
 
     fn cost(minutes: u64, memory: Bytes) -> Cost {
-        let room = Room { disk: Bytes::new(0), memory };
+        let room = Room { memory, ..Room::default() };
         Cost { runs: 96, time: Duration::from_secs(60 * minutes), room }
     }
 
@@ -79,5 +86,8 @@ mod tests {
         assert!(check(&cost(120, Bytes::new(0)), true).is_ok());
         let said = words(&cost(300, Bytes::gib(1)));
         assert_eq!(said, "96 runs, about 5.0 h; no disk, 1.00 GiB of memory");
+        let real =
+            Cost { room: Room { far: Bytes::gib(2), ..Room::default() }, ..cost(1, Bytes::new(0)) };
+        assert!(words(&real).ends_with("no memory, 2.00 GiB of disk at the far end"));
     }
 }

@@ -42,6 +42,13 @@ impl<'a> Show<'a> {
     pub(super) fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::MakingData => self.line("longhaul: making the data"),
+            Event::Surveying { condition } => {
+                let what = format!("looking at the path: {}", condition.label());
+                match &self.live {
+                    Some(live) => live.bar.set_message(what),
+                    None => self.line(&format!("longhaul: {what}")),
+                }
+            }
             Event::NotInstalled { tool, program } => {
                 if let Some(live) = &mut self.live {
                     live.table.missing(self.plan, tool);

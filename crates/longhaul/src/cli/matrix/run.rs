@@ -36,6 +36,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     acquire_privileges().map_err(|error| Coded::new(exit::HOST, error))?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let mut network = lab_path::network(&checked.plan);
+    checked.check_far_room(&mut *network)?;
     let mut archive = checked.archive(&*network)?;
 
     if let Some(proof) = &proof {
@@ -51,6 +52,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         sources: &checked.sources,
         scratch: &checked.scratch,
         memory: checked.memory_scratch.as_deref(),
+        surveyor: Some(&program),
         retry_failed: args.retry_failed,
         stop: interrupt.flag(),
     };

@@ -9,7 +9,7 @@ use longhaul_lab::archive::{Archive, Data, Header, Tool};
 use longhaul_lab::data::{MemoryStore, Source, check_room, sources};
 use longhaul_lab::drivers::Driver;
 use longhaul_lab::plan::{self, SHIPPED, Shipped};
-use longhaul_lab::runner::{Cost, changed_tool, digest, find_tools};
+use longhaul_lab::runner::{Cost, changed_tool, check_far_room, digest, find_tools};
 use longhaul_lab::{LabError, Network, host};
 
 use super::{MatrixArgs, cost};
@@ -62,12 +62,16 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     let is_there = |name: &str| tools.iter().any(|t| t.name == name && t.missing.is_none());
     let cost = Cost::of(&plan, drivers, &sources, &is_there);
     eprintln!("longhaul: {}: {}", plan.name, cost::words(&cost));
+    if plan.real.is_some() && args.scratch.is_some() {
+        let advice = "copies go to the far end, to the directory of the plan's [real]";
+        return Err(Coded::new(exit::USAGE, anyhow!("--scratch is for emulated paths; {advice}")));
+    }
     let disk = args.scratch.as_deref().map(absolute).transpose().map_err(files)?;
     let existing = disk.as_deref().unwrap_or_else(|| nearest_existing(&out));
     let rows = plan.rows();
     let copied = rows.iter().zip(&sources);
     let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
-    check_room(copied, existing).map_err(coded)?;
+    check_room(copied, plan.real.is_none().then_some(existing)).map_err(coded)?;
     cost::check(&cost, args.yes)?;
     let scratch = match disk {
         // Its own among the user's things.
@@ -93,6 +97,15 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
 }
 
 impl Checked {
+    /// Checks that the far end of a real path has room for the copies.
+    pub(super) fn check_far_room(&self, network: &mut dyn Network) -> Result<(), Coded> {
+        let rows = self.plan.rows();
+        let copied = rows.iter().zip(&self.sources);
+        let copied: Vec<(&Source, u32)> =
+            copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients))).collect();
+        check_far_room(network, &self.plan, copied).map_err(coded)
+    }
+
     /// Makes the archive, or hands out the one that is continued.
     pub(super) fn archive(&mut self, network: &dyn Network) -> Result<Archive, Coded> {
         match self.archive.take() {
@@ -110,7 +123,13 @@ impl Checked {
         };
         if let Some(source) = largest {
             disk("File system of the source", source.path.parent().unwrap_or(&source.path));
-            disk("File system of the copies", nearest_existing(&self.scratch));
+            match &self.plan.real {
+                None => disk("File system of the copies", nearest_existing(&self.scratch)),
+                Some(real) => {
+                    let place = format!("{} at {}", real.directory(), real.far);
+                    facts.push(("Directory of the copies".to_owned(), place));
+                }
+            }
         }
         Header {
             plan: self.plan.clone(),

@@ -17,7 +17,8 @@ pub(super) fn list(drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
         let plan = shipped.plan(drivers).map_err(coded)?;
         let about = plan.about.as_deref().unwrap_or_default();
         let sources = sources(&plan, None).map_err(coded)?;
-        let takes = cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers)));
+        let takes =
+            cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers, &plan)));
         // Writing to a text cannot fail.
         let _ = writeln!(text, "{:<16} {about}\n{:<16} {takes}", shipped.name, "");
     }
@@ -28,7 +29,8 @@ pub(super) fn list(drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
 pub(super) fn show(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
     let plan = plan_of(args, drivers)?;
     let sources = sources(&plan, None).map_err(coded)?;
-    let takes = cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers)));
+    let takes =
+        cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers, &plan)));
     let text = match &args.plan {
         Some(file) if Shipped::named(&file.to_string_lossy()).is_none() => {
             fs::read_to_string(file).map_err(anyhow::Error::from)?

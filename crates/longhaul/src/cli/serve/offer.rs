@@ -6,6 +6,7 @@ use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::flow;
 use longhaul_engine::ladder;
+use longhaul_engine::path;
 use longhaul_engine::serve::Services;
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 
@@ -54,7 +55,7 @@ impl Services for Offer {
     fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)> {
         let reason = match (service, &self.files) {
             _ if self.keys_only && !authorised => NOT_AUTHORISED.to_owned(),
-            (Service::Test, _) => return None,
+            (Service::Test | Service::Path, _) => return None,
             (Service::ThirdParty, _) if self.no_third_party => NO_THIRD_PARTY.to_owned(),
             (Service::ThirdParty, _) if authorised => return None,
             (Service::ThirdParty, _) => {
@@ -87,6 +88,10 @@ impl Services for Offer {
             Service::ThirdParty => {
                 let limits = self.tiers.of(session.authorised);
                 flow::serve_third(session, &self.config, limits)
+            }
+            Service::Path => {
+                let limits = self.tiers.of(session.authorised);
+                path::serve(session, limits)
             }
             Service::Test => {
                 let limits = self.tiers.of(session.authorised);

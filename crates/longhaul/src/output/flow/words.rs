@@ -14,7 +14,7 @@ pub(in crate::output) fn count(number: u64, noun: &str) -> String {
 }
 
 /// Three digits of a time: `90.1 ms`, `0.052 ms`.
-pub(super) fn millis(value: f64) -> String {
+pub(in crate::output) fn millis(value: f64) -> String {
     let digits = match value {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,

@@ -7,7 +7,10 @@ use longhaul_core::units::Rate;
 use super::helm::rate_of;
 
 /// Connections that a copy begins with unless it is told how many.
-pub(in crate::copy) const FIRST_STREAMS: u32 = 2;
+///
+/// Each doubles its window once a round trip: over 90 ms two of them need a second until 640 MB of
+/// small files are held up by the processors and no longer by them, four a quarter less.
+pub(in crate::copy) const FIRST_STREAMS: u32 = 4;
 /// Most connections that are opened by measurement: eight fill a path that drops one segment in
 /// ten thousand, and every one of them costs both ends two buffers.
 pub(in crate::copy) const MOST_STREAMS: u32 = 16;
@@ -193,10 +196,9 @@ mod tests {
     #[test]
     fn connections_are_doubled_while_they_bring_a_tenth_more() {
         let course = || Course::new(None, false);
-        assert_eq!(follow(course(), f64::from), [2, 4, 8, 16], "each as much as the first");
-        assert_eq!(follow(course(), |_| 1.0), [2, 4], "one would have been enough");
-        assert_eq!(follow(course(), |n| f64::from(n.min(8))), [2, 4, 8, 16], "the path is full");
-        assert_eq!(follow(course(), |n| f64::from(n.min(4))), [2, 4, 8]);
+        assert_eq!(follow(course(), f64::from), [4, 8, 16], "each as much as the first");
+        assert_eq!(follow(course(), |_| 1.0), [4, 8], "one would have been enough");
+        assert_eq!(follow(course(), |n| f64::from(n.min(8))), [4, 8, 16], "the path is full");
     }
 
     #[test]
@@ -211,26 +213,26 @@ mod tests {
     #[test]
     fn disk_processors_loss_and_the_users_limit_end_it() {
         let with = |change: fn(&mut Seen)| {
-            let mut seen = seen(2, 1.0);
+            let mut seen = seen(4, 1.0);
             change(&mut seen);
             seen
         };
         let first = |seen, limit| Course::new(None, true).decide(seen, limit, "cubic");
         assert_eq!(first(with(|seen| seen.sending = 0.3), None), Turn::Keep, "the disk is slow");
-        assert_eq!(first(seen(2, 1.0), Some(Rate::from_bps(1))), Turn::Keep);
-        assert_eq!(first(seen(1, 1.0), None), Turn::Keep, "the second is not open yet");
+        assert_eq!(first(seen(4, 1.0), Some(Rate::from_bps(1))), Turn::Keep);
+        assert_eq!(first(seen(3, 1.0), None), Turn::Keep, "the last is not open yet");
         let stop = |streams, why| Turn::Stop { streams, why };
-        assert_eq!(first(with(|seen| seen.cpu = 0.99), None), stop(2, Why::Cpu));
+        assert_eq!(first(with(|seen| seen.cpu = 0.99), None), stop(4, Why::Cpu));
 
         let mut course = Course::new(None, true);
         assert_eq!(
             course.decide(with(|seen| seen.loss = 1e-4), None, "cubic"),
-            Turn::Add { from: 2, to: 4, rate: 1.0 }
+            Turn::Add { from: 4, to: 8, rate: 1.0 }
         );
-        let lossy = Seen { loss: 2e-3, ..seen(4, 1.5) };
+        let lossy = Seen { loss: 2e-3, ..seen(8, 1.5) };
         let why = Why::Overrun { loss: 2e-3, before: 1e-4 };
-        assert_eq!(course.decide(lossy, None, "cubic"), stop(4, why), "faster, but it overruns");
-        assert_eq!(course.decide(seen(4, 9.0), None, "cubic"), Turn::Keep, "it stays stopped");
+        assert_eq!(course.decide(lossy, None, "cubic"), stop(8, why), "faster, but it overruns");
+        assert_eq!(course.decide(seen(8, 9.0), None, "cubic"), Turn::Keep, "it stays stopped");
     }
 
     #[test]
@@ -238,20 +240,24 @@ mod tests {
         let lossy = |streams, rate| Seen { loss: 1e-4, ..seen(streams, rate) };
         let mut course = Course::new(None, false);
         assert_eq!(
-            course.decide(seen(2, 1.0), None, "cubic"),
-            Turn::Add { from: 2, to: 4, rate: 1.0 }
+            course.decide(seen(4, 1.0), None, "cubic"),
+            Turn::Add { from: 4, to: 8, rate: 1.0 }
         );
-        assert_eq!(course.decide(lossy(4, 1.0), None, "cubic"), Turn::Bbr { loss: 1e-4 });
-        let next = course.decide(lossy(4, 1.0), None, "bbr");
-        assert_eq!(next, Turn::Add { from: 4, to: 8, rate: 1.0 }, "measured anew since the change");
+        assert_eq!(course.decide(lossy(8, 1.0), None, "cubic"), Turn::Bbr { loss: 1e-4 });
+        let next = course.decide(lossy(8, 1.0), None, "bbr");
+        assert_eq!(
+            next,
+            Turn::Add { from: 8, to: 16, rate: 1.0 },
+            "measured anew since the change"
+        );
 
-        let clean = Seen { loss: 2e-5, ..seen(2, 1.0) };
-        let idle = Seen { sending: 0.2, ..lossy(2, 1.0) };
+        let clean = Seen { loss: 2e-5, ..seen(4, 1.0) };
+        let idle = Seen { sending: 0.2, ..lossy(4, 1.0) };
         for (seen, congestion, keeps) in
-            [(clean, "cubic", false), (lossy(2, 1.0), "bbr", false), (lossy(2, 1.0), "lp", true)]
+            [(clean, "cubic", false), (lossy(4, 1.0), "bbr", false), (lossy(4, 1.0), "lp", true)]
         {
             let turn = Course::new(None, keeps).decide(seen, None, congestion);
-            assert_eq!(turn, Turn::Add { from: 2, to: 4, rate: 1.0 }, "{congestion}");
+            assert_eq!(turn, Turn::Add { from: 4, to: 8, rate: 1.0 }, "{congestion}");
         }
         let turn = Course::new(None, false).decide(idle, None, "cubic");
         assert_eq!(turn, Turn::Keep, "what limits is the disk");
@@ -259,8 +265,8 @@ mod tests {
 
     #[test]
     fn turns_are_told_in_words() {
-        let add = Turn::Add { from: 2, to: 4, rate: 125e6 };
-        assert_eq!(add.to_string(), "from 2 to 4 streams at 1.00 Gb/s");
+        let add = Turn::Add { from: 4, to: 8, rate: 125e6 };
+        assert_eq!(add.to_string(), "from 4 to 8 streams at 1.00 Gb/s");
         let why = Why::NotWorth { rate: 125e6, before: 250e6, fewer: 4 };
         let stop = Turn::Stop { streams: 8, why };
         assert_eq!(

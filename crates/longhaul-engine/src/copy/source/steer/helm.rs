@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 
-use longhaul_core::result::{AddressReport, PathReport};
+use longhaul_core::result::{AddressReport, PathBefore, PathReport};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
 
@@ -19,6 +19,8 @@ pub(in crate::copy::source) struct Helm {
     /// The congestion control that was chosen instead of the kernel's.
     chosen: Mutex<Option<String>>,
     steps: Mutex<Vec<String>>,
+    /// Of the first connection, before anything was sent over it.
+    before: OnceLock<PathBefore>,
 }
 
 struct Connection {
@@ -35,6 +37,17 @@ impl Helm {
             let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
             // Granted for the others; without it this one is as the kernel has it.
             let _ = options.apply(socket);
+        }
+        if let Ok(info) = tcp_info(socket) {
+            // Connections that come later meet a path in use.
+            let _ = self.before.set(PathBefore {
+                rtt_ms: info.rtt.as_secs_f64() * 1e3,
+                mtu_bytes: info.path_mtu,
+                segment_bytes: info.send_mss,
+                cwnd_bytes: Bytes::new(
+                    u64::from(info.congestion_window_segments) * u64::from(info.send_mss),
+                ),
+            });
         }
         let address = if dials { socket.peer_addr() } else { socket.local_addr() };
         // An IPv4 address in IPv6's clothes is told as what it is.
@@ -64,6 +77,7 @@ impl Helm {
         let busy = sum(|info| info.busy.as_secs_f64());
         let streams = lock(&self.connections).len() as u32;
         PathReport {
+            before: self.before.get().copied(),
             streams,
             congestion: self.congestion(),
             steps: lock(&self.steps).clone(),

@@ -1,7 +1,7 @@
 //! Chooses, while the copy runs, how many connections carry it, what controls their congestion,
 //! and how fast they may go.
 //!
-//! It begins with two connections and doubles them as long as the rate goes up by a tenth with
+//! It begins with four connections and doubles them as long as the rate goes up by a tenth with
 //! it. It stops when it does not, when more gets lost since, when the senders wait for the disk
 //! rather than for the network, or when the processors are used up. A kernel's own congestion
 //! control is left alone unless segments get lost and BBR, which does not take loss for congestion,

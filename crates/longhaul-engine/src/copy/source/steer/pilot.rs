@@ -36,6 +36,8 @@ pub(in crate::copy::source) struct Pilot<'a> {
     /// The user's limit and the number of connections that are in force.
     paced: Option<(Option<Rate>, usize)>,
     last: Option<(Instant, u64)>,
+    /// When it was last looked at what is on the path, and what had been delivered by then.
+    path: Option<(Instant, u64)>,
 }
 
 impl<'a> Pilot<'a> {
@@ -50,7 +52,7 @@ impl<'a> Pilot<'a> {
             shared.helm.note("congestion control 'lp', which yields to others".to_owned());
         }
         let yielding = nice.then(Yielding::default);
-        Pilot { shared, course, yielding, window: None, paced: None, last: None }
+        Pilot { shared, course, yielding, window: None, paced: None, last: None, path: None }
     }
 
     /// Looks at the connections and acts.
@@ -59,6 +61,7 @@ impl<'a> Pilot<'a> {
         if infos.is_empty() {
             return;
         }
+        self.tell_feed(&infos);
         let limit = self.shared.progress.limit();
         if self.yielding.is_some() {
             self.yield_to_others(&infos, limit);
@@ -111,6 +114,17 @@ impl<'a> Pilot<'a> {
                 self.shared.cancel.check(told);
             }
         }
+    }
+
+    /// Lets what cannot be read twice be kept for as long as the path takes.
+    fn tell_feed(&mut self, infos: &[TcpInfo]) {
+        let Some(feed) = &self.shared.feed else { return };
+        let acked = infos.iter().map(|info| info.acked_bytes).sum();
+        let now = Instant::now();
+        let Some((then, before)) = self.path.replace((now, acked)) else { return };
+        let rate = acked.saturating_sub(before) as f64 / (now - then).as_secs_f64().max(1e-3);
+        let rtt = infos.iter().map(|info| info.rtt).max().unwrap_or_default();
+        feed.path_holds((rate * rtt.as_secs_f64()) as u64);
     }
 
     fn yield_to_others(&mut self, infos: &[TcpInfo], limit: Option<Rate>) {

@@ -1,0 +1,122 @@
+use std::collections::VecDeque;
+
+/// Earlier arrivals at which the highest number rose, that are remembered: the reordering of 80 ms
+/// at a million packets a second, beyond which an extent is a lower bound.
+const MOST_RECORDS: usize = 1 << 16;
+/// Arrivals directly before that are remembered: TCP asks for three (RFC 5681), and figures stop
+/// at this many.
+const RECENT: usize = 64;
+
+/// Counts what comes out of order, by RFC 4737: a packet is reordered when its number is below one
+/// that has come; its *extent* is how many packets came since the first of a higher number; it is
+/// *n-reordered* when the `n` directly before it all have higher numbers, and with 3 of them TCP
+/// takes it for lost. Packets that come again are not to be shown.
+#[derive(Debug, Clone, Default)]
+pub struct Reordering {
+    /// One more than the highest number.
+    next: u64,
+    /// Arrivals so far.
+    position: u64,
+    /// Number, position and time of each arrival that was the highest so far.
+    records: VecDeque<(u64, u64, u64)>,
+    recent: VecDeque<u64>,
+    reordered: u64,
+    extents: u64,
+    max_extent: u64,
+    three_reordered: u64,
+    max_late_ns: u64,
+}
+
+impl Reordering {
+    /// Takes the arrival of packet `number` at a time in nanoseconds, on any clock.
+    pub fn take(&mut self, number: u64, at_ns: u64) {
+        if number >= self.next {
+            self.next = number.saturating_add(1);
+            if self.records.len() == MOST_RECORDS {
+                self.records.pop_front();
+            }
+            self.records.push_back((number, self.position, at_ns));
+        } else {
+            self.reordered += 1;
+            // Numbers and positions rise together, so the first of a higher number is found by
+            // halves; one that was forgotten makes the extent a lower bound.
+            let first = self.records.partition_point(|(known, ..)| *known < number);
+            if let Some((_, position, then_ns)) = self.records.get(first) {
+                let extent = self.position - position;
+                self.extents += extent;
+                self.max_extent = self.max_extent.max(extent);
+                self.max_late_ns = self.max_late_ns.max(at_ns.saturating_sub(*then_ns));
+            }
+            let directly = self.recent.iter().rev().take_while(|before| **before > number).count();
+            self.three_reordered += u64::from(directly >= 3);
+        }
+        self.position += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(number);
+    }
+
+    /// Packets out of order.
+    pub fn reordered(&self) -> u64 {
+        self.reordered
+    }
+
+    /// Those that TCP would take for lost.
+    pub fn three_reordered(&self) -> u64 {
+        self.three_reordered
+    }
+
+    /// The largest extent, and the mean, in packets; 0 when nothing was out of order.
+    pub fn extents(&self) -> (u64, f64) {
+        (self.max_extent, self.extents as f64 / self.reordered.max(1) as f64)
+    }
+
+    /// The longest time by which one came behind the first of a higher number, in milliseconds.
+    pub fn max_late_ms(&self) -> f64 {
+        self.max_late_ns as f64 / 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(numbers: &[u64]) -> Reordering {
+        let mut reordering = Reordering::default();
+        for (at, number) in numbers.iter().enumerate() {
+            reordering.take(*number, at as u64 * 1_000_000);
+        }
+        reordering
+    }
+
+    #[test]
+    fn the_example_of_the_rfc() {
+        // RFC 4737, table 1: 1 2 3 5 6 7 8 4 9 10; packet 4 has an extent of 4, and is 4-reordered.
+        let one = of(&[1, 2, 3, 5, 6, 7, 8, 4, 9, 10]);
+        assert_eq!((one.reordered(), one.extents(), one.three_reordered()), (1, (4, 4.0), 1));
+        assert!((one.max_late_ms() - 4.0).abs() < 1e-9);
+        // And several: 5, 6 and 4 are reordered, with extents 1, 2 and 4; only 4 is 3-reordered.
+        let two = of(&[1, 2, 3, 7, 5, 6, 8, 4, 9, 10]);
+        assert_eq!((two.reordered(), two.extents().0, two.three_reordered()), (3, 4, 1));
+        assert!((two.extents().1 - 7.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn in_order_or_with_losses_nothing_is_amiss() {
+        let none = of(&[0, 1, 5, 6, 9]);
+        assert_eq!((none.reordered(), none.extents()), (0, (0, 0.0)));
+        assert_eq!(of(&[u64::MAX, 0]).reordered(), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_counts_go_on() {
+        let mut reordering = Reordering::default();
+        for number in 10..3 * MOST_RECORDS as u64 {
+            reordering.take(number, number);
+        }
+        reordering.take(0, 0);
+        assert_eq!((reordering.reordered(), reordering.records.len()), (1, MOST_RECORDS));
+        assert_eq!(reordering.extents().0, MOST_RECORDS as u64, "a lower bound");
+    }
+}

@@ -1,0 +1,304 @@
+//! The sentences in which a survey ends: what a network engineer would write of the path.
+
+use super::{
+    Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathEnd,
+    PathResult, ProbeFigures, Proportion, Way,
+};
+
+/// More than the headers of TCP over IPv6 with its options are.
+const HEADERS: u32 = 100;
+/// Segments that are larger are bounded by half of the peer's window too
+/// (tcp_bound_to_half_wnd(), include/net/tcp.h).
+const JUMBO: u32 = 9216;
+
+pub(super) fn summary(result: &PathResult) -> Vec<String> {
+    let mut said = Vec::new();
+    if result.end == PathEnd::Interrupted {
+        said.push("The survey was interrupted; this is what was measured until then.".to_owned());
+    }
+    said.extend(round_trip(result));
+    said.extend(mtu(result));
+    said.extend(hops(result));
+    let ways = [("there", &result.forward), ("back", &result.reverse)];
+    said.extend(ways.iter().filter_map(|(way, at)| Some(capacity(way, at.capacity.as_ref()?))));
+    for (way, at) in ways {
+        said.extend(at.probes.iter().flat_map(|probes| loss(way, probes)));
+    }
+    said.extend(result.asymmetry.as_ref().map(asymmetry));
+    if let Some(why) = &result.alone_because {
+        said.push(format!(
+            "Loss, jitter, capacity and the way back take 'longhaul serve' there ({why})."
+        ));
+    }
+    if result.is_empty() {
+        said.push(format!("Nothing of the path to {} could be measured.", result.target));
+    }
+    said
+}
+
+fn round_trip(result: &PathResult) -> Option<String> {
+    let rtt = result.rtt.as_ref()?;
+    let sizes = [&rtt.small, &rtt.full];
+    let least = sizes.iter().filter_map(|size| Some(size.as_ref()?.times.min_ms));
+    let least = least.min_by(f64::total_cmp)?;
+    let more = match sizes {
+        // What the difference of two leasts is worth is a part of a spread.
+        [Some(small), Some(full)] if full.times.min_ms > small.times.min_ms => format!(
+            "; packets of {} bytes take {} longer",
+            full.packet_bytes,
+            millis(full.times.min_ms - small.times.min_ms)
+        ),
+        _ => String::new(),
+    };
+    Some(format!("The round trip takes {} at the least{more}.", millis(least)))
+}
+
+/// The proof that counts for a direction: the one of the largest packet.
+fn best(way: &Way) -> Option<&MtuProof> {
+    way.mtu.iter().filter(|proof| proof.bytes.is_some()).max_by_key(|proof| proof.bytes)
+}
+
+fn mtu(result: &PathResult) -> Vec<String> {
+    let mut said = Vec::new();
+    match (best(&result.forward), best(&result.reverse)) {
+        (Some(there), Some(back)) if there.bytes == back.bytes => {
+            said.push(format!("The path MTU is {} bytes both ways{}.", number(there), why(there)));
+        }
+        (there, back) => {
+            for (way, proof) in [("there", there), ("back", back)] {
+                let Some(proof) = proof else { continue };
+                let number = number(proof);
+                said.push(format!(
+                    "The path MTU is {number} bytes on the way {way}{}.",
+                    why(proof)
+                ));
+            }
+        }
+    }
+    for (way, at) in [("there", &result.forward), ("back", &result.reverse)] {
+        if best(at).is_some_and(|proof| proof.limit == MtuLimit::Silent) {
+            said.push(format!(
+                "Larger packets vanish without a word on the way {way}: a black hole for TCP that \
+                 does not probe (net.ipv4.tcp_mtu_probing=1 does)."
+            ));
+        }
+        let Some(tcp) = at.tcp.filter(|tcp| tcp.proven()) else { continue };
+        let proven = at.mtu_bytes().unwrap_or(u32::MAX);
+        if tcp.segment_bytes.saturating_add(HEADERS) < proven.min(tcp.path_mtu_bytes).min(JUMBO) {
+            said.push(format!(
+                "TCP's segments have only {} bytes on the way {way}: the far end's interface or a \
+                 box on the way asks for small ones.",
+                tcp.segment_bytes
+            ));
+        }
+    }
+    said
+}
+
+fn number(proof: &MtuProof) -> u32 {
+    proof.bytes.unwrap_or(0)
+}
+
+fn why(proof: &MtuProof) -> String {
+    match proof.limit {
+        MtuLimit::Interface => " (as large as the sender's interface takes)".to_owned(),
+        MtuLimit::Router { address } => format!(" (the router {address} refuses larger ones)"),
+        MtuLimit::Silent | MtuLimit::Nothing => String::new(),
+    }
+}
+
+fn hops(result: &PathResult) -> Option<String> {
+    let reached = |way: &Way| way.hops.as_ref().filter(|hops| hops.reached).map(|h| h.list.len());
+    let word = |count: usize| if count == 1 { "hop" } else { "hops" };
+    match (reached(&result.forward), reached(&result.reverse)) {
+        (Some(there), Some(back)) if there != back => Some(format!(
+            "It is {there} {} there and {back} back: the two directions take different ways.",
+            word(there)
+        )),
+        (Some(there), Some(_)) => Some(format!("It is {there} {} each way.", word(there))),
+        (Some(there), None) => Some(format!("It is {there} {} there.", word(there))),
+        _ => None,
+    }
+}
+
+fn capacity(way: &str, found: &CapacityFigures) -> String {
+    let estimate = found.estimate_bps.unwrap_or_default();
+    let trains = found.trains_used;
+    let interval = found.interval_bps.map_or(String::new(), |[low, high]| {
+        format!(", between {low} and {high} with 95 % confidence")
+    });
+    match found.certainty {
+        Certainty::Good => format!(
+            "The slowest link on the way {way} carries about {estimate} (median of {trains} \
+             trains{interval})."
+        ),
+        Certainty::Rough => {
+            let quartiles = found.quartiles_bps.map_or(String::new(), |[low, high]| {
+                format!(": half of {trains} trains lie between {low} and {high}")
+            });
+            format!("The slowest link on the way {way} carries very roughly {estimate}{quartiles}.")
+        }
+        Certainty::AtLeast => format!(
+            "The way {way} carries {estimate} or more: the sender's host sends packets no faster, \
+             so that trains say no more."
+        ),
+        Certainty::Coalesced => format!(
+            "The capacity of the way {way} cannot be told: the receiver's interface or host hands \
+             packets over in heaps."
+        ),
+        Certainty::Scattered => format!(
+            "The capacity of the way {way} cannot be told: {trains} trains differ by more than half \
+             of what they say, as where a host is the slowest part of the path."
+        ),
+        Certainty::TooFew => format!(
+            "The capacity of the way {way} cannot be told: of {} trains {trains} arrived whole \
+             enough.",
+            found.trains
+        ),
+    }
+}
+
+fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
+    let mut said = vec![share("lost", "no loss", way, &probes.lost)];
+    if probes.duplicated.count > 0 {
+        said.push(share("duplicated", "", way, &probes.duplicated));
+    }
+    if probes.reordered.count > 0 {
+        said.push(format!(
+            "{} They came up to {} late, behind {} packets at most; TCP would take {} of them for \
+             lost.",
+            share("out of order", "", way, &probes.reordered),
+            millis(probes.reordering_late_ms),
+            probes.reordering_extent,
+            probes.three_reordered
+        ));
+    }
+    for (host, dropped) in
+        [("sender", probes.sender_dropped), ("receiver", probes.receiver_dropped)]
+    {
+        if dropped > 0 {
+            said.push(format!(
+                "The {host}'s host itself dropped {dropped} probes on the way {way}; they count \
+                 neither as sent over the path nor as lost."
+            ));
+        }
+    }
+    said
+}
+
+/// "No loss there in 2.1 million packets: below 1.4e-6 at 95 %."
+fn share(what: &str, none: &str, way: &str, found: &Proportion) -> String {
+    if found.count == 0 {
+        return capitalised(&format!(
+            "{none} {way} in {} packets: below {:.1e} at 95 %.",
+            thousands(found.of),
+            found.high
+        ));
+    }
+    let count = thousands(found.count);
+    format!(
+        "{count} of {} packets were {what} on the way {way}: {:.2e}, between {:.1e} and {:.1e} at \
+         95 %.",
+        thousands(found.of),
+        found.ratio,
+        found.low,
+        found.high
+    )
+}
+
+fn asymmetry(found: &Asymmetry) -> String {
+    let (longer, difference) = match found.difference_ms {
+        d if d >= 0.0 => ("there than back", millis(d)),
+        d => ("back than there", millis(-d)),
+    };
+    let uncertainty = found.uncertainty_ms.map_or(String::new(), millis);
+    match found.verdict {
+        AsymmetryVerdict::Known if found.same_clock => format!(
+            "It takes {difference} longer {longer} ({} and {}; both ends run on one clock).",
+            millis(found.forward_ms),
+            millis(found.reverse_ms)
+        ),
+        AsymmetryVerdict::Known => format!(
+            "It takes {difference} longer {longer}; the clocks may make {uncertainty} of that."
+        ),
+        AsymmetryVerdict::Within => format!(
+            "Both directions take the same time as far as the clocks tell, which may be off by \
+             {uncertainty}."
+        ),
+        AsymmetryVerdict::ClocksUnknown => {
+            "The delays of the two directions cannot be told apart: \
+             the clock of one end is not kept in step (see chronyc or timedatectl there)."
+                .to_owned()
+        }
+        AsymmetryVerdict::ClocksWrong => {
+            "The delays of the two directions cannot be told apart: a \
+             clock is further off than its host believes."
+                .to_owned()
+        }
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// `2.1 million`, `5000`.
+fn thousands(count: u64) -> String {
+    match count {
+        1_000_000.. => {
+            let text = format!("{:.2}", count as f64 / 1e6);
+            format!("{} million", text.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => count.to_string(),
+    }
+}
+
+fn millis(value: f64) -> String {
+    let digits = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$} ms")
+}
+
+impl std::fmt::Display for super::Unmeasured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_loss_is_told_with_its_bound() {
+        let found = share("lost", "no loss", "there", &Proportion::of(0, 2_100_000));
+        assert_eq!(found, "No loss there in 2.1 million packets: below 1.4e-6 at 95 %.");
+        let found = share("lost", "no loss", "back", &Proportion::of(50, 5000));
+        assert_eq!(
+            found,
+            "50 of 5000 packets were lost on the way back: 1.00e-2, between 7.4e-3 and 1.3e-2 at \
+             95 %."
+        );
+    }
+
+    #[test]
+    fn delays_are_compared_as_far_as_clocks_allow() {
+        let clock = |synchronised, max_error_ms| crate::path::Clock { synchronised, max_error_ms };
+        let told = |forward, reverse, near, same| {
+            asymmetry(&crate::path::asymmetry(forward, reverse, near, clock(true, 1.0), same))
+        };
+        let good = clock(true, 1.0);
+        assert_eq!(
+            told(60.0, 40.0, good, false),
+            "It takes 20.0 ms longer there than back; the clocks may make 4.10 ms of that."
+        );
+        assert!(told(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
+        assert!(told(41.0, 40.0, good, false).contains("off by 4.10 ms"));
+        assert!(told(41.0, 40.0, clock(false, 0.0), false).contains("cannot be told apart"));
+    }
+}

@@ -1,0 +1,123 @@
+/// The first bytes of every datagram that probes a path; the rest of it is zeros.
+pub const PROBE_BYTES: usize = 40;
+
+/// What a probe is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// To be answered.
+    Request,
+    /// The answer to a request.
+    Answer,
+    /// One of a stream, to be counted.
+    Stream,
+    /// One of a train, whose time of arrival is kept.
+    Train,
+}
+
+/// What stands at the beginning of a probe, big-endian:
+///
+/// ```text
+///  0  8  tag: which flow; derived from the session's secret
+///  8  1  kind: 0 request, 1 answer, 2 of a stream, 3 of a train
+///  9  1  train, from 0; zero in the other kinds
+/// 10  2  bytes of payload that the answer is to have, no more than the request's own
+/// 12  4  number: the lower half, of a stream's
+/// 16  8  time of sending in ns, by the sender's clock of the day
+/// 24  8  in an answer: when the request arrived
+/// 32  8  in an answer: when it was sent; in a stream the whole number
+/// ```
+///
+/// An answer repeats the request's number and time of sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeHeader {
+    /// Names the flow to both ends, and to nobody else.
+    pub tag: u64,
+    /// What it is.
+    pub kind: ProbeKind,
+    /// Which train.
+    pub train: u8,
+    /// How long the answer is to be.
+    pub answer_bytes: u16,
+    /// Counts requests, or the packets of a train.
+    pub number: u32,
+    /// When it, or the request, was sent.
+    pub sent_ns: u64,
+    /// When the request arrived.
+    pub arrived_ns: u64,
+    /// When the answer was sent, or the number in a stream.
+    pub last: u64,
+}
+
+impl ProbeHeader {
+    /// The bytes on the wire.
+    pub fn encode(&self) -> [u8; PROBE_BYTES] {
+        let mut bytes = [0; PROBE_BYTES];
+        bytes[..8].copy_from_slice(&self.tag.to_be_bytes());
+        bytes[8] = match self.kind {
+            ProbeKind::Request => 0,
+            ProbeKind::Answer => 1,
+            ProbeKind::Stream => 2,
+            ProbeKind::Train => 3,
+        };
+        bytes[9] = self.train;
+        bytes[10..12].copy_from_slice(&self.answer_bytes.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.number.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.sent_ns.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.arrived_ns.to_be_bytes());
+        bytes[32..].copy_from_slice(&self.last.to_be_bytes());
+        bytes
+    }
+
+    /// Reads the header of `datagram`; `None` when it has none. The caller compares the tag.
+    pub fn decode(datagram: &[u8]) -> Option<Self> {
+        let bytes: &[u8; PROBE_BYTES] = datagram.first_chunk()?;
+        let field = |at: usize| {
+            bytes[at..at + 8].iter().fold(0, |value: u64, byte| value << 8 | u64::from(*byte))
+        };
+        let kind = match bytes[8] {
+            0 => ProbeKind::Request,
+            1 => ProbeKind::Answer,
+            2 => ProbeKind::Stream,
+            3 => ProbeKind::Train,
+            _ => return None,
+        };
+        Some(ProbeHeader {
+            tag: field(0),
+            kind,
+            train: bytes[9],
+            answer_bytes: u16::from_be_bytes([bytes[10], bytes[11]]),
+            number: u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]),
+            sent_ns: field(16),
+            arrived_ns: field(24),
+            last: field(32),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_come_back_and_others_do_not() {
+        use ProbeKind::{Answer, Request, Stream, Train};
+        for kind in [Request, Answer, Stream, Train] {
+            let probe = ProbeHeader {
+                tag: u64::MAX - 7,
+                kind,
+                train: 31,
+                answer_bytes: 65_000,
+                number: u32::MAX - 1,
+                sent_ns: 1 << 60,
+                arrived_ns: 2 << 60,
+                last: 3 << 60,
+            };
+            let mut datagram = probe.encode().to_vec();
+            datagram.extend([0; 100]);
+            assert_eq!(ProbeHeader::decode(&datagram), Some(probe));
+            assert_eq!(ProbeHeader::decode(&datagram[..PROBE_BYTES - 1]), None);
+            datagram[8] = 4;
+            assert_eq!(ProbeHeader::decode(&datagram), None);
+        }
+    }
+}

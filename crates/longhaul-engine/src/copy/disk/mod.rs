@@ -1,0 +1,156 @@
+//! Which way bytes go between memory and disk: past the page cache, or through it.
+//!
+//! Past the cache (`O_DIRECT`) saves a copy of every byte and leaves the cache to others, which is
+//! worth most where disks are fast; but not every file system does it well, and bytes that are in
+//! the cache already are had cheaper from there. So each end finds out for itself, for each file
+//! system, with the first blocks of a long file: [`Trial`] counts, [`Disk`] keeps them.
+//! `docs/design/disk.md` has the reasons and figures.
+//!
+//! What this does not do: read, write, or notice that a file system refuses.
+
+mod trial;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use longhaul_core::plan::DirectIo;
+use longhaul_core::units::Bytes;
+use longhaul_sys::cpu::ThreadClock;
+
+pub(super) use self::trial::Way;
+use self::trial::{Cost, Trial};
+use crate::lock::lock;
+
+/// Files of this size and more may go past the page cache: below it the cost of opening and
+/// aligning is not earned back.
+pub(crate) const DIRECT_FROM_BYTES: u64 = 1 << 20;
+/// Files whose first blocks are worth a trial.
+const TRIAL_FROM_BYTES: u64 = 128 << 20;
+
+/// The disk side of one end.
+pub(super) struct Disk {
+    mode: DirectIo,
+    /// By device.
+    trials: Mutex<HashMap<u64, Trial>>,
+    direct_bytes: AtomicU64,
+}
+
+/// A block on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Going {
+    pub(super) way: Way,
+    /// It is part of a trial: what it costs counts.
+    pub(super) tried: bool,
+}
+
+impl Disk {
+    pub(super) fn new(mode: DirectIo) -> Self {
+        Disk { mode, trials: Mutex::default(), direct_bytes: AtomicU64::new(0) }
+    }
+
+    /// Whether any block of a file of `size` bytes may go past the cache.
+    pub(super) fn may_pass_by(&self, size: u64) -> bool {
+        self.mode != DirectIo::Never && size >= DIRECT_FROM_BYTES
+    }
+
+    /// Whether bytes that are in the cache already are taken from there.
+    pub(super) fn prefers_cached(&self) -> bool {
+        self.mode == DirectIo::Auto
+    }
+
+    /// The way of the next block of a file of `size` bytes on `device` that may pass by the cache.
+    pub(super) fn next(&self, device: u64, size: u64) -> Going {
+        if self.mode != DirectIo::Auto {
+            return Going { way: Way::Direct, tried: false };
+        }
+        let mut trials = lock(&self.trials);
+        let trial = trials.entry(device).or_default();
+        match trial.decided() {
+            Some(way) => Going { way, tried: false },
+            None if size >= TRIAL_FROM_BYTES => Going { way: trial.next(), tried: true },
+            None => Going { way: Way::Direct, tried: false },
+        }
+    }
+
+    /// Moves a block of `bytes` by `work`, and counts what it costs if it is part of a trial.
+    pub(super) fn count<T, E>(
+        &self,
+        device: u64,
+        going: Going,
+        bytes: usize,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let cpu = || ThreadClock::current().elapsed().unwrap_or_default();
+        let (start, before) =
+            (Instant::now(), if going.tried { cpu() } else { Default::default() });
+        let done = work()?;
+        if going.tried {
+            let cost = Cost {
+                bytes: bytes as u64,
+                time: start.elapsed(),
+                cpu: cpu().saturating_sub(before),
+            };
+            if let Some(trial) = lock(&self.trials).get_mut(&device) {
+                trial.count(going.way, cost);
+            }
+        }
+        if going.way == Way::Direct {
+            self.direct_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        Ok(done)
+    }
+
+    /// Bytes that went past the cache.
+    pub(super) fn direct_bytes(&self) -> Bytes {
+        Bytes::new(self.direct_bytes.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: u64 = 1 << 30;
+
+    #[test]
+    fn the_user_decides_or_the_trial() {
+        let direct = Going { way: Way::Direct, tried: false };
+        assert_eq!(Disk::new(DirectIo::Always).next(1, LONG), direct);
+        assert!(!Disk::new(DirectIo::Never).may_pass_by(LONG));
+        let disk = Disk::new(DirectIo::Auto);
+        assert!(disk.may_pass_by(DIRECT_FROM_BYTES) && !disk.may_pass_by(DIRECT_FROM_BYTES - 1));
+        assert_eq!(disk.next(1, DIRECT_FROM_BYTES), direct, "too short for a trial");
+        assert!(disk.next(1, LONG).tried);
+    }
+
+    #[test]
+    fn a_trial_ends_and_holds_for_its_device() {
+        let disk = Disk::new(DirectIo::Auto);
+        let mut blocks = 0;
+        while disk.next(1, LONG).tried {
+            let going = disk.next(1, LONG);
+            let slow = going.way == Way::Direct;
+            disk.count(1, going, 4 << 20, || {
+                std::thread::sleep(std::time::Duration::from_millis(if slow { 20 } else { 2 }));
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+            blocks += 1;
+            assert!(blocks < 100, "it never ends");
+        }
+        assert_eq!(disk.next(1, LONG).way, Way::Cached);
+        assert_eq!(disk.next(1, DIRECT_FROM_BYTES).way, Way::Cached, "for short ones too");
+        assert!(disk.next(2, LONG).tried, "another device is tried for itself");
+        assert!(disk.direct_bytes().get() > 0);
+    }
+
+    #[test]
+    fn what_fails_costs_nothing() {
+        let disk = Disk::new(DirectIo::Auto);
+        let going = disk.next(1, LONG);
+        assert_eq!(disk.count(1, going, 4 << 20, || Err::<(), _>("full")), Err("full"));
+        assert_eq!(disk.direct_bytes(), Bytes::new(0));
+    }
+}

@@ -1,0 +1,139 @@
+//! What the first blocks of a long file cost, each way, and which way that speaks for.
+
+use std::time::Duration;
+
+/// A way between memory and disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::copy) enum Way {
+    /// Past the page cache.
+    Direct,
+    /// Through it.
+    Cached,
+}
+
+/// Blocks that go one way before the other has its turn: one for each reader or writer.
+const TURN: u32 = 4;
+/// Blocks each way that decide: two turns.
+const ENOUGH: u32 = 2 * TURN;
+/// How many times as fast the cache must be to be taken, and, where it is as fast, how many times as
+/// cheap: the cache is left to others unless it pays.
+const WORTH: f64 = 1.3;
+/// A rate that is as good as another: disks vary by more from one block to the next.
+const AS_FAST: f64 = 0.9;
+
+/// What a block took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    pub(super) bytes: u64,
+    /// From the call until the bytes were where they were to be.
+    pub(super) time: Duration,
+    /// The calling thread's processor time.
+    pub(super) cpu: Duration,
+}
+
+/// A trial of both ways on one file system.
+#[derive(Debug, Default)]
+pub(super) struct Trial {
+    issued: u32,
+    direct: Tally,
+    cached: Tally,
+    decided: Option<Way>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    blocks: u32,
+    cost: Cost,
+}
+
+impl Tally {
+    fn count(&mut self, cost: Cost) {
+        self.blocks += 1;
+        self.cost.bytes += cost.bytes;
+        self.cost.time += cost.time;
+        self.cost.cpu += cost.cpu;
+    }
+
+    /// Bytes a second of one thread.
+    fn rate(&self) -> f64 {
+        self.cost.bytes as f64 / self.cost.time.as_secs_f64().max(1e-9)
+    }
+
+    /// Processor seconds for each byte.
+    fn cpu(&self) -> f64 {
+        self.cost.cpu.as_secs_f64() / self.cost.bytes.max(1) as f64
+    }
+}
+
+impl Trial {
+    /// The outcome.
+    pub(super) fn decided(&self) -> Option<Way> {
+        self.decided
+    }
+
+    /// The way of the next block.
+    pub(super) fn next(&mut self) -> Way {
+        let turn = self.issued / TURN;
+        self.issued += 1;
+        if turn.is_multiple_of(2) { Way::Direct } else { Way::Cached }
+    }
+
+    /// Counts a block that went its `way`.
+    pub(super) fn count(&mut self, way: Way, cost: Cost) {
+        match way {
+            Way::Direct => self.direct.count(cost),
+            Way::Cached => self.cached.count(cost),
+        }
+        if self.direct.blocks >= ENOUGH && self.cached.blocks >= ENOUGH {
+            self.decided.get_or_insert(self.better());
+        }
+    }
+
+    fn better(&self) -> Way {
+        let (direct, cached) = (&self.direct, &self.cached);
+        let faster = cached.rate() >= WORTH * direct.rate();
+        let cheaper =
+            cached.rate() >= AS_FAST * direct.rate() && cached.cpu() * WORTH <= direct.cpu();
+        if faster || cheaper { Way::Cached } else { Way::Direct }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The outcome where a block takes so many milliseconds, and of the processor, each way.
+    fn outcome(direct: (u64, u64), cached: (u64, u64)) -> Way {
+        let mut trial = Trial::default();
+        for block in 0..100 {
+            if let Some(way) = trial.decided() {
+                assert_eq!(block, 4 * TURN, "as many as it needs");
+                return way;
+            }
+            let way = trial.next();
+            let (time, cpu) = if way == Way::Direct { direct } else { cached };
+            let ms = Duration::from_millis;
+            trial.count(way, Cost { bytes: 4 << 20, time: ms(time), cpu: ms(cpu) });
+        }
+        panic!("undecided");
+    }
+
+    #[test]
+    fn the_cache_must_pay() {
+        assert_eq!(outcome((5, 1), (5, 2)), Way::Direct, "as fast, and dearer");
+        assert_eq!(outcome((5, 1), (5, 1)), Way::Direct, "no difference");
+        assert_eq!(outcome((5, 1), (4, 3)), Way::Direct, "a little faster is not worth it");
+        assert_eq!(outcome((20, 1), (5, 3)), Way::Cached, "much faster");
+        assert_eq!(outcome((5, 3), (5, 2)), Way::Cached, "as fast, and cheaper");
+        assert_eq!(outcome((5, 3), (9, 2)), Way::Direct, "cheaper, but slower");
+    }
+
+    #[test]
+    fn ways_take_turns_of_a_block_for_each_thread() {
+        let mut trial = Trial::default();
+        let ways: Vec<_> = (0..12).map(|_| trial.next()).collect();
+        assert!(ways[..4].iter().chain(&ways[8..]).all(|way| *way == Way::Direct));
+        assert!(ways[4..8].iter().all(|way| *way == Way::Cached));
+        assert_eq!(trial.decided(), None, "nothing has come back yet");
+    }
+}

@@ -1,0 +1,252 @@
+//! A host without longhaul: what it and the routers say by themselves.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::{PathPart, PathPlan};
+use longhaul_core::result::{
+    Hops, MtuProof, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured,
+};
+
+use super::ask::Ask;
+use super::client::{USUAL_MTU, empty, patience};
+use super::echo::{gentle_trips, round_trips};
+use super::strangers::{ClosedPort, Echo};
+use super::{hops, mtu, tcp};
+use crate::error::{EngineError, Result};
+
+/// Questions by which is known whether a host answers at all.
+const FIRST_TRIPS: u32 = 5;
+/// From one to the next: hosts bound how often they answer.
+const FIRST_PACE: Duration = Duration::from_millis(20);
+const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+/// Handshakes by which the round trip is known where nothing else answers.
+const HANDSHAKES: u32 = 10;
+const HANDSHAKE_PACE: Duration = Duration::from_millis(50);
+
+/// Surveys the path to `address`, which was named `target`, without anybody's help there; `why` is
+/// why there is none. When `stop` is set it ends in order, with what was measured.
+///
+/// # Errors
+/// There is no way there.
+pub fn survey_alone(
+    address: SocketAddr,
+    target: &str,
+    why: &str,
+    plan: &PathPlan,
+    stop: &AtomicBool,
+    note: impl FnMut(&str),
+) -> Result<PathResult> {
+    let begun = Instant::now();
+    let far = address.ip();
+    let closed = ClosedPort::open(far)
+        .map_err(|source| EngineError::Connect { address: target.to_owned(), source })?;
+    let mut result = empty(target, far, plan);
+    result.local = closed.local();
+    result.alone_because = Some(why.to_owned());
+    let mut survey = Alone { address, plan, stop, note, result, patience: FIRST_PATIENCE };
+    survey.run(closed);
+    let mut result = survey.result;
+    for (part, what) in [
+        (PathPart::Loss, "loss, duplication, reordering and jitter"),
+        (PathPart::Capacity, "the capacity"),
+        (PathPart::Mtu, "the path MTU on the way back"),
+        (PathPart::Hops, "the hops on the way back"),
+    ] {
+        if plan.wants(part) {
+            let why = "it takes 'longhaul serve' there".to_owned();
+            result.unmeasured.push(Unmeasured { part, what: what.to_owned(), why });
+        }
+    }
+    result.seconds = begun.elapsed().as_secs_f64();
+    if stop.load(Ordering::Acquire) {
+        result.end = PathEnd::Interrupted;
+    }
+    Ok(result.with_summary())
+}
+
+/// Why there is no ICMP echo, and what gives it.
+pub(super) fn not_by_icmp(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "this user may not send ICMP echo; 'sudo sysctl -w \
+             net.ipv4.ping_group_range=\"0 2147483647\"' lets everyone, \
+             'sudo setcap cap_net_raw+ep' this program"
+            .to_owned(),
+        _ => format!("ICMP echo cannot be sent: {error}"),
+    }
+}
+
+struct Alone<'a, N> {
+    address: SocketAddr,
+    plan: &'a PathPlan,
+    stop: &'a AtomicBool,
+    note: N,
+    result: PathResult,
+    patience: Duration,
+}
+
+impl<N: FnMut(&str)> Alone<'_, N> {
+    fn run(&mut self, mut closed: ClosedPort) {
+        (self.note)("asking whether the host answers");
+        let mut echo = self.answering_echo();
+        let closed_answers = self.answers(&mut closed);
+        if self.plan.wants(PathPart::Mtu) {
+            (self.note)("proving the path MTU there");
+            if let Some(echo) = &mut echo {
+                self.mtu(echo);
+            }
+            if closed_answers {
+                self.mtu(&mut closed);
+            } else {
+                self.unmeasured(
+                    PathPart::Mtu,
+                    "path MTU by UDP",
+                    "the host does not say that a UDP port is closed",
+                );
+            }
+        }
+        if self.plan.wants(PathPart::Rtt) {
+            (self.note)("measuring round trips");
+            match &mut echo {
+                Some(echo) => self.rtt(echo, self.plan.clone()),
+                None => self.handshakes(),
+            }
+            if self.result.rtt.is_none() && closed_answers {
+                // Hosts answer few a second to one that asks.
+                let plan = PathPlan {
+                    echoes: FIRST_TRIPS,
+                    echo_interval: Duration::from_secs(2),
+                    ..self.plan.clone()
+                };
+                self.rtt(&mut closed, plan);
+            }
+            if self.result.rtt.is_none() {
+                self.unmeasured(PathPart::Rtt, "round trips", "nothing answered");
+            }
+        }
+        if self.plan.wants(PathPart::Hops) {
+            (self.note)("finding the hops there");
+            self.hops(&mut closed, echo.as_mut());
+        }
+        if self.plan.wants(PathPart::Mtu) {
+            self.segments();
+        }
+    }
+
+    fn unmeasured(&mut self, part: PathPart, what: &str, why: impl Into<String>) {
+        let (what, why) = (what.to_owned(), why.into());
+        self.result.unmeasured.push(Unmeasured { part, what, why });
+    }
+
+    /// ICMP echo, where it is allowed and answered.
+    fn answering_echo(&mut self) -> Option<Echo> {
+        match Echo::open(self.address.ip()) {
+            Ok(mut echo) => {
+                if self.answers(&mut echo) {
+                    return Some(echo);
+                }
+                let why = "the host does not answer ICMP echo";
+                self.unmeasured(PathPart::Rtt, "round trips and path MTU by ICMP", why);
+            }
+            Err(error) => {
+                let why = not_by_icmp(&error);
+                self.unmeasured(PathPart::Rtt, "round trips and path MTU by ICMP", why);
+            }
+        }
+        None
+    }
+
+    fn answers(&mut self, prober: &mut impl Ask) -> bool {
+        let least = prober.least_bytes();
+        let trips =
+            round_trips(prober, &[least], FIRST_TRIPS, FIRST_PACE, FIRST_PATIENCE, self.stop);
+        let answers = trips.iter().any(|trips| !trips.times_ms.is_empty());
+        if answers {
+            self.patience = patience(&trips);
+        }
+        answers
+    }
+
+    fn mtu(&mut self, prober: &mut impl Ask) {
+        match mtu::prove(prober, self.patience, self.stop) {
+            Ok(proof @ MtuProof { bytes: Some(_), .. }) => self.result.forward.mtu.push(proof),
+            Ok(_) => self.unmeasured(PathPart::Mtu, "path MTU", "nothing was answered"),
+            Err(error) => self.unmeasured(PathPart::Mtu, "path MTU", error.to_string()),
+        }
+    }
+
+    fn rtt(&mut self, prober: &mut impl Ask, plan: PathPlan) {
+        let full = self.result.forward.mtu_bytes().unwrap_or(USUAL_MTU);
+        let sizes = [prober.least_bytes(), full];
+        let trips = gentle_trips(prober, sizes, &plan, self.patience, self.stop);
+        let mut figures = trips
+            .into_iter()
+            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.asked, trips.times_ms));
+        let (small, full) = (figures.next().flatten(), figures.next().flatten());
+        if small.is_some() || full.is_some() {
+            self.result.rtt = Some(RttFigures { by: prober.prober(), small, full });
+        }
+    }
+
+    /// How long TCP connections take to open or to be refused: either is one round trip.
+    fn handshakes(&mut self) {
+        let mut times = Vec::new();
+        for _ in 0..HANDSHAKES {
+            if self.stop.load(Ordering::Acquire) {
+                break;
+            }
+            let begun = Instant::now();
+            let refused = match TcpStream::connect_timeout(&self.address, FIRST_PATIENCE) {
+                Ok(_) => true,
+                Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+            };
+            match refused {
+                true => times.push(begun.elapsed().as_secs_f64() * 1e3),
+                // Silence is not asked ten times.
+                false if times.is_empty() => return,
+                false => {}
+            }
+            std::thread::sleep(HANDSHAKE_PACE);
+        }
+        if let Some(small) = RoundTrips::of(0, HANDSHAKES.into(), times) {
+            self.result.rtt = Some(RttFigures { by: Prober::Tcp, small: Some(small), full: None });
+        }
+    }
+
+    /// By echo, which hosts answer as often as they are asked; by datagrams, which need no right,
+    /// where that does not get there.
+    fn hops(&mut self, closed: &mut ClosedPort, echo: Option<&mut Echo>) {
+        let most = self.plan.most_hops;
+        let mut found = echo.map(|echo| hops::find(echo, most, self.patience, self.stop));
+        if found.as_ref().is_none_or(|found| !found.reached) {
+            let other = hops::find(closed, most, self.patience, self.stop);
+            let answered = |hops: &Hops| hops.list.iter().filter(|hop| hop.answered > 0).count();
+            let better = |found: &Hops| other.reached || answered(&other) > answered(found);
+            if found.as_ref().is_none_or(better) {
+                found = Some(other);
+            }
+        }
+        if found.as_ref().is_some_and(|found| !found.reached) && !self.stop.load(Ordering::Acquire)
+        {
+            let why = "no probe with a larger hop limit was answered";
+            self.unmeasured(PathPart::Hops, "the end of the hops there", why);
+        }
+        self.result.forward.hops = found;
+    }
+
+    /// What TCP agrees on, where a connection opens at all; without a word of what passes.
+    fn segments(&mut self) {
+        let found = TcpStream::connect_timeout(&self.address, FIRST_PATIENCE)
+            .and_then(|stream| tcp::segments(&stream));
+        match found {
+            Ok(segments) => self.result.forward.tcp = Some(segments),
+            Err(error) => {
+                let port = self.address.port();
+                let why = format!("no connection to port {port}: {error}; try an open one with -p");
+                self.unmeasured(PathPart::Mtu, "TCP's segments", why);
+            }
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! The client of a survey with `longhaul serve`.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::path::{Clock, asymmetry};
+use longhaul_core::plan::{PathPart, PathPlan, StreamSpec, TrainSpec};
+use longhaul_core::result::{
+    PATH_SCHEMA, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured, Warning,
+    WarningKind, Way,
+};
+use longhaul_core::wire::{PathEvent, PathOrder};
+use longhaul_sys::clock;
+use longhaul_sys::probe::now_nanos;
+
+use super::ask::Ask;
+use super::echo::{Trips, gentle_trips, round_trips};
+use super::flow::ProbeFlow;
+use super::strangers::Echo;
+use super::{hops, mtu, stream, tcp, trains};
+use crate::error::{EngineError, Result};
+use crate::flow::STEP_LIMIT;
+use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session, SessionSecret};
+
+/// Round trips by which is known how long an answer takes.
+const FIRST_TRIPS: u32 = 10;
+/// How long the first answers are waited for: as long as any path that matters.
+const FIRST_PATIENCE: Duration = Duration::from_secs(3);
+/// How late the last probe for loss may be and still count as received: more than a network holds
+/// a packet back.
+const LATE: Duration = Duration::from_millis(500);
+/// Between probes for loss, where they take no more than a tenth of the path.
+const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+/// The part of the path that probes for loss may take.
+const PROBE_SHARE: f64 = 0.1;
+/// A jump of this host's clock that is no drift.
+const CLOCK_STEP_NS: i64 = 5_000_000;
+/// What is taken for a full packet where the MTU is not looked for: that of Ethernet.
+pub(super) const USUAL_MTU: u32 = 1500;
+
+/// Surveys the path to the other end of `session`, which was named `target`; says with `note` what
+/// it is about. When `stop` is set it ends in order, with what was measured.
+///
+/// # Errors
+/// The server refuses the survey, or no data can be exchanged with it. What fails later is named
+/// in the result.
+pub fn survey(
+    session: Session,
+    target: &str,
+    plan: &PathPlan,
+    stop: &AtomicBool,
+    note: impl FnMut(&str),
+) -> Result<PathResult> {
+    let begun = Instant::now();
+    let clock_at_begin = now_nanos();
+    let mut survey = Survey::open(session, target, plan, stop, note)?;
+    survey.run();
+    let _ = survey.sender.send(&PathOrder::Finished);
+    let mut result = survey.result;
+    let elapsed = begun.elapsed();
+    result.seconds = elapsed.as_secs_f64();
+    let step = now_nanos().wrapping_sub(clock_at_begin) as i64 - elapsed.as_nanos() as i64;
+    if step.abs() > CLOCK_STEP_NS {
+        let step_ms = step as f64 / 1e6;
+        result.warnings.push(Warning::from(WarningKind::ClockStepped { step_ms }));
+    }
+    if stop.load(Ordering::Acquire) {
+        result.end = PathEnd::Interrupted;
+    }
+    Ok(result.with_summary())
+}
+
+/// A result of which nothing is known yet.
+pub(super) fn empty(target: &str, address: IpAddr, plan: &PathPlan) -> PathResult {
+    PathResult {
+        schema: PATH_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        target: target.to_owned(),
+        address,
+        local: None,
+        served: false,
+        alone_because: None,
+        plan: plan.clone(),
+        end: PathEnd::Completed,
+        seconds: 0.0,
+        rtt: None,
+        forward: Way::default(),
+        reverse: Way::default(),
+        asymmetry: None,
+        unmeasured: Vec::new(),
+        warnings: Vec::new(),
+        summary: Vec::new(),
+    }
+}
+
+/// What this host knows of its clock.
+pub(super) fn own_clock() -> Clock {
+    clock::state().map_or(Clock::default(), |state| Clock {
+        synchronised: state.synchronised,
+        max_error_ms: state.max_error.as_secs_f64() * 1e3,
+    })
+}
+
+/// A mark of this boot of this kernel that only the ends of the session can compare.
+pub(super) fn boot_mark(secret: &SessionSecret) -> Option<[u8; 16]> {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(secret.mark(&boot))
+}
+
+/// How long an answer is waited for, by the first round trips: a half more than the longest.
+pub(super) fn patience(trips: &[Trips]) -> Duration {
+    let longest = trips.iter().flat_map(|trips| &trips.times_ms).copied().fold(0.0, f64::max);
+    match longest {
+        0.0 => Duration::from_secs(1),
+        ms => Duration::from_secs_f64((ms * 1.5 + 50.0) / 1e3).min(FIRST_PATIENCE),
+    }
+}
+
+struct Survey<'a, N> {
+    sender: ControlSender,
+    receiver: ControlReceiver,
+    dialer: DataDialer,
+    flow: ProbeFlow,
+    plan: &'a PathPlan,
+    stop: &'a AtomicBool,
+    note: N,
+    patience: Duration,
+    near: Clock,
+    far: Clock,
+    same_clock: bool,
+    result: PathResult,
+}
+
+impl<'a, N: FnMut(&str)> Survey<'a, N> {
+    fn open(
+        session: Session,
+        target: &str,
+        plan: &'a PathPlan,
+        stop: &'a AtomicBool,
+        note: N,
+    ) -> Result<Self> {
+        let (sender, mut receiver, dialer) = session.split();
+        receiver.set_timeout(Some(STEP_LIMIT))?;
+        let seconds = plan.probe_time.as_secs_f64();
+        let accepted = ask(&sender, &mut receiver, &PathOrder::Begin { seconds })?;
+        let PathEvent::Accepted { clock, boot } = accepted else { return out_of_turn(&sender) };
+        let socket = dialer.open_flow(0, &Route::default(), |_| Ok(()))?;
+        let address = socket.peer_addr().map(|peer| peer.ip());
+        let local = socket.local_addr().map(|local| local.ip()).ok();
+        expect(&mut receiver, &PathEvent::Ready)?;
+        sender.send(&PathOrder::Start)?;
+        let tag = dialer.secret().datagram_tag(0);
+        let failed = |source| EngineError::System { operation: "set up a UDP socket", source };
+        let flow = ProbeFlow::start(socket, tag, None).map_err(failed)?;
+        expect(&mut receiver, &PathEvent::Started)?;
+        let mut result = empty(target, address.map_err(failed)?, plan);
+        (result.local, result.served) = (local, true);
+        let same_clock = boot.is_some() && boot == boot_mark(dialer.secret());
+        Ok(Survey {
+            sender,
+            receiver,
+            dialer,
+            flow,
+            plan,
+            stop,
+            note,
+            patience: FIRST_PATIENCE,
+            near: own_clock(),
+            far: clock,
+            same_clock,
+            result,
+        })
+    }
+
+    /// Measures one thing after the other. One that fails is named, and the next is tried unless
+    /// the server is gone.
+    fn run(&mut self) {
+        (self.note)("finding out how long an answer takes");
+        self.first_trips();
+        for part in PathPart::ALL {
+            if !self.plan.wants(part) || self.stopped() {
+                continue;
+            }
+            let done = match part {
+                PathPart::Mtu => self.mtu(),
+                PathPart::Rtt => self.rtt(),
+                PathPart::Hops => self.hops(),
+                PathPart::Capacity => self.capacity(),
+                PathPart::Loss => self.loss(),
+            };
+            let Err(error) = done else { continue };
+            let gone = error.may_pass();
+            self.unmeasured(part, part.to_string(), chain(&error));
+            if gone {
+                break;
+            }
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn unmeasured(&mut self, part: PathPart, what: impl Into<String>, why: impl Into<String>) {
+        let (what, why) = (what.into(), why.into());
+        self.result.unmeasured.push(Unmeasured { part, what, why });
+    }
+
+    fn first_trips(&mut self) {
+        let (least, pace) = (self.flow.least_bytes(), Duration::from_millis(10));
+        let flow = &mut self.flow;
+        let trips = round_trips(flow, &[least], FIRST_TRIPS, pace, FIRST_PATIENCE, self.stop);
+        self.patience = patience(&trips);
+    }
+
+    fn rtt(&mut self) -> Result<()> {
+        (self.note)("measuring round trips");
+        let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
+        let full = ways.into_iter().flatten().min().unwrap_or(USUAL_MTU);
+        let sizes = [self.flow.least_bytes(), full];
+        let trips = gentle_trips(&mut self.flow, sizes, self.plan, self.patience, self.stop);
+        if let [small, _] = &trips[..]
+            && let Some((forward, reverse)) = small.forward_ns.zip(small.reverse_ns)
+        {
+            let (forward, reverse) = (forward as f64 / 1e6, reverse as f64 / 1e6);
+            self.result.asymmetry =
+                Some(asymmetry(forward, reverse, self.near, self.far, self.same_clock));
+        }
+        let mut figures = trips
+            .into_iter()
+            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.asked, trips.times_ms));
+        let (small, full) = (figures.next().flatten(), figures.next().flatten());
+        for (what, missing) in [("small", small.is_none()), ("full-size", full.is_none())] {
+            if missing && !self.stopped() {
+                let what = format!("round trips of {what} packets");
+                self.unmeasured(PathPart::Rtt, what, "none was answered");
+            }
+        }
+        if small.is_some() || full.is_some() {
+            self.result.rtt = Some(RttFigures { by: Prober::Udp, small, full });
+        }
+        Ok(())
+    }
+
+    fn mtu(&mut self) -> Result<()> {
+        (self.note)("proving the path MTU, both ways");
+        self.sender.send(&PathOrder::Mtu)?;
+        let ours = mtu::prove(&mut self.flow, self.patience, self.stop)
+            .map_err(|source| EngineError::System { operation: "send probes", source });
+        // Both are awaited before one fails.
+        let theirs = self.awaited(Duration::from_secs(120));
+        self.result.forward.mtu.push(ours?);
+        match theirs? {
+            PathEvent::Mtu(proof) => self.result.reverse.mtu.push(proof),
+            _ => return out_of_turn(&self.sender),
+        }
+        self.icmp_mtu();
+        self.tcp()
+    }
+
+    /// A proof by another kind of packet, which a firewall may treat in another way.
+    fn icmp_mtu(&mut self) {
+        let proof = Echo::open(self.flow.far())
+            .and_then(|mut echo| mtu::prove(&mut echo, self.patience, self.stop));
+        let why = match proof {
+            Ok(proof) if proof.bytes.is_some() => {
+                self.result.forward.mtu.push(proof);
+                return;
+            }
+            Ok(_) => "the host does not answer ICMP echo".to_owned(),
+            Err(error) => super::alone::not_by_icmp(&error),
+        };
+        self.unmeasured(PathPart::Mtu, "path MTU by ICMP", why);
+    }
+
+    fn tcp(&mut self) -> Result<()> {
+        (self.note)("looking at TCP's segments");
+        self.sender.send(&PathOrder::Tcp)?;
+        let ours = self.dialer.open(0, |_| Ok(())).and_then(|stream| {
+            tcp::exchange(&stream).map_err(|source| EngineError::Data { stream: 0, source })
+        });
+        let theirs = self.awaited(STEP_LIMIT);
+        match ours {
+            Ok(segments) => self.result.forward.tcp = Some(segments),
+            // Not the control channel's trouble: the rest may be measured.
+            Err(error) => self.unmeasured(PathPart::Mtu, "path MTU by TCP there", chain(&error)),
+        }
+        match theirs {
+            Ok(PathEvent::Tcp(segments)) => self.result.reverse.tcp = Some(segments),
+            Ok(_) => return out_of_turn(&self.sender),
+            Err(error @ EngineError::Failed { .. }) => {
+                self.unmeasured(PathPart::Mtu, "path MTU by TCP back", chain(&error));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn hops(&mut self) -> Result<()> {
+        (self.note)("finding the hops, both ways");
+        self.sender.send(&PathOrder::Hops { most: self.plan.most_hops })?;
+        let ours = hops::find(&mut self.flow, self.plan.most_hops, self.patience, self.stop);
+        self.result.forward.hops = Some(ours);
+        match self.awaited(Duration::from_secs(120))? {
+            PathEvent::Hops(mut hops) => {
+                hops.list.truncate(self.plan.most_hops.into());
+                self.result.reverse.hops = Some(hops);
+            }
+            _ => return out_of_turn(&self.sender),
+        }
+        for (way, hops) in
+            [("there", &self.result.forward.hops), ("back", &self.result.reverse.hops)]
+        {
+            if hops.as_ref().is_some_and(|hops| !hops.reached) && !self.stop.load(Ordering::Acquire)
+            {
+                self.result.unmeasured.push(Unmeasured {
+                    part: PathPart::Hops,
+                    what: format!("the end of the hops {way}"),
+                    why: "no probe with a larger hop limit was answered".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn capacity(&mut self) -> Result<()> {
+        let mtu = |way: &Way| way.mtu_bytes().unwrap_or(USUAL_MTU);
+        let (there, back) = (mtu(&self.result.forward), mtu(&self.result.reverse));
+        (self.note)("estimating the capacity there, by trains of packets");
+        let found = trains::estimate(&mut Forward(self), there, |_| TrainSpec::MOST_PACKETS)?;
+        self.result.forward.capacity = Some(found);
+        if self.stopped() {
+            return Ok(());
+        }
+        (self.note)("estimating the capacity back");
+        let found = trains::estimate(&mut Reverse(self), back, |_| TrainSpec::MOST_PACKETS)?;
+        self.result.reverse.capacity = Some(found);
+        Ok(())
+    }
+
+    fn loss(&mut self) -> Result<()> {
+        let spec = self.stream();
+        let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
+        if let Some(mtu) = ways.into_iter().flatten().min().filter(|mtu| spec.packet_bytes > *mtu) {
+            let why = format!("probes of {} bytes (-l) do not pass: {mtu} do", spec.packet_bytes);
+            self.unmeasured(PathPart::Loss, "loss and its kin", why);
+            return Ok(());
+        }
+        (self.note)("looking for loss, both ways");
+        self.sender.send(&PathOrder::Send(spec))?;
+        let (stop, sender) = (self.stop, &self.sender);
+        let ours = stream::send(&self.flow, &spec, || stop.load(Ordering::Acquire))
+            .map_err(|source| EngineError::System { operation: "send probes", source });
+        if self.stopped() {
+            sender.send(&PathOrder::Stop)?;
+        }
+        let theirs = self.awaited(spec.time() + STEP_LIMIT);
+        thread::sleep(self.patience.max(LATE));
+        let ours = ours?;
+        let order = PathOrder::Count { datagrams: ours.datagrams, sender_dropped: ours.dropped };
+        self.sender.send(&order)?;
+        match self.awaited(STEP_LIMIT)? {
+            PathEvent::Counted(figures) => {
+                self.result.forward.probes = Some((*figures).checked());
+            }
+            _ => return out_of_turn(&self.sender),
+        }
+        match theirs? {
+            PathEvent::Sent(sent) => {
+                self.result.reverse.probes = Some(self.flow.count(sent.datagrams, sent.dropped));
+                Ok(())
+            }
+            _ => out_of_turn(&self.sender),
+        }
+    }
+
+    /// As many as were asked for, or as leave the path to others.
+    fn stream(&self) -> StreamSpec {
+        let ways = [&self.result.forward, &self.result.reverse];
+        let slowest = ways
+            .into_iter()
+            .filter_map(|way| way.capacity.as_ref()?.estimate_bps)
+            .map(|rate| rate.bps() as f64)
+            .fold(f64::INFINITY, f64::min);
+        let packet = f64::from(self.plan.probe_bytes) * 8.0 / (slowest * PROBE_SHARE);
+        let interval = Duration::try_from_secs_f64(packet).unwrap_or(PROBE_INTERVAL);
+        self.plan.stream(interval.clamp(PROBE_INTERVAL, Duration::from_secs(1)))
+    }
+
+    fn awaited(&mut self, limit: Duration) -> Result<PathEvent> {
+        self.receiver.set_timeout(Some(limit))?;
+        answer(&mut self.receiver)
+    }
+}
+
+/// The trains from here to there.
+struct Forward<'s, 'a, N>(&'s mut Survey<'a, N>);
+
+impl<N: FnMut(&str)> trains::Way for Forward<'_, '_, N> {
+    fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
+        let survey = &mut *self.0;
+        let most = trains::most_packets(&survey.flow, spec.packet_bytes);
+        let spec = TrainSpec { packets: spec.packets.min(most), ..*spec };
+        let stop = survey.stop;
+        let sent = trains::send(&survey.flow, &spec, || stop.load(Ordering::Acquire))
+            .map_err(|source| EngineError::System { operation: "send probes", source })?;
+        survey.settle(&spec);
+        survey.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
+        match survey.awaited(STEP_LIMIT)? {
+            PathEvent::Arrived { trains: arrived } => Ok(trains::Trains { sent, arrived }),
+            _ => out_of_turn(&survey.sender),
+        }
+    }
+}
+
+/// The trains from there to here.
+struct Reverse<'s, 'a, N>(&'s mut Survey<'a, N>);
+
+impl<N: FnMut(&str)> trains::Way for Reverse<'_, '_, N> {
+    fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
+        let survey = &mut *self.0;
+        survey.sender.send(&PathOrder::SendTrains(*spec))?;
+        let time = Duration::from_nanos(spec.gap_ns.saturating_mul(spec.trains.into()));
+        let sent = match survey.awaited(time + STEP_LIMIT)? {
+            PathEvent::SentTrains { trains } => trains,
+            _ => return out_of_turn(&survey.sender),
+        };
+        survey.settle(spec);
+        Ok(trains::Trains { sent, arrived: survey.flow.take_arrivals(spec.trains) })
+    }
+}
+
+impl<N> Survey<'_, N> {
+    /// The last train may still be on the way.
+    fn settle(&self, spec: &TrainSpec) {
+        thread::sleep(self.patience + Duration::from_nanos(spec.gap_ns));
+    }
+}
+
+fn ask(
+    sender: &ControlSender,
+    receiver: &mut ControlReceiver,
+    order: &PathOrder,
+) -> Result<PathEvent> {
+    sender.send(order)?;
+    answer(receiver)
+}
+
+fn answer(receiver: &mut ControlReceiver) -> Result<PathEvent> {
+    let peer = receiver.peer().to_owned();
+    match receiver.receive()? {
+        PathEvent::Refused { kind, reason } => Err(EngineError::Refused { peer, kind, reason }),
+        PathEvent::Failed { reason } => Err(EngineError::Failed { peer, reason, again: false }),
+        event => Ok(event),
+    }
+}
+
+fn expect(receiver: &mut ControlReceiver, expected: &PathEvent) -> Result<()> {
+    match answer(receiver)? {
+        event if event == *expected => Ok(()),
+        _ => {
+            let peer = receiver.peer().to_owned();
+            Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+        }
+    }
+}
+
+fn out_of_turn<T>(sender: &ControlSender) -> Result<T> {
+    let peer = sender.peer().to_owned();
+    Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(one) = cause {
+        text = format!("{text}: {one}");
+        cause = one.source();
+    }
+    text
+}

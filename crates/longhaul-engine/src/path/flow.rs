@@ -1,0 +1,272 @@
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use longhaul_core::path::Arrival;
+use longhaul_core::plan::TrainSpec;
+use longhaul_core::result::{ProbeFigures, Prober};
+use longhaul_core::units::Rate;
+use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
+use longhaul_sys::probe::{self, Heard as Packet, now_nanos};
+use longhaul_sys::{poll, udp};
+use socket2::SockRef;
+
+use super::ask::{Ask, FarTimes, Heard, Question, What, is_too_big, past_reports, reported};
+use super::tally::Tally;
+use crate::lock::lock;
+
+/// How often the receiving thread looks whether it should end.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+/// As of a flow of a test: longer than a scheduler lets a thread wait on a busy core.
+const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
+/// So that a train leaves at once.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// The largest packet.
+const LARGEST: usize = 1 << 16;
+/// Packets of trains that are remembered, of all trains that may be sent at once.
+const MOST_ARRIVALS: usize = TrainSpec::MOST_TRAINS as usize * TrainSpec::MOST_PACKETS as usize;
+/// What is heard and not taken yet; more is dropped, as a full socket does.
+const MOST_HEARD: usize = 1 << 14;
+/// What a sender over its rate may have sent beyond it: a burst of trains.
+const ALLOWANCE_BYTES: u64 = 64 << 20;
+
+/// One end of the flow of a survey: a thread answers requests, counts and keeps times; whoever owns
+/// it asks and sends.
+pub(super) struct ProbeFlow {
+    pub(super) shared: Arc<Shared>,
+    heard: Receiver<Heard>,
+    thread: Option<JoinHandle<()>>,
+    numbers: u32,
+    far: IpAddr,
+}
+
+pub(super) struct Shared {
+    pub(super) socket: UdpSocket,
+    pub(super) tag: u64,
+    pub(super) ipv6: bool,
+    state: Mutex<State>,
+    stop: AtomicBool,
+    /// The peer sent faster than it may, and is not heard any more.
+    pub(super) cut: AtomicBool,
+}
+
+struct State {
+    tally: Tally,
+    arrivals: Vec<(u8, Arrival)>,
+}
+
+impl ProbeFlow {
+    /// Takes over a flow of the session, which is connected. A peer that sends faster than `limit`
+    /// is not heard any more.
+    ///
+    /// # Errors
+    /// The kernel refuses an option, or has no threads left.
+    pub(super) fn start(socket: UdpSocket, tag: u64, limit: Option<Rate>) -> io::Result<Self> {
+        let ipv6 = socket.local_addr()?.is_ipv6();
+        let far = socket.peer_addr()?.ip();
+        probe::prepare(&socket, ipv6)?;
+        socket.set_nonblocking(false)?;
+        let options = SockRef::from(&socket);
+        options.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+        udp::force_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)
+            .or_else(|_| options.set_recv_buffer_size(RECEIVE_BUFFER_BYTES))?;
+        let shared = Arc::new(Shared {
+            socket,
+            tag,
+            ipv6,
+            state: Mutex::new(State { tally: Tally::new(), arrivals: Vec::new() }),
+            stop: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        });
+        let (tell, heard) = mpsc::sync_channel(MOST_HEARD);
+        let (ours, relay) = (shared.clone(), Relay(tell));
+        let thread = thread::Builder::new()
+            .name("probes".into())
+            .spawn(move || ours.attend(limit, &relay))?;
+        Ok(ProbeFlow { shared, heard, thread: Some(thread), numbers: 0, far })
+    }
+
+    /// Bytes of IP and UDP headers.
+    pub(super) fn header_bytes(&self) -> u32 {
+        self.shared.header_bytes()
+    }
+
+    /// What came of the peer's stream.
+    pub(super) fn count(&self, datagrams: u64, sender_dropped: u64) -> ProbeFigures {
+        let drops = udp::drops(&self.shared.socket).unwrap_or(0);
+        lock(&self.shared.state).tally.figures(datagrams, sender_dropped, drops.into())
+    }
+
+    /// The packets of the peer's trains, each in the order of arrival; they are forgotten.
+    pub(super) fn take_arrivals(&self, trains: u8) -> Vec<Vec<Arrival>> {
+        let mut sorted = vec![Vec::new(); trains.min(TrainSpec::MOST_TRAINS).into()];
+        for (train, arrival) in std::mem::take(&mut lock(&self.shared.state).arrivals) {
+            if let Some(packets) = sorted.get_mut(usize::from(train)) {
+                packets.push(arrival);
+            }
+        }
+        sorted
+    }
+}
+
+impl Drop for ProbeFlow {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Passes on what is heard, as long as somebody takes it.
+struct Relay(mpsc::SyncSender<Heard>);
+
+impl Relay {
+    fn tell(&self, heard: Heard) {
+        let _ = self.0.try_send(heard);
+    }
+}
+
+impl Shared {
+    fn header_bytes(&self) -> u32 {
+        if self.ipv6 { 48 } else { 28 }
+    }
+
+    fn attend(&self, limit: Option<Rate>, relay: &Relay) {
+        let mut buffer = vec![0; LARGEST];
+        let begun = Instant::now();
+        let mut received = 0u64;
+        while !self.stop.load(Ordering::Acquire) {
+            poll::readable(&self.socket, STOP_LOOK);
+            while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut buffer) {
+                let number = self.header(&buffer[..report.bytes]).map(|header| header.number);
+                // A port of the peer that is closed now is no answer.
+                relay.tell(reported(number, &report, What::Unreachable));
+            }
+            // An error is what was reported, once more.
+            while let Ok(Some(packet)) = probe::receive(&self.socket, &mut buffer) {
+                received += packet.bytes as u64;
+                if over(limit, received, begun) {
+                    self.cut.store(true, Ordering::Release);
+                    return;
+                }
+                if let Some(header) = self.header(&buffer[..packet.bytes]) {
+                    self.take(&header, &packet, relay);
+                }
+            }
+        }
+    }
+
+    fn header(&self, bytes: &[u8]) -> Option<ProbeHeader> {
+        ProbeHeader::decode(bytes).filter(|header| header.tag == self.tag)
+    }
+
+    fn take(&self, header: &ProbeHeader, packet: &Packet, relay: &Relay) {
+        let at_ns = if packet.at_nanos > 0 { packet.at_nanos } else { now_nanos() };
+        match header.kind {
+            ProbeKind::Request => self.answer(header, packet.bytes, at_ns),
+            ProbeKind::Answer => relay.tell(Heard {
+                number: Some(header.number),
+                by: self.socket.peer_addr().ok().map(|peer| peer.ip()),
+                what: What::Answer(Some(FarTimes {
+                    arrived_ns: header.arrived_ns,
+                    answered_ns: header.last,
+                })),
+                at_ns,
+            }),
+            ProbeKind::Stream => {
+                lock(&self.state).tally.take(header.last, header.sent_ns, at_ns);
+            }
+            ProbeKind::Train => {
+                let arrivals = &mut lock(&self.state).arrivals;
+                if arrivals.len() < MOST_ARRIVALS {
+                    arrivals.push((header.train, Arrival { number: header.number, at_ns }));
+                }
+            }
+        }
+    }
+
+    /// Answers a request of `bytes`, by no more.
+    fn answer(&self, header: &ProbeHeader, bytes: usize, arrived_ns: u64) {
+        let length = usize::from(header.answer_bytes).min(bytes).max(PROBE_BYTES);
+        let mut answer = vec![0; length];
+        let header = ProbeHeader {
+            kind: ProbeKind::Answer,
+            answer_bytes: 0,
+            train: 0,
+            arrived_ns,
+            last: now_nanos(),
+            ..*header
+        };
+        answer[..PROBE_BYTES].copy_from_slice(&header.encode());
+        // One that cannot be sent is lost like any other.
+        let _ = self.send(&answer, None);
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// As [`probe::send`], but for what was reported of others.
+    pub(super) fn send(&self, bytes: &[u8], hop_limit: Option<u8>) -> io::Result<()> {
+        past_reports(|| probe::send(&self.socket, bytes, hop_limit, self.ipv6).map(drop))
+    }
+}
+
+/// Whether a peer has sent more than it may.
+fn over(limit: Option<Rate>, received: u64, begun: Instant) -> bool {
+    limit.is_some_and(|limit| {
+        let allowed = limit.bytes_per_second() as f64 * begun.elapsed().as_secs_f64();
+        received > ALLOWANCE_BYTES.saturating_add(allowed as u64)
+    })
+}
+
+impl Ask for ProbeFlow {
+    fn ask(&mut self, question: &Question) -> io::Result<()> {
+        let headers = self.header_bytes();
+        let payload = |packet: u32| packet.saturating_sub(headers).max(PROBE_BYTES as u32);
+        let header = ProbeHeader {
+            tag: self.shared.tag,
+            kind: ProbeKind::Request,
+            train: 0,
+            answer_bytes: payload(question.answer_bytes).try_into().unwrap_or(u16::MAX),
+            number: question.number,
+            sent_ns: now_nanos(),
+            arrived_ns: 0,
+            last: 0,
+        };
+        let mut packet = vec![0; payload(question.packet_bytes) as usize];
+        packet[..PROBE_BYTES].copy_from_slice(&header.encode());
+        match self.shared.send(&packet, question.hop_limit) {
+            // The interface's queue is full: as good as lost.
+            Err(error) if !is_too_big(&error) && error.kind() == io::ErrorKind::WouldBlock => {
+                Ok(())
+            }
+            sent => sent,
+        }
+    }
+
+    fn hear(&mut self, until: Instant) -> Option<Heard> {
+        self.heard.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    }
+
+    fn number(&mut self) -> u32 {
+        self.numbers = self.numbers.wrapping_add(1);
+        self.numbers
+    }
+
+    fn prober(&self) -> Prober {
+        Prober::Udp
+    }
+
+    fn far(&self) -> IpAddr {
+        self.far
+    }
+
+    fn least_bytes(&self) -> u32 {
+        self.header_bytes() + PROBE_BYTES as u32
+    }
+}

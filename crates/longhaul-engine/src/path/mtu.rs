@@ -1,0 +1,246 @@
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::path::MtuSearch;
+use longhaul_core::plan::PathPlan;
+use longhaul_core::result::{MtuLimit, MtuProof};
+
+use super::ask::{Ask, Question, What, is_too_big};
+
+/// Packets of one size that are lost before that size is taken not to pass: with a tenth lost both
+/// ways one in thirty thousand times for no other reason.
+const TRIES: u32 = 6;
+/// From one to the next.
+const PACE: Duration = Duration::from_millis(20);
+/// How long this host's kernel takes to say what its interface takes.
+const KERNEL: Duration = Duration::from_millis(100);
+
+/// How long late answers are waited for before it is believed that packets vanish: over a slow
+/// link a large packet takes longer than the small ones by which the patience is known.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What became of a size.
+enum Outcome {
+    Passed,
+    Stopped(MtuLimit, Option<u32>),
+}
+
+/// Finds the largest packet that arrives whole. `patience` is for how long an answer is waited.
+///
+/// # Errors
+/// Nothing can be sent at all.
+pub(super) fn prove(
+    prober: &mut impl Ask,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> io::Result<MtuProof> {
+    let search = MtuSearch::new(prober.least_bytes(), PathPlan::MOST_BYTES);
+    let mut proof = Proof { prober, search, patience, asked: HashMap::new() };
+    let mut limit = MtuLimit::Nothing;
+    // The last that a router let know: it is not said of every packet.
+    let mut said: Option<(u32, IpAddr)> = None;
+    while !stop.load(Ordering::Acquire) {
+        let Some(size) = proof.search.next() else {
+            if limit == MtuLimit::Silent && proof.linger() {
+                continue;
+            }
+            break;
+        };
+        match proof.try_size(size)? {
+            Outcome::Passed => proof.search.passed(size),
+            Outcome::Stopped(by, hint) => {
+                proof.search.stopped(size, hint);
+                limit = by;
+                if let (MtuLimit::Router { address }, Some(bytes)) = (by, hint) {
+                    said = Some((bytes, address));
+                }
+            }
+        }
+    }
+    let (bytes, stopped_bytes) = (proof.search.largest(), proof.search.smallest_stopped());
+    if stopped_bytes.is_none() {
+        limit = MtuLimit::Nothing;
+    }
+    if let (MtuLimit::Silent, Some((said, address))) = (limit, said)
+        && bytes == Some(said)
+    {
+        limit = MtuLimit::Router { address };
+    }
+    let packets = proof.asked.len() as u32;
+    Ok(MtuProof { by: prober.prober(), bytes, stopped_bytes, limit, packets })
+}
+
+struct Proof<'a, P> {
+    prober: &'a mut P,
+    search: MtuSearch,
+    patience: Duration,
+    /// The size of each question.
+    asked: HashMap<u32, u32>,
+}
+
+impl<P: Ask> Proof<'_, P> {
+    fn try_size(&mut self, size: u32) -> io::Result<Outcome> {
+        for turn in 1..=TRIES {
+            let (number, answer_bytes) = (self.prober.number(), self.prober.least_bytes());
+            let question = Question { number, packet_bytes: size, answer_bytes, hop_limit: None };
+            match self.prober.ask(&question) {
+                Ok(()) => self.asked.insert(number, size),
+                Err(error) if is_too_big(&error) => {
+                    return Ok(Outcome::Stopped(MtuLimit::Interface, self.kernels_word()));
+                }
+                Err(error) => return Err(error),
+            };
+            let until = Instant::now() + if turn == TRIES { self.patience } else { PACE };
+            if let Some(outcome) = self.hear(until, size) {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Stopped(MtuLimit::Silent, None))
+    }
+
+    /// What comes of questions of `size`, or of larger ones that were given up.
+    fn hear(&mut self, until: Instant, size: u32) -> Option<Outcome> {
+        while let Some(heard) = self.prober.hear(until) {
+            let Some(of) = heard.number.and_then(|number| self.asked.get(&number).copied()) else {
+                continue;
+            };
+            match (heard.what, heard.by) {
+                (What::Answer(_), _) if of >= size => {
+                    self.search.passed(of);
+                    return Some(Outcome::Passed);
+                }
+                (What::TooBig(bytes), Some(address)) if of == size => {
+                    let hint = Some(bytes).filter(|bytes| *bytes > 0);
+                    return Some(Outcome::Stopped(MtuLimit::Router { address }, hint));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Waits for late answers; whether one changed what is known.
+    fn linger(&mut self) -> bool {
+        let until = Instant::now() + LINGER.max(self.patience);
+        let Some(given_up) = self.search.smallest_stopped() else { return false };
+        matches!(self.hear(until, given_up), Some(Outcome::Passed))
+    }
+
+    /// What the interface takes, as this host's kernel says behind the error.
+    fn kernels_word(&mut self) -> Option<u32> {
+        let until = Instant::now() + KERNEL;
+        while let Some(heard) = self.prober.hear(until) {
+            if let (What::TooBig(bytes @ 1..), None) = (heard.what, heard.by) {
+                return Some(bytes);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use longhaul_core::result::Prober;
+
+    use super::*;
+    use crate::path::ask::Heard;
+
+    /// A path on which packets up to `mtu` are answered, each after the `late` next questions, and
+    /// `lose` says which are lost.
+    struct Path {
+        mtu: u32,
+        interface: u32,
+        router: Option<IpAddr>,
+        late: usize,
+        lose: fn(u32) -> bool,
+        number: u32,
+        waiting: VecDeque<Heard>,
+    }
+
+    impl Path {
+        fn new(mtu: u32) -> Self {
+            let (router, waiting) = (None, VecDeque::new());
+            Path { mtu, interface: 9000, router, late: 0, lose: |_| false, number: 0, waiting }
+        }
+
+        fn proof(mut self) -> MtuProof {
+            prove(&mut self, Duration::from_millis(1), &AtomicBool::new(false)).unwrap()
+        }
+    }
+
+    impl Ask for Path {
+        fn ask(&mut self, question: &Question) -> io::Result<()> {
+            let (number, at_ns) = (Some(question.number), 0);
+            if question.packet_bytes > self.interface {
+                let what = What::TooBig(self.interface);
+                self.waiting.push_front(Heard { number: None, by: None, what, at_ns });
+                return Err(rustix::io::Errno::MSGSIZE.into());
+            }
+            let what = match question.packet_bytes > self.mtu {
+                true => What::TooBig(self.mtu),
+                false => What::Answer(None),
+            };
+            let by = if what == What::Answer(None) { Some(self.far()) } else { self.router };
+            if by.is_some() && !(self.lose)(question.number) {
+                self.waiting.push_back(Heard { number, by, what, at_ns });
+            }
+            Ok(())
+        }
+
+        fn hear(&mut self, until: Instant) -> Option<Heard> {
+            // Once questions are asked no more, what is late comes.
+            let lingers = until > Instant::now() + LINGER / 2;
+            let urgent = self.waiting.front().is_some_and(|heard| heard.by.is_none());
+            (urgent || lingers || self.waiting.len() > self.late)
+                .then(|| self.waiting.pop_front())
+                .flatten()
+        }
+
+        fn number(&mut self) -> u32 {
+            self.number += 1;
+            self.number
+        }
+
+        fn prober(&self) -> Prober {
+            Prober::Udp
+        }
+
+        fn far(&self) -> IpAddr {
+            [192, 0, 2, 9].into()
+        }
+
+        fn least_bytes(&self) -> u32 {
+            68
+        }
+    }
+
+    #[test]
+    fn the_mtu_is_exact_whoever_limits_it() {
+        let plain = Path::new(9000).proof();
+        assert_eq!((plain.bytes, plain.limit), (Some(9000), MtuLimit::Interface));
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let said = Path { router: Some(address), ..Path::new(1437) }.proof();
+        assert_eq!((said.bytes, said.stopped_bytes), (Some(1437), Some(1438)));
+        assert_eq!(said.limit, MtuLimit::Router { address });
+        let silent = Path::new(1500).proof();
+        assert_eq!((silent.bytes, silent.stopped_bytes), (Some(1500), Some(1501)));
+        assert_eq!(silent.limit, MtuLimit::Silent);
+        let none = Path::new(0).proof();
+        assert_eq!((none.bytes, none.limit), (None, MtuLimit::Silent));
+        let all = Path { interface: u32::MAX, ..Path::new(u32::MAX) }.proof();
+        assert_eq!((all.bytes, all.limit, all.packets), (Some(65_535), MtuLimit::Nothing, 1));
+    }
+
+    #[test]
+    fn loss_and_late_answers_do_not_make_it_smaller() {
+        let lossy = Path { lose: |number| number % 5 != 0, ..Path::new(1492) }.proof();
+        assert_eq!((lossy.bytes, lossy.stopped_bytes), (Some(1492), Some(1493)));
+        let slow = Path { late: 100, interface: 1500, ..Path::new(1500) }.proof();
+        assert_eq!((slow.bytes, slow.stopped_bytes), (Some(1500), Some(1501)));
+    }
+}

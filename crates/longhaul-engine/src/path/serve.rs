@@ -1,0 +1,263 @@
+//! The service: does in its direction what the client asks for, one thing after the other.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::{PlanError, TrainSpec};
+use longhaul_core::units::{Rate, format_span};
+use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind};
+
+use super::client::{boot_mark, chain, own_clock, patience};
+use super::echo::round_trips;
+use super::flow::ProbeFlow;
+use super::{hops, mtu, stream, tcp, trains};
+use crate::error::{EngineError, Result};
+use crate::flow::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
+use crate::session::{ControlReceiver, ControlSender, DataAcceptor, ServedSession};
+
+/// What a survey takes beside its probes for loss, at the very most: that of 30 silent hops, a
+/// search of the MTU by halves and trains over a slow link, with a second between question and
+/// answer.
+const OTHER_TIME: Duration = Duration::from_secs(300);
+/// Round trips of our own, by which is known how long an answer takes.
+const FIRST_TRIPS: u32 = 5;
+
+/// Serves one survey under `limits`, on the calling thread. It returns in bounded time whatever the
+/// client does.
+///
+/// # Errors
+/// The client was refused (and told so), its flow did not come, or the control channel broke.
+pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
+    let ServedSession { sender, mut receiver, streams, .. } = session;
+    let peer = sender.peer().to_owned();
+    let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
+    receiver.set_timeout(Some(PLAN_LIMIT))?;
+    let PathOrder::Begin { seconds } = receiver.receive()? else {
+        return Err(protocol("it did not say how long the survey takes"));
+    };
+    let time = match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time <= limits.time => time,
+        _ => {
+            let reason = format!(
+                "this server lets loss be looked for {} (-t), not {seconds} s",
+                format_span(limits.time)
+            );
+            sender
+                .send(&PathEvent::Refused { kind: RefusalKind::Limit, reason: reason.clone() })?;
+            return Err(EngineError::Refused { peer, kind: RefusalKind::Limit, reason });
+        }
+    };
+    receiver.set_timeout(Some(STEP_LIMIT))?;
+    let boot = boot_mark(streams.secret());
+    sender.send(&PathEvent::Accepted { clock: own_clock(), boot })?;
+    let (mut flows, answers) = streams.accept_all_flows(1, STEP_LIMIT)?;
+    sender.send(&PathEvent::Ready)?;
+    let PathOrder::Start = receiver.receive()? else {
+        return Err(protocol("it did not start the survey"));
+    };
+    drop(answers);
+    let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
+    let flow = start(flow, &streams, limits)?;
+    sender.send(&PathEvent::Started)?;
+    attend(&sender, receiver, flow, &streams, limits, time)
+}
+
+fn start(flow: UdpSocket, streams: &DataAcceptor, limits: &FlowLimits) -> Result<ProbeFlow> {
+    let tag = streams.secret().datagram_tag(0);
+    ProbeFlow::start(flow, tag, limits.rate)
+        .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
+}
+
+/// Does what is ordered until the client has finished, is gone, or its time is over.
+fn attend(
+    sender: &ControlSender,
+    mut receiver: ControlReceiver,
+    flow: ProbeFlow,
+    streams: &DataAcceptor,
+    limits: &FlowLimits,
+    time: Duration,
+) -> Result<()> {
+    let until = Instant::now() + time + OTHER_TIME;
+    receiver.set_timeout(Some(time + OTHER_TIME))?;
+    let closer = receiver.closer();
+    let stop = AtomicBool::new(false);
+    // One is under way, and one waits while the client reads the answer.
+    let (give, orders) = mpsc::sync_channel(4);
+    thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || listen(&mut receiver, stop, &give));
+        let mut service = Service { flow, streams, limits, stop, until, patience: None };
+        let mut told = Ok(());
+        while let Ok(order) = orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let event = service
+                .obey(order)
+                .unwrap_or_else(|error| PathEvent::Failed { reason: chain(&error) });
+            told = sender.send(&event);
+            if told.is_err() {
+                break;
+            }
+            if service.flow.shared.cut.load(Ordering::Acquire) {
+                let reason = "the client sent faster than this server allows".to_owned();
+                let _ = sender.send(&PathEvent::Failed { reason });
+                break;
+            }
+        }
+        // The thread that listens, and whatever it was that is under way, end.
+        stop.store(true, Ordering::Release);
+        closer();
+        told
+    })
+}
+
+/// Hands over what the client orders. What ends something is done at once.
+fn listen(receiver: &mut ControlReceiver, stop: &AtomicBool, give: &mpsc::SyncSender<PathOrder>) {
+    loop {
+        match receiver.receive() {
+            Ok(PathOrder::Stop) => stop.store(true, Ordering::Release),
+            Ok(PathOrder::Finished) | Err(_) => break,
+            // A client that does not wait for answers waits here.
+            Ok(order) => {
+                if give.send(order).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    stop.store(true, Ordering::Release);
+}
+
+/// How much longer than asked for trains may take, for the server's rate: the client waits.
+const STRETCH: Duration = Duration::from_secs(10);
+
+/// Trains of which each is a burst, and all together keep to `limit`; `None` where not even one
+/// does in time.
+fn within(spec: TrainSpec, limit: Rate) -> Option<TrainSpec> {
+    let train = u64::from(spec.packets) * u64::from(spec.packet_bytes);
+    let gap = limit.time_for(train).max(Duration::from_nanos(spec.gap_ns));
+    let asked = Duration::from_nanos(spec.gap_ns) * spec.trains.into();
+    let fit = (asked + STRETCH).as_nanos() / gap.as_nanos().max(1);
+    let trains = spec.trains.min(u8::try_from(fit).unwrap_or(u8::MAX));
+    let gap_ns = u64::try_from(gap.as_nanos()).ok()?;
+    (trains > 0).then_some(TrainSpec { trains, gap_ns, ..spec })
+}
+
+fn refused(limit: Rate) -> EngineError {
+    let reason = format!("this server allows {limit}; ask for fewer probes");
+    let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
+    EngineError::Refused { peer, kind, reason }
+}
+
+struct Service<'a> {
+    flow: ProbeFlow,
+    streams: &'a DataAcceptor,
+    limits: &'a FlowLimits,
+    stop: &'a AtomicBool,
+    until: Instant,
+    /// How long an answer takes, when that is known.
+    patience: Option<Duration>,
+}
+
+impl Service<'_> {
+    fn obey(&mut self, order: PathOrder) -> Result<PathEvent> {
+        let invalid = |error: PlanError| {
+            let (kind, reason) = (RefusalKind::Invalid, error.to_string());
+            EngineError::Refused { peer: "the server".to_owned(), kind, reason }
+        };
+        let failed = |operation| move |source| EngineError::System { operation, source };
+        let (stop, until) = (self.stop, self.until);
+        let stopped = || stop.load(Ordering::Acquire) || Instant::now() >= until;
+        match order {
+            PathOrder::Hops { most } => {
+                let patience = self.patience();
+                Ok(PathEvent::Hops(hops::find(&mut self.flow, most.max(1), patience, stop)))
+            }
+            PathOrder::Mtu => {
+                let patience = self.patience();
+                mtu::prove(&mut self.flow, patience, stop)
+                    .map(PathEvent::Mtu)
+                    .map_err(failed("send probes"))
+            }
+            PathOrder::Tcp => {
+                let connections = self.streams.accept_all(1, STEP_LIMIT)?;
+                let stream = connections.first().ok_or(EngineError::Interrupted)?;
+                tcp::give_back(stream)
+                    .map(PathEvent::Tcp)
+                    .map_err(|source| EngineError::Data { stream: 0, source })
+            }
+            PathOrder::Send(spec) => {
+                spec.validate().map_err(invalid)?;
+                if let Some(limit) = self.limits.rate.filter(|l| spec.rate_bps() > l.bps() as f64) {
+                    let reason = format!("this server allows {limit}; ask for fewer probes");
+                    let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
+                    return Err(EngineError::Refused { peer, kind, reason });
+                }
+                stream::send(&self.flow, &spec, stopped)
+                    .map(PathEvent::Sent)
+                    .map_err(failed("send probes"))
+            }
+            PathOrder::SendTrains(mut spec) => {
+                spec.validate().map_err(invalid)?;
+                if let Some(limit) = self.limits.rate {
+                    spec = within(spec, limit).ok_or_else(|| refused(limit))?;
+                }
+                // What does not fit the socket's buffer here would leave slowly.
+                spec.packets =
+                    spec.packets.min(trains::most_packets(&self.flow, spec.packet_bytes));
+                trains::send(&self.flow, &spec, stopped)
+                    .map(|trains| PathEvent::SentTrains { trains })
+                    .map_err(failed("send probes"))
+            }
+            PathOrder::Count { datagrams, sender_dropped } => {
+                Ok(PathEvent::Counted(Box::new(self.flow.count(datagrams, sender_dropped))))
+            }
+            PathOrder::Arrivals { trains } => {
+                Ok(PathEvent::Arrived { trains: self.flow.take_arrivals(trains) })
+            }
+            PathOrder::Begin { .. } | PathOrder::Start | PathOrder::Stop | PathOrder::Finished => {
+                Err(EngineError::Protocol {
+                    peer: "the client".to_owned(),
+                    what: "it spoke out of turn",
+                })
+            }
+        }
+    }
+
+    fn patience(&mut self) -> Duration {
+        if self.patience.is_none() {
+            let least = super::ask::Ask::least_bytes(&self.flow);
+            let trips = round_trips(
+                &mut self.flow,
+                &[least],
+                FIRST_TRIPS,
+                Duration::from_millis(10),
+                Duration::from_secs(2),
+                self.stop,
+            );
+            self.patience = Some(patience(&trips));
+        }
+        self.patience.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_keep_to_the_rate_in_bounded_time() {
+        let asked = TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
+        // A megabit in each: at 100 Mb/s 10 ms.
+        let rate = Rate::from_bps;
+        assert_eq!(within(asked, rate(100_000_000)), Some(asked));
+        let slower = within(asked, rate(10_000_000)).unwrap();
+        assert_eq!((slower.trains, slower.gap_ns), (30, 100_000_000));
+        let few = within(asked, rate(1_000_000)).unwrap();
+        assert_eq!((few.trains, few.gap_ns), (10, 1_000_000_000));
+        assert_eq!(within(asked, rate(10_000)), None);
+        let most = TrainSpec { trains: 32, packets: 256, packet_bytes: 65_535, gap_ns: 0 };
+        assert_eq!(within(most, rate(1)), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! Probers for hosts that know nothing of longhaul.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::Prober;
+use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
+use longhaul_sys::poll;
+use longhaul_sys::probe::{self, ECHO_HEADER_BYTES, EchoSocket, now_nanos};
+
+use super::ask::{Ask, Heard, Question, What, past_reports, reported};
+
+/// The largest packet.
+const LARGEST: usize = 1 << 16;
+/// The port that traceroute begins with: nobody listens there by custom (IANA).
+const CLOSED_PORT: u16 = 33_434;
+/// Linux says once a second that a port is closed, and six times at first
+/// (`net.ipv4.icmp_ratelimit`, icmp(7)).
+const UNREACHABLE_PACE: Duration = Duration::from_millis(1100);
+/// Bytes of a UDP header.
+const UDP_HEADER_BYTES: u32 = 8;
+
+fn ip_header_bytes(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 20 } else { 40 }
+}
+
+/// Asks by ICMP echo.
+pub(super) struct Echo {
+    socket: EchoSocket,
+    far: IpAddr,
+    number: u16,
+    buffer: Vec<u8>,
+}
+
+impl Echo {
+    /// # Errors
+    /// `PermissionDenied` where this process may not.
+    pub(super) fn open(far: IpAddr) -> io::Result<Self> {
+        Ok(Echo { socket: EchoSocket::open(far)?, far, number: 0, buffer: vec![0; LARGEST] })
+    }
+
+    fn take(&mut self) -> Option<Heard> {
+        while let Ok(Some((number, report))) = self.socket.hear_report(&mut self.buffer) {
+            if number.is_some() || report.by.is_none() {
+                return Some(reported(number.map(u32::from), &report, What::Unreachable));
+            }
+        }
+        loop {
+            match self.socket.hear(&mut self.buffer) {
+                Ok(Some((Some(number), packet))) => {
+                    return Some(Heard {
+                        number: Some(number.into()),
+                        by: Some(self.far),
+                        what: What::Answer(None),
+                        at_ns: packet.at_nanos,
+                    });
+                }
+                // What others asked for; an error is what was reported, once more.
+                Ok(Some((None, _))) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Ask for Echo {
+    fn ask(&mut self, question: &Question) -> io::Result<()> {
+        let headers = ip_header_bytes(self.far) + ECHO_HEADER_BYTES as u32;
+        let payload = vec![0; question.packet_bytes.saturating_sub(headers) as usize];
+        past_reports(|| self.socket.ask(question.number as u16, &payload, question.hop_limit))
+    }
+
+    fn hear(&mut self, until: Instant) -> Option<Heard> {
+        loop {
+            if let Some(heard) = self.take() {
+                return Some(heard);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            poll::readable(&self.socket, left);
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        self.number = self.number.wrapping_add(1);
+        self.number.into()
+    }
+
+    fn prober(&self) -> Prober {
+        Prober::Icmp
+    }
+
+    fn far(&self) -> IpAddr {
+        self.far
+    }
+
+    fn least_bytes(&self) -> u32 {
+        // With room for what ping(8) sends by custom.
+        ip_header_bytes(self.far) + ECHO_HEADER_BYTES as u32 + 56
+    }
+}
+
+/// Asks by datagrams to a port at which nobody listens, which the host says.
+pub(super) struct ClosedPort {
+    socket: UdpSocket,
+    far: IpAddr,
+    number: u32,
+    /// Tells our datagrams from others in what routers give back of them.
+    tag: u64,
+    buffer: Vec<u8>,
+}
+
+impl ClosedPort {
+    /// # Errors
+    /// There is no way there.
+    pub(super) fn open(far: IpAddr) -> io::Result<Self> {
+        let any: IpAddr = if far.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        socket.connect((far, CLOSED_PORT))?;
+        probe::prepare(&socket, far.is_ipv6())?;
+        Ok(ClosedPort { socket, far, number: 0, tag: now_nanos(), buffer: vec![0; LARGEST] })
+    }
+
+    /// Our address on the way there.
+    pub(super) fn local(&self) -> Option<IpAddr> {
+        self.socket.local_addr().ok().map(|address| address.ip())
+    }
+
+    fn take(&mut self) -> Option<Heard> {
+        while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut self.buffer) {
+            let header = ProbeHeader::decode(&self.buffer[..report.bytes]);
+            let number = header.filter(|header| header.tag == self.tag).map(|h| h.number);
+            if number.is_some() || report.by.is_none() {
+                return Some(reported(number, &report, What::Answer(None)));
+            }
+        }
+        // Whatever answers there is not asked; what is pending is what was reported.
+        while let Ok(Some(_)) = probe::receive(&self.socket, &mut self.buffer) {}
+        None
+    }
+}
+
+impl Ask for ClosedPort {
+    fn ask(&mut self, question: &Question) -> io::Result<()> {
+        let headers = ip_header_bytes(self.far) + UDP_HEADER_BYTES;
+        let payload = question.packet_bytes.saturating_sub(headers).max(PROBE_BYTES as u32);
+        let header = ProbeHeader {
+            tag: self.tag,
+            kind: ProbeKind::Request,
+            train: 0,
+            answer_bytes: 0,
+            number: question.number,
+            sent_ns: now_nanos(),
+            arrived_ns: 0,
+            last: 0,
+        };
+        let mut packet = vec![0; payload as usize];
+        packet[..PROBE_BYTES].copy_from_slice(&header.encode());
+        let ipv6 = self.far.is_ipv6();
+        past_reports(|| probe::send(&self.socket, &packet, question.hop_limit, ipv6).map(drop))
+    }
+
+    fn hear(&mut self, until: Instant) -> Option<Heard> {
+        loop {
+            if let Some(heard) = self.take() {
+                return Some(heard);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            poll::readable(&self.socket, left);
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        self.number = self.number.wrapping_add(1);
+        self.number
+    }
+
+    fn prober(&self) -> Prober {
+        Prober::ClosedPort
+    }
+
+    fn far(&self) -> IpAddr {
+        self.far
+    }
+
+    fn rest(&self) -> Duration {
+        UNREACHABLE_PACE
+    }
+
+    fn least_bytes(&self) -> u32 {
+        ip_header_bytes(self.far) + UDP_HEADER_BYTES + PROBE_BYTES as u32
+    }
+}

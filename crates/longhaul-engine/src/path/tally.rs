@@ -1,0 +1,103 @@
+use longhaul_core::path::{Delays, Reordering};
+use longhaul_core::result::{ProbeFigures, Proportion};
+
+use crate::flow::Account;
+
+/// Counts what comes of a stream of probes.
+#[derive(Debug)]
+pub(super) struct Tally {
+    account: Account,
+    reordering: Reordering,
+    delays: Delays,
+}
+
+/// The numbers that the [`Account`] takes end here.
+const NUMBERS: u64 = 1 << 63;
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Tally {
+            account: Account::new(),
+            reordering: Reordering::default(),
+            delays: Delays::default(),
+        }
+    }
+
+    /// Takes packet `number`, sent and received at these times in ns on clocks of their own.
+    pub(super) fn take(&mut self, number: u64, sent_ns: u64, received_ns: u64) {
+        if number < NUMBERS && self.account.take(number) {
+            self.account.arrival(sent_ns, received_ns);
+            self.reordering.take(number, received_ns);
+            self.delays.take(number, sent_ns, received_ns);
+        }
+    }
+
+    /// What it comes to, when `sent` were numbered, the sender's host dropped some of them and this
+    /// one had `host_drops` that may have been of these.
+    pub(super) fn figures(
+        &mut self,
+        sent: u64,
+        sender_dropped: u64,
+        host_drops: u64,
+    ) -> ProbeFigures {
+        self.account.end(sent.min(NUMBERS));
+        let counts = self.account.counts();
+        let arrived = counts.datagrams.saturating_add(counts.late);
+        let missing = counts.expected.saturating_sub(arrived).saturating_sub(sender_dropped);
+        let receiver_dropped = host_drops.min(missing);
+        let (reordering_extent, reordering_mean_extent) = self.reordering.extents();
+        let count = |count| Proportion { count, ..Proportion::default() };
+        ProbeFigures {
+            sent: counts.expected,
+            received: counts.datagrams,
+            lost: count(missing - receiver_dropped),
+            duplicated: count(counts.duplicated),
+            reordered: count(self.reordering.reordered()),
+            reordering_extent,
+            reordering_mean_extent,
+            three_reordered: self.reordering.three_reordered(),
+            reordering_late_ms: self.reordering.max_late_ms(),
+            sender_dropped,
+            receiver_dropped,
+            jitter_ms: counts.jitter_ms,
+            delay: self.delays.variation(),
+        }
+        .checked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_is_accounted_for() {
+        let mut tally = Tally::new();
+        // 3 and 9 are missing, 5 comes behind 7, 6 twice.
+        for (at, number) in [0, 1, 2, 4, 6, 7, 5, 6, 8].into_iter().enumerate() {
+            tally.take(number, number * 1000, 1_000_000 + at as u64 * 1000);
+        }
+        tally.take(u64::MAX, 0, 0);
+        let found = tally.figures(11, 1, 0);
+        assert_eq!((found.sent, found.received), (11, 8));
+        // Of the three missing one was dropped by the sender's host.
+        assert_eq!((found.lost.count, found.lost.of, found.sender_dropped), (2, 10, 1));
+        assert_eq!((found.duplicated.count, found.reordered.count), (1, 1));
+        assert_eq!((found.reordering_extent, found.three_reordered), (2, 0));
+        assert!(found.delay.is_some() && found.lost.low < 0.2 && found.lost.high > 0.2);
+        let mut tally = Tally::new();
+        tally.take(0, 0, 0);
+        let found = tally.figures(10, 0, 100);
+        assert_eq!((found.lost.count, found.receiver_dropped), (0, 9));
+    }
+
+    #[test]
+    fn a_peer_that_makes_numbers_up_does_no_harm() {
+        let mut tally = Tally::new();
+        for number in [u64::MAX, NUMBERS - 1, 0, NUMBERS] {
+            tally.take(number, u64::MAX, 0);
+        }
+        let found = tally.figures(u64::MAX, u64::MAX, u64::MAX);
+        assert!(found.lost.count <= found.lost.of.max(found.sent));
+    }
+}

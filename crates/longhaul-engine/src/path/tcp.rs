@@ -1,0 +1,79 @@
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::TcpSegments;
+use longhaul_sys::tcp::tcp_info;
+
+/// What is sent and comes back: some whole segments of any size but the largest of loopback, of
+/// which two are enough.
+const BYTES: usize = 256 << 10;
+/// How long all of it may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Sends bytes and hears them again on `stream`, whose other end gives back what it gets; tells what
+/// TCP made of it in our direction.
+///
+/// # Errors
+/// They do not come back in time: segments that large do not pass, or the connection broke.
+pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
+    let until = Instant::now() + LIMIT;
+    let bytes = vec![0; 16 << 10];
+    let mut room = vec![0; 16 << 10];
+    let (mut sent, mut heard) = (0, 0);
+    while heard < BYTES {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        // No more is under way than the far end can hold while nobody reads here.
+        if sent < BYTES && sent - heard < 64 << 10 {
+            stream.set_write_timeout(Some(left))?;
+            sent += stream.write(&bytes[..bytes.len().min(BYTES - sent)])?;
+            continue;
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut room)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => heard += count,
+        }
+    }
+    segments(stream)
+}
+
+/// Gives back what comes until the other end closes; tells what TCP made of it in our direction.
+///
+/// # Errors
+/// The connection broke, or took too long.
+pub(super) fn give_back(mut stream: &TcpStream) -> io::Result<TcpSegments> {
+    let until = Instant::now() + LIMIT;
+    let mut room = vec![0; 16 << 10];
+    let mut whole = 0;
+    while whole <= BYTES {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        stream.set_write_timeout(Some(left))?;
+        match stream.read(&mut room)? {
+            0 => break,
+            count => {
+                whole += count;
+                stream.write_all(&room[..count])?;
+            }
+        }
+    }
+    segments(stream)
+}
+
+/// What TCP says of a connection.
+pub(super) fn segments(stream: &TcpStream) -> io::Result<TcpSegments> {
+    let info = tcp_info(stream)?;
+    Ok(TcpSegments {
+        segment_bytes: info.send_mss,
+        path_mtu_bytes: info.path_mtu,
+        acked_bytes: info.acked_bytes,
+        retransmits: info.retransmits,
+    })
+}

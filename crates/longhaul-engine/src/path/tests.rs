@@ -1,0 +1,255 @@
+//! Surveys over loopback, client and server in one process; and peers that break the rules.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use longhaul_core::plan::{PathPart, PathPlan, StreamSpec, TrainSpec};
+use longhaul_core::result::{PathResult, Prober};
+use longhaul_core::units::Rate;
+use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind, Service};
+
+use super::ask::{Ask, Question};
+use super::flow::ProbeFlow;
+use super::{serve, survey};
+use crate::error::{EngineError, Result};
+use crate::flow::FlowLimits;
+use crate::serve::{ClientLimits, Host, Listener, Services};
+use crate::session::{
+    AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, DataDialer, Family,
+    HostPolicy, HostPort, Identity, Route, ServedSession, Session, connect,
+};
+
+struct Surveys {
+    limits: FlowLimits,
+    outcomes: Sender<Result<()>>,
+}
+
+impl Services for Surveys {
+    fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
+        None
+    }
+
+    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
+        serve(session, &self.limits)
+    }
+
+    fn ended(&self, _: &str, outcome: Result<()>) {
+        let _ = self.outcomes.send(outcome);
+    }
+}
+
+struct Server {
+    config: ConfigDir,
+    port: u16,
+    outcomes: Receiver<Result<()>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(limits: FlowLimits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = ConfigDir::at(dir.path());
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = listener.address().port();
+        let identity = Identity::load_or_create(&config).unwrap();
+        let authorised = AuthorisedKeys::load(&config, identity.public()).unwrap();
+        let (outcomes, ended) = unbounded();
+        let services = Arc::new(Surveys { limits, outcomes });
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let stop = stop.clone();
+            let host = Arc::new(Host { identity, authorised });
+            move || listener.run(host, services, ClientLimits::default(), false, &stop)
+        });
+        Server { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
+    }
+
+    fn session(&self) -> Session {
+        let identity = Identity::load_or_create(&self.config).unwrap();
+        let options = ConnectOptions {
+            identity: &identity,
+            config: &self.config,
+            policy: HostPolicy::RefuseChanged,
+            family: Family::Any,
+        };
+        connect(&HostPort::new("127.0.0.1", self.port), Service::Path, &options).unwrap()
+    }
+
+    fn survey(&self, plan: &PathPlan) -> Result<PathResult> {
+        survey(self.session(), "here", plan, &AtomicBool::new(false), |_| {})
+    }
+
+    fn outcome(&self) -> Result<()> {
+        self.outcomes.recv_timeout(Duration::from_secs(20)).expect("the server's session ends")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn short() -> PathPlan {
+    PathPlan { echoes: 5, probe_time: Duration::from_millis(200), ..PathPlan::new() }
+}
+
+/// A client that says what it likes.
+struct Client {
+    sender: ControlSender,
+    receiver: ControlReceiver,
+    dialer: DataDialer,
+}
+
+impl Client {
+    fn of(server: &Server) -> Self {
+        let (sender, receiver, dialer) = server.session().split();
+        receiver.set_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client { sender, receiver, dialer }
+    }
+
+    fn ask(&mut self, order: PathOrder) -> Result<PathEvent> {
+        self.sender.send(&order)?;
+        self.receiver.receive()
+    }
+
+    /// Begins in order, up to the flow.
+    fn begin(&mut self) -> ProbeFlow {
+        let accepted = self.ask(PathOrder::Begin { seconds: 1.0 }).unwrap();
+        assert!(matches!(accepted, PathEvent::Accepted { boot: Some(_), .. }), "{accepted:?}");
+        let socket = self.dialer.open_flow(0, &Route::default(), |_| Ok(())).unwrap();
+        assert_eq!(self.receiver.receive::<PathEvent>().unwrap(), PathEvent::Ready);
+        assert_eq!(self.ask(PathOrder::Start).unwrap(), PathEvent::Started);
+        ProbeFlow::start(socket, self.dialer.secret().datagram_tag(0), None).unwrap()
+    }
+}
+
+#[test]
+fn loopback_is_surveyed_whole() {
+    let server = Server::start(FlowLimits::default());
+    let found = server.survey(&short()).unwrap();
+    assert!(found.is_complete(), "{:?}", found.unmeasured);
+    assert!(found.asymmetry.unwrap().same_clock);
+    for way in [&found.forward, &found.reverse] {
+        assert_eq!(way.mtu_bytes(), Some(65_535));
+        assert_eq!(way.mtu[0].by, Prober::Udp);
+        assert_eq!(way.hops.as_ref().unwrap().list.len(), 1);
+        let probes = way.probes.as_ref().unwrap();
+        assert_eq!((probes.sent, probes.lost.count), (200, 0), "{probes:?}");
+        assert_eq!((probes.duplicated.count, probes.reordered.count), (0, 0));
+    }
+    let rtt = found.rtt.unwrap();
+    assert_eq!((rtt.small.unwrap().times.answered, rtt.full.unwrap().packet_bytes), (5, 65_535));
+    assert!(server.outcome().is_ok());
+}
+
+#[test]
+fn only_what_is_asked_for_is_measured() {
+    let server = Server::start(FlowLimits::default());
+    let skip = vec![PathPart::Mtu, PathPart::Hops, PathPart::Capacity, PathPart::Loss];
+    let found = server.survey(&PathPlan { skip, ..short() }).unwrap();
+    assert!(found.is_complete() && found.rtt.is_some());
+    let ways = [&found.forward, &found.reverse];
+    assert!(
+        ways.iter().all(|way| way.hops.is_none() && way.mtu.is_empty() && way.probes.is_none())
+    );
+}
+
+#[test]
+fn limits_are_told() {
+    let limits = FlowLimits { time: Duration::from_secs(1), ..FlowLimits::default() };
+    let server = Server::start(limits);
+    let long = server.survey(&PathPlan { probe_time: Duration::from_secs(2), ..short() });
+    assert!(matches!(long, Err(EngineError::Refused { kind: RefusalKind::Limit, .. })), "{long:?}");
+    assert!(matches!(server.outcome(), Err(EngineError::Refused { .. })));
+
+    // Too fast a stream back is refused, and the rest is measured.
+    let limits = FlowLimits { rate: Some(Rate::from_bps(100_000)), ..FlowLimits::default() };
+    let server = Server::start(limits);
+    let found = server.survey(&PathPlan { skip: vec![PathPart::Capacity], ..short() }).unwrap();
+    assert!(found.forward.probes.is_some() && found.reverse.probes.is_none());
+    let [missing] = &found.unmeasured[..] else { panic!("{:?}", found.unmeasured) };
+    assert_eq!(missing.part, PathPart::Loss);
+    assert!(missing.why.contains("allows 100 kb/s"), "{}", missing.why);
+}
+
+#[test]
+fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
+    let server = Server::start(FlowLimits::default());
+    let mut client = Client::of(&server);
+    let mut flow = client.begin();
+    for nonsense in [
+        PathOrder::Begin { seconds: 1.0 },
+        PathOrder::Start,
+        PathOrder::Send(StreamSpec { datagrams: u64::MAX, interval_ns: 1000, packet_bytes: 128 }),
+        PathOrder::Send(StreamSpec { datagrams: 1, interval_ns: 0, packet_bytes: 128 }),
+        PathOrder::SendTrains(TrainSpec {
+            trains: 255,
+            packets: u32::MAX,
+            packet_bytes: 1500,
+            gap_ns: 0,
+        }),
+    ] {
+        let told = client.ask(nonsense.clone()).unwrap();
+        assert!(matches!(told, PathEvent::Failed { .. }), "{nonsense:?}: {told:?}");
+    }
+    let none = client.ask(PathOrder::Arrivals { trains: 255 }).unwrap();
+    let PathEvent::Arrived { trains } = none else { panic!("{none:?}") };
+    assert!(trains.len() <= 32 && trains.iter().all(Vec::is_empty));
+    let counted = client.ask(PathOrder::Count { datagrams: u64::MAX, sender_dropped: u64::MAX });
+    assert!(matches!(counted, Ok(PathEvent::Counted(_))), "{counted:?}");
+    // It answers, and by no more than it was sent.
+    let least = flow.least_bytes();
+    let question =
+        Question { number: 7, packet_bytes: least, answer_bytes: 60_000, hop_limit: None };
+    flow.ask(&question).unwrap();
+    let heard = flow.hear(Instant::now() + Duration::from_secs(5)).unwrap();
+    assert_eq!(heard.number, Some(7));
+    client.sender.send(&PathOrder::Finished).unwrap();
+    assert!(server.outcome().is_ok());
+}
+
+#[test]
+fn a_client_that_leaves_ends_what_was_sent_for_it() {
+    let server = Server::start(FlowLimits::default());
+    let mut client = Client::of(&server);
+    let flow = client.begin();
+    let hour = StreamSpec { datagrams: 3_600_000, interval_ns: 1_000_000, packet_bytes: 128 };
+    client.sender.send(&PathOrder::Send(hour)).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let left = Instant::now();
+    drop((client, flow));
+    let _ = server.outcome();
+    assert!(left.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_client_that_sends_too_fast_is_not_heard_any_more() {
+    // What is allowed beside the rate is a burst of 64 MiB.
+    let limits = FlowLimits { rate: Some(Rate::from_bps(8000)), ..FlowLimits::default() };
+    let server = Server::start(limits);
+    let mut client = Client::of(&server);
+    let mut flow = client.begin();
+    let mut cut = false;
+    for number in 0..20_000 {
+        let question = Question { number, packet_bytes: 60_000, answer_bytes: 68, hop_limit: None };
+        let _ = flow.ask(&question);
+        if number % 100 == 0 && flow.hear(Instant::now() + Duration::from_millis(200)).is_none() {
+            cut = true;
+            break;
+        }
+        while flow.hear(Instant::now()).is_some() {}
+    }
+    assert!(cut, "a gigabyte went through");
+    let told = client.ask(PathOrder::Arrivals { trains: 1 });
+    assert!(matches!(told, Ok(PathEvent::Arrived { .. })), "{told:?}");
+    let told: PathEvent = client.receiver.receive().unwrap();
+    assert!(matches!(told, PathEvent::Failed { .. }), "{told:?}");
+    let _ = server.outcome();
+}

@@ -1,0 +1,219 @@
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::path::{Arrival, Dispersion, Train, capacity};
+use longhaul_core::plan::TrainSpec;
+use longhaul_core::result::CapacityFigures;
+use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
+use longhaul_sys::probe::{now_nanos, send_train};
+use socket2::SockRef;
+
+use super::flow::ProbeFlow;
+use crate::error::Result;
+
+/// Packets no larger than a jumbo frame: the train is to have many.
+const MOST_BYTES: u32 = 9000;
+/// The first trains, to know what order of rate it is.
+const FIRST: (u8, u32) = (3, 16);
+/// How long a train is to take on the slowest link: much longer than a clock or a thread is late.
+const TRAIN_TIME: f64 = 0.004;
+/// The most bytes of a train, so that it fits the queues of switches.
+const TRAIN_BYTES: u32 = 512 << 10;
+/// Between two trains the link is left alone for so many times what a train took.
+const REST: f64 = 4.0;
+/// And never for less, so that a host's own pauses spoil one train at the most.
+const LEAST_REST: f64 = 0.01;
+/// How long a sender sleeps at most before it looks whether it should stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+/// What all trains of a direction take together, where no fewer than [`LEAST_TRAINS`] are left.
+const ALL_TIME: f64 = 2.5;
+const LEAST_TRAINS: f64 = 6.0;
+const MOST_TRAINS: f64 = 30.0;
+
+/// Sends the trains of `spec` until `stopped`; tells of each how many packets the kernel took and
+/// in what time.
+///
+/// # Errors
+/// The kernel takes nothing.
+pub(super) fn send(
+    flow: &ProbeFlow,
+    spec: &TrainSpec,
+    stopped: impl Fn() -> bool,
+) -> io::Result<Vec<(u32, f64)>> {
+    let payload = spec.packet_bytes.saturating_sub(flow.header_bytes()).max(PROBE_BYTES as u32);
+    let mut bytes = vec![0; payload as usize * spec.packets as usize];
+    let mut sent = Vec::new();
+    for train in 0..spec.trains {
+        if stopped() {
+            break;
+        }
+        let due = Instant::now() + Duration::from_nanos(if train > 0 { spec.gap_ns } else { 0 });
+        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|_| !stopped()) {
+            thread::sleep(left.min(STOP_LOOK));
+        }
+        for (number, packet) in bytes.chunks_mut(payload as usize).enumerate() {
+            let header = ProbeHeader {
+                tag: flow.shared.tag,
+                kind: ProbeKind::Train,
+                train,
+                answer_bytes: 0,
+                number: number as u32,
+                sent_ns: now_nanos(),
+                arrived_ns: 0,
+                last: 0,
+            };
+            packet[..PROBE_BYTES].copy_from_slice(&header.encode());
+        }
+        let begun = Instant::now();
+        let taken = again(|| send_train(&flow.shared.socket, &bytes, payload as usize))?;
+        sent.push((taken as u32, begun.elapsed().as_secs_f64()));
+    }
+    Ok(sent)
+}
+
+/// Once more where it failed for what was reported of an earlier packet.
+fn again(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    attempt().or_else(|_| attempt())
+}
+
+/// Trains of one direction.
+pub(super) struct Trains {
+    /// As [`send`] tells.
+    pub(super) sent: Vec<(u32, f64)>,
+    /// The packets of each, in the order of arrival.
+    pub(super) arrived: Vec<Vec<Arrival>>,
+}
+
+/// The trains of one direction, whoever sends them.
+pub(super) trait Way {
+    /// Sends, and tells what came of each.
+    ///
+    /// # Errors
+    /// The other end is gone, or cannot.
+    fn trains(&mut self, spec: &TrainSpec) -> Result<Trains>;
+}
+
+/// The most packets of `packet_bytes` that a train may have, by the socket's buffer: one that does
+/// not fit leaves as slowly as the interface takes it.
+pub(super) fn most_packets(flow: &ProbeFlow, packet_bytes: u32) -> u32 {
+    // What the kernel keeps of a packet counts about twice (skb truesize).
+    let buffer = SockRef::from(&flow.shared.socket).send_buffer_size().unwrap_or(0) as u32 / 3;
+    (TRAIN_BYTES.min(buffer) / packet_bytes.max(1)).clamp(FIRST.1, TrainSpec::MOST_PACKETS)
+}
+
+/// Estimates the capacity of one direction: short trains first, then trains and pauses that suit
+/// the rate.
+///
+/// # Errors
+/// As [`Way::trains`].
+pub(super) fn estimate(
+    way: &mut impl Way,
+    mtu: u32,
+    most_packets: impl Fn(u32) -> u32,
+) -> Result<CapacityFigures> {
+    let packet_bytes = mtu.min(MOST_BYTES);
+    let first = TrainSpec {
+        trains: FIRST.0,
+        packets: FIRST.1,
+        packet_bytes,
+        gap_ns: (LEAST_REST * 2e9) as u64,
+    };
+    let (mut sent, mut arrived) = round(way, &first)?;
+    let mut rates: Vec<f64> = arrived.iter().map(|train| train.rate_bps).collect();
+    rates.sort_by(f64::total_cmp);
+    let spec = match rates.get(rates.len() / 2) {
+        Some(rate) => suited(*rate, packet_bytes, most_packets(packet_bytes)),
+        // Where many packets are lost a short train arrives whole now and then.
+        None => TrainSpec { trains: MOST_TRAINS as u8, packets: FIRST.1 / 2, ..first },
+    };
+    let (more_sent, more_arrived) = round(way, &spec)?;
+    // The first were to find the length.
+    if more_arrived.len() >= arrived.len() {
+        (sent, arrived) = (more_sent, more_arrived);
+    }
+    Ok(capacity(&sent, &arrived))
+}
+
+/// Trains and pauses for a link of about `rate` bit/s.
+fn suited(rate: f64, packet_bytes: u32, most_packets: u32) -> TrainSpec {
+    let packet_time = f64::from(packet_bytes) * 8.0 / rate;
+    let packets = (TRAIN_TIME / packet_time).clamp(8.0, f64::from(most_packets.max(8)));
+    let time = packets.floor() * packet_time;
+    // The pause begins when the train has left the sender, not the link.
+    let gap = (time * (1.0 + REST)).clamp(LEAST_REST, 10.0);
+    let trains = (ALL_TIME / gap).clamp(LEAST_TRAINS, MOST_TRAINS);
+    TrainSpec {
+        trains: trains as u8,
+        packets: packets as u32,
+        packet_bytes,
+        gap_ns: (gap * 1e9) as u64,
+    }
+}
+
+fn round(way: &mut impl Way, spec: &TrainSpec) -> Result<(Vec<Train>, Vec<Dispersion>)> {
+    let Trains { sent, arrived } = way.trains(spec)?;
+    let train = |(packets, seconds): &(u32, f64)| Train {
+        packet_bytes: spec.packet_bytes,
+        packets: *packets,
+        seconds: *seconds,
+    };
+    let arrived =
+        arrived.iter().filter_map(|train| Dispersion::of(train, spec.packet_bytes)).collect();
+    Ok((sent.iter().map(train).collect(), arrived))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link of a rate, with a sender that is faster.
+    struct Link {
+        bps: f64,
+        asked: Vec<TrainSpec>,
+    }
+
+    impl Way for Link {
+        fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
+            spec.validate().expect("a peer would take it");
+            self.asked.push(*spec);
+            let gap = f64::from(spec.packet_bytes) * 8e9 / self.bps;
+            let packet = |number| Arrival { number, at_ns: (f64::from(number) * gap) as u64 };
+            let train: Vec<_> = (0..spec.packets).map(packet).collect();
+            let took = f64::from(spec.packets) * gap / 1e9 / 10.0;
+            Ok(Trains {
+                sent: vec![(spec.packets, took); spec.trains.into()],
+                arrived: vec![train; spec.trains.into()],
+            })
+        }
+    }
+
+    #[test]
+    fn trains_suit_the_rate_and_leave_the_link_to_others() {
+        for bps in [1e5, 1e6, 1e8, 1e9, 1e10, 1e11] {
+            let mut link = Link { bps, asked: Vec::new() };
+            let found = estimate(&mut link, 1500, |_| 200).unwrap();
+            let estimate = found.estimate_bps.unwrap().bps() as f64;
+            assert!((estimate / bps - 1.0).abs() < 0.01, "{bps}: {estimate}");
+            let spec = link.asked[1];
+            let train = f64::from(spec.packets) * 12_000.0 / bps;
+            let share = train / (spec.gap_ns as f64 / 1e9);
+            assert!(share < 0.25, "{bps}: {share}");
+            let all = f64::from(spec.trains) * spec.gap_ns as f64 / 1e9;
+            assert!(all < 3.0 || spec.trains == 6, "{bps}: {all} s");
+        }
+    }
+
+    #[test]
+    fn nothing_that_arrives_is_too_few() {
+        struct Nothing;
+        impl Way for Nothing {
+            fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
+                let sent = vec![(spec.packets, 1e-5); 3];
+                Ok(Trains { sent, arrived: vec![Vec::new(); 3] })
+            }
+        }
+        let found = estimate(&mut Nothing, 1500, |_| 200).unwrap();
+        assert_eq!((found.estimate_bps, found.trains, found.trains_used), (None, 3, 0));
+    }
+}

@@ -1,0 +1,323 @@
+//! Copies at the far end of a real path: a directory for each run, made and removed by scripts of
+//! sh(1) over ssh, and the room for it.
+//!
+//! Invariants: nothing is removed but the directory that mktemp(1) made for the run; what still
+//! works in it when the run is over is ended first. The scripts need GNU's coreutils and find.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::plan::{RealPath, Store};
+use longhaul_core::units::Bytes;
+
+use super::listing::{self, Listing};
+use super::script::run_script;
+use crate::LabError;
+use crate::data::{Source, with_margin};
+use crate::network::{FarHost, Network, NetworkError};
+
+/// Where Linux keeps a file system in memory that every user may write (shm_overview(7)).
+const MEMORY: &str = "/dev/shm";
+/// How the directories of runs are called, in the words of mktemp(1).
+const TEMPLATE: &str = "longhaul-run-XXXXXXXXXX";
+/// How long the far half of a tool that has ended may take to end as well, in tenths of a second.
+const PATIENCE: u32 = 20;
+
+/// A directory at the far end for the copies of one run.
+#[derive(Debug)]
+pub(super) struct FarDir {
+    path: String,
+}
+
+impl FarDir {
+    /// Makes it, below the directory of the far end or in its memory.
+    pub(super) fn make(far: &dyn FarHost, store: Store) -> Result<Self, NetworkError> {
+        // Never given up: what was made has to be known to be removed.
+        let said = far.run(&make_script(base(far, store)), &|| false)?;
+        let path = said.lines().last().unwrap_or_default().trim().to_owned();
+        let name = TEMPLATE.trim_end_matches('X');
+        if !path.starts_with('/') || !path.contains(name) || !RealPath::is_plain(&path) {
+            let advice = "name a directory of letters, digits and /._-+@,= in the plan's [real]";
+            return Err(format!("'{path}' cannot hold copies; {advice}").into());
+        }
+        Ok(FarDir { path })
+    }
+
+    /// Absolute, and a single word to every shell.
+    pub(super) fn path(&self) -> &Path {
+        Path::new(&self.path)
+    }
+
+    /// Writes out what its file system still holds in memory; how long that took there, without
+    /// the time of ssh.
+    pub(super) fn settle(
+        &self,
+        far: &dyn FarHost,
+        stop: &AtomicBool,
+    ) -> Result<Duration, NetworkError> {
+        let said = far.run(&settle_script(&self.path), &|| stop.load(Ordering::Relaxed))?;
+        let nanoseconds = said.lines().last().and_then(|line| line.trim().parse().ok());
+        Ok(Duration::from_nanos(nanoseconds.ok_or("the far end's clock shows no nanoseconds")?))
+    }
+
+    /// Compares copies in it with their source; how the first that differs does.
+    pub(super) fn compare(
+        &self,
+        far: &dyn FarHost,
+        source: &Path,
+        copies: &[String],
+        stop: &AtomicBool,
+    ) -> Result<Option<String>, NetworkError> {
+        let give_up = || stop.load(Ordering::Relaxed);
+        let parsed = |text: &str, root: &str| Listing::parse(text, root);
+        thread::scope(|scope| {
+            // Both ends read at once.
+            let here = scope.spawn(|| {
+                let root = source.to_string_lossy();
+                let text = run_script(Command::new("sh"), &listing::script(&root), &give_up)?;
+                Ok::<_, NetworkError>(parsed(&text, &root)?)
+            });
+            let mut there = Vec::new();
+            for copy in copies {
+                let root = format!("{}/{copy}", self.path);
+                let text = far.run(&listing::script(&root), &give_up)?;
+                there.push(parsed(&text, &root)?);
+            }
+            let here = here.join().map_err(|_| "the listing of the source failed")??;
+            Ok(there.iter().find_map(|copy| here.difference(copy, source)))
+        })
+    }
+
+    /// Ends what still works in it, and removes it; the names of what was ended.
+    pub(super) fn remove(
+        self,
+        far: &dyn FarHost,
+        stop: &AtomicBool,
+    ) -> Result<Vec<String>, NetworkError> {
+        let patience = if stop.load(Ordering::Relaxed) { 0 } else { PATIENCE };
+        let ended = far.run(&remove_script(&self.path, patience), &|| false);
+        let ended = ended.map_err(|error| {
+            format!("cannot remove {} at {}: {error}", self.path, far.ssh_name())
+        })?;
+        Ok(ended.lines().map(str::to_owned).collect())
+    }
+}
+
+/// Checks that the far end of a real path has room for the copies of the largest of `sources`,
+/// each with the number of clients that copy it at once. Other paths end on this host, and there
+/// is nothing to check.
+///
+/// # Errors
+/// It has not, or cannot be asked.
+pub fn check_far_room<'a>(
+    network: &mut dyn Network,
+    plan: &longhaul_core::plan::MatrixPlan,
+    sources: impl IntoIterator<Item = (&'a Source, u32)> + Clone,
+) -> Result<(), LabError> {
+    let conditions = plan.conditions();
+    let Some(condition) = conditions.first().filter(|path| path.real.is_some()) else {
+        return Ok(());
+    };
+    let largest = |store: Store| {
+        let there = sources.clone().into_iter().filter(|(source, _)| source.to == store);
+        there.map(|(source, clients)| source.bytes.get().saturating_mul(clients.into())).max()
+    };
+    let unreachable = |source| LabError::Network { source };
+    let mut path = None;
+    for store in [Store::Disk, Store::Memory] {
+        let Some(needed) = largest(store).map(with_margin).map(Bytes::new) else { continue };
+        if path.is_none() {
+            path = Some(network.open(condition, 0).map_err(unreachable)?);
+        }
+        let Some(far) = path.as_ref().and_then(|path| path.far_host()) else { break };
+        let directory = base(far, store);
+        let said = far.run(&room_script(directory), &|| false).map_err(unreachable)?;
+        let free = free_room(&said).ok_or_else(|| {
+            unreachable(format!("df of {directory} at {} says no room", far.ssh_name()).into())
+        })?;
+        if free < needed {
+            let (host, directory) = (far.ssh_name().to_owned(), directory.to_owned());
+            return Err(LabError::NoFarRoom { host, directory, free, needed });
+        }
+    }
+    if let Some(path) = path {
+        path.close();
+    }
+    Ok(())
+}
+
+fn base(far: &dyn FarHost, store: Store) -> &str {
+    match store {
+        Store::Disk => far.directory(),
+        Store::Memory => MEMORY,
+    }
+}
+
+fn make_script(base: &str) -> String {
+    format!(
+        "umask 077 && mkdir -p -- '{base}' && cd -- '{base}' && mktemp -d \"$(pwd -P)/{TEMPLATE}\"\n"
+    )
+}
+
+/// Also the directory's own ancestors will do: it may not be there yet.
+fn room_script(base: &str) -> String {
+    format!(
+        "d='{base}'\n\
+         while [ ! -d \"$d\" ]; do\n\
+         case $d in /*/*|[!/]*/*) d=${{d%/*}} ;; /*) d=/ ;; *) d=. ;; esac\n\
+         done\n\
+         LC_ALL=C df -Pk -- \"$d\" | tail -n 1\n"
+    )
+}
+
+fn settle_script(dir: &str) -> String {
+    format!(
+        "cd -- '{dir}' || exit 1\n\
+         a=$(date +%s%N); sync -f . 2>/dev/null || sync; b=$(date +%s%N)\n\
+         echo $((b - a))\n"
+    )
+}
+
+/// A process works in the directory if it is its current one, or if a file in it is open. A tool
+/// may leave directories that their owner may not write.
+fn remove_script(dir: &str, patience: u32) -> String {
+    format!(
+        "d='{dir}'; n=0\n\
+         at_work() {{\n\
+         find /proc/[0-9]*/cwd /proc/[0-9]*/fd -lname \"$d*\" 2>/dev/null | cut -d/ -f3 | sort -u\n\
+         }}\n\
+         p=$(at_work)\n\
+         while [ -n \"$p\" ] && [ $n -lt {patience} ]; do\n\
+         n=$((n + 1)); sleep 0.1; p=$(at_work)\n\
+         done\n\
+         for one in $p; do cat /proc/$one/comm 2>/dev/null; kill -9 $one 2>/dev/null; done\n\
+         rm -rf -- \"$d\" 2>/dev/null || {{ chmod -R u+rwX -- \"$d\"; rm -rf -- \"$d\"; }}\n"
+    )
+}
+
+/// The available blocks of 1024 bytes in the last line of `df -Pk`: they stand before the first
+/// share, while names may hold blanks.
+fn free_room(df: &str) -> Option<Bytes> {
+    let words: Vec<&str> = df.lines().last()?.split_whitespace().collect();
+    let share = words.iter().position(|word| word.ends_with('%'))?;
+    words.get(share.checked_sub(1)?)?.parse().ok().map(Bytes::kib)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A far end that is a directory of this host.
+    struct Near {
+        login: PathBuf,
+        directory: String,
+    }
+
+    impl FarHost for Near {
+        fn ssh_name(&self) -> &str {
+            "me@dtn"
+        }
+
+        fn directory(&self) -> &str {
+            &self.directory
+        }
+
+        fn run(&self, script: &str, give_up: &dyn Fn() -> bool) -> Result<String, NetworkError> {
+            let mut sh = Command::new("sh");
+            sh.current_dir(&self.login);
+            run_script(sh, script, give_up)
+        }
+    }
+
+    fn host(login: &Path, directory: &str) -> Near {
+        Near { login: login.to_owned(), directory: directory.to_owned() }
+    }
+
+    static GO: AtomicBool = AtomicBool::new(false);
+
+    #[test]
+    fn a_directory_is_made_used_compared_and_removed_with_nothing_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let far = host(home.path(), "new/matrix");
+        fs::create_dir(home.path().join("new")).unwrap();
+        fs::write(home.path().join("new/mine"), b"mine").unwrap();
+        let dir = FarDir::make(&far, Store::Disk).unwrap();
+        let other = FarDir::make(&far, Store::Disk).unwrap();
+        assert_ne!(dir.path(), other.path());
+        assert!(dir.path().starts_with(home.path().canonicalize().unwrap().join("new/matrix")));
+
+        let source = home.path().join("source");
+        fs::write(&source, [5; 100_000]).unwrap();
+        fs::copy(&source, dir.path().join("copy")).unwrap();
+        fs::write(dir.path().join("copy-2"), [5; 99_999]).unwrap();
+        assert!(dir.settle(&far, &GO).unwrap() < Duration::from_secs(600));
+        let compare = |copies: &[&str]| {
+            let copies: Vec<String> = copies.iter().map(|name| (*name).to_owned()).collect();
+            dir.compare(&far, &source, &copies, &GO).unwrap()
+        };
+        assert_eq!(compare(&["copy"]), None);
+        assert!(compare(&["copy", "copy-2"]).unwrap().contains("99999 bytes instead of 100000"));
+        assert!(compare(&["copy-3"]).unwrap().contains("was not copied"));
+
+        let gone = dir.path().to_owned();
+        assert_eq!(dir.remove(&far, &GO).unwrap(), Vec::<String>::new());
+        assert!(!gone.exists() && other.path().exists());
+        other.remove(&far, &GO).unwrap();
+        assert_eq!(fs::read(home.path().join("new/mine")).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(home.path().join("new/matrix")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_still_works_in_the_directory_is_ended_and_named() {
+        let home = tempfile::tempdir().unwrap();
+        let far = host(home.path(), "m");
+        let dir = FarDir::make(&far, Store::Disk).unwrap();
+        let script = "sleep 300 9> held & exec sleep 300 >/dev/null";
+        let mut left = Command::new("sh")
+            .args(["-c", script])
+            .current_dir(dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while !dir.path().join("held").exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let gone = dir.path().to_owned();
+        let stopped = AtomicBool::new(true);
+        assert_eq!(dir.remove(&far, &stopped).unwrap(), ["sleep", "sleep"]);
+        assert!(!left.wait().unwrap().success());
+        assert!(!gone.exists());
+    }
+
+    #[test]
+    fn a_directory_that_a_shell_would_change_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let odd = home.path().join("a b");
+        fs::create_dir(&odd).unwrap();
+        let error = FarDir::make(&host(&odd, "m"), Store::Disk).unwrap_err().to_string();
+        assert!(error.contains("a b/m/longhaul-run-") && error.contains("[real]"), "{error}");
+        fs::write(home.path().join("file"), b"").unwrap();
+        let error = FarDir::make(&host(home.path(), "file/m"), Store::Disk).unwrap_err();
+        assert!(error.to_string().contains("file"), "{error}");
+    }
+
+    #[test]
+    fn room_is_that_of_the_disk_that_the_directory_will_be_on() {
+        let home = tempfile::tempdir().unwrap();
+        for directory in ["not/there/yet", "plain", "/no/such", "/none", "/", "."] {
+            let far = host(home.path(), directory);
+            let free = free_room(&far.run(&room_script(directory), &|| false).unwrap());
+            assert!(free.is_some(), "{directory}");
+        }
+        assert!(!home.path().join("not").exists());
+        let line = "//srv/my share  4096 1024 3072 25% /data and more";
+        assert_eq!(free_room(&format!("Filesystem\n{line}\n")), Some(Bytes::kib(3072)));
+        assert_eq!(free_room("df: no such file"), None);
+    }
+}

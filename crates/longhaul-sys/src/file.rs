@@ -1,0 +1,113 @@
+//! What a file has in the page cache, and its way to the disk.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Lets the kernel begin to write what is dirty of `length` bytes of `file` at `offset`, 0 being all
+/// that follow, and does not wait for it (sync_file_range(2)). Nothing is durable by it: the sync
+/// that makes it so finds less to do.
+///
+/// # Errors
+/// As the call says; a file system may have no such thing.
+pub fn begin_writeback(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    sync_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE)
+}
+
+/// The same, and waits until the disk has taken it. Nor is that durable.
+///
+/// # Errors
+/// As the call says.
+pub fn write_back(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    sync_range(file, offset, length, flags)
+}
+
+fn sync_range(file: &File, offset: u64, length: u64, flags: libc::c_uint) -> io::Result<()> {
+    let (offset, length) = (offset as libc::off64_t, length as libc::off64_t);
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is passed.
+    let done = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `struct cachestat_range` (linux/mman.h).
+#[repr(C)]
+struct Range {
+    offset: u64,
+    length: u64,
+}
+
+/// `struct cachestat` (linux/mman.h), in pages.
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// How many of the `length` bytes of `file` at `offset` are in the page cache, counted in whole
+/// pages (cachestat(2), since Linux 6.5). Reads nothing.
+///
+/// # Errors
+/// The kernel has no such call, or the file no such pages.
+pub fn cached_bytes(file: &File, offset: u64, length: u64) -> io::Result<u64> {
+    let range = Range { offset, length };
+    let mut stat = CacheStat::default();
+    let none: libc::c_uint = 0;
+    // SAFETY: both structures have the kernel's layout and live until the call returns.
+    let done = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            std::ptr::from_ref(&range),
+            std::ptr::from_mut(&mut stat),
+            none,
+        )
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.cached * rustix::param::page_size() as u64)
+}
+
+/// The number of cachestat(2), the same on all architectures (include/uapi/asm-generic/unistd.h).
+const CACHESTAT: libc::c_long = 451;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_was_just_written_is_in_the_cache() {
+        let path = std::env::temp_dir().join(format!("longhaul-cached-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[7; 64 << 10]).unwrap();
+        let cached = cached_bytes(&file, 0, 64 << 10);
+        std::fs::remove_file(&path).unwrap();
+        match cached {
+            Ok(cached) => assert_eq!(cached, 64 << 10),
+            // Before Linux 6.5.
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
+        }
+    }
+
+    #[test]
+    fn a_file_is_written_back_and_a_pipe_is_not() {
+        let path = std::env::temp_dir().join(format!("longhaul-writeback-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[7; 100_000]).unwrap();
+        begin_writeback(&file, 0, 0).unwrap();
+        write_back(&file, 4096, 8192).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (reader, _writer) = io::pipe().unwrap();
+        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        assert_eq!(begin_writeback(&reader, 0, 0).unwrap_err().raw_os_error(), Some(libc::ESPIPE));
+    }
+}

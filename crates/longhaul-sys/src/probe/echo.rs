@@ -1,0 +1,172 @@
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::receive::{Heard, Reported, receive, receive_report};
+use super::{prepare, send};
+
+/// Bytes of an ICMP echo before its payload.
+pub const ECHO_HEADER_BYTES: usize = 8;
+
+const REQUEST: u8 = 8; // ICMP_ECHO
+const REPLY: u8 = 0; // ICMP_ECHOREPLY
+const V6_REQUEST: u8 = 128; // ICMPV6_ECHO_REQUEST
+const V6_REPLY: u8 = 129; // ICMPV6_ECHO_REPLY
+
+/// How ICMP echo is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EchoKind {
+    /// By `net.ipv4.ping_group_range`, icmp(7).
+    Ping,
+    /// By `CAP_NET_RAW`.
+    Raw,
+}
+
+/// A socket that asks one host for echoes, none of which may be fragmented.
+#[derive(Debug)]
+pub struct EchoSocket {
+    socket: Socket,
+    kind: EchoKind,
+    ipv6: bool,
+    /// Names a raw socket's own; the kernel does it for the other kind.
+    identifier: u16,
+}
+
+impl EchoSocket {
+    /// One for `host`.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where this process may have neither kind; or there is no way there.
+    pub fn open(host: IpAddr) -> io::Result<Self> {
+        let ipv6 = host.is_ipv6();
+        let (domain, protocol) = match ipv6 {
+            false => (Domain::IPV4, Protocol::ICMPV4),
+            true => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let (socket, kind) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+            Ok(socket) => (socket, EchoKind::Ping),
+            Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, EchoKind::Raw),
+        };
+        prepare(&socket, ipv6)?;
+        socket.connect(&SocketAddr::new(host, 0).into())?;
+        // Two raw sockets of one process hear each other's replies.
+        let identifier = std::process::id() as u16 ^ ((socket.as_raw_fd() as u16) << 10);
+        Ok(EchoSocket { socket, kind, ipv6, identifier })
+    }
+
+    /// How it is allowed.
+    pub fn kind(&self) -> EchoKind {
+        self.kind
+    }
+
+    /// Asks for the echo of `payload`, by number `sequence`.
+    ///
+    /// # Errors
+    /// As [`send`](super::send).
+    pub fn ask(&self, sequence: u16, payload: &[u8], hop_limit: Option<u8>) -> io::Result<()> {
+        let mut packet = Vec::with_capacity(ECHO_HEADER_BYTES + payload.len());
+        packet.extend([if self.ipv6 { V6_REQUEST } else { REQUEST }, 0, 0, 0]);
+        packet.extend(self.identifier.to_be_bytes());
+        packet.extend(sequence.to_be_bytes());
+        packet.extend(payload);
+        // The kernel does it for ICMPv6, and for the other kind of socket.
+        if self.kind == EchoKind::Raw && !self.ipv6 {
+            let sum = checksum(&packet);
+            packet[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        send(&self.socket, &packet, hop_limit, self.ipv6).map(drop)
+    }
+
+    /// Takes an echo that waits, as the number it was asked for by; `None` when nothing waits.
+    /// What is no echo of ours comes without a number.
+    ///
+    /// # Errors
+    /// As [`receive`](super::receive).
+    pub fn hear(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Heard)>> {
+        let Some(heard) = receive(&self.socket, buffer)? else { return Ok(None) };
+        let packet = &buffer[..heard.bytes];
+        // A raw socket of IPv4 shows the packet's IP header too; the length is in its low bits.
+        let header = match (self.kind, self.ipv6) {
+            (EchoKind::Raw, false) => usize::from(packet.first().map_or(0, |b| b & 15)) * 4,
+            _ => 0,
+        };
+        let wanted = if self.ipv6 { V6_REPLY } else { REPLY };
+        Ok(Some((self.number(packet.get(header..).unwrap_or_default(), wanted), heard)))
+    }
+
+    /// Takes what was reported of an echo that was asked for, as its number.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn hear_report(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Reported)>> {
+        let Some(reported) = receive_report(&self.socket, buffer)? else { return Ok(None) };
+        let wanted = if self.ipv6 { V6_REQUEST } else { REQUEST };
+        Ok(Some((self.number(&buffer[..reported.bytes], wanted), reported)))
+    }
+
+    fn number(&self, packet: &[u8], wanted: u8) -> Option<u16> {
+        let field = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
+        // The kernel gives the other kind of socket its own replies alone.
+        let ours = self.kind == EchoKind::Ping || field(4)? == self.identifier;
+        (ours && packet.first() == Some(&wanted)).then(|| field(6)).flatten()
+    }
+}
+
+impl AsFd for EchoSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// RFC 1071.
+fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum = 0u32;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::poll::readable;
+
+    #[test]
+    fn this_host_echoes_to_who_asked() {
+        for host in ["127.0.0.1", "::1"] {
+            let (one, other) = (host.parse().unwrap(), host.parse().unwrap());
+            let (one, other) = (EchoSocket::open(one).unwrap(), EchoSocket::open(other).unwrap());
+            one.ask(7, b"odd", None).unwrap();
+            other.ask(9, &[1; 1000], Some(3)).unwrap();
+            for (socket, number) in [(&one, 7), (&other, 9)] {
+                let until = Instant::now() + Duration::from_secs(5);
+                let mut buffer = [0; 2000];
+                loop {
+                    assert!(Instant::now() < until, "no echo of {host}");
+                    readable(socket, Duration::from_millis(100));
+                    // Requests that a raw socket sees of others are nobody's.
+                    if let Some((Some(found), heard)) = socket.hear(&mut buffer).unwrap() {
+                        assert_eq!(found, number);
+                        assert!(heard.at_nanos > 0 && heard.hop_limit.is_some());
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_rfc() {
+        // RFC 1071, section 3: the sum is ddf2.
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        assert_eq!(checksum(&[0x01]), !0x0100);
+    }
+}

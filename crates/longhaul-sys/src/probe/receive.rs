@@ -1,0 +1,254 @@
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Room for a `timespec`, a hop limit, a `sock_extended_err` with an IPv6 address, and headers.
+const CONTROL_WORDS: usize = 32;
+
+/// A packet that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// Bytes of it in the buffer.
+    pub bytes: usize,
+    /// When the network interface handed it to the kernel, in nanoseconds of `CLOCK_REALTIME`;
+    /// 0 where the kernel does not say.
+    pub at_nanos: u64,
+    /// What was left of its hop limit.
+    pub hop_limit: Option<u8>,
+}
+
+/// What a router, the far host or this kernel says of a packet that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reported {
+    /// How much of the packet's payload, for ICMP echo with its header, came back into the buffer.
+    pub bytes: usize,
+    /// Who says it; `None` for this host's kernel.
+    pub by: Option<IpAddr>,
+    /// What it says.
+    pub what: Report,
+    /// When it arrived, as in [`Heard`].
+    pub at_nanos: u64,
+}
+
+/// What is said of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// Its hop limit was used up there.
+    HopLimit,
+    /// It is larger than the next link takes: this many bytes, or 0 where that is not said.
+    TooBig(u32),
+    /// It reached the host, where nobody listens at the port.
+    PortClosed,
+    /// It may not pass.
+    Prohibited,
+    /// There is no way to its destination.
+    Unreachable,
+    /// Something else.
+    Other,
+}
+
+/// Takes a packet that waits on the socket; `None` when none does.
+///
+/// # Errors
+/// The kernel's. What routers reported is an error here too, once; the next call goes on.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>> {
+    let mut heard = Heard { bytes: 0, at_nanos: 0, hop_limit: None };
+    let got = message(socket, buffer, 0, |level, kind, data| match (level, kind) {
+        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => heard.at_nanos = nanos(data),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            // SAFETY: the kernel puts an int here, ip(7) and ipv6(7).
+            let limit = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+            heard.hop_limit = u8::try_from(limit).ok();
+        }
+        _ => {}
+    })?;
+    Ok(got.map(|bytes| Heard { bytes, ..heard }))
+}
+
+/// Takes what was reported of a packet; `None` when there is nothing.
+///
+/// # Errors
+/// The kernel's.
+pub fn receive_report(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Reported>> {
+    let mut reported = Reported { bytes: 0, by: None, what: Report::Other, at_nanos: 0 };
+    let got = message(socket, buffer, libc::MSG_ERRQUEUE, |level, kind, data| {
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => reported.at_nanos = nanos(data),
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                // SAFETY: the kernel puts this structure here, followed by the address of who
+                // says it (ip_recv_error(), ipv6_recv_error()).
+                let (error, by) = unsafe {
+                    let error = data.cast::<libc::sock_extended_err>().read_unaligned();
+                    (error, offender(data.add(size_of::<libc::sock_extended_err>())))
+                };
+                reported.what = meaning(&error);
+                // Its own errors the kernel says in nobody's name.
+                reported.by = by.filter(|_| error.ee_origin != libc::SO_EE_ORIGIN_LOCAL);
+            }
+            _ => {}
+        }
+    })?;
+    Ok(got.map(|bytes| Reported { bytes, ..reported }))
+}
+
+fn meaning(error: &libc::sock_extended_err) -> Report {
+    const UNREACHABLE: u8 = 3; // ICMP_DEST_UNREACH
+    const EXCEEDED: u8 = 11; // ICMP_TIME_EXCEEDED
+    const V6_UNREACHABLE: u8 = 1; // ICMPV6_DEST_UNREACH
+    const V6_TOO_BIG: u8 = 2; // ICMPV6_PKT_TOOBIG
+    const V6_EXCEEDED: u8 = 3; // ICMPV6_TIME_EXCEED
+    match (error.ee_origin, error.ee_type, error.ee_code) {
+        (libc::SO_EE_ORIGIN_LOCAL, ..) if error.ee_errno == libc::EMSGSIZE as u32 => {
+            Report::TooBig(error.ee_info)
+        }
+        // Codes of ICMP: 0 in transit, 4 fragmentation needed, 3 port; 9, 10, 13 prohibited.
+        (libc::SO_EE_ORIGIN_ICMP, EXCEEDED, 0) => Report::HopLimit,
+        (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, 4) => Report::TooBig(error.ee_info),
+        (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, 3) => Report::PortClosed,
+        (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, 9 | 10 | 13) => Report::Prohibited,
+        (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, _) => Report::Unreachable,
+        // And of ICMPv6: 4 port, 1 prohibited.
+        (libc::SO_EE_ORIGIN_ICMP6, V6_EXCEEDED, 0) => Report::HopLimit,
+        (libc::SO_EE_ORIGIN_ICMP6, V6_TOO_BIG, _) => Report::TooBig(error.ee_info),
+        (libc::SO_EE_ORIGIN_ICMP6, V6_UNREACHABLE, 4) => Report::PortClosed,
+        (libc::SO_EE_ORIGIN_ICMP6, V6_UNREACHABLE, 1) => Report::Prohibited,
+        (libc::SO_EE_ORIGIN_ICMP6, V6_UNREACHABLE, _) => Report::Unreachable,
+        _ => Report::Other,
+    }
+}
+
+/// The address behind a `sock_extended_err`.
+///
+/// # Safety
+/// `at` has a `sockaddr_in` or, where its family says so, a `sockaddr_in6`.
+unsafe fn offender(at: *const u8) -> Option<IpAddr> {
+    // SAFETY: the caller's; both begin with the family.
+    unsafe {
+        match libc::c_int::from(at.cast::<libc::sa_family_t>().read_unaligned()) {
+            libc::AF_INET => {
+                let address = at.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => {
+                let address = at.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn nanos(data: *const u8) -> u64 {
+    // SAFETY: the kernel puts a timespec with this kind of control message, socket(7).
+    let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
+    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+}
+
+/// One `recvmsg(2)` that does not wait; shows each control message's level, type and data.
+fn message(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: libc::c_int,
+    mut control: impl FnMut(libc::c_int, libc::c_int, *const u8),
+) -> io::Result<Option<usize>> {
+    let mut space = [0u64; CONTROL_WORDS];
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: a C structure for which all zeroes is a valid value.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = space.as_mut_ptr().cast();
+    header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
+    // SAFETY: the header points to the vector and the control space, of the lengths stated, which
+    // live, unshared, until the call returns.
+    let bytes = unsafe {
+        let flags = flags | libc::MSG_DONTWAIT;
+        libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags)
+    };
+    if bytes < 0 {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock => Ok(None),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: the kernel has written the control space and its length; the macros stay within.
+    unsafe {
+        let mut entry = libc::CMSG_FIRSTHDR(&raw const header);
+        while !entry.is_null() {
+            control((*entry).cmsg_level, (*entry).cmsg_type, libc::CMSG_DATA(entry));
+            entry = libc::CMSG_NXTHDR(&raw const header, entry);
+        }
+    }
+    Ok(Some(bytes as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::poll::readable;
+    use crate::probe::{now_nanos, prepare, send, send_train};
+
+    fn pair(local: &str) -> (UdpSocket, UdpSocket, bool) {
+        let near = UdpSocket::bind(local).unwrap();
+        let far = UdpSocket::bind(local).unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
+        far.connect(near.local_addr().unwrap()).unwrap();
+        let ipv6 = local.starts_with('[');
+        prepare(&near, ipv6).unwrap();
+        prepare(&far, ipv6).unwrap();
+        (near, far, ipv6)
+    }
+
+    #[test]
+    fn packets_arrive_with_their_time_and_hop_limit() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let (near, far, ipv6) = pair(local);
+            let mut buffer = [0; 64];
+            assert_eq!(receive(&far, &mut buffer).unwrap(), None);
+            let before = now_nanos();
+            send(&near, b"hello", Some(7), ipv6).unwrap();
+            assert!(readable(&far, Duration::from_secs(5)));
+            let heard = receive(&far, &mut buffer).unwrap().unwrap();
+            assert_eq!((heard.bytes, heard.hop_limit), (5, Some(7)));
+            assert!((before..=now_nanos()).contains(&heard.at_nanos));
+            assert_eq!(send_train(&near, &[9; 25], 10).unwrap(), 3);
+            let mut sizes = Vec::new();
+            while sizes.len() < 3 && readable(&far, Duration::from_secs(5)) {
+                sizes.extend(receive(&far, &mut buffer).unwrap().map(|heard| heard.bytes));
+            }
+            assert_eq!(sizes, [10, 10, 5]);
+        }
+    }
+
+    #[test]
+    fn a_closed_port_is_reported_with_the_packet_it_was_for() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let (near, far, ipv6) = pair(local);
+            let ip = far.local_addr().unwrap().ip();
+            drop(far);
+            send(&near, b"anybody there?", None, ipv6).unwrap();
+            let mut buffer = [0; 64];
+            // An error makes the socket readable.
+            assert!(readable(&near, Duration::from_secs(5)));
+            let reported = receive_report(&near, &mut buffer).unwrap().unwrap();
+            assert_eq!((reported.what, reported.by), (Report::PortClosed, Some(ip)));
+            assert_eq!(&buffer[..reported.bytes], b"anybody there?");
+            assert!(reported.at_nanos > 0);
+            assert_eq!(receive_report(&near, &mut buffer).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_larger_than_the_interface_takes_is_not_fragmented() {
+        // The MTU of loopback is 65536: no packet of IPv4 is larger, but one of IPv6 may be.
+        let (near, _far, ipv6) = pair("[::1]:0");
+        let error = send(&near, &[0; 65_500], None, ipv6).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+        send(&near, &[0; 65_488], None, ipv6).unwrap();
+    }
+}
