@@ -15,8 +15,8 @@ use longhaul_core::wire::copy::{
 };
 use longhaul_core::wire::{
     AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
-    Hello, PROBE_BYTES, PathEvent, PathOrder, ProbeHeader, ProbeKind, ThirdEvent, ThirdOrder,
-    Welcome, read_frame, write_frame,
+    Hello, PROBE_BYTES, PathEvent, PathOrder, ProbeHeader, ProbeKind, RungEvent, RungOrder,
+    ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,6 +31,7 @@ pub const ENTRIES: &[(&str, Entry)] = &[
     ("flow_event", flow_event),
     ("third", third),
     ("path", path),
+    ("rung", rung),
     ("copy", copy),
     ("binary", binary),
     ("text", text),
@@ -179,6 +180,12 @@ fn path(bytes: &[u8]) {
         }
     }
     delays.variation();
+}
+
+/// What both ends of a diagnosis hear of each other.
+fn rung(bytes: &[u8]) {
+    frames::<RungOrder>(bytes, nearly, |_| ());
+    frames::<RungEvent>(bytes, nearly, |_| ());
 }
 
 fn copy(bytes: &[u8]) {
