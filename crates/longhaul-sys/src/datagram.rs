@@ -5,11 +5,13 @@
 //! here retries, paces or counts.
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::socket_option::set;
 
 /// The most datagrams that one call receives.
 const BATCH: usize = 16;
@@ -31,8 +33,8 @@ pub fn sender(to: SocketAddr, segment_bytes: u16, ecn: u8) -> io::Result<UdpSock
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     };
-    set_option(&socket, level, class, libc::c_int::from(ecn & 3))?;
-    set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, libc::c_int::from(segment_bytes))?;
+    set(&socket, level, class, libc::c_int::from(ecn & 3))?;
+    set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, libc::c_int::from(segment_bytes))?;
     socket.connect(&to.into())?;
     Ok(socket.into())
 }
@@ -41,7 +43,7 @@ pub fn sender(to: SocketAddr, segment_bytes: u16, ecn: u8) -> io::Result<UdpSock
 /// `CAP_NET_ADMIN` over the network namespace allows it, to that limit elsewhere.
 fn set_receive_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
     let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted)
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted)
         .or_else(|_| SockRef::from(socket).set_recv_buffer_size(bytes))
 }
 
@@ -79,12 +81,12 @@ impl Receiver {
     pub fn bind(address: SocketAddr, buffer_bytes: usize, room: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         set_receive_buffer(&socket, buffer_bytes)?;
-        set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
-        set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         match address {
-            SocketAddr::V4(_) => set_option(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?,
+            SocketAddr::V4(_) => set(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?,
             SocketAddr::V6(_) => {
-                set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+                set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             }
         }
         socket.bind(&address.into())?;
@@ -188,25 +190,6 @@ fn read_control(header: &libc::msghdr) -> Control {
         }
     }
     control
-}
-
-fn set_option(
-    socket: &Socket,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads one c_int, whose size is passed, during the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

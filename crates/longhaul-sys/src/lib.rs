@@ -22,6 +22,7 @@ pub mod probe;
 pub mod realtime;
 pub mod route;
 pub mod schedule;
+mod socket_option;
 pub mod tcp;
 pub mod terminal;
 pub mod topology;

@@ -3,10 +3,9 @@
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_core::plan::{Amount, Direction, FlowPlan, Protocol};
 use longhaul_core::result::{FlowEnd, FlowResult, WarningKind};
 use longhaul_core::units::{Bytes, Rate};
@@ -14,75 +13,22 @@ use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind, Service};
 
 use super::{FlowLimits, run, serve};
 use crate::error::{EngineError, Result};
-use crate::serve::{ClientLimits, Host, Listener, Services};
-use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
-    ServedSession, Session, connect,
-};
+use crate::serve::Services;
+use crate::serve::testing::TestServer;
+use crate::session::{ServedSession, Session};
 
 mod udp;
 mod ways;
 
-struct Flow {
-    limits: FlowLimits,
-    outcomes: Sender<Result<()>>,
-}
-
-impl Services for Flow {
-    fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
-        None
-    }
-
-    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
-        serve(session, &self.limits)
-    }
-
-    fn ended(&self, _: &str, outcome: Result<()>) {
-        let _ = self.outcomes.send(outcome);
-    }
-}
-
-struct Server {
-    config: ConfigDir,
-    port: u16,
-    outcomes: Receiver<Result<()>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    _dir: tempfile::TempDir,
-}
+struct Server(TestServer);
 
 impl Server {
     fn start(limits: FlowLimits) -> Self {
-        Server::with(|outcomes| Arc::new(Flow { limits, outcomes }))
-    }
-
-    fn with(services: impl FnOnce(Sender<Result<()>>) -> Arc<dyn Services>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let config = ConfigDir::at(dir.path());
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let port = listener.address().port();
-        let identity = Identity::load_or_create(&config).unwrap();
-        let authorised = AuthorisedKeys::load(&config, identity.public()).unwrap();
-        let (outcomes, ended) = unbounded();
-        let services = services(outcomes);
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = thread::spawn({
-            let stop = stop.clone();
-            let host = Arc::new(Host { identity, authorised });
-            move || listener.run(host, services, ClientLimits::default(), false, &stop)
-        });
-        Server { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
+        Server(TestServer::start(move |session| serve(session, &limits)))
     }
 
     fn session(&self) -> Session {
-        let identity = Identity::load_or_create(&self.config).unwrap();
-        let options = ConnectOptions {
-            identity: &identity,
-            config: &self.config,
-            policy: HostPolicy::RefuseChanged,
-            family: Family::Any,
-        };
-        connect(&HostPort::new("127.0.0.1", self.port), Service::Test, &options).unwrap()
+        self.0.session(Service::Test)
     }
 
     fn run(&self, plan: &FlowPlan) -> Result<FlowResult> {
@@ -90,14 +36,7 @@ impl Server {
     }
 
     fn outcome(&self) -> Result<()> {
-        self.outcomes.recv_timeout(Duration::from_secs(20)).expect("the server's session ends")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
+        self.0.outcome()
     }
 }
 
@@ -354,7 +293,7 @@ fn a_server_that_floods_the_client_with_samples_is_refused() {
         }
         fn ended(&self, _: &str, _: Result<()>) {}
     }
-    let server = Server::with(|_| Arc::new(Flood));
+    let server = Server(TestServer::with(|_| Arc::new(Flood)));
     let plan = FlowPlan { direction: Direction::Reverse, ..FlowPlan::new() };
     let refused = server.run(&plan);
     assert!(matches!(refused, Err(EngineError::Protocol { .. })), "{refused:?}");

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::Prober;
@@ -23,6 +24,15 @@ const UDP_HEADER_BYTES: u32 = 8;
 
 fn ip_header_bytes(address: IpAddr) -> u32 {
     if address.is_ipv4() { 20 } else { 40 }
+}
+
+/// Waits for something to read; `false` when it is too late for that.
+fn readable_before(socket: impl AsFd, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        poll::readable(socket, left);
+    }
+    !left.is_zero()
 }
 
 /// Asks by ICMP echo.
@@ -73,14 +83,10 @@ impl Ask for Echo {
 
     fn hear(&mut self, until: Instant) -> Option<Heard> {
         loop {
-            if let Some(heard) = self.take() {
-                return Some(heard);
+            let heard = self.take();
+            if heard.is_some() || !readable_before(&self.socket, until) {
+                return heard;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            poll::readable(&self.socket, left);
         }
     }
 
@@ -165,14 +171,10 @@ impl Ask for ClosedPort {
 
     fn hear(&mut self, until: Instant) -> Option<Heard> {
         loop {
-            if let Some(heard) = self.take() {
-                return Some(heard);
+            let heard = self.take();
+            if heard.is_some() || !readable_before(&self.socket, until) {
+                return heard;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            poll::readable(&self.socket, left);
         }
     }
 

@@ -1,11 +1,9 @@
 //! Surveys over loopback, client and server in one process; and peers that break the rules.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_core::plan::{PathPart, PathPlan, StreamSpec, TrainSpec};
 use longhaul_core::result::{PathResult, Prober};
 use longhaul_core::units::Rate;
@@ -16,68 +14,18 @@ use super::flow::ProbeFlow;
 use super::{serve, survey};
 use crate::error::{EngineError, Result};
 use crate::flow::FlowLimits;
-use crate::serve::{ClientLimits, Host, Listener, Services};
-use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, DataDialer, Family,
-    HostPolicy, HostPort, Identity, Route, ServedSession, Session, connect,
-};
+use crate::serve::testing::TestServer;
+use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session};
 
-struct Surveys {
-    limits: FlowLimits,
-    outcomes: Sender<Result<()>>,
-}
-
-impl Services for Surveys {
-    fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
-        None
-    }
-
-    fn run(&self, _: Service, session: ServedSession) -> Result<()> {
-        serve(session, &self.limits)
-    }
-
-    fn ended(&self, _: &str, outcome: Result<()>) {
-        let _ = self.outcomes.send(outcome);
-    }
-}
-
-struct Server {
-    config: ConfigDir,
-    port: u16,
-    outcomes: Receiver<Result<()>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    _dir: tempfile::TempDir,
-}
+struct Server(TestServer);
 
 impl Server {
     fn start(limits: FlowLimits) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let config = ConfigDir::at(dir.path());
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let port = listener.address().port();
-        let identity = Identity::load_or_create(&config).unwrap();
-        let authorised = AuthorisedKeys::load(&config, identity.public()).unwrap();
-        let (outcomes, ended) = unbounded();
-        let services = Arc::new(Surveys { limits, outcomes });
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = thread::spawn({
-            let stop = stop.clone();
-            let host = Arc::new(Host { identity, authorised });
-            move || listener.run(host, services, ClientLimits::default(), false, &stop)
-        });
-        Server { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
+        Server(TestServer::start(move |session| serve(session, &limits)))
     }
 
     fn session(&self) -> Session {
-        let identity = Identity::load_or_create(&self.config).unwrap();
-        let options = ConnectOptions {
-            identity: &identity,
-            config: &self.config,
-            policy: HostPolicy::RefuseChanged,
-            family: Family::Any,
-        };
-        connect(&HostPort::new("127.0.0.1", self.port), Service::Path, &options).unwrap()
+        self.0.session(Service::Path)
     }
 
     fn survey(&self, plan: &PathPlan) -> Result<PathResult> {
@@ -85,14 +33,7 @@ impl Server {
     }
 
     fn outcome(&self) -> Result<()> {
-        self.outcomes.recv_timeout(Duration::from_secs(20)).expect("the server's session ends")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
+        self.0.outcome()
     }
 }
 

@@ -8,4 +8,6 @@ pub use admission::ClientLimits;
 pub use listener::{Host, Listener, Services, serve_session};
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

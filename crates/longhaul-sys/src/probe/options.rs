@@ -1,7 +1,8 @@
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::socket_option::set;
 
 /// Makes `socket` one for probes: what it sends is never fragmented, whatever the kernel believes
 /// of the path (`IP_PMTUDISC_PROBE`), so that a packet larger than the interface's MTU fails with
@@ -36,23 +37,4 @@ pub fn prepare(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
 pub fn now_nanos() -> u64 {
     // A clock before 1970 is none; nobody compares with it.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
-}
-
-fn set(
-    socket: impl AsFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads one int, whose size is passed, during the call.
-    let code = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

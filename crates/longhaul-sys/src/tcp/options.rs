@@ -4,6 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, SockRef};
 
+use crate::socket_option::set;
+
 /// Options of a TCP socket; what is `None` or `false` is left as the host has it.
 ///
 /// `mss`, and for its full effect `window_bytes`, must be applied before `connect(2)`: both go
@@ -127,17 +129,7 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
 /// The kernel refuses the option.
 pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: `bytes` lives over the call and its size is passed with it.
-    let code = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
 /// What the kernel made of a socket's options.

@@ -2,6 +2,8 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::socket_option::set;
+
 /// Index of the drop counter in what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS`, linux/sock_diag.h).
 const MEMINFO_DROPS: usize = 8;
 /// How many counters there are (`SK_MEMINFO_VARS`).
@@ -85,23 +87,4 @@ pub fn drops(socket: impl AsFd) -> io::Result<u32> {
         )
     };
     if code == 0 { Ok(counters[MEMINFO_DROPS]) } else { Err(io::Error::last_os_error()) }
-}
-
-fn set(
-    socket: impl AsFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads one int, whose size is passed, during the call.
-    let code = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

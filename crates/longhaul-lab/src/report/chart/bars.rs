@@ -1,4 +1,4 @@
-use super::lines::{significant, wrap};
+use super::lines::significant;
 use super::svg::{Drawing, Svg, shorten};
 use super::{Axis, Scale, Width};
 
@@ -33,13 +33,7 @@ const FIGURE: f64 = 58.0;
 impl BarChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
-        let mut svg = Svg::default();
-        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
-        let mut y = 45.0;
-        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
-            svg.text("soft", (16.0, y), &line);
-            y += 16.0;
-        }
+        let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
         // A page has the groups' names beside the bars, a phone above them.
         let beside = width == Width::Page;
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
@@ -82,12 +76,7 @@ impl BarChart {
             body.end_series();
             y += GAP;
         }
-        for (value, text) in &axis.ticks {
-            svg.line("grid", (place(*value), top), (place(*value), y - 4.0));
-            svg.text("soft middle", (place(*value), y + 10.0), text);
-        }
-        svg.line("axis", (left, top), (left, y - 4.0));
-        svg.text("soft middle", (left + length / 2.0, y + 30.0), &axis.label);
+        svg.value_axis(&axis, (left, length), (top, y));
         svg.append(body);
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, y + 42.0)
     }

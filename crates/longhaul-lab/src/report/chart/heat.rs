@@ -1,6 +1,6 @@
 use super::Width;
-use super::lines::{significant, wrap};
-use super::svg::{Drawing, Svg, shorten};
+use super::lines::significant;
+use super::svg::{Drawing, Svg};
 
 /// Figures over two dimensions: a tile for each pair, coloured by its figure and with the figure
 /// in it, so that it is read in grey as well.
@@ -34,13 +34,7 @@ const CIVIDIS: [[f64; 3]; 8] = [
 impl HeatMap {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
-        let mut svg = Svg::default();
-        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
-        let mut y = 45.0;
-        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
-            svg.text("soft", (16.0, y), &line);
-            y += 16.0;
-        }
+        let (mut svg, y) = Svg::headed(&self.title, &self.subtitle, total);
         let (rows, columns) = (self.y.1.len().max(1), self.x.1.len().max(1));
         let (left, top) = (if width == Width::Page { 116.0 } else { 92.0 }, y + 8.0);
         let tile = ((total - left - 18.0) / columns as f64).min(104.0);

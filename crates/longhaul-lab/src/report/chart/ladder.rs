@@ -1,4 +1,3 @@
-use super::lines::wrap;
 use super::svg::{Drawing, Svg, shorten};
 use super::{Axis, Scale, Width};
 
@@ -38,13 +37,7 @@ impl LadderChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let beside = width == Width::Page;
-        let mut svg = Svg::default();
-        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
-        let mut y = 45.0;
-        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
-            svg.text("soft", (16.0, y), &line);
-            y += 16.0;
-        }
+        let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
         let left = if beside { 16.0 + NAME } else { 16.0 };
         let length = total - left - if beside { FIGURE } else { 100.0 };
         let values: Vec<f64> = self
@@ -89,12 +82,7 @@ impl LadderChart {
             body.end_series();
             y += ROW;
         }
-        for (value, text) in &axis.ticks {
-            svg.line("grid", (place(*value), top), (place(*value), y - 4.0));
-            svg.text("soft middle", (place(*value), y + 10.0), text);
-        }
-        svg.line("axis", (left, top), (left, y - 4.0));
-        svg.text("soft middle", (left + length / 2.0, y + 30.0), &axis.label);
+        svg.value_axis(&axis, (left, length), (top, y));
         svg.append(body);
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, y + 42.0)
     }

@@ -85,13 +85,7 @@ struct Frame {
 impl LineChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
-        let mut svg = Svg::default();
-        svg.text("title", (16.0, 27.0), &shorten(&self.title, (total / 8.6) as usize));
-        let mut y = 45.0;
-        for line in wrap(&self.subtitle, (total - 32.0) / 6.3) {
-            svg.text("soft", (16.0, y), &line);
-            y += 16.0;
-        }
+        let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
         // Names at the lines' ends, where one panel leaves them room; else above.
         let few = self.panels.iter().all(|panel| panel.lines.len() <= AT_ENDS);
         let at_ends = width == Width::Page && self.panels.len() == 1 && few;
@@ -226,21 +220,6 @@ pub(super) fn significant(value: f64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most about `letters`.
-pub(super) fn wrap(text: &str, letters: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if ((line.len() + word.len() + 1) as f64) <= letters => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Scale;
@@ -288,10 +267,5 @@ mod tests {
         insta::assert_snapshot!(chart(3).draw(Width::Phone).embedded("narrow"));
         let page = chart(3).draw(Width::Page);
         assert!(page.height < chart(3).draw(Width::Phone).height);
-    }
-
-    #[test]
-    fn text_is_broken_between_words() {
-        assert_eq!(wrap("one two three", 8.0), ["one two", "three"]);
     }
 }

@@ -1,5 +1,6 @@
 use std::fmt::Write;
 
+use super::Axis;
 use super::style::STYLE;
 
 /// A drawing that grows.
@@ -21,6 +22,36 @@ pub(in crate::report) struct Drawing {
 pub(super) type At = (f64, f64);
 
 impl Svg {
+    /// One that begins with its title and, broken into lines, what there is to say of it; and how
+    /// far down that goes.
+    pub(super) fn headed(title: &str, subtitle: &str, width: f64) -> (Self, f64) {
+        let mut svg = Svg::default();
+        svg.text("title", (16.0, 27.0), &shorten(title, (width / 8.6) as usize));
+        let mut y = 45.0;
+        for line in wrap(subtitle, (width - 32.0) / 6.3) {
+            svg.text("soft", (16.0, y), &line);
+            y += 16.0;
+        }
+        (svg, y)
+    }
+
+    /// The axis below bars that go from `left` to the right by `length` at the most, with its grid
+    /// behind them from `top` to `bottom`.
+    pub(super) fn value_axis(
+        &mut self,
+        axis: &Axis,
+        (left, length): (f64, f64),
+        (top, bottom): (f64, f64),
+    ) {
+        for (value, text) in &axis.ticks {
+            let x = left + axis.scale.place(*value) * length;
+            self.line("grid", (x, top), (x, bottom - 4.0));
+            self.text("soft middle", (x, bottom + 10.0), text);
+        }
+        self.line("axis", (left, top), (left, bottom - 4.0));
+        self.text("soft middle", (left + length / 2.0, bottom + 30.0), &axis.label);
+    }
+
     pub(super) fn line(&mut self, class: &str, from: At, to: At) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(
@@ -179,6 +210,21 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
     format!("{}...", start.trim_end())
 }
 
+/// Breaks a text into lines of at most about `letters`.
+fn wrap(text: &str, letters: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if ((line.len() + word.len() + 1) as f64) <= letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,5 +251,10 @@ mod tests {
     fn long_names_are_cut() {
         assert_eq!(shorten("rsync daemon --whole-file", 12), "rsync dae...");
         assert_eq!(shorten("scp", 12), "scp");
+    }
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(wrap("one two three", 8.0), ["one two", "three"]);
     }
 }
