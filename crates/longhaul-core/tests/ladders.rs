@@ -3,7 +3,7 @@
 //! left out.
 
 use longhaul_core::diagnosis::judge;
-use longhaul_core::result::{Diagnosis, End, Resource, Rung, Verdict};
+use longhaul_core::result::{Diagnosis, End, Limit, Resource, Rung, Verdict};
 use longhaul_core::units::Rate;
 
 macro_rules! recorded {
@@ -139,12 +139,41 @@ fn names(judged: &Diagnosis) -> Vec<Resource> {
 }
 
 #[test]
+fn of_two_ends_short_of_cores_the_copy_tells_which() {
+    for (name, expected) in [("sender-cpu", End::Sender), ("receiver-cpu", End::Receiver)] {
+        let mut ladder = read(name);
+        let tests = ladder.rungs.iter_mut().flat_map(|report| &mut report.rounds);
+        for (round, limit) in tests
+            .filter(|round| round.reason.is_some())
+            .zip([Limit::SenderCpu, Limit::ReceiverCpu].into_iter().cycle())
+        {
+            let reason = round.reason.as_mut().unwrap();
+            reason.limit = limit;
+        }
+        let judged = judge(ladder);
+        assert_eq!(judged.limits[0].end, Some(expected), "{name}: {}", judged.sentence);
+    }
+}
+
+#[test]
+fn others_on_the_core_do_not_excuse_a_quota() {
+    let mut ladder = read("encryption");
+    for round in ladder.rungs.iter_mut().flat_map(|report| &mut report.rounds) {
+        if let Some(reason) = &mut round.reason {
+            reason.facts.sender.core_others_percent = 60.0;
+        }
+    }
+    let judged = judge(ladder);
+    assert_eq!(judged.limits[0].resource, Resource::Encryption, "{}", judged.sentence);
+}
+
+#[test]
 fn interrupts_and_memory_are_told_from_a_busy_thread() {
     let change = |change: &dyn Fn(&mut longhaul_core::result::FlowFacts)| {
         let mut ladder = read("sender-cpu");
         for round in ladder.rungs.iter_mut().flat_map(|report| &mut report.rounds) {
             if let Some(reason) = &mut round.reason {
-                reason.limit = longhaul_core::result::Limit::SenderCpu;
+                reason.limit = Limit::SenderCpu;
                 change(&mut reason.facts);
             }
         }

@@ -60,8 +60,15 @@ pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
 fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let tests = tests(diagnosis);
     let lossy = is_lossy(&tests);
-    let named: Vec<Cause> =
+    let mut named: Vec<Cause> =
         tests.iter().filter_map(|test| of_test(diagnosis, test, lossy)).collect();
+    let names = |end| named.iter().any(|cause| cause.resource == cpu_of(end));
+    if names(End::Sender)
+        && names(End::Receiver)
+        && let Some(other) = less_short_of_cores(diagnosis)
+    {
+        named.retain(|cause| cause.resource != cpu_of(other));
+    }
     let votes = |one: &Cause| {
         let same = |other: &&Cause| (other.resource, other.end) == (one.resource, one.end);
         named.iter().filter(same).count()
@@ -74,6 +81,18 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let (rung, allows) = rungs.into_iter().find_map(|rung| Some((rung, diagnosis.rate(rung)?)))?;
     let found = found.or_else(|| by_the_copy(diagnosis))?;
     Some(Cause { allows, rung, ..found })
+}
+
+/// Of two ends whose processors are both short, the one whose threads wait less for a core while they
+/// copy.
+fn less_short_of_cores(diagnosis: &Diagnosis) -> Option<End> {
+    let copies = [Rung::Protected, Rung::Whole].map(|rung| told(diagnosis, rung));
+    let waited = |end| {
+        let busiest = copies.iter().flatten().filter_map(|(_, copy)| of_end(copy, end).end.busiest);
+        busiest.map(|thread| thread.waiting_percent).reduce(f64::max)
+    };
+    let (sender, receiver) = (waited(End::Sender)?, waited(End::Receiver)?);
+    Some(if receiver > sender { End::Sender } else { End::Receiver })
 }
 
 /// A test: one round of one of its rungs.
@@ -219,14 +238,16 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     }
     let (measured, copy) = told(diagnosis, Rung::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
-    if others(end) {
+    let held_by_quota = throttled(measured, end) >= THROTTLED;
+    // A quota is its group's own, however many others the core has.
+    if others(end) && !held_by_quota {
         return None;
     }
     let work = match end {
         End::Sender => "sealing takes",
         End::Receiver => "opening what is sealed takes",
     };
-    let how = match (throttled(measured, end) >= THROTTLED, of_end(copy, end).end.busiest) {
+    let how = match (held_by_quota, of_end(copy, end).end.busiest) {
         (true, _) => "the quota of its control group holds it back".to_owned(),
         (false, Some(thread)) => thread_words(&thread),
         (false, None) => "its processors are full".to_owned(),

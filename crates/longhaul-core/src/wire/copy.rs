@@ -17,7 +17,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use super::entry::{DeviceNumber, Entry, EntryKind, Owner, XATTRS_LIMIT_BYTES, Xattr};
+pub use super::entry::{
+    DeviceNumber, Entry, EntryKind, Owner, TOP_DIRECTORY, XATTRS_LIMIT_BYTES, Xattr,
+};
 use super::{RefusalKind, WirePath};
 use crate::plan::CopyOptions;
 use crate::result::{Action, CopyFailure, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};

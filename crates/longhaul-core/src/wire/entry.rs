@@ -9,6 +9,10 @@ use crate::units::Bytes;
 /// the rest of a full batch it stays below the frame limit; ext4 has 4 KiB, XFS 64 KiB for each.
 pub const XATTRS_LIMIT_BYTES: usize = 256 << 10;
 
+/// The path of an entry that describes the target itself, where the contents of a directory come:
+/// it has that directory's attributes.
+pub const TOP_DIRECTORY: &str = ".";
+
 /// Something announced before its blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {

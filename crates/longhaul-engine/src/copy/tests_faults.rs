@@ -274,12 +274,15 @@ fn entry(id: u64, path: &str, size: u64) -> Entry {
 fn a_hostile_source_is_shown_out() {
     let world = World::new();
     let holes = |holes| Entry { holes: Some(holes), ..entry(0, "f", 5 << 20) };
+    let top = Entry { kind: EntryKind::Directory, ..entry(0, ".", 0) };
     for (what, entries) in [
         ("a path that leads up", vec![entry(0, "../x", 1)]),
         ("a path that leads up inside", vec![entry(0, "a/../../x", 1)]),
         ("an absolute path", vec![entry(0, "/tmp/x", 1)]),
         ("an empty part", vec![entry(0, "a//b", 1)]),
         ("an empty path", vec![entry(0, "", 1)]),
+        ("the target, among several things", vec![top]),
+        ("the target as a file", vec![entry(0, ".", 1)]),
         ("a number that is not the next", vec![entry(7, "f", 1)]),
         ("a number twice", vec![entry(0, "f", 1), entry(0, "g", 1)]),
         ("a hole beyond the end", vec![holes(vec![(3, 9)])]),

@@ -233,18 +233,24 @@ fn an_archive_is_what_rsync_makes_of_it() {
     assert_same(&listing(&host.far("pushed")), &theirs, "sent to a server");
     assert_code(&host.run(&["cp", "-a", &server.url("pushed"), "pulled"]), 0);
     assert_same(&listing(&host.near("pulled")), &theirs, "fetched from a server");
+
+    // Contents: the directory that takes them becomes what theirs was.
+    fs::create_dir(host.near("into")).unwrap();
+    fs::create_dir(host.far("into")).unwrap();
+    assert_code(&host.run(&["cp", "-a", "src/.", "into"]), 0);
+    assert_same(&listing(&host.near("into")), &theirs, "contents within this host");
+    assert_code(&host.run(&["cp", "-a", "src/.", &server.url("into")]), 0);
+    assert_same(&listing(&host.far("into")), &theirs, "contents sent to a server");
+    assert_code(&host.run(&["cp", "-a", &server.url("into/."), "new"]), 0);
+    assert_same(&listing(&host.near("new")), &theirs, "contents fetched from a server");
 }
 
 #[test]
 fn a_later_copy_brings_what_changed_as_rsync_does() {
     let host = TestHost::new();
     make_tree(&host);
-    // Into a directory: of 'src/.' rsync keeps what the top itself is, and cp only what is in it.
-    for copies in ["theirs", "ours"] {
-        fs::create_dir(host.near(copies)).unwrap();
-    }
-    assert_code(&host.command("rsync", &["-aHAXS", "src", "theirs"]).output().unwrap(), 0);
-    assert_code(&host.run(&["cp", "-a", "src", "ours"]), 0);
+    assert_code(&host.command("rsync", &["-aHAXS", "src/.", "theirs"]).output().unwrap(), 0);
+    assert_code(&host.run(&["cp", "-a", "src/.", "ours"]), 0);
     let at = |name: &str| host.near("src").join(name);
     host.file("src/packed", 80_000);
     fs::remove_file(at("one")).unwrap();
@@ -258,16 +264,16 @@ fn a_later_copy_brings_what_changed_as_rsync_does() {
     for (seconds, name) in (1_700_000_000..).zip(["packed", "link", "new", "one", "sub", ""]) {
         set_time(&at(name), seconds, 123_456_789);
     }
-    for name in ["theirs/src/one", "ours/src/one"] {
+    for name in ["theirs/one", "ours/one"] {
         // Neither puts a directory in the place of a file that is in the way, unless told to.
         fs::remove_file(host.near(name)).unwrap();
     }
     assert_code(
-        &host.command("rsync", &["-aHAXS", "--delete", "src", "theirs"]).output().unwrap(),
+        &host.command("rsync", &["-aHAXS", "--delete", "src/.", "theirs"]).output().unwrap(),
         0,
     );
-    assert_code(&host.run(&["cp", "-a", "--delete", "src", "ours"]), 0);
+    assert_code(&host.run(&["cp", "-a", "--delete", "src/.", "ours"]), 0);
     let source = listing(&host.near("src"));
-    assert_same(&listing(&host.near("theirs/src")), &source, "rsync itself keeps all of it");
-    assert_same(&listing(&host.near("ours/src")), &source, "again");
+    assert_same(&listing(&host.near("theirs")), &source, "rsync itself keeps all of it");
+    assert_same(&listing(&host.near("ours")), &source, "again");
 }

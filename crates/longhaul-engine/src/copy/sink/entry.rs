@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::Sender;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage};
+use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
 
 use super::finish::{Form, Whole};
 use super::ledger::{SinkFile, Stage, UNKNOWN};
 use super::outlet::Outlet;
+use super::placement::Destination;
 use super::recorder::Left;
 use super::run::{Shared, broken};
 use crate::copy::blocks::BlockSet;
@@ -79,6 +80,9 @@ fn take_entry(
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
+    if entry.path.as_bytes() == TOP_DIRECTORY.as_bytes() && entry.kind == EntryKind::Directory {
+        return take_top(shared, entry, peer);
+    }
     if !entry.path.is_plain_relative() {
         return Err(broken(peer, "it names a path that leads elsewhere"));
     }
@@ -143,6 +147,19 @@ fn take_entry(
         },
     }
     numbered(shared.ledger.announce(id, None), peer)
+}
+
+/// Takes the directory whose contents come: the target has its attributes in the end.
+fn take_top(shared: &Shared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
+    if let Destination::Directory { tree, contents, .. } = &shared.store.destination {
+        if !contents {
+            return Err(broken(peer, "it describes a target that is not its own"));
+        }
+        if tree.rights().may_replace() && !shared.options.tree.dry_run {
+            *lock(&shared.top) = Some(Attributes::of(&mut entry));
+        }
+    }
+    numbered(shared.ledger.announce(entry.id, None), peer)
 }
 
 fn action_of(

@@ -9,6 +9,7 @@ use super::ledger::SinkFile;
 use super::partial::{PartialFile, Temporary};
 use super::store::Store;
 use crate::copy::journal::FileId;
+use crate::copy::metadata::Attributes;
 
 /// Files that are synced together at the most; bounds how long the first of them waits.
 pub(super) const SYNC_BATCH: usize = 4096;
@@ -105,6 +106,13 @@ impl<'a> Finisher<'a> {
             self.store.sync_dir(&path).map_err(|error| (path, error))?;
         }
         Ok(())
+    }
+
+    /// Gives the target itself its attributes.
+    pub(super) fn finish_top(&self, attributes: &Attributes) -> io::Result<()> {
+        let top = Path::new("");
+        self.store.finish_dir(top, attributes)?;
+        if self.durable { self.store.sync_dir(top) } else { Ok(()) }
     }
 
     fn touched(&self) -> std::sync::MutexGuard<'_, BTreeSet<PathBuf>> {

@@ -123,6 +123,13 @@ impl Shared<'_> {
         })?;
         // Before the source hears of the end, so that nothing is left when its command is over.
         self.recorder.end(true);
+        // The last name that changes in the target was the journal's.
+        if let Some(attributes) = lock(&self.top).take()
+            && let Err(error) = self.syncing.time(|| self.finisher.finish_top(&attributes))
+        {
+            durable = false;
+            self.tell_failed(None, Path::new(""), "finish", &error)?;
+        }
         let elapsed = self.start.elapsed();
         Ok(SinkReport {
             files: standing.files,

@@ -106,6 +106,8 @@ pub(super) struct Shared<'a> {
     pub(super) wanted: AtomicU32,
     pub(super) resent: AtomicU64,
     pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    /// Those of the target itself, where the contents of a directory come.
+    pub(super) top: Mutex<Option<Attributes>>,
     pub(super) links: Mutex<Vec<HardLink>>,
     pub(super) extras: Extras,
     pub(super) digests: Digests,
@@ -207,6 +209,7 @@ impl Sink {
             wanted: AtomicU32::new(0),
             resent: AtomicU64::new(0),
             dirs: Mutex::default(),
+            top: Mutex::default(),
             links: Mutex::default(),
             extras: Extras::new(options, &self.store.destination),
             digests: Digests::new(options),

@@ -9,7 +9,7 @@ use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
-use longhaul_core::wire::copy::{ENTRIES_BATCH_BYTES, Entry, EntryKind};
+use longhaul_core::wire::copy::{ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
 use super::run::SourceRoot;
@@ -99,14 +99,16 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                     self.push(entry, Some(file))?;
                 }
                 SourceRoot::Listed { base, names } => self.listed(base, names)?,
-                SourceRoot::Path(path) => self.root(path)?,
+                SourceRoot::Path(path) => self.root(path, roots.len() == 1)?,
             }
         }
         self.flush()?;
         Ok(self.next_id)
     }
 
-    fn root(&mut self, path: &Path) -> Result<()> {
+    /// Announces what is at `path`. The attributes of a directory whose contents are meant go with
+    /// them if they are to be kept and the target is `only` for them.
+    fn root(&mut self, path: &Path, only: bool) -> Result<()> {
         // A slash at the end asks for what a link leads to, as everywhere in Unix.
         let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
         let (handle, metadata) = match self.tree.look(path, follow) {
@@ -117,7 +119,12 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             if !self.options.recursive {
                 return self.sink.failed(path, NEEDS_RECURSIVE);
             }
-            return self.children(path, Path::new(""), &mut vec![metadata.identity]);
+            let ancestors = &mut vec![metadata.identity];
+            if only && self.options.preserve {
+                let found = Found { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
+                self.announce(found, EntryKind::Directory)?;
+            }
+            return self.children(path, Path::new(""), ancestors);
         }
         let Some(name) = path.file_name() else {
             return self.sink.failed(path, "it has no name of its own; add '/.' for its contents");
@@ -370,7 +377,12 @@ mod tests {
         assert_eq!(found.paths, ["top", "top/empty", "top/sub", "top/sub/file"]);
         assert_eq!(found.skipped, ["loop"]);
         assert_eq!(found.failed.len(), 1);
-        assert_eq!(walk(&recursive(), &[top.join(".")]).paths, ["empty", "sub", "sub/file"]);
+        let contents = [top.join(".")];
+        assert_eq!(walk(&recursive(), &contents).paths, ["empty", "sub", "sub/file"]);
+        let preserving = CopyOptions { preserve: true, ..recursive() };
+        assert_eq!(walk(&preserving, &contents).paths, [".", "empty", "sub", "sub/file"]);
+        let two = [top.join("."), top.join(".")];
+        assert!(!walk(&preserving, &two).paths.contains(&".".to_owned()));
     }
 
     #[test]
