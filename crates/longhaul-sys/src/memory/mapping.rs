@@ -59,6 +59,20 @@ impl Mapping {
         Ok(Mapping { region: Arc::new(Region { start, length }) })
     }
 
+    /// Takes no huge pages for `range`, of which little will be used.
+    pub(super) fn keep_small(&self, range: Range<usize>) {
+        let page = rustix::param::page_size();
+        let end = range.end.min(self.region.length);
+        let start = range.start.min(end).next_multiple_of(page);
+        if start < end {
+            // SAFETY: the range lies within the mapping, and the advice, a wish, changes no content.
+            unsafe {
+                let from = self.region.start.as_ptr().add(start);
+                libc::madvise(from.cast(), end - start, libc::MADV_NOHUGEPAGE)
+            };
+        }
+    }
+
     /// The means to make its pages appear beforehand.
     pub fn prefault(&self) -> Prefault {
         Prefault { region: self.region.clone() }
