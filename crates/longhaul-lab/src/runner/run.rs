@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::compare::compare;
 use super::far::FarDir;
 use super::landing::{self, Landing};
+use super::load;
 use super::{disk, ends};
 use crate::LabError;
 use crate::data::Source;
@@ -107,8 +108,12 @@ impl Run<'_> {
         if let Work::Copy { source, scratch: Some(scratch) } = self.work {
             self.verify(source, scratch)?;
         }
-        if !report.faults.is_empty() {
-            record.outcome = Outcome::Invalid { reason: report.faults.join("; ") };
+        let mut faults = report.faults;
+        faults.extend(
+            record.host.zip(record.seconds).and_then(|(host, took)| load::fault(host, took)),
+        );
+        if !faults.is_empty() {
+            record.outcome = Outcome::Invalid { reason: faults.join("; ") };
         }
         Ok(())
     }
