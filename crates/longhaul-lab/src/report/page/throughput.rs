@@ -101,7 +101,7 @@ fn line(table: &Table, row: &Row, columns: &Columns<'_>, copies: bool) -> Markup
                 (cell(table, row, *column))
             }
             @if copies {
-                td { (promises(row)) }
+                td.guarantees { (promises(row)) }
                 td.figure {
                     @if let Some(s) = row.sync_seconds { (format!("+{:.1} s", s.max(0.0))) }
                 }
