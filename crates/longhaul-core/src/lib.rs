@@ -11,5 +11,6 @@ pub mod path;
 pub mod plan;
 pub mod result;
 pub mod stats;
+pub mod text;
 pub mod units;
 pub mod wire;

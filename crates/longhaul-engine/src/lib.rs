@@ -9,6 +9,7 @@ mod error;
 pub mod flow;
 pub mod ladder;
 mod lock;
+mod noise;
 pub mod path;
 pub mod precursor;
 pub mod serve;

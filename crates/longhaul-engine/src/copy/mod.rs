@@ -43,6 +43,7 @@ pub(crate) use disk::DIRECT_FROM_BYTES;
 pub use progress::Progress;
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
+pub(crate) use sink::WRITERS;
 pub use sink::{Destination, Outlet, PlaceError};
 pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
 pub(crate) use source::{forget, look, read};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, OwnerMode};
+use longhaul_core::text::chain;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
@@ -186,12 +187,6 @@ fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, Dat
     let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
     let first = (0..first_streams(options)).map(|stream| dialer.open(stream, prepare));
     Ok((first.collect::<Result<_>>()?, dialer))
-}
-
-/// `error` and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {

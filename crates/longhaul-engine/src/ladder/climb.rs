@@ -8,10 +8,10 @@ use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::result::{
     End, Ends, Finding, Gap, Rung, RungReport, RungRound, SampleReport, Verdict,
 };
+use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::chain;
 use super::hand::{Hand, Shaken};
 use super::plan::{LadderPlan, Openers};
 use super::rungs::{LOOK, Rungs};

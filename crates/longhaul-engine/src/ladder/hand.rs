@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport};
+use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RUNG_LIMIT_SECONDS, RungEvent, RungOrder};
 
@@ -40,7 +41,7 @@ impl Hand {
     pub(super) fn here(role: &Role, options: &CopyOptions) -> Shaken {
         let opened = Workshop::open(&Tree::anywhere(), role, options);
         let Opened { workshop, view, sample, failure } = opened;
-        let failure = failure.map(|error| super::chain(&error));
+        let failure = failure.map(|error| chain(&error));
         Shaken { hand: Hand::Here(Box::new(workshop)), view, sample, failure }
     }
 

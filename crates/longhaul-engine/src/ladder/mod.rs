@@ -25,11 +25,5 @@ pub use climb::{Climbed, Step, climb};
 pub use plan::{LadderPlan, Openers, Way};
 pub use serve::{refuse, serve};
 
-/// `error` and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 #[cfg(test)]
 mod tests;

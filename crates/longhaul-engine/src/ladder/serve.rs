@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use longhaul_core::text::chain;
 use longhaul_core::wire::{RUNG_LIMIT_SECONDS, RefusalKind, RungEvent, RungOrder, WirePath};
 
-use super::chain;
 use super::workshop::{Opened, Role, Workshop};
 use super::write::Writing;
 use crate::copy::tree::wire_path;

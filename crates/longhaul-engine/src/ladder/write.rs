@@ -20,13 +20,11 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, renameat, sync
 use rustix::io::Errno;
 
 use super::scratch::free_bytes;
-use crate::copy::DIRECT_FROM_BYTES;
 use crate::copy::clock::{CpuMeter, StageClock};
+use crate::copy::{DIRECT_FROM_BYTES, WRITERS};
 use crate::error::{EngineError, Result};
-use crate::precursor::noise;
+use crate::noise::noise;
 
-/// As many as a sink has (`copy/sink/run.rs`).
-const WRITERS: usize = 4;
 /// The block of a copy.
 const BLOCK: u64 = 4 << 20;
 /// What goes through the page cache is all still to be written when time is up.
@@ -120,9 +118,10 @@ impl Work<'_> {
             }
         };
         let how = match direct {
-            true => "past the page cache (O_DIRECT), 4 threads, blocks of 4 MiB",
-            false => "through the page cache, 4 threads, blocks of 4 MiB",
+            true => "past the page cache (O_DIRECT)",
+            false => "through the page cache",
         };
+        let how = format!("{how}, {WRITERS} threads, blocks of {}", Bytes::new(BLOCK));
         let mut report = self.report(bytes, 1, elapsed, how);
         report.overwrite_bps = overwrite_bps;
         report.end.direct_bytes = Bytes::new(if direct { bytes } else { 0 });
@@ -172,7 +171,8 @@ impl Work<'_> {
             self.clock.time(|| syncfs(self.dir))?;
         }
         let files = done.into_inner();
-        let how = "made, written and renamed by 4 threads, then synced all at once";
+        let how =
+            format!("made, written and renamed by {WRITERS} threads, then synced all at once");
         Ok(self.report(files * size as u64, files, begun.elapsed(), how))
     }
 
@@ -203,7 +203,7 @@ impl Work<'_> {
         outcomes.into_iter().collect()
     }
 
-    fn report(&self, bytes: u64, files: u64, elapsed: Duration, how: &str) -> AloneReport {
+    fn report(&self, bytes: u64, files: u64, elapsed: Duration, how: String) -> AloneReport {
         AloneReport {
             bytes: Bytes::new(bytes),
             files,
@@ -211,7 +211,7 @@ impl Work<'_> {
             end: self.cpu.report(elapsed, Bytes::default()),
             stages: StageTimes { write: self.clock.share(elapsed), ..StageTimes::default() },
             overwrite_bps: None,
-            how: how.to_owned(),
+            how,
         }
     }
 }

@@ -11,6 +11,7 @@ use longhaul_core::result::{
     PATH_SCHEMA, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured, Warning,
     WarningKind, Way,
 };
+use longhaul_core::text::chain;
 use longhaul_core::wire::{PathEvent, PathOrder};
 use longhaul_sys::clock;
 use longhaul_sys::probe::now_nanos;
@@ -470,15 +471,4 @@ fn expect(receiver: &mut ControlReceiver, expected: &PathEvent) -> Result<()> {
 fn out_of_turn<T>(sender: &ControlSender) -> Result<T> {
     let peer = sender.peer().to_owned();
     Err(EngineError::Protocol { peer, what: "it answered out of turn" })
-}
-
-/// An error with its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(one) = cause {
-        text = format!("{text}: {one}");
-        cause = one.source();
-    }
-    text
 }

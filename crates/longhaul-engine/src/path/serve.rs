@@ -7,10 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{PlanError, TrainSpec};
+use longhaul_core::text::chain;
 use longhaul_core::units::{Rate, format_span};
 use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind};
 
-use super::client::{boot_mark, chain, own_clock, patience};
+use super::client::{boot_mark, own_clock, patience};
 use super::echo::round_trips;
 use super::flow::ProbeFlow;
 use super::{hops, mtu, stream, tcp, trains};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::Measurement;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use super::{measured, noise};
+use super::measured;
+use crate::noise::noise;
 
 /// Beyond the caches of a core, and mostly of a processor.
 const MEMORY_BYTES: usize = 128 << 20;

@@ -15,8 +15,9 @@ use longhaul_core::result::Measurement;
 use longhaul_sys::memory::AlignedBuffer;
 use rustix::fs::{Advice, OFlags, fadvise, statvfs};
 
-use super::{failed, file_failed, measured, noise};
+use super::{failed, file_failed, measured};
 use crate::error::Result;
+use crate::noise::noise;
 
 const BLOCK: u64 = 1 << 20;
 /// As many as a copy reads and writes with.

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::result::Measurement;
+use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 
 use crate::error::EngineError;
@@ -69,13 +70,7 @@ fn measured(name: &str, title: &str, bytes: u64, elapsed: Duration, note: &str) 
 
 /// Why there is no figure.
 fn failed(name: &str, title: &str, error: &EngineError) -> Measurement {
-    let mut note = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        note.push_str(&format!(": {source}"));
-        cause = source.source();
-    }
-    let (name, title) = (name.to_owned(), title.to_owned());
+    let (name, title, note) = (name.to_owned(), title.to_owned(), chain(error));
     Measurement { name, title, throughput_bps: None, seconds: 0.0, note }
 }
 
@@ -84,11 +79,6 @@ fn file_failed<'a>(
     path: &'a Path,
 ) -> impl Fn(std::io::Error) -> EngineError + Copy + 'a {
     move |source| EngineError::File { operation, path: path.to_owned(), source }
-}
-
-/// Bytes that no file system compresses, the same each time.
-pub(crate) fn noise(bytes: &mut [u8]) {
-    blake3::Hasher::new().update(b"longhaul").finalize_xof().fill(bytes);
 }
 
 #[cfg(test)]

@@ -307,13 +307,7 @@ fn tail(output: &ToolOutput) -> String {
     output.last_line().map_or_else(String::new, |line| format!("; it said: {}", cut(line)))
 }
 
-/// An error and its causes in one line.
+/// An error and its causes in one line, whatever a tool put into them.
 pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text.replace('\n', "; ")
+    longhaul_core::text::chain(error).replace('\n', "; ")
 }

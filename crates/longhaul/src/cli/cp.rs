@@ -21,13 +21,13 @@ use longhaul_core::plan::{
     CopyOptions, CopyPlan, DeleteOptions, DirectIo, Location, OwnerMode, Protection, TreeOptions,
 };
 use longhaul_core::result::{CopyResult, NotKept};
+use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
     Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, pull, push, read_names,
 };
-use longhaul_engine::session::HostPolicy;
 
 use self::check::check;
 use self::events::{Events, Printer};
@@ -39,7 +39,7 @@ use self::route::{Route, Target};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, copy_text};
-use crate::remote::{Rsh, SshOptions};
+use crate::remote::SshOptions;
 use crate::throttle::Throttle;
 
 #[derive(Debug, clap::Args)]
@@ -140,12 +140,8 @@ pub(super) struct Args {
     /// Record the key of a server that is not known yet
     #[arg(long)]
     accept_new: bool,
-    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
-    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
-    rsh: Rsh,
-    /// The longhaul to run at the far side of ssh
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    far_longhaul: String,
+    #[command(flatten)]
+    ssh: SshOptions,
     /// Send everything through ssh, for hosts where its port alone is open: slower than beside it
     #[arg(long)]
     via_ssh: bool,
@@ -321,16 +317,8 @@ impl Args {
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Gate<'a>, Coded> {
-        let ssh = SshOptions {
-            rsh: self.rsh.clone(),
-            far_longhaul: self.far_longhaul.clone(),
-            via_ssh: self.via_ssh,
-        };
-        let policy = match self.accept_new {
-            true => HostPolicy::AcceptNew,
-            false => HostPolicy::RequireKnown,
-        };
-        Gate::new(far, &ssh, policy, addresses, stop)
+        let ssh = SshOptions { via_ssh: self.via_ssh, ..self.ssh.clone() };
+        Gate::new(far, &ssh, self.accept_new, addresses, stop)
     }
 
     fn copy(
@@ -394,12 +382,6 @@ impl Args {
             }
         })
     }
-}
-
-/// `error` and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Failures and what was passed over, on standard error.

@@ -14,14 +14,14 @@ use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::Result as EngineResult;
 use longhaul_engine::ladder::{Climbed, LadderPlan, Openers, Way, climb};
-use longhaul_engine::session::{HostPolicy, HostPort, Session};
+use longhaul_engine::session::{HostPort, Session};
 use longhaul_lab::report;
 
 use super::cp::{Far, Gate, far};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{LadderView, answer, diagnosis_text};
-use crate::remote::{Rsh, SshOptions};
+use crate::remote::SshOptions;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are as for 'longhaul cp': PATH, [user@]host:PATH or \
@@ -62,12 +62,8 @@ pub(super) struct Args {
     /// Record the key of a server that is not known yet
     #[arg(long)]
     accept_new: bool,
-    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
-    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
-    rsh: Rsh,
-    /// The longhaul to run at the far side of ssh
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    far_longhaul: String,
+    #[command(flatten)]
+    ssh: SshOptions,
     /// Print one JSON document, "longhaul.diagnose/1"
     #[arg(long)]
     json: bool,
@@ -214,19 +210,11 @@ struct Gates<'a> {
 
 impl<'a> Gates<'a> {
     fn new(args: &Args, stop: &'a Arc<AtomicBool>) -> Result<Self, Coded> {
-        let ssh = SshOptions {
-            rsh: args.rsh.clone(),
-            far_longhaul: args.far_longhaul.clone(),
-            via_ssh: false,
-        };
-        let policy = match args.accept_new {
-            true => HostPolicy::AcceptNew,
-            false => HostPolicy::RequireKnown,
-        };
         let gate = |location: &Location| {
             let far = far(location).unwrap_or(Far::Here);
             // The session that is kept may be what fills the server.
-            Gate::new(&far, &ssh, policy, None, stop).map(|gate| gate.patient_for(QUEUE_PATIENCE))
+            let gate = Gate::new(&far, &args.ssh, args.accept_new, None, stop)?;
+            Ok::<_, Coded>(gate.patient_for(QUEUE_PATIENCE))
         };
         let both = || Ok::<_, Coded>([gate(&args.source)?, gate(&args.target)?]);
         Ok(Gates { kept: both()?, passing: both()? })

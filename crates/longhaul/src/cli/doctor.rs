@@ -16,7 +16,7 @@ use longhaul_sys::inspect::{Query, Source, inspect};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{answer, doctor_text, say};
-use crate::remote::{Rsh, printed_there};
+use crate::remote::{SshOptions, printed_there};
 
 /// How long the resolver may take, and the host at the other end: the examination ends within two
 /// seconds.
@@ -70,12 +70,8 @@ pub(super) struct Args {
     /// Examine the host that was recorded in this file; give HOST, --interface and --disk as then
     #[arg(long, value_name = "FILE", conflicts_with = "there")]
     recorded: Option<PathBuf>,
-    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
-    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
-    rsh: Rsh,
-    /// The longhaul to run there
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    far_longhaul: String,
+    #[command(flatten)]
+    ssh: SshOptions,
     /// This is the host that another's doctor asks for, over ssh
     #[arg(long, hide = true)]
     for_client: bool,
@@ -202,7 +198,7 @@ impl Args {
         if self.active {
             arguments.push("--active".to_owned());
         }
-        let printed = printed_there(destination, &self.rsh, &self.far_longhaul, &arguments)?;
+        let printed = printed_there(destination, &self.ssh, &arguments)?;
         let mut report: DoctorReport = serde_json::from_slice(&printed).map_err(|_| {
             let error = anyhow!(
                 "{destination} told no findings: ssh could not log in there, or there is no \

@@ -18,7 +18,7 @@ use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{answer, path_text, say};
-use crate::remote::{Rsh, SshFar, SshOptions};
+use crate::remote::{SshFar, SshOptions};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -71,12 +71,8 @@ pub(super) struct Args {
     /// Say nothing of what is being measured
     #[arg(short, long)]
     quiet: bool,
-    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
-    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
-    rsh: Rsh,
-    /// The longhaul to run there
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    far_longhaul: String,
+    #[command(flatten)]
+    ssh: SshOptions,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -164,12 +160,7 @@ impl Args {
 
     fn far(&self, interrupt: &Interrupt) -> Result<Far, Coded> {
         if self.host.contains('@') {
-            let options = SshOptions {
-                rsh: self.rsh.clone(),
-                far_longhaul: self.far_longhaul.clone(),
-                via_ssh: false,
-            };
-            let (far, session) = SshFar::start(&self.host, Service::Path, &options)?;
+            let (far, session) = SshFar::start(&self.host, Service::Path, &self.ssh)?;
             return Ok(Far::Served(Box::new(session), Some(far)));
         }
         let mut target: HostPort = self.host.parse()?;

@@ -11,5 +11,5 @@ mod tunnel;
 
 pub(crate) use far::serve_stdio;
 pub(crate) use local::LocalFar;
-pub(crate) use ssh::{Rsh, SshFar, SshOptions, printed_there};
+pub(crate) use ssh::{SshFar, SshOptions, printed_there};
 pub(crate) use tunnel::relay;

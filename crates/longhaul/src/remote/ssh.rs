@@ -16,13 +16,17 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How to reach the far side.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SshOptions {
-    /// The program and its first arguments, as for rsync's `-e`.
+    // As rsync's `-e`.
+    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
+    #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
     pub(crate) rsh: Rsh,
-    /// The longhaul to run there.
+    /// The longhaul to run at the far side of ssh
+    #[arg(long, value_name = "PATH", default_value = "longhaul")]
     pub(crate) far_longhaul: String,
-    /// Data goes through ssh too.
+    // For those whose data could go beside it.
+    #[arg(skip)]
     pub(crate) via_ssh: bool,
 }
 
@@ -152,11 +156,10 @@ impl Drop for SshFar {
 /// ssh cannot be started.
 pub(crate) fn printed_there(
     destination: &str,
-    rsh: &Rsh,
-    far_longhaul: &str,
+    SshOptions { rsh, far_longhaul, .. }: &SshOptions,
     arguments: &[String],
 ) -> Result<Vec<u8>> {
-    let words: Vec<String> = [far_longhaul]
+    let words: Vec<String> = [far_longhaul.as_str()]
         .into_iter()
         .chain(arguments.iter().map(String::as_str))
         .map(shell_quoted)

@@ -4,6 +4,7 @@ use super::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathEnd,
     PathResult, ProbeFigures, Proportion, Way,
 };
+use crate::text::capitalised;
 
 /// More than the headers of TCP over IPv6 with its options are.
 const HEADERS: u32 = 100;
@@ -236,11 +237,6 @@ fn asymmetry(found: &Asymmetry) -> String {
                 .to_owned()
         }
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// `2.1 million`, `5000`.

@@ -26,6 +26,7 @@ mod write;
 pub use outlet::Outlet;
 pub use placement::{Destination, PlaceError};
 pub(super) use run::Sink;
+pub(crate) use run::WRITERS;
 
 #[cfg(test)]
 pub(super) use fault::set::fail_at;

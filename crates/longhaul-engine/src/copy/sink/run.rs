@@ -37,7 +37,7 @@ use crate::lock::lock;
 use crate::session::{ControlSender, random_keying_material};
 
 /// Writers, each with one write in flight: as many as the source has readers.
-const WRITERS: usize = 4;
+pub(crate) const WRITERS: usize = 4;
 /// Blocks that wait for a writer; the pool bounds them further.
 const WRITE_QUEUE: usize = 64;
 /// Waves of whole files that wait to be synced; beyond, writers wait too.

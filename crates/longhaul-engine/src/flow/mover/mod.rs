@@ -12,4 +12,4 @@ pub(super) use pacer::Pacer;
 pub(super) use receive::{Reading, receive};
 pub(super) use send::send;
 pub(super) use slot::Slot;
-pub(super) use supply::{Supply, noise};
+pub(super) use supply::{Supply, payload};

@@ -10,7 +10,7 @@ use longhaul_sys::udp;
 use rustix::io::Errno;
 
 use super::UdpFlow;
-use crate::flow::mover::{Pacer, Slot, noise};
+use crate::flow::mover::{Pacer, Slot, payload};
 
 /// Datagrams that the kernel cuts from one send, at most (UDP_MAX_SEGMENTS, linux/udp.h, before
 /// Linux 6.9).
@@ -94,7 +94,7 @@ impl<'a> Batch<'a> {
         let segmented = datagrams > 1 && udp::segment_sends(&flow.socket, segment).is_ok();
         let count = if segmented { datagrams } else { 1 };
         let length = count * payload_bytes;
-        Batch { flow, buffer: noise(length), length, payload_bytes, segmented }
+        Batch { flow, buffer: payload(length), length, payload_bytes, segmented }
     }
 
     /// Writes the headers of as many whole datagrams as `allowed` bytes are, but of one at least,

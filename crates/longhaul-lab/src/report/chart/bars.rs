@@ -62,15 +62,9 @@ impl BarChart {
                     (left - 8.0, y + 11.5),
                     &shorten(&bar.name, ((name - 8.0) / CHARACTER) as usize),
                 );
-                let end = place(bar.value);
-                body.rect("bar", (left, y + 1.0), (end - left).max(0.5), BAR - 3.0);
-                let mut label_x = end;
-                if let Some((low, high)) = bar.range {
-                    let middle = y + (BAR - 1.0) / 2.0;
-                    body.line("axis", (place(low), middle), (place(high), middle));
-                    label_x = place(high).max(end);
-                }
-                body.text("soft", (label_x + 6.0, y + 11.5), &significant(bar.value));
+                let range = bar.range.map(|(low, high)| (place(low), place(high)));
+                let end = body.value_bar((left, y + 1.0), (place(bar.value), BAR - 3.0), range);
+                body.text("soft", (end + 6.0, y + 11.5), &significant(bar.value));
                 y += BAR;
             }
             body.end_series();

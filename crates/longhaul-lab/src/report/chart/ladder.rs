@@ -66,17 +66,11 @@ impl LadderChart {
             match &rung.value {
                 None => body.text("soft", (left + 6.0, y + 14.0), "not measured"),
                 Some((value, figure)) => {
-                    let end = place(*value);
-                    body.rect("bar", (left, y), (end - left).max(1.0), BAR);
-                    let mut label = end;
-                    if let Some((low, high)) = rung.range {
-                        let middle = y + BAR / 2.0;
-                        body.line("axis", (place(low), middle), (place(high), middle));
-                        label = place(high).max(end);
-                    }
+                    let range = rung.range.map(|(low, high)| (place(low), place(high)));
+                    let end = body.value_bar((left, y), (place(*value), BAR), range);
                     let mark = rung.mark.as_ref().map_or(String::new(), |mark| format!("  {mark}"));
                     let class = if marked { "head" } else { "soft" };
-                    body.text(class, (label + 6.0, y + 14.0), &format!("{figure}{mark}"));
+                    body.text(class, (end + 6.0, y + 14.0), &format!("{figure}{mark}"));
                 }
             }
             body.end_series();

@@ -52,6 +52,22 @@ impl Svg {
         self.text("soft middle", (left + length / 2.0, bottom + 30.0), &axis.label);
     }
 
+    /// A bar of this height from `at` to the right as far as `end`, with a line through it over its
+    /// `range`; how far right all that goes.
+    pub(super) fn value_bar(
+        &mut self,
+        at: At,
+        (end, height): (f64, f64),
+        range: Option<(f64, f64)>,
+    ) -> f64 {
+        let (left, top) = at;
+        self.rect("bar", at, (end - left).max(0.5), height);
+        let Some((low, high)) = range else { return end };
+        let middle = top + height / 2.0;
+        self.line("axis", (low, middle), (high, middle));
+        high.max(end)
+    }
+
     pub(super) fn line(&mut self, class: &str, from: At, to: At) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(

@@ -1,71 +1,58 @@
 //! The page of a diagnosis: the answer, the ladder drawn, what limits and what to do.
 
 use longhaul_core::result::{Bottleneck, BusyThread, Cure, Diagnosis, Rung, RungReport, RungRound};
+use longhaul_core::text::capitalised;
 use longhaul_core::units::Rate;
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use maud::{Markup, PreEscaped, html as markup};
 
-use super::document::STYLE;
-use crate::report::chart::{LadderChart, LadderRung, STYLE as CHART_STYLE, Width};
+use super::document::frame;
+use crate::report::chart::{LadderChart, LadderRung, Width};
 
-/// The page, which needs no network and no script.
+/// The page.
 pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
     let title = format!("{} \u{2192} {}", diagnosis.source, diagnosis.target);
     let chart = chart(diagnosis);
-    let page = markup! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "longhaul diagnose: " (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(CHART_STYLE)) }
+    let main = markup! {
+        header {
+            p.kind { "What limits this copy" }
+            h1 { (title) }
+            p.soft { (about(diagnosis)) }
+            p.lead { (diagnosis.sentence) "." }
+            (tiles(diagnosis))
+        }
+        section id="ladder" {
+            h2 { "The ladder" }
+            figure {
+                (PreEscaped(chart.draw(Width::Page).embedded("wide")))
+                (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
             }
-            body {
-                main {
-                    header {
-                        p.kind { "What limits this copy" }
-                        h1 { (title) }
-                        p.soft { (about(diagnosis)) }
-                        p.lead { (diagnosis.sentence) "." }
-                        (tiles(diagnosis))
-                    }
-                    section id="ladder" {
-                        h2 { "The ladder" }
-                        figure {
-                            (PreEscaped(chart.draw(Width::Page).embedded("wide")))
-                            (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
-                        }
-                    }
-                    @if !diagnosis.limits.is_empty() {
-                        section id="limits" {
-                            h2 { "What limits, and what to do" }
-                            @for (number, limit) in diagnosis.limits.iter().enumerate() {
-                                (bottleneck(number, limit))
-                            }
-                        }
-                    }
-                    section id="rungs" {
-                        h2 { "Every rung" }
-                        (rungs(diagnosis))
-                    }
-                    @if !diagnosis.gaps.is_empty() {
-                        section id="gaps" {
-                            h2 { "Not measured or seen" }
-                            ul { @for (what, why) in diagnosis.gaps_by_reason() {
-                                li { b { (what) } ": " (why) }
-                            } }
-                        }
-                    }
-                    footer {
-                        "Written by longhaul " (diagnosis.version) ". Nothing was changed: commands "
-                        "are for a person to read first."
-                    }
+        }
+        @if !diagnosis.limits.is_empty() {
+            section id="limits" {
+                h2 { "What limits, and what to do" }
+                @for (number, limit) in diagnosis.limits.iter().enumerate() {
+                    (bottleneck(number, limit))
                 }
             }
         }
+        section id="rungs" {
+            h2 { "Every rung" }
+            (rungs(diagnosis))
+        }
+        @if !diagnosis.gaps.is_empty() {
+            section id="gaps" {
+                h2 { "Not measured or seen" }
+                ul { @for (what, why) in diagnosis.gaps_by_reason() {
+                    li { b { (what) } ": " (why) }
+                } }
+            }
+        }
+        footer {
+            "Written by longhaul " (diagnosis.version) ". Nothing was changed: commands "
+            "are for a person to read first."
+        }
     };
-    page.into_string()
+    frame(&format!("longhaul diagnose: {title}"), &main)
 }
 
 fn about(diagnosis: &Diagnosis) -> String {
@@ -163,12 +150,6 @@ fn line(cure: &Cure) -> Markup {
             td { (cure.kind) }
         }
     }
-}
-
-fn capitalised(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    let first = letters.next().map(char::to_uppercase);
-    first.into_iter().flatten().chain(letters).collect()
 }
 
 fn rungs(diagnosis: &Diagnosis) -> Markup {

@@ -6,12 +6,36 @@ use crate::report::chart::STYLE as CHART_STYLE;
 use crate::report::figures::figures;
 use crate::table::Table;
 
-pub(super) const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("page.css");
 
 /// The report.
 pub fn html(contents: &Contents, table: &Table) -> String {
     let plan = &contents.header.plan;
     let figures = figures(contents);
+    let main = markup! {
+        (summary::head(contents, table))
+        (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
+        (ratios::section(table))
+        @if !figures.is_empty() {
+            (section("figures", "Figures", &figure::all(&figures)))
+        }
+        (section("published", "Published figures", &published::section()))
+        @if let Some(paths) = paths::section(contents) {
+            (section("paths", "The paths", &paths))
+        }
+        (section("emulator", "The emulator", &certificate::section(contents)))
+        (section("repeat", "To repeat it", &repeat::section(contents)))
+        (section("runs", "Every run", &runs::section(contents)))
+        footer {
+            "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive beside "
+            "this file, which holds every run with its samples and its output."
+        }
+    };
+    frame(&format!("longhaul matrix: {}", plan.name), &main)
+}
+
+/// A page that needs no network and no script.
+pub(super) fn frame(title: &str, main: &Markup) -> String {
     let document = markup! {
         (DOCTYPE)
         html lang="en" {
@@ -19,30 +43,10 @@ pub fn html(contents: &Contents, table: &Table) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "longhaul matrix: " (plan.name) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) (PreEscaped(CHART_STYLE)) }
             }
-            body {
-                main {
-                    (summary::head(contents, table))
-                    (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
-                    (ratios::section(table))
-                    @if !figures.is_empty() {
-                        (section("figures", "Figures", &figure::all(&figures)))
-                    }
-                    (section("published", "Published figures", &published::section()))
-                    @if let Some(paths) = paths::section(contents) {
-                        (section("paths", "The paths", &paths))
-                    }
-                    (section("emulator", "The emulator", &certificate::section(contents)))
-                    (section("repeat", "To repeat it", &repeat::section(contents)))
-                    (section("runs", "Every run", &runs::section(contents)))
-                    footer {
-                        "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive beside "
-                        "this file, which holds every run with its samples and its output."
-                    }
-                }
-            }
+            body { main { (main) } }
         }
     };
     document.into_string()

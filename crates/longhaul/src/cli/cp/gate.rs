@@ -60,10 +60,14 @@ impl<'a> Gate<'a> {
     pub(in crate::cli) fn new(
         far: &Far,
         ssh: &SshOptions,
-        policy: HostPolicy,
+        accept_new: bool,
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Self, Coded> {
+        let policy = match accept_new {
+            true => HostPolicy::AcceptNew,
+            false => HostPolicy::RequireKnown,
+        };
         let way = match far {
             Far::Here => Way::Here { far: None },
             Far::Server(address) => {
