@@ -1,12 +1,8 @@
 //! A climb with both ends in this process, whose path is loopback.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use longhaul_core::plan::{CopyOptions, Protection};
@@ -17,11 +13,8 @@ use super::{LadderPlan, Openers, Step, Way, climb, serve};
 use crate::copy::{self, Tree};
 use crate::error::{EngineError, Result};
 use crate::flow::{self, FlowLimits};
-use crate::serve::{Listener, Services, serve_session};
-use crate::session::{
-    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, control, greet,
-    random_keying_material,
-};
+use crate::serve::{InProcess, Services};
+use crate::session::{ServedSession, Session};
 
 /// The far end, for one session.
 struct Far {
@@ -49,43 +42,24 @@ impl Services for Far {
 
 /// Opens sessions with far ends in this process.
 #[derive(Default)]
-struct InProcess {
+struct Fars {
     broken: bool,
-    threads: Vec<JoinHandle<()>>,
-    over: Vec<Arc<AtomicBool>>,
+    started: Vec<InProcess>,
 }
 
-impl Openers for InProcess {
+impl Openers for Fars {
     fn open(&mut self, _: End, service: Service) -> Result<Session> {
-        let (near, far) = UnixStream::pair().unwrap();
-        let (near_writer, far_writer) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-        let listener = Listener::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))?;
-        let address = listener.address();
-        let secret = SessionSecret::from_keying_material(&random_keying_material());
-        let registry = SessionRegistry::default();
-        let streams = registry.register(secret.clone());
-        let over = Arc::new(AtomicBool::new(false));
-        self.over.push(over.clone());
-        self.threads.push(thread::spawn(move || listener.run_data(&registry, &over)));
-        let services = Far { broken: self.broken };
-        self.threads.push(thread::spawn(move || {
-            let (sender, receiver) = control(far, far_writer, "near");
-            let grant = Grant::default();
-            let session = ServedSession { sender, receiver, streams, authorised: true, grant };
-            let _ = serve_session(session, &services);
-        }));
-        let (sender, mut receiver) = control(near, near_writer, "far");
-        greet(&sender, &mut receiver, service, |_| true)?;
-        Ok(Session::new(sender, receiver, DataDialer::new(vec![address], secret)))
+        let (far, session) = InProcess::start(Far { broken: self.broken }, service)?;
+        self.started.push(far);
+        Ok(session)
     }
 
     fn done(&mut self) {}
 }
 
-impl Drop for InProcess {
+impl Drop for Fars {
     fn drop(&mut self) {
-        self.over.iter().for_each(|over| over.store(true, Ordering::Relaxed));
-        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+        self.started.drain(..).for_each(InProcess::finish);
     }
 }
 
@@ -111,7 +85,7 @@ fn all_rungs_are_measured_either_way_and_nothing_stays() {
     fs::write(&source, vec![7; 5 << 20]).unwrap();
     for way in [Way::Push, Way::Pull, Way::Local] {
         let plan = plan(way, &source, &target);
-        let mut openers = InProcess::default();
+        let mut openers = Fars::default();
         let seen = std::sync::Mutex::new(Vec::new());
         let climbed = climb(&plan, &mut openers, &AtomicBool::new(false), &|step| {
             if let Step::Ended(report) = step {
@@ -143,7 +117,7 @@ fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(Way::Push, &source, dir.path());
-    let mut openers = InProcess { broken: true, threads: Vec::new(), over: Vec::new() };
+    let mut openers = Fars { broken: true, started: Vec::new() };
     let climbed = climb(&plan, &mut openers, &AtomicBool::new(false), &|_| {});
     // The far end removes what it made once it hears that the client has gone.
     drop(openers);
@@ -170,7 +144,7 @@ fn a_climb_that_is_stopped_has_what_it_measured() {
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(Way::Push, &source, dir.path());
     let stop = AtomicBool::new(false);
-    let climbed = climb(&plan, &mut InProcess::default(), &stop, &|step| {
+    let climbed = climb(&plan, &mut Fars::default(), &stop, &|step| {
         if let Step::Ended(report) = step
             && report.rung == Rung::MemoryOne
         {

@@ -1,10 +1,6 @@
 //! TCP within this host: a test of one stream, both of whose ends are here.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longhaul_core::plan::{Amount, FlowPlan};
@@ -12,13 +8,10 @@ use longhaul_core::result::{FlowResult, Measurement};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::failed;
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::flow::{self, FlowLimits};
-use crate::serve::{Listener, Services, serve_session};
-use crate::session::{
-    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, control, greet,
-    random_keying_material,
-};
+use crate::serve::{InProcess, Services};
+use crate::session::ServedSession;
 
 const NAME: &str = "loopback_tcp";
 const TITLE: &str = "TCP over loopback";
@@ -58,34 +51,9 @@ impl Services for Tests {
 }
 
 fn run(time: Duration, stop: &AtomicBool) -> Result<FlowResult> {
-    let failed = |source| EngineError::System { operation: "make a pair of sockets", source };
-    let (near, far) = UnixStream::pair().map_err(failed)?;
-    let near_writer = near.try_clone().map_err(failed)?;
-    let far_writer = far.try_clone().map_err(failed)?;
-    let listener = Listener::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))?;
-    let address = listener.address();
-    let secret = SessionSecret::from_keying_material(&random_keying_material());
-    let registry = SessionRegistry::default();
-    let streams = registry.register(secret.clone());
-    let over = Arc::new(AtomicBool::new(false));
-    let data = thread::spawn({
-        let over = over.clone();
-        move || listener.run_data(&registry, &over)
-    });
-    let server = thread::spawn(move || {
-        let (sender, receiver) = control(far, far_writer, "this host");
-        let grant = Grant::default();
-        serve_session(ServedSession { sender, receiver, streams, authorised: true, grant }, &Tests)
-    });
-    let (sender, mut receiver) = control(near, near_writer, "this host");
+    let (far, session) = InProcess::start(Tests, Service::Test)?;
     let plan = FlowPlan { amount: Amount::Time(time), ..FlowPlan::new() };
-    let result = greet(&sender, &mut receiver, Service::Test, |_| true).and_then(|()| {
-        let session = Session::new(sender, receiver, DataDialer::new(vec![address], secret));
-        flow::run(session, &plan, stop, |_| {})
-    });
-    over.store(true, Ordering::Relaxed);
-    // What either has to say, the session has said.
-    let _ = server.join();
-    let _ = data.join();
+    let result = flow::run(session, &plan, stop, |_| {});
+    far.finish();
     result
 }

@@ -3,9 +3,11 @@
 
 mod admission;
 mod listener;
+mod single;
 
 pub use admission::ClientLimits;
 pub use listener::{Host, Listener, Services, serve_session};
+pub use single::{DataPort, InProcess};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -5,11 +5,9 @@
 //! connections bound to it by a secret, and the copy service.
 
 mod far;
-mod local;
 mod ssh;
 mod tunnel;
 
-pub(crate) use far::serve_stdio;
-pub(crate) use local::LocalFar;
+pub(crate) use far::{serve_stdio, start_here};
 pub(crate) use ssh::{SshFar, SshOptions, printed_there};
 pub(crate) use tunnel::relay;

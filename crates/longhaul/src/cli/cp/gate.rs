@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longhaul_core::wire::Service;
+use longhaul_engine::serve::InProcess;
 use longhaul_engine::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session,
 };
@@ -15,7 +16,7 @@ use longhaul_engine::{EngineError, Result as EngineResult};
 use super::route::Far;
 use crate::cli::queue::{connect_to_copy, connect_within};
 use crate::exit::Coded;
-use crate::remote::{LocalFar, SshFar, SshOptions};
+use crate::remote::{SshFar, SshOptions, start_here};
 
 /// What opens sessions with one place.
 pub(in crate::cli) struct Gate<'a> {
@@ -27,7 +28,7 @@ pub(in crate::cli) struct Gate<'a> {
 }
 
 enum Way {
-    Here { far: Option<LocalFar> },
+    Here { far: Option<InProcess> },
     Server { host: HostPort, config: ConfigDir, identity: Identity, policy: HostPolicy },
     Ssh { destination: String, options: SshOptions, far: Option<SshFar> },
 }
@@ -97,7 +98,7 @@ impl<'a> Gate<'a> {
     pub(in crate::cli) fn open_for(&mut self, service: Service) -> EngineResult<Session> {
         let session = match &mut self.way {
             Way::Here { far } => {
-                let (started, session) = LocalFar::start(service, self.stop)?;
+                let (started, session) = start_here(service, self.stop)?;
                 *far = Some(started);
                 session
             }
@@ -132,7 +133,7 @@ impl<'a> Gate<'a> {
     /// As [`finish`](Self::finish), with more sessions to come.
     pub(in crate::cli) fn rest(&mut self) {
         match &mut self.way {
-            Way::Here { far } => far.take().into_iter().for_each(LocalFar::finish),
+            Way::Here { far } => far.take().into_iter().for_each(InProcess::finish),
             Way::Ssh { far, .. } => far.take().into_iter().for_each(SshFar::finish),
             Way::Server { .. } => {}
         }
