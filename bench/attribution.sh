@@ -16,12 +16,7 @@ set -euo pipefail
 runs=${1:-3}
 cases=("${@:2}")
 
-cd "$(dirname "$0")/.."
-longhaul=${LONGHAUL:-}
-if [ -z "$longhaul" ]; then
-    cargo build --release -p longhaul
-    longhaul=${CARGO_TARGET_DIR:-target}/release/longhaul
-fi
+source "$(dirname "$0")/build.sh"
 export LONGHAUL=$longhaul WAN=${WAN:-$longhaul}
 
 work=$(mktemp -d)

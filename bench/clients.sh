@@ -16,12 +16,7 @@ clients=${1:-500}
 rounds=${2:-3}
 options=("${@:3}")
 
-cd "$(dirname "$0")/.."
-longhaul=${LONGHAUL:-}
-if [ -z "$longhaul" ]; then
-    cargo build --release -p longhaul
-    longhaul=${CARGO_TARGET_DIR:-target}/release/longhaul
-fi
+source "$(dirname "$0")/build.sh"
 
 work=$(mktemp -d)
 export XDG_CONFIG_HOME=$work

@@ -15,12 +15,7 @@
 set -euo pipefail
 
 what=${1:-tcp}
-cd "$(dirname "$0")/.."
-longhaul=${LONGHAUL:-}
-if [ -z "$longhaul" ]; then
-    cargo build --release -p longhaul
-    longhaul=${CARGO_TARGET_DIR:-target}/release/longhaul
-fi
+source "$(dirname "$0")/build.sh"
 longhaul=$(realpath "$longhaul")
 
 work=$(mktemp -d)
