@@ -91,7 +91,7 @@ pub enum EngineError {
     /// What stands before a key in the authorised list is no option.
     #[error(
         "line {line} of {} has '{option}' before its key; known are root=DIR, read-only, \
-         write-only and no-third-party", .file.display()
+         write-only, no-third-party and owners", .file.display()
     )]
     KeyOption {
         /// The list.

@@ -15,9 +15,9 @@ use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::deadline::{OPENING_TIMEOUT, Until};
 use super::identity::{ConfigDir, Identity, PublicKey};
+use super::known_hosts::KnownHosts;
 use super::secret::SessionSecret;
 use super::tls;
-use super::trust::KnownHosts;
 use super::udp;
 use crate::error::{EngineError, Result};
 

@@ -46,6 +46,8 @@ pub struct Grant {
     pub rights: Rights,
     /// It may not have this server send to others.
     pub no_third_party: bool,
+    /// It may set owners, device nodes and set-id bits, where the server runs as root.
+    pub owners: bool,
 }
 
 impl Grant {
@@ -54,8 +56,8 @@ impl Grant {
         if text.is_empty() { Ok(Grant::default()) } else { Grant::from_options(text) }
     }
 
-    /// Reads the options that stand before a key: `root=DIR`, `read-only`, `write-only` and
-    /// `no-third-party`, with commas between them. A value with a comma or a space is written in
+    /// Reads the options that stand before a key: `root=DIR`, `read-only`, `write-only`,
+    /// `no-third-party` and `owners`, with commas between them. A value with a comma or a space is written in
     /// double quotes.
     ///
     /// # Errors
@@ -77,6 +79,10 @@ impl Grant {
                 ("write-only", None) => Rights::WriteOnly,
                 ("no-third-party", None) => {
                     grant.no_third_party = true;
+                    continue;
+                }
+                ("owners", None) => {
+                    grant.owners = true;
                     continue;
                 }
                 _ => return Err(option),
@@ -126,6 +132,7 @@ mod tests {
     #[test]
     fn options_are_read_as_they_are_written() {
         let grant = Grant::from_options("root=\"/my, data\",read-only,no-third-party").unwrap();
+        assert!(!grant.owners && Grant::from_options("owners").unwrap().owners);
         assert_eq!(grant.root, Some("/my, data".into()));
         assert_eq!(grant.rights, Rights::ReadOnly);
         assert!(grant.no_third_party);

@@ -1,9 +1,11 @@
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -15,6 +17,9 @@ use crate::error::{EngineError, Result};
 /// The fixed start of an Ed25519 `SubjectPublicKeyInfo` (RFC 8410, section 4); the key follows.
 const SPKI_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+/// The wait for another program that writes files of the directory.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+const LOCK_CHECK: Duration = Duration::from_millis(20);
 pub(super) const KEY_TYPE: &str = "longhaul-ed25519";
 
 /// Who a longhaul is: an Ed25519 public key.
@@ -108,6 +113,28 @@ impl ConfigDir {
             .mode(0o700)
             .create(&self.0)
             .map_err(EngineError::file("create", &self.0))
+    }
+
+    /// Keeps other programs from writing its files until the value is dropped.
+    ///
+    /// # Errors
+    /// Another program holds the lock for 10 s.
+    pub(super) fn lock(&self) -> Result<File> {
+        let failed = |source| EngineError::file("lock", &self.0)(source);
+        let dir = File::open(&self.0).map_err(failed)?;
+        let deadline = Instant::now() + LOCK_LIMIT;
+        loop {
+            match dir.try_lock() {
+                Ok(()) => return Ok(dir),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    thread::sleep(LOCK_CHECK);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(failed(io::ErrorKind::TimedOut.into()));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
     }
 }
 

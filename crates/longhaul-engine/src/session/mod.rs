@@ -8,18 +8,21 @@
 //! What this does not do: decide who may do what (that is `serve`), or move payload.
 
 mod address;
+mod authorised;
 mod channel;
 mod client;
 mod deadline;
 mod grant;
 mod identity;
+mod known_hosts;
+mod private_file;
 mod secret;
 mod server;
 mod tls;
-mod trust;
 mod udp;
 
 pub use address::{DEFAULT_PORT, HostPort};
+pub use authorised::AuthorisedKeys;
 pub use channel::{ControlReceiver, ControlSender, control};
 pub use client::{
     ConnectOptions, DataDialer, Family, HostPolicy, Queued, Session, Tunnel, connect,
@@ -28,8 +31,8 @@ pub use client::{
 pub(crate) use client::{Route, await_welcome};
 pub use grant::{Grant, Rights};
 pub use identity::{ConfigDir, Identity, PublicKey};
+pub use known_hosts::KnownHosts;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
-pub use trust::{AuthorisedKeys, KnownHosts};
 pub(crate) use udp::{FlowAnswers, UdpDoor};

@@ -1,6 +1,7 @@
 //! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove that they
 //! hold it. There are no certificates, names or dates; which key is welcome is decided after the
-//! handshake, by [`trust`](super::trust).
+//! handshake, by [`known_hosts`](super::known_hosts) and
+//! [`authorised`](super::authorised).
 
 use std::sync::Arc;
 
