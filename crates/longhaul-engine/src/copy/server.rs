@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, OwnerMode};
+use longhaul_core::result::CopyLimit;
 use longhaul_core::text::chain;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
@@ -21,11 +22,17 @@ use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
+use super::verdict::slowest_stage;
 use crate::error::{EngineError, Result};
-use crate::session::{ControlReceiver, DataDialer, Rights, ServedSession, SessionSecret};
+use crate::session::{
+    ControlReceiver, DataDialer, Operation, Rights, ServedSession, SessionSecret, WorkRecord,
+};
 
 /// How long the client may take to make its request and to open its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most addresses of another server that are recorded.
+const ADDRESSES_NOTED: usize = 8;
 
 /// What is decided before the reply.
 enum Task {
@@ -39,9 +46,10 @@ enum Task {
 /// # Errors
 /// The refusal, or that the client could not be told of it.
 pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
-    let ServedSession { sender, mut receiver, .. } = session;
+    let ServedSession { sender, mut receiver, record, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
+    note_request(&request, &record);
     names_of(&request, &mut receiver)?;
     sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
     Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
@@ -52,11 +60,12 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 /// # Errors
 /// What went wrong, which the client has been told where it could be.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
+    note_request(&request, &record);
     if let CopyRequest::Check { manifest, dir } = &request {
-        return serve_check(&sender, tree, manifest, dir.as_ref(), stop);
+        return record.time(|| serve_check(&sender, tree, manifest, dir.as_ref(), stop));
     }
     let names = names_of(&request, &mut receiver)?;
     let task = match plan(request, names, tree, stop) {
@@ -104,10 +113,54 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let link = Link { sender, receiver, streams };
     let progress = Progress::default();
     progress.set_limit(options.rate_bps);
+    let copied = record.time(|| carry(task, link, &progress, stop));
+    record.note(|work| {
+        work.bytes = progress.moved();
+        work.resumed = progress.resumed();
+        work.files = Some(progress.files());
+        if let Ok(copied) = &copied {
+            work.failures = copied.failures as u64;
+            work.limit = copied.limit;
+        }
+    });
+    copied.map(drop)
+}
+
+/// The end of a copy, for the record.
+struct Copied {
+    failures: usize,
+    limit: Option<CopyLimit>,
+}
+
+fn carry(task: Task, link: Link, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
     match task {
-        Task::Receive(sink, options) => sink.run(link, &options, &progress, stop).map(|_| ()),
+        Task::Receive(sink, options) => {
+            let done = sink.run(link, &options, progress, stop)?;
+            let source = done.source.map(|source| source.stages).unwrap_or_default();
+            let limit = slowest_stage(&source, &done.report.stages);
+            Ok(Copied { failures: done.failures.len(), limit })
+        }
         Task::Send(plan, asks, options) | Task::Forward(plan, asks, options, _) => {
-            source::run(link, &plan, asks, &options, &progress, stop).map(|_| ())
+            let done = source::run(link, &plan, asks, &options, progress, stop)?;
+            let limit = slowest_stage(&done.source.stages, &done.sink.stages);
+            Ok(Copied { failures: done.failures.len(), limit })
+        }
+    }
+}
+
+/// Records the operation and its paths as the client wrote them.
+fn note_request(request: &CopyRequest, record: &WorkRecord) {
+    let path = |path| Path::new(OsStr::from_bytes(WirePath::as_bytes(path)));
+    match request {
+        CopyRequest::Receive { target, .. } => record.asked(Operation::Put, [path(target)]),
+        CopyRequest::Send { paths, .. } => record.asked(Operation::Get, paths.iter().map(path)),
+        CopyRequest::Forward { paths, to, .. } => {
+            record.asked(Operation::Forward, paths.iter().map(path));
+            let first = to.addresses.iter().take(ADDRESSES_NOTED).map(ToString::to_string);
+            record.with_other(first.collect::<Vec<_>>().join(","));
+        }
+        CopyRequest::Check { manifest, dir } => {
+            record.asked(Operation::Check, [manifest].into_iter().chain(dir).map(path));
         }
     }
 }

@@ -36,8 +36,6 @@ impl Services for Files {
     fn run(&self, _: Service, session: ServedSession) -> Result<()> {
         serve(session, &Tree::beneath(&self.root).unwrap(), &self.stop)
     }
-
-    fn ended(&self, _: &str, _: Result<()>) {}
 }
 
 /// A near directory, a far directory, and a server for the far one.

@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use longhaul_core::plan::{FlowPlan, Opener};
+use longhaul_core::result::SideResult;
+use longhaul_core::units::Bytes;
 use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind};
 
 use super::connect::{self, Connections};
@@ -17,7 +19,8 @@ use super::mover::Carrier;
 use super::placement::Places;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    ControlReceiver, ControlSender, DataAcceptor, DataDialer, FlowAnswers, ServedSession,
+    ControlReceiver, ControlSender, DataAcceptor, DataDialer, FlowAnswers, Operation,
+    ServedSession, WorkRecord,
 };
 
 /// Serves one test under `limits`, on the calling thread. It returns in bounded time whatever
@@ -27,8 +30,9 @@ use crate::session::{
 /// The client was refused (and told so), its data connections did not come, or the control
 /// channel broke.
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, .. } = session;
     let peer = sender.peer().to_owned();
+    record.asked(Operation::Test, []);
     receiver.set_timeout(Some(PLAN_LIMIT))?;
     let FlowOrder::Plan(plan) = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
@@ -67,12 +71,30 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
         if let Some(probe) = &probe {
             scope.spawn(move || latency::echo(probe));
         }
-        let told = run(sender, receiver, parts, answers, &plan, &places, limits);
+        let account = Account { limits, record: &record };
+        let told = record.time(|| run(sender, receiver, parts, answers, &plan, &places, account));
         if let Some(probe) = &probe {
             let _ = probe.shutdown(Shutdown::Both);
         }
         told
     })
+}
+
+/// What a test may take, and where it is recorded what it took.
+#[derive(Clone, Copy)]
+struct Account<'a> {
+    limits: &'a FlowLimits,
+    record: &'a WorkRecord,
+}
+
+fn note(record: &WorkRecord, result: &SideResult) {
+    let moved: u64 = result.streams.iter().map(|stream| stream.total_bytes.get()).sum();
+    record.note(|work| {
+        work.bytes = Bytes::new(work.bytes.get().saturating_add(moved));
+        if work.cut.is_none() {
+            work.cut.clone_from(&result.cut);
+        }
+    });
 }
 
 /// Tells the client why the test cannot begin.
@@ -103,8 +125,9 @@ fn run(
     answers: Option<FlowAnswers>,
     plan: &FlowPlan,
     places: &Places,
-    limits: &FlowLimits,
+    account: Account<'_>,
 ) -> Result<()> {
+    let Account { limits, record } = account;
     let peer = sender.peer().to_owned();
     let FlowOrder::Start = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not start the test" });
@@ -128,6 +151,7 @@ fn run(
                 // A client that is gone is noticed by the thread that listens to it.
                 let _ = sender.send(&FlowEvent::Sample(sample));
             });
+            note(record, &result);
             if result.cut.is_some() {
                 // One direction that breaks ends the other: alone it is another test.
                 abort.store(true, Ordering::Release);

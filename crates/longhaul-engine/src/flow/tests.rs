@@ -28,7 +28,7 @@ impl Server {
     }
 
     fn session(&self) -> Session {
-        self.0.session(Service::Test)
+        self.0.session(Service::Test).unwrap()
     }
 
     fn run(&self, plan: &FlowPlan) -> Result<FlowResult> {
@@ -291,7 +291,6 @@ fn a_server_that_floods_the_client_with_samples_is_refused() {
                 }))?;
             }
         }
-        fn ended(&self, _: &str, _: Result<()>) {}
     }
     let server = Server(TestServer::with(|_| Arc::new(Flood)));
     let plan = FlowPlan { direction: Direction::Reverse, ..FlowPlan::new() };

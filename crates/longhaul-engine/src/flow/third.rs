@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use longhaul_core::plan::{FlowPlan, Opener};
 use longhaul_core::result::{FlowResult, FlowSample};
+use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, Service, TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};
 
 use super::limits::{FlowLimits, STEP_LIMIT};
 use crate::error::{EngineError, Result};
 use crate::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, ServedSession, Session,
-    connect_queued,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Operation, ServedSession,
+    Session, connect_queued,
 };
 
 /// How soon a stop that the user asked for is passed on.
@@ -112,7 +113,8 @@ fn put_back(mut result: FlowResult, intervals: Vec<FlowSample>) -> FlowResult {
 /// The client was refused or the test failed (and the client was told so), or the control channel
 /// broke.
 pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimits) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    record.asked(Operation::TestOther, []);
     // Data connections are not for this service.
     drop(streams);
     let peer = sender.peer().to_owned();
@@ -120,6 +122,7 @@ pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimi
     let ThirdOrder::Run { target, plan } = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a test to run" });
     };
+    record.with_other(target.clone());
     if let Some((kind, reason)) = refusal(&target, &plan, limits) {
         sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
@@ -138,10 +141,15 @@ pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimi
             stop.store(true, Ordering::Release);
             drop(finished);
         });
-        let outcome = as_client(&target, config, &plan, stop, |event| {
-            // A client that is gone is noticed by the thread that listens to it.
-            let _ = sender.send(&event);
+        let outcome = record.time(|| {
+            as_client(&target, config, &plan, stop, |event| {
+                // A client that is gone is noticed by the thread that listens to it.
+                let _ = sender.send(&event);
+            })
         });
+        if let Ok(result) = &outcome {
+            record.note(|work| work.bytes = moved(result));
+        }
         let told = match &outcome {
             Ok(result) => sender.send(&ThirdEvent::Done(Box::new(result.clone()))),
             Err(error) => sender.send(&ThirdEvent::Failed { reason: sentence(error) }),
@@ -152,6 +160,12 @@ pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimi
         closer();
         outcome.map(drop).and(told)
     })
+}
+
+/// The bytes of both directions.
+fn moved(result: &FlowResult) -> Bytes {
+    let reverse = result.reverse.as_ref().map_or(0, |half| half.summary.receiver.bytes.get());
+    Bytes::new(result.summary.receiver.bytes.get().saturating_add(reverse))
 }
 
 /// Tells the client that a test between servers is not for it.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_core::text::chain;
+use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RUNG_LIMIT_SECONDS, RefusalKind, RungEvent, RungOrder, WirePath};
 
 use super::workshop::{Opened, Role, Workshop};
@@ -16,7 +17,7 @@ use super::write::Writing;
 use crate::copy::tree::wire_path;
 use crate::copy::{Tree, check_options as check};
 use crate::error::{EngineError, Result};
-use crate::session::ServedSession;
+use crate::session::{Operation, ServedSession, WorkRecord};
 
 /// How long the client may take to say what it wants.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,7 +32,7 @@ const ORDERS: usize = 1;
 /// # Errors
 /// The client was refused, or its channel broke.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, .. } = session;
     // Data connections are not for this service.
     drop(streams);
     let peer = sender.peer().to_owned();
@@ -39,6 +40,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let RungOrder::Open { sources, target, options } = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not say which end this is" });
     };
+    let paths: Vec<_> = target.iter().chain(&sources).map(path).collect();
+    record.asked(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
     let role = match target {
         Some(target) => {
             Role::Sink(Some(path(&target)).filter(|path| path != Path::new("/dev/null")))
@@ -73,6 +76,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
                 Ok(order) => {
                     let event = obey(&mut workshop, order, gone)
                         .unwrap_or_else(|error| RungEvent::Failed { reason: chain(&error) });
+                    note(&record, &event);
                     if let Err(error) = sender.send(&event) {
                         break Err(error);
                     }
@@ -88,6 +92,17 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         closer();
         done
     })
+}
+
+/// Adds what was read or written to the account.
+fn note(record: &WorkRecord, event: &RungEvent) {
+    if let RungEvent::Done(report) = event {
+        record.note(|work| {
+            work.bytes = Bytes::new(work.bytes.get().saturating_add(report.bytes.get()));
+            let time = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
+            work.duration = Some(work.duration.unwrap_or_default().saturating_add(time));
+        });
+    }
 }
 
 /// Tells a client that these files are not for it.

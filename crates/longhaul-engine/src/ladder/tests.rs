@@ -36,8 +36,6 @@ impl Services for Far {
             _ => copy::serve(session, &Tree::anywhere(), &stop),
         }
     }
-
-    fn ended(&self, _: &str, _: Result<()>) {}
 }
 
 /// Opens sessions with far ends in this process.

@@ -17,7 +17,7 @@ use super::flow::ProbeFlow;
 use super::{hops, mtu, stream, tcp, trains};
 use crate::error::{EngineError, Result};
 use crate::flow::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
-use crate::session::{ControlReceiver, ControlSender, DataAcceptor, ServedSession};
+use crate::session::{ControlReceiver, ControlSender, DataAcceptor, Operation, ServedSession};
 
 /// What a survey takes beside its probes for loss, at the very most: that of 30 silent hops, a
 /// search of the MTU by halves and trains over a slow link, with a second between question and
@@ -32,7 +32,8 @@ const FIRST_TRIPS: u32 = 5;
 /// # Errors
 /// The client was refused (and told so), its flow did not come, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    record.asked(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
     receiver.set_timeout(Some(PLAN_LIMIT))?;
@@ -63,7 +64,7 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
     let flow = start(flow, &streams, limits)?;
     sender.send(&PathEvent::Started)?;
-    attend(&sender, receiver, flow, &streams, limits, time)
+    record.time(|| attend(&sender, receiver, flow, &streams, limits, time))
 }
 
 fn start(flow: UdpSocket, streams: &DataAcceptor, limits: &FlowLimits) -> Result<ProbeFlow> {

@@ -25,7 +25,7 @@ impl Server {
     }
 
     fn session(&self) -> Session {
-        self.0.session(Service::Path)
+        self.0.session(Service::Path).unwrap()
     }
 
     fn survey(&self, plan: &PathPlan) -> Result<PathResult> {

@@ -46,8 +46,6 @@ impl Services for Tests {
     fn run(&self, _: Service, session: ServedSession) -> Result<()> {
         flow::serve(session, &FlowLimits::default())
     }
-
-    fn ended(&self, _: &str, _: Result<()>) {}
 }
 
 fn run(time: Duration, stop: &AtomicBool) -> Result<FlowResult> {

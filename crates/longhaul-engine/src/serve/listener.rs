@@ -14,6 +14,7 @@ use longhaul_core::wire::{RefusalKind, Service, Welcome};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::admission::{Admission, ClientLimits};
+use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
 use crate::error::{EngineError, Result};
 use crate::session::{
     AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor, serve_tls,
@@ -63,8 +64,8 @@ pub trait Services: Send + Sync {
     /// What went wrong; it is reported and the server goes on.
     fn run(&self, service: Service, session: ServedSession) -> Result<()>;
 
-    /// Called when a session has ended, with its client and its outcome.
-    fn ended(&self, peer: &str, outcome: Result<()>);
+    /// Records an event; called on the thread of the connection, which waits for it.
+    fn log(&self, _event: Event) {}
 }
 
 impl Listener {
@@ -106,14 +107,16 @@ impl Listener {
             || stop.load(Ordering::Relaxed),
             |socket| {
                 let registry = registry.clone();
-                spawn(move || registry.admit(socket));
+                spawn(move || {
+                    registry.admit(socket);
+                });
             },
         );
     }
 
     /// Serves until `stop` is set or, with `one_off`, one client has been served. Then the
-    /// sessions still under way have a few seconds to put their things in order. A failing session
-    /// is told to [`Services::ended`].
+    /// sessions still under way have a few seconds to put their things in order. What
+    /// happens goes to [`Services::log`].
     pub fn run(
         self,
         host: Arc<Host>,
@@ -133,6 +136,8 @@ impl Listener {
         self.accept_until(&registry, stopped, |socket| {
             let slot = Slot::take(&connections);
             if connections.load(Ordering::Relaxed) > CONNECTION_LIMIT {
+                let address = address_of(&socket);
+                services.log(Event::Dropped { address, reason: DropReason::Connections });
                 return;
             }
             let host = host.clone();
@@ -235,46 +240,79 @@ impl Door<'_> {
         registry: &SessionRegistry,
         sessions: &Arc<AtomicUsize>,
     ) -> bool {
+        let start = Instant::now();
+        let address = address_of(&socket);
         let mut first = [0];
         let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
             && matches!(socket.peek(&mut first), Ok(1));
         if !ready {
+            self.services.log(Event::Dropped { address, reason: DropReason::Silent });
             return false;
         }
         if first[0] != TLS_HANDSHAKE {
-            registry.admit(socket);
+            if !registry.admit(socket) {
+                self.services.log(Event::Dropped { address, reason: DropReason::NoSession });
+            }
             return false;
         }
-        let address = socket.peer_addr();
-        let ip = address.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
-        let peer = address.map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
         let _session = Slot::take(sessions);
-        let mut served = false;
         let authorised = |key: &_| self.host.authorised.find(key).cloned();
-        let outcome = serve_tls(socket, &self.host.identity, authorised, registry)
-            .and_then(|session| self.serve_session(session, ip, &mut served));
-        self.services.ended(&peer, outcome);
-        served
+        let session = match serve_tls(socket, &self.host.identity, authorised, registry) {
+            Ok(session) => session,
+            Err(error) => {
+                self.services.log(Event::NoHandshake { address, error });
+                return false;
+            }
+        };
+        let client = Client::of(&session, address);
+        let record = session.record.clone();
+        let mut steps = Steps::default();
+        let outcome = self.serve_session(session, &client, &mut steps);
+        let Steps { service, began } = steps;
+        let (duration, work) = (start.elapsed(), record.read());
+        let report = SessionReport { client, service, began, duration, work, outcome };
+        self.services.log(Event::Ended(Box::new(report)));
+        began
     }
 
     /// Serves a client when its turn has come.
     fn serve_session(
         &self,
         mut session: ServedSession,
-        address: IpAddr,
-        served: &mut bool,
+        client: &Client,
+        steps: &mut Steps,
     ) -> Result<()> {
-        let service = session.asked(|service, known| self.services.refusal(service, known))?;
+        let service = session.asked(|service, known| {
+            steps.service = Some(service);
+            self.services.refusal(service, known)
+        })?;
+        let arrived = Instant::now();
         let tell = |place| session.sender.send(&Welcome::Queued { place });
-        let _pass = match self.admission.enter(address, tell)? {
+        let ip = client.address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let _pass = match self.admission.enter(ip, tell)? {
             Ok(pass) => pass,
             Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
         };
         session.welcome()?;
-        *served = true;
+        steps.began = true;
+        let (client, waited) = (client.clone(), arrived.elapsed());
+        self.services.log(Event::Began(SessionStart { client, service, waited }));
         session.receiver.set_timeout(None)?;
         self.services.run(service, session)
     }
+}
+
+/// How far a session got.
+#[derive(Default)]
+struct Steps {
+    /// The service that the client asked for.
+    service: Option<Service>,
+    /// Its turn has come.
+    began: bool,
+}
+
+fn address_of(socket: &TcpStream) -> Option<SocketAddr> {
+    socket.peer_addr().ok().map(canonical)
 }
 
 /// Greets the one client of an ssh connection and runs the service it asks for, to its end.

@@ -2,10 +2,12 @@
 //! the dispatch to the services.
 
 mod admission;
+mod event;
 mod listener;
 mod single;
 
 pub use admission::ClientLimits;
+pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
 pub use listener::{Host, Listener, Services, serve_session};
 pub use single::{DataPort, InProcess};
 

@@ -13,8 +13,8 @@ use longhaul_core::wire::Service;
 use super::{Listener, Services, serve_session};
 use crate::error::{EngineError, Result};
 use crate::session::{
-    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, control, greet,
-    random_keying_material,
+    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, WorkRecord, control,
+    greet, random_keying_material,
 };
 
 /// A listener for the data connections of one session, on a thread of its own.
@@ -67,11 +67,16 @@ impl DataPort {
     ) -> Result<()> {
         let streams = self.registry.register(secret);
         let (sender, receiver) = control(reader, writer, "the near side");
-        let grant = Grant::default();
-        serve_session(
-            ServedSession { sender, receiver, streams, authorised: true, grant },
-            services,
-        )
+        let session = ServedSession {
+            sender,
+            receiver,
+            streams,
+            authorised: true,
+            grant: Grant::default(),
+            key: None,
+            record: WorkRecord::default(),
+        };
+        serve_session(session, services)
     }
 }
 

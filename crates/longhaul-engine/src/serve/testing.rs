@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::{ClientLimits, Host, Listener, Services};
+use super::{ClientLimits, Event, Host, Listener, Services};
 use crate::error::Result;
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
@@ -30,8 +30,10 @@ impl<F: Fn(ServedSession) -> Result<()> + Send + Sync> Services for Only<F> {
         (self.serve)(session)
     }
 
-    fn ended(&self, _: &str, outcome: Result<()>) {
-        let _ = self.outcomes.send(outcome);
+    fn log(&self, event: Event) {
+        if let Event::Ended(report) = event {
+            let _ = self.outcomes.send(report.outcome);
+        }
     }
 }
 
@@ -72,7 +74,11 @@ impl TestServer {
         TestServer { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
     }
 
-    pub(crate) fn session(&self, service: Service) -> Session {
+    pub(crate) fn address(&self) -> (&'static str, u16) {
+        ("127.0.0.1", self.port)
+    }
+
+    pub(crate) fn session(&self, service: Service) -> Result<Session> {
         let identity = Identity::load_or_create(&self.config).unwrap();
         let options = ConnectOptions {
             identity: &identity,
@@ -80,7 +86,7 @@ impl TestServer {
             policy: HostPolicy::RefuseChanged,
             family: Family::Any,
         };
-        connect(&HostPort::new("127.0.0.1", self.port), service, &options).unwrap()
+        connect(&HostPort::new("127.0.0.1", self.port), service, &options)
     }
 
     /// How the next session ended.

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use longhaul_core::wire::{PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 
-use super::{ClientLimits, Host, Listener, Services, serve_session};
+use super::{ClientLimits, Event, Host, Listener, Services, serve_session};
 use crate::error::{EngineError, Result};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
     HostPolicy, HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret,
-    connect, connect_queued, control, greet, random_keying_material,
+    WorkRecord, connect, connect_queued, control, greet, random_keying_material,
 };
 
 /// Echoes one message and one data connection; files are for authorised clients alone.
@@ -43,7 +43,12 @@ impl Services for Echo {
         session.sender.send(&text)
     }
 
-    fn ended(&self, _: &str, outcome: Result<()>) {
+    fn log(&self, event: Event) {
+        let outcome = match event {
+            Event::Ended(report) => report.outcome,
+            Event::NoHandshake { error, .. } => Err(error),
+            _ => return,
+        };
         self.ended.lock().unwrap().push(format!("{outcome:?}"));
     }
 }
@@ -201,7 +206,16 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
     let secret = SessionSecret::from_keying_material(&random_keying_material());
     let streams = SessionRegistry::default().register(secret);
     let client = halves(near, "the server");
-    (client, ServedSession { sender, receiver, streams, authorised: true, grant: Grant::default() })
+    let server = ServedSession {
+        sender,
+        receiver,
+        streams,
+        authorised: true,
+        grant: Grant::default(),
+        key: None,
+        record: WorkRecord::default(),
+    };
+    (client, server)
 }
 
 #[test]

@@ -26,9 +26,10 @@ impl AuthorisedKeys {
             let line = line.trim();
             let Some(at) = line.find(KEY_TYPE).filter(|_| !line.starts_with('#')) else { continue };
             let Ok(key) = line[at..].parse() else { continue };
-            let grant = Grant::from_options_or_none(line[..at].trim()).map_err(|option| {
+            let mut grant = Grant::from_options_or_none(line[..at].trim()).map_err(|option| {
                 EngineError::KeyOption { file: path.clone(), line: number, option }
             })?;
+            grant.comment = comment(&line[at..]);
             // As with ssh, the first line of a key counts.
             keys.entry(key).or_insert(grant);
         }
@@ -47,6 +48,15 @@ impl AuthorisedKeys {
     }
 }
 
+/// The text after the type and the key of a line.
+fn comment(key: &str) -> Option<String> {
+    let mut rest = key;
+    for _ in 0..2 {
+        rest = rest.trim_start().split_once(char::is_whitespace)?.1;
+    }
+    Some(rest.trim().to_owned()).filter(|comment| !comment.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -63,6 +73,8 @@ mod tests {
         let keys = AuthorisedKeys::load(&config, own).unwrap();
         assert!(keys.find(&own).is_some() && keys.find(&friend).is_some());
         assert!(keys.find(&stranger).is_none() && !keys.has_roots());
+        assert_eq!(keys.find(&friend).unwrap().comment.as_deref(), Some("bob"));
+        assert_eq!(keys.find(&own).unwrap().comment, None);
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct Grant {
     pub no_third_party: bool,
     /// It may set owners, device nodes and set-id bits, where the server runs as root.
     pub owners: bool,
+    /// The comment after the key, for the log.
+    pub comment: Option<String>,
 }
 
 impl Grant {

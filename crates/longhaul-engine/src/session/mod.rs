@@ -20,6 +20,7 @@ mod secret;
 mod server;
 mod tls;
 mod udp;
+mod work;
 
 pub use address::{DEFAULT_PORT, HostPort};
 pub use authorised::AuthorisedKeys;
@@ -36,3 +37,4 @@ pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
 pub(crate) use udp::{FlowAnswers, UdpDoor};
+pub use work::{Operation, Work, WorkRecord};

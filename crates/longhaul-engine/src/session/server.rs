@@ -20,6 +20,7 @@ use super::identity::{Identity, PublicKey};
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp::{self, FlowAnswers};
+use super::work::WorkRecord;
 use crate::error::{EngineError, Result};
 
 /// What is sent to a client and not acknowledged for this long ends its session.
@@ -72,30 +73,31 @@ impl SessionRegistry {
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
-    /// that proves nothing is closed without an answer.
-    pub fn admit(&self, socket: TcpStream) {
+    /// that proves nothing is closed without an answer. Returns whether it belongs to a session.
+    pub fn admit(&self, socket: TcpStream) -> bool {
         let mut bytes = [0; HELLO_BYTES];
         if Until::opened(&socket).read_exact(&mut bytes).is_err() {
-            return;
+            return false;
         }
-        let Ok((hello, mac)) = DataHello::decode(&bytes) else { return };
+        let Ok((hello, mac)) = DataHello::decode(&bytes) else { return false };
         let unknown = |sessions: &mut HashMap<_, _>| !sessions.contains_key(&hello.session);
         let sessions = self.0.added.wait_timeout_while(self.lock(), OVERTAKEN, unknown);
         let sessions = sessions.unwrap_or_else(PoisonError::into_inner).0;
-        let Some(waiting) = sessions.get(&hello.session) else { return };
+        let Some(waiting) = sessions.get(&hello.session) else { return false };
         if !waiting.secret.verify_hello(&hello, &mac) {
-            return;
+            return false;
         }
         if waiting.mutual {
             let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
             // A fresh connection takes 64 bytes without waiting.
             if (&socket).write_all(&answer).is_err() {
-                return;
+                return true;
             }
         }
         if set_timeouts(&socket, None).is_ok() {
             let _ = waiting.streams.try_send((hello.stream, socket));
         }
+        true
     }
 
     /// Passes a UDP flow, which has proved itself, to its session.
@@ -241,6 +243,10 @@ pub struct ServedSession {
     pub authorised: bool,
     /// What it is allowed, if it is.
     pub grant: Grant,
+    /// The client's key; `None` where the channel needs none.
+    pub key: Option<PublicKey>,
+    /// The account that the service keeps of its work.
+    pub record: WorkRecord,
 }
 
 impl ServedSession {
@@ -319,5 +325,13 @@ pub(crate) fn serve_tls(
     let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
     let grant = authorised(&key);
     let authorised = grant.is_some();
-    Ok(ServedSession { sender, receiver, streams, authorised, grant: grant.unwrap_or_default() })
+    Ok(ServedSession {
+        sender,
+        receiver,
+        streams,
+        authorised,
+        grant: grant.unwrap_or_default(),
+        key: Some(key),
+        record: WorkRecord::default(),
+    })
 }

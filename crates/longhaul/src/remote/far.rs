@@ -37,8 +37,6 @@ impl Services for OwnFiles {
             }
         }
     }
-
-    fn ended(&self, _: &str, _: Result<()>) {}
 }
 
 /// A far end within this process, and the session with it for `service`.

@@ -1,16 +1,19 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use longhaul_core::text::chain;
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::flow;
 use longhaul_engine::ladder;
 use longhaul_engine::path;
-use longhaul_engine::serve::Services;
+use longhaul_engine::serve::{Event, Services};
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 
 use super::limits::Tiers;
+use crate::output::say;
 
 /// Tests for anyone, under limits; files for the authorised.
 pub(super) struct Offer {
@@ -100,10 +103,23 @@ impl Services for Offer {
         }
     }
 
-    fn ended(&self, peer: &str, outcome: EngineResult<()>) {
-        match outcome {
-            Ok(()) => eprintln!("longhaul: {peer}: done"),
-            Err(error) => eprintln!("longhaul: {peer}: {:#}", anyhow::Error::from(error)),
+    fn log(&self, event: Event) {
+        match event {
+            Event::Ended(report) => {
+                let client = address(report.client.address);
+                match report.outcome {
+                    Ok(()) => say(format_args!("{client}: done")),
+                    Err(error) => say(format_args!("{client}: {}", chain(&error))),
+                }
+            }
+            Event::NoHandshake { address: client, error } => {
+                say(format_args!("{}: {}", address(client), chain(&error)));
+            }
+            _ => {}
         }
     }
+}
+
+fn address(client: Option<SocketAddr>) -> String {
+    client.map_or_else(|| "a client".to_owned(), |address| address.to_string())
 }
