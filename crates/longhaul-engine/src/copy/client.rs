@@ -17,7 +17,7 @@ use longhaul_sys::tcp::TcpInfo;
 use twox_hash::XxHash3_128;
 
 use super::link::{Link, first_streams, socket_options};
-use super::names::send_names;
+use super::name_list::send_names;
 use super::progress::Progress;
 pub use super::retry::Lifeline;
 use super::retry::persist;

@@ -23,6 +23,7 @@ mod disk;
 mod journal;
 mod link;
 mod metadata;
+mod name_list;
 mod names;
 mod pool;
 mod progress;
@@ -40,6 +41,7 @@ pub use check::check;
 pub use check_far::check_far;
 pub use client::{FarFiles, Landing, Lifeline, pull, push};
 pub(crate) use disk::DIRECT_FROM_BYTES;
+pub(crate) use names::DIAGNOSIS_PREFIX;
 pub use progress::Progress;
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
@@ -56,5 +58,7 @@ mod tests;
 mod tests_direct;
 #[cfg(test)]
 mod tests_faults;
+#[cfg(test)]
+mod tests_reserved;
 #[cfg(test)]
 mod tests_tree;

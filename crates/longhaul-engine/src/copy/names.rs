@@ -1,49 +1,119 @@
-//! The names that follow a request for what a list has of a directory (`--files-from`).
+//! The names that longhaul keeps for its own files beside a copy: journals, temporary files,
+//! directories of a diagnosis. No peer may create, link or delete one, and no copy sends one.
+//!
+//! - `.longhaul-*` is a journal (`.longhaul-KEY.journal`) or the directory of a diagnosis.
+//! - `.NAME.longhaul-HEX-N.part` is a file that is being received.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use longhaul_core::wire::copy::{NAMES_BATCH_BYTES, NAMES_LIMIT_BYTES, Names};
+use longhaul_core::wire::copy::CopyKey;
 
-use super::client::wire_path;
-use crate::error::{EngineError, Result};
-use crate::session::{ControlReceiver, ControlSender};
+/// What every name of the first kind begins with.
+const PREFIX: &[u8] = b".longhaul-";
+/// What the directory of a diagnosis begins with. A diagnosis copies into it.
+pub(crate) const DIAGNOSIS_PREFIX: &str = ".longhaul-diagnose-";
+/// Between the name and the number of a temporary file.
+const INFIX: &[u8] = b".longhaul-";
+const SUFFIX: &[u8] = b".part";
+/// The length of the random part of a temporary name, in hexadecimal digits.
+const HEX_DIGITS: std::ops::RangeInclusive<usize> = 8..=64;
 
-/// What a name takes besides its bytes.
-const NAME_BYTES: usize = 32;
+/// Why an entry with such a name is not taken.
+pub(super) const RESERVED: &str = "longhaul keeps such names for its own files";
 
-/// Sends `names` in as many messages as they take.
-pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()> {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    for name in names {
-        let name = wire_path(name)?;
-        bytes += name.as_bytes().len() + NAME_BYTES;
-        batch.push(name);
-        if bytes >= NAMES_BATCH_BYTES {
-            bytes = 0;
-            sender.send(&Names { names: std::mem::take(&mut batch), more: true })?;
-        }
-    }
-    sender.send(&Names { names: batch, more: false })
+/// The name of the journal of copy `key`.
+pub(super) fn journal_name(key: &CopyKey) -> String {
+    format!(".longhaul-{}.journal", key.as_str())
 }
 
-/// Takes the names that follow a request.
-pub(super) fn receive_names(receiver: &mut ControlReceiver) -> Result<Vec<PathBuf>> {
-    let mut all = Vec::new();
-    let mut bytes = 0;
-    loop {
-        let Names { names, more } = receiver.receive()?;
-        bytes += names.iter().map(|name| name.as_bytes().len() + NAME_BYTES).sum::<usize>();
-        if bytes > NAMES_LIMIT_BYTES {
-            let peer = receiver.peer().to_owned();
-            return Err(EngineError::Protocol { peer, what: "it names too many files" });
+/// Whether the last part of a path, `name`, is one that longhaul keeps for itself. Some file
+/// systems do not tell capitals from small letters, so capitals count as well.
+pub(super) fn is_reserved(name: &[u8]) -> bool {
+    begins_like_ours(name) || is_temporary(name)
+}
+
+/// Whether any part of `path` is a name that longhaul keeps for itself.
+pub(super) fn has_reserved(path: &Path) -> bool {
+    path.components().any(|part| is_reserved(part.as_os_str().as_bytes()))
+}
+
+/// Whether `path` leads through a name that longhaul keeps for itself, other than the directory of
+/// a diagnosis.
+pub(super) fn leads_through_reserved(path: &Path) -> bool {
+    let parts = path.components().map(|part| part.as_os_str().as_bytes());
+    parts.filter(|part| !part.starts_with(DIAGNOSIS_PREFIX.as_bytes())).any(is_reserved)
+}
+
+/// Whether `name` has exactly the form of a temporary file: `.NAME.longhaul-HEX-N.part`.
+pub(super) fn is_temporary(name: &[u8]) -> bool {
+    if !name.starts_with(b".") {
+        return false;
+    }
+    let name = name.to_ascii_lowercase();
+    let Some(inner) = name.strip_prefix(b".").and_then(|name| name.strip_suffix(SUFFIX)) else {
+        return false;
+    };
+    let Some(at) = inner.windows(INFIX.len()).rposition(|window| window == INFIX) else {
+        return false;
+    };
+    let mut numbers = inner[at + INFIX.len()..].split(|byte| *byte == b'-');
+    let hex =
+        |part: &[u8]| HEX_DIGITS.contains(&part.len()) && part.iter().all(u8::is_ascii_hexdigit);
+    let number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    at > 0
+        && numbers.next().is_some_and(hex)
+        && numbers.next().is_some_and(number)
+        && numbers.next().is_none()
+}
+
+fn begins_like_ours(name: &[u8]) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_and_temporary_files_are_recognised() {
+        let key = CopyKey::new(5);
+        for name in [
+            journal_name(&key).as_str(),
+            ".longhaul-",
+            ".longhaul-x",
+            ".LongHaul-x.journal",
+            ".longhaul-diagnose-0a",
+            ".f.longhaul-00000000-0.part",
+            ".F.LONGHAUL-00000000-0.PART",
+            ".a.longhaul-b.longhaul-0123456789abcdef0123456789abcdef-12.part",
+            "..longhaul-00000000-0.longhaul-00000000-0.part",
+        ] {
+            assert!(is_reserved(name.as_bytes()), "{name}");
         }
-        let path = |name: &[u8]| Path::new(OsStr::from_bytes(name)).to_owned();
-        all.extend(names.iter().map(|name| path(name.as_bytes())));
-        if !more {
-            return Ok(all);
+        for name in [
+            "longhaul-x",
+            ".longhaul",
+            "x.longhaul-00000000-0.part",
+            ".f.longhaul-0-0.part",
+            ".f.longhaul-00000000-.part",
+            ".f.longhaul-00000000-0-0.part",
+            ".f.longhaul-0000000g-0.part",
+            ".f.longhaul-00000000-0.parts",
+            ".f.longhaul-00000000-x.part",
+            ".part",
+            "",
+        ] {
+            assert!(!is_reserved(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn every_part_of_a_path_counts() {
+        assert!(has_reserved(Path::new("a/.longhaul-x/b")));
+        assert!(has_reserved(Path::new("../.f.longhaul-00000000-0.part")));
+        assert!(!has_reserved(Path::new("a/longhaul/.b")));
+        assert!(!leads_through_reserved(Path::new(".longhaul-diagnose-00/1")));
+        assert!(leads_through_reserved(Path::new(".longhaul-diagnose-00/.longhaul-x")));
     }
 }

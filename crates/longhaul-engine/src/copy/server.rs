@@ -16,7 +16,8 @@ use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
 use super::check_far::serve_check;
 use super::link::{Link, first_streams, socket_options};
-use super::names::receive_names;
+use super::name_list::receive_names;
+use super::names::{RESERVED, has_reserved};
 use super::progress::Progress;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot};
@@ -280,6 +281,9 @@ pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKi
     let manifest = options.tree.manifest.as_ref();
     if manifest.is_some_and(|name| !name.as_bytes().is_empty() && !name.is_plain_relative()) {
         return invalid("a manifest whose name leads elsewhere".to_owned());
+    }
+    if manifest.is_some_and(|name| has_reserved(Path::new(OsStr::from_bytes(name.as_bytes())))) {
+        return invalid(format!("a manifest of this name: {RESERVED}"));
     }
     let streams = first_streams(options);
     if !(1..=STREAM_LIMIT).contains(&streams) {

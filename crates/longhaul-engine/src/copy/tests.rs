@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -17,14 +17,16 @@ use super::{
     FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve,
 };
 use crate::error::{EngineError, Result};
+use crate::lock::lock;
 use crate::serve::{ClientLimits, Host, Listener, Services};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Rights,
     ServedSession, Session, connect,
 };
 
 struct Files {
     root: PathBuf,
+    rights: Mutex<Rights>,
     stop: AtomicBool,
 }
 
@@ -34,7 +36,8 @@ impl Services for Files {
     }
 
     fn run(&self, _: Service, session: ServedSession) -> Result<()> {
-        serve(session, &Tree::beneath(&self.root).unwrap(), &self.stop)
+        let tree = Tree::beneath(&self.root).unwrap().with_rights(*lock(&self.rights));
+        serve(session, &tree, &self.stop)
     }
 }
 
@@ -65,13 +68,19 @@ impl World {
             authorised: AuthorisedKeys::load(&config, identity.public()).unwrap(),
         });
         let root = dir.path().join("far");
-        let files = Arc::new(Files { root, stop: AtomicBool::new(false) });
+        let rights = Mutex::default();
+        let files = Arc::new(Files { root, rights, stop: AtomicBool::new(false) });
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (files, stop) = (files.clone(), stop.clone());
             move || listener.run(host, files, ClientLimits::default(), false, &stop)
         });
         World { dir, config, identity, port, files, stop, thread: Some(thread) }
+    }
+
+    /// Lets the server's clients do no more than this from now on.
+    pub(super) fn set_rights(&self, rights: Rights) {
+        *lock(&self.files.rights) = rights;
     }
 
     pub(super) fn near(&self, path: &str) -> PathBuf {

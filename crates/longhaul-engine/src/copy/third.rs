@@ -25,7 +25,7 @@ use longhaul_core::wire::copy::{
 
 use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, copy_key, result, wire_path};
 use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
-use super::names::send_names;
+use super::name_list::send_names;
 use super::progress::Progress;
 use super::retry::{Lifeline, persist};
 use super::streams::STREAM_LIMIT;

@@ -131,6 +131,11 @@ impl Tree {
         Tree { beneath: Some(Arc::new(dir)), rights: Rights::Full, third_party: true }
     }
 
+    /// Whether there are files of this user outside of it.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.beneath.is_some()
+    }
+
     /// The same files, with `rights` alone.
     pub fn with_rights(self, rights: Rights) -> Self {
         Tree { rights, ..self }

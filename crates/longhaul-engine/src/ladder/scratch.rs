@@ -15,13 +15,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::copy::Tree;
 use crate::copy::tree::{FileKind, list};
+use crate::copy::{DIAGNOSIS_PREFIX as PREFIX, Tree};
 use crate::error::{EngineError, Result};
 use crate::session::random_keying_material;
 
-/// What the directory's name begins with.
-const PREFIX: &str = ".longhaul-diagnose-";
 /// How long a copy that was ended may still make files in it.
 const PATIENCE: Duration = Duration::from_secs(3);
 

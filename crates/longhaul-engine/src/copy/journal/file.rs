@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, st
 use rustix::io::Errno;
 
 use super::format::{Past, PastFile, Record, VERSION};
+use crate::copy::names::{is_temporary, journal_name};
 use crate::copy::tree::list;
 
 /// A journal that nothing was written to for so long belongs to nobody any more.
@@ -47,7 +48,7 @@ impl Journal {
         patience: Duration,
         stop: &AtomicBool,
     ) -> Result<(Self, Past), OpenError> {
-        let name = format!(".longhaul-{}.journal", key.as_str());
+        let name = journal_name(key);
         let deadline = Instant::now() + patience;
         let file = loop {
             match lock(&dir, &name) {
@@ -131,8 +132,7 @@ impl Journal {
 /// Removes the temporary file `name` beside `path`, both from a journal that anyone could have
 /// put there: only what is named like a temporary file of ours, beneath `dir`.
 pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8]) {
-    let plain = !name.contains(&b'/') && name.starts_with(b".") && name.ends_with(b".part");
-    if !plain || !name.windows(10).any(|part| part == b".longhaul-") {
+    if name.contains(&b'/') || !is_temporary(name) {
         return;
     }
     let above = Path::new(OsStr::from_bytes(path)).parent().unwrap_or(Path::new(""));
@@ -226,12 +226,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inside = dir.path().join("target");
         std::fs::create_dir(&inside).unwrap();
-        for name in [".f.longhaul-00-0.part", "precious.part", "other"] {
+        for name in [".f.longhaul-00000000-0.part", "precious.part", "other"] {
             std::fs::write(inside.join(name), "x").unwrap();
         }
-        std::fs::write(dir.path().join(".x.longhaul-00-0.part"), "x").unwrap();
+        std::fs::write(dir.path().join(".x.longhaul-00000000-0.part"), "x").unwrap();
         let mut bytes = Vec::new();
-        for name in [".f.longhaul-00-0.part", "precious.part", "../.x.longhaul-00-0.part"] {
+        for name in
+            [".f.longhaul-00000000-0.part", "precious.part", "../.x.longhaul-00000000-0.part"]
+        {
             bytes.clear();
             partial(name).encode(&mut bytes).unwrap();
             let stale = inside.join(format!(".longhaul-{}.journal", name.len()));
@@ -248,6 +250,6 @@ mod tests {
         left.sort();
         let left: Vec<_> = left.iter().map(|name| name.to_str().unwrap()).collect();
         assert_eq!(left, [".longhaul-young.journal", "other", "precious.part"]);
-        assert!(dir.path().join(".x.longhaul-00-0.part").exists());
+        assert!(dir.path().join(".x.longhaul-00000000-0.part").exists());
     }
 }

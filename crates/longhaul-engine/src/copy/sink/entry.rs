@@ -1,6 +1,7 @@
 //! What becomes of an entry when it is announced.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,6 +9,7 @@ use crossbeam_channel::Sender;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
+use twox_hash::XxHash3_64;
 
 use super::finish::{Form, Whole};
 use super::ledger::{SinkFile, Stage, UNKNOWN};
@@ -18,6 +20,7 @@ use super::run::{Shared, broken};
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
+use crate::copy::names::{RESERVED, has_reserved};
 use crate::error::Result;
 use crate::lock::lock;
 
@@ -81,6 +84,7 @@ fn take_entry(
     decided: &mut Decided,
 ) -> Result<()> {
     if entry.path.as_bytes() == TOP_DIRECTORY.as_bytes() && entry.kind == EntryKind::Directory {
+        shared.note_name(Path::new(""), &entry.kind);
         return take_top(shared, entry, peer);
     }
     if !entry.path.is_plain_relative() {
@@ -89,6 +93,14 @@ fn take_entry(
     let attributes = Attributes::of(&mut entry);
     let id = entry.id;
     let path = shared.store.path(entry.path.as_bytes());
+    shared.note_name(&path, &entry.kind);
+    if names_reserved(shared, &path, &entry.kind) {
+        shared.ledger.note_failed(id);
+        decided.held.push(Held { id, blocks: None });
+        let reserved = std::io::Error::other(RESERVED);
+        shared.tell_failed(Some(id), &path, "create", &reserved)?;
+        return numbered(shared.ledger.announce(id, None), peer);
+    }
     shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
     let options = &shared.options.tree;
     if options.asks_first() {
@@ -132,10 +144,11 @@ fn take_entry(
             Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
         },
         EntryKind::HardLink { first, path: first_path } => {
-            if !first_path.is_plain_relative() || first >= id {
-                return Err(broken(peer, "it names a path that leads elsewhere"));
-            }
+            let plain = first_path.is_plain_relative();
             let first_path = shared.store.path(first_path.as_bytes());
+            if !plain || !shared.has_named(first, &first_path) {
+                return Err(broken(peer, "it links to a file that it has not announced"));
+            }
             lock(&shared.links).push(HardLink { id, path, first, first_path });
         }
         node => match shared.store.make_node(id, &path, &node, &attributes) {
@@ -147,6 +160,18 @@ fn take_entry(
         },
     }
     numbered(shared.ledger.announce(id, None), peer)
+}
+
+/// Whether an entry is, or leads to, a name that longhaul keeps for its own files.
+fn names_reserved(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> bool {
+    let leads_to = match kind {
+        EntryKind::Symlink { target } => {
+            has_reserved(Path::new(std::ffi::OsStr::from_bytes(target.as_bytes())))
+        }
+        EntryKind::HardLink { path, .. } => has_reserved(&shared.store.path(path.as_bytes())),
+        _ => false,
+    };
+    leads_to || has_reserved(path)
 }
 
 /// Takes the directory whose contents come: the target has its attributes in the end.
@@ -340,6 +365,23 @@ fn numbered(good: bool, peer: &str) -> Result<()> {
 }
 
 impl Shared<'_> {
+    /// Remembers the path of an entry, if a later one may be another name of it.
+    fn note_name(&self, path: &Path, kind: &EntryKind) {
+        if self.options.tree.hard_links {
+            let hash = match kind {
+                EntryKind::Directory | EntryKind::HardLink { .. } => None,
+                _ => Some(XxHash3_64::oneshot(path.as_os_str().as_bytes())),
+            };
+            lock(&self.named).push(hash.unwrap_or(0));
+        }
+    }
+
+    /// Whether the entry `first` of this session was announced with `path`.
+    fn has_named(&self, first: u64, path: &Path) -> bool {
+        let named = usize::try_from(first).ok().and_then(|at| lock(&self.named).get(at).copied());
+        named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
+    }
+
     /// Keeps actions for a client at this end, and tells them to one at the other.
     pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
         lock(&self.actions).extend(actions.iter().cloned());

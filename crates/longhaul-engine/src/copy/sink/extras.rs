@@ -22,6 +22,7 @@ use twox_hash::XxHash3_128;
 use super::placement::Destination;
 use super::run::Shared;
 use super::store::Store;
+use crate::copy::names::is_reserved;
 use crate::copy::tree::{self, Tree};
 use crate::error::Result;
 use crate::lock::lock;
@@ -132,7 +133,8 @@ impl Extras {
         let name = path.file_name().unwrap_or_default();
         let stat = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if self.filters.leaves_out(named, is_dir) || is_temporary(name) {
+        // Under a reserved name another copy may be at work, or go on later.
+        if self.filters.leaves_out(named, is_dir) || is_reserved(name.as_bytes()) {
             return Ok(false);
         }
         let mut whole = true;
@@ -204,12 +206,6 @@ fn remove(tree: &Tree, path: &Path, is_dir: bool) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default();
     let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     Ok(unlinkat(above, name, flags)?)
-}
-
-/// Whether another copy may be at work under this name, or go on later.
-fn is_temporary(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    name.starts_with(b".") && name.windows(10).any(|window| window == b".longhaul-")
 }
 
 fn join(dir: &[u8], name: &OsStr) -> Vec<u8> {

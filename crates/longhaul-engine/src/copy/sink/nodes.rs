@@ -15,9 +15,18 @@ use rustix::io::Errno;
 
 use super::partial::Temporary;
 use super::placement::Destination;
-use super::store::{Store, existing_mode};
+use super::store::{OpenDir, Store, existing_mode};
 use crate::copy::metadata::Attributes;
 use crate::copy::tree::{FileKind, Metadata, wire_path};
+
+/// Refuses links and special files where nothing may be replaced: in a drop box they would be traps
+/// for the owner of the files.
+fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
+    match dir.replaces {
+        true => Ok(()),
+        false => Err(io::Error::other("only files and directories are taken here")),
+    }
+}
 
 impl Store {
     /// Makes a link or special file of this kind at `path`.
@@ -29,10 +38,7 @@ impl Store {
         attributes: &Attributes,
     ) -> io::Result<()> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(()) };
-        if !dir.replaces {
-            // A link that someone else will follow, a device: no business of a drop box.
-            return Err(io::Error::other("only files and directories are taken here"));
-        }
+        only_with_replacing(&dir)?;
         existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
         let mode = Mode::from_raw_mode(0o600);
@@ -67,6 +73,8 @@ impl Store {
         else {
             return Ok(());
         };
+        only_with_replacing(&from)?;
+        only_with_replacing(&dir)?;
         existing_mode(&dir, name)?;
         let temporary = self.temporary_name(name, id);
         linkat(&from.fd, from_name, &dir.fd, &temporary, AtFlags::empty())?;

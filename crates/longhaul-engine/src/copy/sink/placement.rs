@@ -10,6 +10,7 @@ use longhaul_core::wire::copy::Top;
 use rustix::fs::Mode;
 
 use super::outlet::Outlet;
+use crate::copy::names::leads_through_reserved;
 use crate::copy::tree::{FileKind, Tree};
 
 /// Where entries go, decided before the first byte.
@@ -43,6 +44,9 @@ pub enum PlaceError {
     /// A name ends with a slash and there is no such directory.
     #[error("the directory {} does not exist", .0.display())]
     NoDirectory(PathBuf),
+    /// The name is one that longhaul keeps for its own files.
+    #[error("cannot write to {}: longhaul keeps such names for its own files", .0.display())]
+    Reserved(PathBuf),
     /// The directory that should hold the target cannot be used.
     #[error("cannot use the directory {}: {}", .path.display(), .source)]
     Parent {
@@ -74,6 +78,9 @@ impl Destination {
     ) -> Result<Self, PlaceError> {
         if target == Path::new("/dev/null") {
             return Ok(Destination::Null);
+        }
+        if is_kept_for_ours(tree, target) {
+            return Err(PlaceError::Reserved(target.to_owned()));
         }
         let parent_failed = |path: &Path| {
             let path = path.to_owned();
@@ -121,6 +128,16 @@ impl Destination {
             }
         }
     }
+}
+
+/// Whether `target` is a name that no copy may write to. Above a path of this host's user there may
+/// be any name.
+fn is_kept_for_ours(tree: &Tree, target: &Path) -> bool {
+    let path = match tree.is_bounded() {
+        true => target,
+        false => Path::new(target.file_name().unwrap_or_default()),
+    };
+    leads_through_reserved(path)
 }
 
 #[cfg(test)]

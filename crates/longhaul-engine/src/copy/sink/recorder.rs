@@ -15,6 +15,7 @@ use super::partial::PartialFile;
 use super::store::Store;
 use crate::copy::blocks::BlockSet;
 use crate::copy::journal::{FileId, Journal, Past, PastFile, Record, remove_temporary};
+use crate::copy::names::is_temporary;
 use crate::lock::lock;
 
 /// The journal of a sink; without one it notes nothing.
@@ -100,7 +101,8 @@ impl Recorder {
                 if *stamp == file.stamp && usable =>
             {
                 let name = OsStr::from_bytes(temporary.as_bytes());
-                let plain = Path::new(name).file_name() == Some(name);
+                let plain =
+                    Path::new(name).file_name() == Some(name) && is_temporary(name.as_bytes());
                 let reopen = || {
                     let partial =
                         store.reopen(&file.path, file.size(), file.sparse, name, id).ok()??;

@@ -109,6 +109,9 @@ pub(super) struct Shared<'a> {
     /// Those of the target itself, where the contents of a directory come.
     pub(super) top: Mutex<Option<Attributes>>,
     pub(super) links: Mutex<Vec<HardLink>>,
+    /// By number, the hash of the path of each entry, where hard links are kept; 0 for one that has
+    /// no second name.
+    pub(super) named: Mutex<Vec<u64>>,
     pub(super) extras: Extras,
     pub(super) digests: Digests,
     pub(super) unchanged: AtomicU64,
@@ -211,6 +214,7 @@ impl Sink {
             dirs: Mutex::default(),
             top: Mutex::default(),
             links: Mutex::default(),
+            named: Mutex::default(),
             extras: Extras::new(options, &self.store.destination),
             digests: Digests::new(options),
             unchanged: AtomicU64::new(0),
