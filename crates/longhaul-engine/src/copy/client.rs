@@ -11,11 +11,11 @@ use longhaul_core::result::{
     PathReport,
 };
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_core::wire::copy::{CopyKey, CopyReply, CopyRequest, SinkReport, Top};
+use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
 use longhaul_core::wire::{RefusalKind, WirePath};
 use longhaul_sys::tcp::TcpInfo;
-use twox_hash::XxHash3_128;
 
+use super::key::KeyMaker;
 use super::link::{Link, first_streams, socket_options};
 use super::name_list::send_names;
 use super::progress::Progress;
@@ -46,11 +46,11 @@ pub fn push(
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
     let mut whole = Whole::begin(options, progress);
-    let roots = plan.roots.iter().map(|root| format!("{root:?}")).collect::<Vec<_>>();
-    let key = copy_key("push", &roots, target);
-    let target = wire_path(target)?;
+    let secret = line.secret;
+    let wired = wire_path(target)?;
     let outcome = persist(line, progress, stop, |session| {
-        let (key, target) = (key.clone(), target.clone());
+        let key = KeyMaker::new(secret, "push").server(session.peer()).plan(plan).to(target);
+        let target = wired.clone();
         let top = plan.top();
         let options_sent = options.clone();
         let request = CopyRequest::Receive { key, target, top, options: options_sent };
@@ -94,13 +94,6 @@ impl FarFiles<'_> {
             _ => Top::Several,
         }
     }
-
-    /// What tells it from other things to copy.
-    pub(super) fn key_parts(&self, peer: &str) -> Vec<String> {
-        let paths = self.paths.iter().chain(self.names.into_iter().flatten());
-        let paths = paths.map(|path| path.display().to_string());
-        std::iter::once(peer.to_owned()).chain(paths).collect()
-    }
 }
 
 /// Where what is fetched goes to.
@@ -133,12 +126,13 @@ pub fn pull(
         reason,
     };
     let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
+    let secret = line.secret;
     let outcome = persist(line, progress, stop, |session| {
         let place = match target {
             Landing::Path(path) => path,
             Landing::Outlet(_) => Path::new("-"),
         };
-        let key = copy_key("pull", &files.key_parts(session.peer()), place);
+        let key = KeyMaker::new(secret, "pull").server(session.peer()).files(&files).to(place);
         let destination = match target {
             Landing::Outlet(outlet) => Destination::Outlet(outlet.clone()),
             Landing::Path(path) => {
@@ -252,21 +246,6 @@ impl Whole {
             manifest: sink.manifest.as_ref().map(ToString::to_string),
         }
     }
-}
-
-/// What the same command, given again in the same place, has in common with this one.
-pub(super) fn copy_key(way: &str, from: &[String], target: &Path) -> CopyKey {
-    let mut hasher = XxHash3_128::new();
-    let mut add = |part: &[u8]| {
-        hasher.write(&(part.len() as u64).to_be_bytes());
-        hasher.write(part);
-    };
-    add(way.as_bytes());
-    add(rustix::system::uname().nodename().to_bytes());
-    add(std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
-    add(target.as_os_str().as_bytes());
-    from.iter().for_each(|part| add(part.as_bytes()));
-    CopyKey::new(hasher.finish_128())
 }
 
 pub(super) fn result(

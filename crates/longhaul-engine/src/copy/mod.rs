@@ -21,6 +21,7 @@ pub(crate) mod clock;
 mod digest;
 mod disk;
 mod journal;
+mod key;
 mod link;
 mod metadata;
 mod name_list;
@@ -33,6 +34,7 @@ mod sink;
 mod source;
 mod stream;
 mod streams;
+mod temporary;
 mod third;
 pub(crate) mod tree;
 mod verdict;
@@ -41,6 +43,7 @@ pub use check::check;
 pub use check_far::check_far;
 pub use client::{FarFiles, Landing, Lifeline, pull, push};
 pub(crate) use disk::DIRECT_FROM_BYTES;
+pub use key::CopySecret;
 pub(crate) use names::DIAGNOSIS_PREFIX;
 pub use progress::Progress;
 pub(crate) use server::check as check_options;
@@ -60,5 +63,7 @@ mod tests_direct;
 mod tests_faults;
 #[cfg(test)]
 mod tests_reserved;
+#[cfg(test)]
+mod tests_resume;
 #[cfg(test)]
 mod tests_tree;

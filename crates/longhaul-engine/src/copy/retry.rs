@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::key::CopySecret;
 use super::progress::Progress;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
@@ -20,6 +21,8 @@ pub struct Lifeline<'a> {
     pub give_up: Duration,
     /// Told why, each time that the connection is lost.
     pub lost: &'a dyn Fn(&EngineError),
+    /// The user's secret, on which the copy's key depends.
+    pub secret: &'a CopySecret,
 }
 
 /// Runs `attempt` over one session after the other until it ends for another reason than a lost

@@ -14,7 +14,8 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{
-    FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve,
+    CopySecret, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push,
+    serve,
 };
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -94,7 +95,9 @@ impl World {
     /// Runs `copy` over a line to the server that is not made again once it breaks.
     fn over_line<T>(&self, copy: impl FnOnce(Lifeline<'_>) -> T) -> T {
         let mut connect = || Ok(self.session());
-        copy(Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost: &|_| () })
+        let secret = CopySecret::load_or_create(&self.config);
+        let lost = &|_: &EngineError| ();
+        copy(Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost, secret: &secret })
     }
 
     pub(super) fn session(&self) -> Session {

@@ -61,7 +61,7 @@ fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
 }
 
 /// Begins to fetch `name` slowly and stops after `time`.
-fn broken_off(world: &World, name: &str, time: Duration, options: &CopyOptions) {
+pub(super) fn broken_off(world: &World, name: &str, time: Duration, options: &CopyOptions) {
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::spawn({
         let stop = stop.clone();
@@ -255,7 +255,7 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
 /// Waits until the far side holds nothing but `expected`: a server that has said its last word
 /// still puts its things in order.
 #[track_caller]
-fn settles(world: &World, expected: &[&str]) {
+pub(super) fn settles(world: &World, expected: &[&str]) {
     for _ in 0..100 {
         if names(&world.far("")) == expected {
             return;

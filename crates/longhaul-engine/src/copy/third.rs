@@ -23,7 +23,8 @@ use longhaul_core::wire::copy::{
     SourceReport,
 };
 
-use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, copy_key, result, wire_path};
+use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, result, wire_path};
+use super::key::KeyMaker;
 use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
 use super::name_list::send_names;
 use super::progress::Progress;
@@ -64,9 +65,11 @@ pub fn between(
     let top = files.top();
     let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
     let wired_target = wire_path(target)?;
+    let secret = line.secret;
     let told = persist(line, progress, stop, |sink| {
         let from = source()?;
-        let key = copy_key("between", &files.key_parts(from.peer()), target);
+        let key = KeyMaker::new(secret, "between").server(from.peer()).server(sink.peer());
+        let key = key.files(&files).to(target);
         let (to_sink, mut from_sink, sink_dialer) = sink.welcomed()?.split();
         let target = wired_target.clone();
         to_sink.send(&CopyRequest::Receive { key, target, top, options: options.clone() })?;

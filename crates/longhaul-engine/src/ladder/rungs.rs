@@ -16,11 +16,12 @@ use super::pace::{Opened, Pace, follow};
 use super::plan::{LadderPlan, Openers, Way};
 use super::write::Writing;
 use crate::copy::{
-    self, DIRECT_FROM_BYTES, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree,
-    between, pull, push,
+    self, CopySecret, DIRECT_FROM_BYTES, FarFiles, Landing, Lifeline, Progress, SourcePlan,
+    SourceRoot, Tree, between, pull, push,
 };
 use crate::error::{EngineError, Result};
 use crate::flow;
+use crate::session::Session;
 
 /// The longest that a copy may take, in times of what it was made to take.
 const PATIENCE: f64 = 1.6;
@@ -152,18 +153,20 @@ impl Rungs<'_> {
         let path = self.plan.source.clone().unwrap_or_else(|| "memory".into());
         let (way, openers) = (&self.plan.way, &mut *self.openers);
         let files = FarFiles { paths: std::slice::from_ref(&path), names: None };
+        // A rung is never resumed.
+        let secret = CopySecret::random();
         if let Way::Between(_) = way {
             // Both are opened by the same hand, one after the other.
             let openers = std::cell::RefCell::new(openers);
             let mut to = || openers.borrow_mut().open(End::Receiver, Service::Copy);
             let mut from =
                 || openers.borrow_mut().open(End::Sender, Service::Copy).inspect(|_| opened.note());
-            let line = Lifeline { connect: &mut to, give_up: Duration::ZERO, lost: &|_| () };
+            let line = line(&mut to, &secret);
             let ends = copy::Ends { source: &mut from, files, target };
             return between(line, ends, options, progress, &|_| (), enough);
         }
         let mut connect = || openers.open(way.other(), Service::Copy).inspect(|_| opened.note());
-        let line = Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost: &|_| () };
+        let line = line(&mut connect, &secret);
         match way {
             Way::Pull => pull(line, files, Landing::Path(target), options, progress, enough),
             _ => {
@@ -173,6 +176,14 @@ impl Rungs<'_> {
             }
         }
     }
+}
+
+/// A line that is not made again once it breaks.
+fn line<'a>(
+    connect: &'a mut dyn FnMut() -> Result<Session>,
+    secret: &'a CopySecret,
+) -> Lifeline<'a> {
+    Lifeline { connect, give_up: Duration::ZERO, lost: &|_| (), secret }
 }
 
 /// The block for a copy of `bytes`, up to `most`: few blocks do not divide among connections, where

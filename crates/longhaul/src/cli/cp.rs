@@ -26,7 +26,8 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
-    Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, pull, push, read_names,
+    CopySecret, Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, pull, push,
+    read_names,
 };
 
 use self::check::check;
@@ -330,6 +331,7 @@ impl Args {
     ) -> Result<CopyResult, Coded> {
         let options = &plan.options;
         let gate = |far: &Far, addresses| self.gate(far, addresses, stop);
+        let secret = CopySecret::of_user();
         let lost = |error: &EngineError| {
             eprintln!("longhaul: {}; trying to go on", chain(error));
             if self.json_stream {
@@ -342,7 +344,7 @@ impl Args {
             Route::Push { source, far, target } => {
                 let mut gate = gate(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
-                let line = Lifeline { connect, give_up, lost: &lost };
+                let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let result = push(line, &source, &target, options, progress, stop);
                 gate.finish();
                 result?
@@ -350,7 +352,7 @@ impl Args {
             Route::Pull { far, paths, names, target } => {
                 let mut gate = gate(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
-                let line = Lifeline { connect, give_up, lost: &lost };
+                let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let files = FarFiles { paths: &paths, names: names.as_deref() };
                 let outlet;
                 let landing = match &target {
@@ -369,7 +371,7 @@ impl Args {
             Route::Between { from, paths, names, to, target } => {
                 let (mut source, mut sink) = (gate(&from, None)?, gate(&to, addresses)?);
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
-                let line = Lifeline { connect, give_up, lost: &lost };
+                let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let notice = |reason: &str| {
                     eprintln!("longhaul: {from}: {reason}; the data goes through this host");
                 };

@@ -1,3 +1,8 @@
+//! The file of a journal: found, locked, appended to, removed.
+//!
+//! The directory may be one that others write to. A file that is not [own](super::trust::is_own) is
+//! neither read nor locked nor waited for; the journal then gets a random name.
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, Seek, SeekFrom, Write};
@@ -9,38 +14,59 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use longhaul_core::wire::copy::CopyKey;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
 
-use super::format::{Past, PastFile, Record, VERSION};
-use crate::copy::names::{is_temporary, journal_name};
+use super::format::{FileId, Past, PastFile, Record, VERSION};
+use super::trust::is_own;
+use crate::copy::names::journal_name;
+use crate::copy::temporary::is_temporary_of;
 use crate::copy::tree::list;
+use crate::session::random_keying_material;
 
-/// A journal that nothing was written to for so long belongs to nobody any more.
+/// A journal that was not written to for so long is given up.
 const STALE_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
-/// How often a lock that another holds is tried again.
+/// How often a lock that another process holds is tried again.
 const LOCK_CHECK: Duration = Duration::from_millis(100);
+const PREFIX: &str = ".longhaul-";
+const SUFFIX: &str = ".journal";
 
 /// The journal of one copy; the lock on it is held until it is dropped.
 pub(in crate::copy) struct Journal {
     dir: OwnedFd,
     name: String,
     file: File,
+    /// Bytes of whole records.
+    length: u64,
 }
 
 /// Why a copy has no journal.
 #[derive(Debug)]
 pub(in crate::copy) enum OpenError {
-    /// Another one has it, and did not end in time.
+    /// Another process holds the lock and did not end in time.
     Busy,
-    /// There can be none here. The copy goes on without.
+    /// There can be none here. The copy goes on without one.
     Unavailable,
 }
 
+/// The outcome of an attempt to take a journal under one name.
+enum Taken {
+    Locked(File),
+    /// Another process of this user holds the lock.
+    Busy,
+    /// There is no such file.
+    Absent,
+    /// The file under this name is not this user's only.
+    Foreign,
+}
+
 impl Journal {
-    /// Opens or begins the journal of the copy `key` in `dir`, and reads what it says. While
-    /// another holds it, waits for `patience` or until `stop` is set: after a cut, the other end
-    /// of a broken connection may take its time to notice.
+    /// Opens or begins the journal of the copy `key` in `dir`, and reads it. While another process
+    /// of this user holds it, waits for `patience` or until `stop` is set: after a cut, the other
+    /// end of a broken connection may take its time to notice.
     pub(in crate::copy) fn open(
         dir: OwnedFd,
         key: &CopyKey,
@@ -48,19 +74,17 @@ impl Journal {
         patience: Duration,
         stop: &AtomicBool,
     ) -> Result<(Self, Past), OpenError> {
-        let name = journal_name(key);
         let deadline = Instant::now() + patience;
-        let file = loop {
-            match lock(&dir, &name) {
-                Ok(Some(file)) => break file,
-                Ok(None) if Instant::now() < deadline && !stop.load(Ordering::Relaxed) => {
-                    thread::sleep(LOCK_CHECK);
-                }
-                Ok(None) => return Err(OpenError::Busy),
-                Err(_) => return Err(OpenError::Unavailable),
+        let (name, file) = loop {
+            if let Some(taken) = find(&dir, key).map_err(|_| OpenError::Unavailable)? {
+                break taken;
             }
+            if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
+                return Err(OpenError::Busy);
+            }
+            thread::sleep(LOCK_CHECK);
         };
-        let mut journal = Journal { dir, name, file };
+        let mut journal = Journal { dir, name, file, length: 0 };
         let past = Past::read(&mut BufReader::new(&journal.file));
         let boot = (!durable).then(boot).flatten();
         let unavailable = |_| OpenError::Unavailable;
@@ -76,27 +100,38 @@ impl Journal {
         Ok((journal, past))
     }
 
+    /// The name of the file, which no other copy has.
+    pub(in crate::copy) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn cut(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
+        self.length = length;
         self.file.seek(SeekFrom::Start(length)).map(|_| ())
     }
 
-    /// Writes records. They need no sync of their own: what they speak of was synced before, and
-    /// a record that is lost was work in vain at worst.
+    /// Writes records. A part that was written before an error is cut off again, so that later
+    /// records can be read.
     pub(in crate::copy) fn append(&mut self, records: &[Record]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in records {
             record.encode(&mut bytes)?;
         }
-        self.file.write_all(&bytes)
+        if let Err(error) = self.file.write_all(&bytes) {
+            self.cut(self.length)?;
+            return Err(error);
+        }
+        self.length += bytes.len() as u64;
+        Ok(())
     }
 
-    /// Removes the journal: the copy is complete, or nothing of it is worth to be kept.
+    /// Removes the journal: the copy is complete, or nothing in it is worth keeping.
     pub(in crate::copy) fn remove(self) {
         let _ = unlinkat(&self.dir, &self.name, AtFlags::empty());
     }
 
-    /// Removes journals in the same directory that nobody has come back to, with the temporary
+    /// Removes this user's journals in the same directory that were given up, with the temporary
     /// files that they name.
     pub(in crate::copy) fn remove_stale(&self) {
         let Ok(dir) = openat(&self.dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
@@ -109,7 +144,7 @@ impl Journal {
             .saturating_sub(STALE_AFTER)
             .as_secs() as i64;
         for name in list(&dir).unwrap_or_default() {
-            if !is_journal(name.as_os_str()) || name.as_os_str() == OsStr::new(&self.name) {
+            if !is_journal(name.as_os_str(), PREFIX) || name.as_os_str() == OsStr::new(&self.name) {
                 continue;
             }
             let stale = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)
@@ -117,11 +152,11 @@ impl Journal {
             if !stale {
                 continue;
             }
-            let Ok(Some(file)) = lock(&dir, &name) else { continue };
+            let Ok(Taken::Locked(file)) = take(&dir, &name) else { continue };
             let past = Past::read(&mut BufReader::new(&file));
             for (path, past) in &past.files {
-                if let PastFile::Partial { temporary, .. } = past {
-                    remove_temporary(&dir, path, temporary.as_bytes());
+                if let PastFile::Partial { temporary, id, .. } = past {
+                    remove_temporary(&dir, path, temporary.as_bytes(), id);
                 }
             }
             let _ = unlinkat(&dir, &name, AtFlags::empty());
@@ -129,35 +164,108 @@ impl Journal {
     }
 }
 
-/// Removes the temporary file `name` beside `path`, both from a journal that anyone could have
-/// put there: only what is named like a temporary file of ours, beneath `dir`.
-pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8]) {
-    if name.contains(&b'/') || !is_temporary(name) {
+/// Removes the temporary file `name` beside `path` if it has the form of one and is still the file
+/// that `id` names, beneath `dir`.
+pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8], id: &FileId) {
+    let path = Path::new(OsStr::from_bytes(path));
+    let Some(last) = path.file_name() else { return };
+    if !is_temporary_of(last.as_bytes(), name) {
         return;
     }
-    let above = Path::new(OsStr::from_bytes(path)).parent().unwrap_or(Path::new(""));
-    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS;
-    if let Ok(above) = rustix::fs::openat2(dir, above, flags, Mode::empty(), resolve) {
-        let _ = unlinkat(above, OsStr::from_bytes(name), AtFlags::empty());
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let above = above.unwrap_or(Path::new("."));
+    let Ok(above) = openat2(dir, above, flags, Mode::empty(), resolve) else { return };
+    let name = OsStr::from_bytes(name);
+    let same = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (id.device, id.inode));
+    if same {
+        let _ = unlinkat(above, name, AtFlags::empty());
     }
 }
 
-fn is_journal(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".longhaul-") && name.as_bytes().ends_with(b".journal")
+fn is_journal(name: &OsStr, prefix: &str) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(prefix.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
 }
 
-/// Opens or makes the file `name` and locks it; `None` while another has the lock.
-fn lock(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<Option<File>, Errno> {
+/// Finds or makes the journal of `key` and locks it; `None` while another process has the lock.
+fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<(String, File)>, Errno> {
+    let plain = journal_name(key);
+    match take(dir, &plain)? {
+        Taken::Locked(file) => return Ok(Some((plain, file))),
+        Taken::Busy => return Ok(None),
+        Taken::Absent => match create(dir, &plain) {
+            Err(Errno::EXIST) => return Ok(None),
+            created => return Ok(created?.map(|file| (plain, file))),
+        },
+        Taken::Foreign => {}
+    }
+    // Another user has taken the name. An earlier attempt may have met the same.
+    let random_prefix = format!("{PREFIX}{}-", key.as_str());
+    let names = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        .ok()
+        .and_then(|dir| list(&dir).ok())
+        .unwrap_or_default();
+    for name in names.iter().filter(|name| is_journal(name.as_os_str(), &random_prefix)) {
+        let Some(text) = name.to_str() else { continue };
+        match take(dir, text)? {
+            Taken::Locked(file) => return Ok(Some((text.to_owned(), file))),
+            Taken::Busy => return Ok(None),
+            Taken::Absent | Taken::Foreign => {}
+        }
+    }
+    let [a, b, c, d, ..] = random_keying_material();
+    let random = u32::from_be_bytes([a, b, c, d]);
+    let name = format!("{random_prefix}{random:08x}{SUFFIX}");
+    Ok(create(dir, &name)?.map(|file| (name, file)))
+}
+
+/// Opens the file `name` if it is this user's only, and locks it.
+fn take(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<Taken, Errno> {
     let name = name.as_ref();
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(dir, name, flags | OFlags::NONBLOCK, Mode::from_raw_mode(0o600))?;
+    // Looked at before it is opened, which can have effects where it is a device.
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if is_own(&stat) => {}
+        Ok(_) => return Ok(Taken::Foreign),
+        Err(Errno::NOENT) => return Ok(Taken::Absent),
+        Err(error) => return Err(error),
+    }
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match openat(dir, name, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(Taken::Absent),
+        Err(Errno::LOOP | Errno::ACCESS | Errno::PERM | Errno::ISDIR | Errno::NXIO) => {
+            return Ok(Taken::Foreign);
+        }
+        Err(error) => return Err(error),
+    };
+    if !is_own(&fstat(&fd)?) {
+        return Ok(Taken::Foreign);
+    }
+    Ok(lock(dir, name, fd)?.map_or(Taken::Busy, Taken::Locked))
+}
+
+/// Makes the file `name` and locks it; `None` if another process was faster.
+fn create(dir: &OwnedFd, name: &str) -> Result<Option<File>, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))?;
+    if !is_own(&fstat(&fd)?) {
+        // A file system that has owners or modes of its own: no journal on it is ever believed.
+        let _ = unlinkat(dir, name, AtFlags::empty());
+        return Err(Errno::OPNOTSUPP);
+    }
+    lock(dir, Path::new(name), fd)
+}
+
+/// Locks `fd`, which was opened as `name`; `None` while another process has the lock.
+fn lock(dir: &OwnedFd, name: &Path, fd: OwnedFd) -> Result<Option<File>, Errno> {
     match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Ok(None),
         done => done?,
     }
-    // Its last owner may have removed it meanwhile: then this is a lock on nothing.
+    // The last holder may have removed it meanwhile: then the lock is on a file without a name.
     let held = fstat(&fd)?;
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(named) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino) => {
@@ -167,7 +275,7 @@ fn lock(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<Option<File>, Errno> {
     }
 }
 
-/// What this boot of the host is called (random(4)).
+/// The identifier of this boot of the host (random(4)).
 fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -187,14 +295,25 @@ mod tests {
         Journal::open(fd.unwrap(), &key, durable, Duration::ZERO, &stop)
     }
 
-    fn partial(temporary: &str) -> Record {
-        Record::Partial {
-            path: WirePath::new("f").unwrap(),
-            stamp: 1,
-            temporary: WirePath::new(temporary).unwrap(),
-            id: FileId { device: 0, inode: 0, size: 0, mtime_seconds: 0, mtime_ns: 0 },
-        }
+    fn partial(temporary: &str, id: FileId) -> Record {
+        let temporary = WirePath::new(temporary).unwrap();
+        Record::Partial { path: WirePath::new("f").unwrap(), stamp: 1, temporary, id }
     }
+
+    fn no_file() -> FileId {
+        FileId { device: 0, inode: 0, size: 0, mtime_seconds: 0, mtime_ns: 0 }
+    }
+
+    fn of_file(path: &Path) -> FileId {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).map_or(no_file(), |metadata| FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            ..no_file()
+        })
+    }
+
+    const NAME: &str = ".longhaul-00000000000000000000000000000005.journal";
 
     #[test]
     fn one_copy_has_it_and_the_next_reads_it() {
@@ -202,7 +321,7 @@ mod tests {
         let (mut journal, past) = open(dir.path(), true).unwrap();
         assert!(past.files.is_empty());
         assert!(matches!(open(dir.path(), true), Err(OpenError::Busy)));
-        journal.append(&[partial(".f.part")]).unwrap();
+        journal.append(&[partial(".f.part", no_file())]).unwrap();
         drop(journal);
         let (journal, past) = open(dir.path(), true).unwrap();
         assert_eq!(past.files.len(), 1);
@@ -214,7 +333,7 @@ mod tests {
     fn without_syncs_it_is_another_journal() {
         let dir = tempfile::tempdir().unwrap();
         let (mut journal, _) = open(dir.path(), false).unwrap();
-        journal.append(&[partial(".f.part")]).unwrap();
+        journal.append(&[partial(".f.part", no_file())]).unwrap();
         drop(journal);
         let (_, past) = open(dir.path(), true).unwrap();
         assert!(past.begin.is_none(), "what it says does not count");
@@ -222,21 +341,23 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_came_back_to_is_removed() {
+    fn what_was_given_up_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let inside = dir.path().join("target");
         std::fs::create_dir(&inside).unwrap();
-        for name in [".f.longhaul-00000000-0.part", "precious.part", "other"] {
+        const OURS: &str = ".f.longhaul-00000000-0.part";
+        const REPLACED: &str = ".f.longhaul-00000000-1.part";
+        for name in [OURS, REPLACED, "precious.part", "other"] {
             std::fs::write(inside.join(name), "x").unwrap();
         }
-        std::fs::write(dir.path().join(".x.longhaul-00000000-0.part"), "x").unwrap();
+        std::fs::write(dir.path().join(".f.longhaul-00000000-2.part"), "x").unwrap();
         let mut bytes = Vec::new();
-        for name in
-            [".f.longhaul-00000000-0.part", "precious.part", "../.x.longhaul-00000000-0.part"]
-        {
+        let outside = "../.f.longhaul-00000000-2.part";
+        for (number, name) in [OURS, REPLACED, "precious.part", outside].iter().enumerate() {
             bytes.clear();
-            partial(name).encode(&mut bytes).unwrap();
-            let stale = inside.join(format!(".longhaul-{}.journal", name.len()));
+            let id = if *name == REPLACED { no_file() } else { of_file(&inside.join(name)) };
+            partial(name, id).encode(&mut bytes).unwrap();
+            let stale = inside.join(format!(".longhaul-{number}.journal"));
             std::fs::write(&stale, &bytes).unwrap();
             let then = SystemTime::now() - 2 * STALE_AFTER;
             File::options().write(true).open(&stale).unwrap().set_modified(then).unwrap();
@@ -245,11 +366,113 @@ mod tests {
         let (journal, _) = open(&inside, true).unwrap();
         journal.remove_stale();
         journal.remove();
-        let mut left: Vec<_> =
-            list(openat(rustix::fs::CWD, &inside, OFlags::RDONLY, Mode::empty()).unwrap()).unwrap();
-        left.sort();
-        let left: Vec<_> = left.iter().map(|name| name.to_str().unwrap()).collect();
-        assert_eq!(left, [".longhaul-young.journal", "other", "precious.part"]);
-        assert!(dir.path().join(".x.longhaul-00000000-0.part").exists());
+        assert_eq!(names(&inside), [REPLACED, ".longhaul-young.journal", "other", "precious.part"]);
+        assert!(dir.path().join(".f.longhaul-00000000-2.part").exists());
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let fd = openat(rustix::fs::CWD, dir, OFlags::RDONLY, Mode::empty()).unwrap();
+        let names = list(fd).unwrap();
+        names.iter().map(|name| name.to_str().unwrap().to_owned()).collect()
+    }
+
+    /// A journal that speaks of one file, in the place of the one that is opened.
+    fn planted(dir: &Path) -> std::path::PathBuf {
+        let mut bytes = Vec::new();
+        let begin = Record::Begin { version: VERSION, block_bytes: None, boot: None };
+        for record in [begin, partial(".f.longhaul-00000000-0.part", no_file())] {
+            record.encode(&mut bytes).unwrap();
+        }
+        let path = dir.join(NAME);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Opens the journal beside one that is not to be believed; the copy begins afresh, and finds
+    /// its own again.
+    fn starts_afresh(dir: &Path, why: &str) {
+        let before = std::fs::symlink_metadata(dir.join(NAME)).unwrap();
+        let (mut journal, past) =
+            open(dir, true).unwrap_or_else(|error| panic!("{why}: {error:?}"));
+        assert!(past.files.is_empty() && !past.is_usable(), "{why}");
+        assert_ne!(journal.name(), NAME, "{why}");
+        let name = journal.name().to_owned();
+        journal.append(&[partial(".g.part", no_file())]).unwrap();
+        assert!(matches!(open(dir, true), Err(OpenError::Busy)), "{why}: our own is waited for");
+        drop(journal);
+        let (journal, past) = open(dir, true).unwrap();
+        assert_eq!((journal.name(), past.files.len()), (name.as_str(), 1), "{why}");
+        journal.remove();
+        let after = std::fs::symlink_metadata(dir.join(NAME)).unwrap();
+        assert_eq!(before.modified().unwrap(), after.modified().unwrap(), "{why}");
+        assert_eq!(names(dir).iter().filter(|name| name.starts_with(".longhaul-")).count(), 1);
+    }
+
+    #[test]
+    fn a_journal_that_others_could_have_written_is_not_believed() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let fresh = || tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+
+        let dir = fresh();
+        planted(dir.path());
+        assert_eq!(open(dir.path(), true).unwrap().1.files.len(), 1, "our own is");
+
+        let dir = fresh();
+        let path = planted(dir.path());
+        chown(&path, Some(4711), None).expect("these tests run as root");
+        starts_afresh(dir.path(), "another owner");
+
+        for bits in [0o620, 0o602] {
+            let dir = fresh();
+            mode(&planted(dir.path()), bits);
+            starts_afresh(dir.path(), "others may write");
+        }
+
+        let dir = fresh();
+        std::fs::hard_link(planted(dir.path()), dir.path().join("second")).unwrap();
+        starts_afresh(dir.path(), "a second name");
+
+        let dir = fresh();
+        let path = planted(dir.path());
+        std::fs::rename(&path, dir.path().join("elsewhere")).unwrap();
+        symlink("elsewhere", &path).unwrap();
+        starts_afresh(dir.path(), "a symbolic link");
+
+        let dir = fresh();
+        std::fs::create_dir(dir.path().join(NAME)).unwrap();
+        starts_afresh(dir.path(), "a directory");
+
+        let dir = fresh();
+        let pipe = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join(NAME), pipe).unwrap();
+        starts_afresh(dir.path(), "a pipe");
+    }
+
+    #[test]
+    fn the_lock_of_another_user_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = planted(dir.path());
+        std::os::unix::fs::chown(&path, Some(4711), None).expect("these tests run as root");
+        let theirs = File::open(&path).unwrap();
+        flock(&theirs, FlockOperation::NonBlockingLockExclusive).unwrap();
+        starts_afresh(dir.path(), "locked by its owner");
+    }
+
+    #[test]
+    fn a_record_that_was_written_in_part_hides_none_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = open(dir.path(), true).unwrap();
+        journal.append(&[partial(".f.part", no_file())]).unwrap();
+        let whole = journal.length;
+        std::io::Write::write_all(&mut &journal.file, b"half a rec").unwrap();
+        journal.cut(whole).unwrap();
+        journal.append(&[partial(".g.part", no_file())]).unwrap();
+        drop(journal);
+        let (journal, past) = open(dir.path(), true).unwrap();
+        let PastFile::Partial { temporary, .. } = &past.files[&b"f"[..]] else { panic!() };
+        assert_eq!((temporary.as_bytes(), journal.length), (&b".g.part"[..], past.valid_bytes));
     }
 }

@@ -10,6 +10,8 @@
 
 mod file;
 mod format;
+mod trust;
 
 pub(super) use file::{Journal, OpenError, remove_temporary};
 pub(super) use format::{FileId, Past, PastFile, Record};
+pub(super) use trust::is_own;

@@ -177,9 +177,8 @@ impl Shared<'_> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let dir = tree.open_dir(above.unwrap_or(Path::new(".")))?;
         let name = path.file_name().unwrap_or_default();
-        let temporary = self.store.temporary_name(name, 0);
         // What the umask leaves; the manifest says no more than the files' names.
-        let file = self.store.create_new(&dir, &temporary, OFlags::empty(), 0o666)?;
+        let (file, temporary) = self.store.create_new((&dir, name, 0), OFlags::empty(), 0o666)?;
         let mut file = File::from(file);
         let written = file
             .write_all(text)

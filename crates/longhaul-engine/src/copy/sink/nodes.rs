@@ -40,25 +40,24 @@ impl Store {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(()) };
         only_with_replacing(&dir)?;
         existing_mode(&dir, name)?;
-        let temporary = self.temporary_name(name, id);
-        let mode = Mode::from_raw_mode(0o600);
-        let node = |kind, device| mknodat(&dir.fd, &temporary, kind, mode, device);
-        let number = |device: &DeviceNumber| makedev(device.major, device.minor);
-        match kind {
-            EntryKind::Symlink { target } => {
-                symlinkat(OsStr::from_bytes(target.as_bytes()), &dir.fd, &temporary)?;
+        let ((), temporary) = self.make_new((&dir.fd, name, id), |temporary| {
+            let mode = Mode::from_raw_mode(0o600);
+            let node = |kind, device| mknodat(&dir.fd, temporary, kind, mode, device);
+            let number = |device: &DeviceNumber| makedev(device.major, device.minor);
+            match kind {
+                EntryKind::Symlink { target } => {
+                    symlinkat(OsStr::from_bytes(target.as_bytes()), &dir.fd, temporary)
+                }
+                EntryKind::Fifo => node(FileType::Fifo, 0),
+                EntryKind::Socket => node(FileType::Socket, 0),
+                EntryKind::CharDevice(device) => node(FileType::CharacterDevice, number(device)),
+                EntryKind::BlockDevice(device) => node(FileType::BlockDevice, number(device)),
+                EntryKind::File { .. }
+                | EntryKind::Stream
+                | EntryKind::Directory
+                | EntryKind::HardLink { .. } => Err(Errno::INVAL),
             }
-            EntryKind::Fifo => node(FileType::Fifo, 0)?,
-            EntryKind::Socket => node(FileType::Socket, 0)?,
-            EntryKind::CharDevice(device) => node(FileType::CharacterDevice, number(device))?,
-            EntryKind::BlockDevice(device) => node(FileType::BlockDevice, number(device))?,
-            EntryKind::File { .. }
-            | EntryKind::Stream
-            | EntryKind::Directory
-            | EntryKind::HardLink { .. } => {
-                return Err(Errno::INVAL.into());
-            }
-        }
+        })?;
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let is_link = matches!(kind, EntryKind::Symlink { .. });
         let (dir, made) = (&temporary.dir.fd, &temporary.temporary);
@@ -76,8 +75,9 @@ impl Store {
         only_with_replacing(&from)?;
         only_with_replacing(&dir)?;
         existing_mode(&dir, name)?;
-        let temporary = self.temporary_name(name, id);
-        linkat(&from.fd, from_name, &dir.fd, &temporary, AtFlags::empty())?;
+        let ((), temporary) = self.make_new((&dir.fd, name, id), |temporary| {
+            linkat(&from.fd, from_name, &dir.fd, temporary, AtFlags::empty())
+        })?;
         let made = Temporary::new(dir.clone(), temporary.clone(), name.to_owned());
         made.rename()?;
         // Two names of one file are not renamed over each other: rename(2) leaves both.

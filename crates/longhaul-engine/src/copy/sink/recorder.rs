@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::wire::WirePath;
@@ -15,7 +14,6 @@ use super::partial::PartialFile;
 use super::store::Store;
 use crate::copy::blocks::BlockSet;
 use crate::copy::journal::{FileId, Journal, Past, PastFile, Record, remove_temporary};
-use crate::copy::names::is_temporary;
 use crate::lock::lock;
 
 /// The journal of a sink; without one it notes nothing.
@@ -101,8 +99,6 @@ impl Recorder {
                 if *stamp == file.stamp && usable =>
             {
                 let name = OsStr::from_bytes(temporary.as_bytes());
-                let plain =
-                    Path::new(name).file_name() == Some(name) && is_temporary(name.as_bytes());
                 let reopen = || {
                     let partial =
                         store.reopen(&file.path, file.size(), file.sparse, name, id).ok()??;
@@ -110,7 +106,7 @@ impl Recorder {
                     let there = BlockSet::whole_in(extents, self.block_bytes, file.size());
                     Some(Left::Partial(partial, there))
                 };
-                plain.then(reopen).flatten()
+                reopen()
             }
             _ => None,
         };
@@ -210,7 +206,7 @@ impl Recorder {
     pub(super) fn end(&self, complete: bool) {
         let Some(journal) = lock(&self.journal).take() else { return };
         let mut state = lock(&self.state);
-        if complete {
+        if complete || !state.worthy {
             for (path, past) in std::mem::take(&mut state.past) {
                 self.remove(&path, &past);
             }
@@ -222,9 +218,16 @@ impl Recorder {
 
     /// Removes what was begun of a file that has changed or is copied no more.
     fn remove(&self, path: &[u8], past: &PastFile) {
-        if let (PastFile::Partial { temporary, .. }, Some(base)) = (past, &self.base) {
-            remove_temporary(base, path, temporary.as_bytes());
+        if let (PastFile::Partial { temporary, id, .. }, Some(base)) = (past, &self.base) {
+            remove_temporary(base, path, temporary.as_bytes(), id);
         }
+    }
+}
+
+impl Drop for Recorder {
+    /// A copy that ended before it began, since its client left, has nothing to come back to.
+    fn drop(&mut self) {
+        self.end(false);
     }
 }
 

@@ -22,7 +22,7 @@ use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
 use super::report::{Never, conclude, keep_journal, report};
-use super::store::Store;
+use super::store::{Store, Token};
 use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
@@ -34,7 +34,7 @@ use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::session::{ControlSender, random_keying_material};
+use crate::session::ControlSender;
 
 /// Writers, each with one write in flight: as many as the source has readers.
 pub(crate) const WRITERS: usize = 4;
@@ -153,18 +153,14 @@ impl Sink {
                 }
             }
         };
-        let own_token = journal.is_some();
-        let token = match own_token {
-            true => u32::from_str_radix(&key.as_str()[..8], 16).unwrap_or_default(),
-            false => {
-                let [a, b, c, d, ..] = random_keying_material();
-                u32::from_be_bytes([a, b, c, d])
-            }
+        let token = match &journal {
+            Some((journal, _)) => Token::of_copy(key, journal.name()),
+            None => Token::random(),
         };
         let recorder = Recorder::new(journal, base, options.durable, options.block_bytes.get());
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let asks = begun || recorder.has_past() || options.tree.asks_first();
-        let store = Store::new(destination, options, token, own_token);
+        let store = Store::new(destination, options, token);
         Ok(Sink { store, recorder, asks })
     }
 

@@ -3,18 +3,20 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::NotKept;
+use longhaul_core::wire::copy::CopyKey;
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, fstat, fstatfs, mkdirat,
     openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::fault::Countdown;
 use super::ledger::UNKNOWN;
@@ -23,10 +25,12 @@ use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
 use crate::copy::disk::Disk;
-use crate::copy::journal::FileId;
+use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
+use crate::copy::temporary::{is_temporary_of, temporary_name};
 use crate::copy::tree::Tree;
 use crate::lock::lock;
+use crate::session::random_keying_material;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
@@ -44,10 +48,38 @@ pub(super) struct Store {
     made: Mutex<HashSet<PathBuf>>,
     /// By device, what syncs the file system at once.
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
-    /// Makes temporary names of two copies into one directory differ.
-    token: u32,
-    /// The token is this copy's alone, for ever: what has a name with it may be replaced.
-    own_token: bool,
+    token: Token,
+}
+
+/// What makes the temporary names of two copies into one directory differ.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Token {
+    /// Derived from the key of this copy, whose lock is held: a file of this user under a name
+    /// with it was left by an attempt that was killed.
+    OfCopy(u32),
+    /// Of this session only.
+    Random(u32),
+}
+
+impl Token {
+    /// The token of the copy `key` with the journal `journal`.
+    pub(super) fn of_copy(key: &CopyKey, journal: &str) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 temporary names");
+        hasher.update(key.as_str().as_bytes()).update(journal.as_bytes());
+        let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
+        Token::OfCopy(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    pub(super) fn random() -> Self {
+        let [a, b, c, d, ..] = random_keying_material();
+        Token::Random(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Token::OfCopy(number) | Token::Random(number) => number,
+        }
+    }
 }
 
 /// A directory that files are created in.
@@ -64,18 +96,12 @@ pub(super) struct OpenDir {
 }
 
 impl Store {
-    pub(super) fn new(
-        destination: Destination,
-        options: &CopyOptions,
-        token: u32,
-        own_token: bool,
-    ) -> Self {
+    pub(super) fn new(destination: Destination, options: &CopyOptions, token: Token) -> Self {
         Store {
             destination,
             keeper: Keeper::new(options),
             disk: Disk::new(options.direct),
             token,
-            own_token,
             dirs: Mutex::default(),
             made: Mutex::default(),
             syncs: Mutex::default(),
@@ -175,18 +201,15 @@ impl Store {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         existing_mode(&dir, name)?;
         dir.faults.tick()?;
-        let temporary = self.temporary_name(name, id);
-        let create = |extra| self.create_new(&dir.fd, &temporary, extra, 0o600);
+        let create = |extra| self.create_new((&dir.fd, name, id), extra, 0o600);
         let direct = self.disk.may_pass_by(size);
-        let (fd, direct) = match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
-            Ok(fd) => (fd, direct),
-            // The file system has no direct I/O. Some make the file before they say so.
-            Err(Errno::INVAL) if direct => {
-                let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
-                (create(OFlags::empty())?, false)
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let ((fd, temporary), direct) =
+            match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
+                Ok(made) => (made, direct),
+                // The file system has no direct I/O.
+                Err(Errno::INVAL) if direct => (create(OFlags::empty())?, false),
+                Err(error) => return Err(error.into()),
+            };
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
         if size > 0 && size != UNKNOWN && !sparse {
@@ -212,11 +235,10 @@ impl Store {
     ) -> io::Result<Option<(Temporary, FileId)>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let existing = existing_mode(&dir, name)?;
-        let temporary = self.temporary_name(name, id);
         dir.faults.tick()?;
         let plain = self.keeper.is_plain() && existing.is_none();
         let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
-        let fd = self.create_new(&dir.fd, &temporary, OFlags::empty(), mode)?;
+        let (fd, temporary) = self.create_new((&dir.fd, name, id), OFlags::empty(), mode)?;
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
@@ -230,8 +252,8 @@ impl Store {
         Ok(Some((temporary, id)))
     }
 
-    /// Goes on with what an earlier attempt has left under the name `temporary`, if it is still
-    /// that file.
+    /// Opens what an earlier attempt has left under the name `temporary`, if it is still that file
+    /// and nobody else can have written to it.
     pub(super) fn reopen(
         &self,
         path: &Path,
@@ -241,6 +263,13 @@ impl Store {
         id: &FileId,
     ) -> io::Result<Option<PartialFile>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let own = |stat: &Stat| is_own(stat) && (stat.st_dev, stat.st_ino) == (id.device, id.inode);
+        // Looked at before it is opened, which can have effects where it is a device.
+        if !is_temporary_of(name.as_bytes(), temporary.as_bytes())
+            || !own(&statat(&dir.fd, temporary, AtFlags::SYMLINK_NOFOLLOW)?)
+        {
+            return Ok(None);
+        }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = |extra| openat(&dir.fd, temporary, flags | extra, Mode::empty());
         let direct = self.disk.may_pass_by(size);
@@ -248,8 +277,7 @@ impl Store {
             Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
             fd => (fd?, direct),
         };
-        let now = file_id(&fstat(&fd)?);
-        if (now.device, now.inode) != (id.device, id.inode) {
+        if !own(&fstat(&fd)?) {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
@@ -262,25 +290,47 @@ impl Store {
         Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
     }
 
-    /// Makes a file under a temporary name.
+    /// Makes a file under a temporary name of entry `id`, which is to become `name` in `dir`.
     pub(super) fn create_new(
         &self,
-        dir: &OwnedFd,
-        name: &OsStr,
+        (dir, name, id): (&OwnedFd, &OsStr, u64),
         extra: OFlags,
         mode: u32,
-    ) -> Result<OwnedFd, Errno> {
+    ) -> Result<(OwnedFd, OsString), Errno> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || openat(dir, name, flags | extra, Mode::from_raw_mode(mode));
-        match create() {
-            // Left by an attempt that was killed.
-            Err(Errno::EXIST) if self.own_token => {
-                unlinkat(dir, name, AtFlags::empty())?;
-                create()
+        self.make_new((dir, name, id), |temporary| {
+            let made = openat(dir, temporary, flags | extra, Mode::from_raw_mode(mode));
+            if made.as_ref().is_err_and(|error| *error == Errno::INVAL) {
+                // Some file systems make the file before they refuse the flags.
+                let _ = unlinkat(dir, temporary, AtFlags::empty());
             }
-            created => created,
+            made
+        })
+    }
+
+    /// Lets `make` make something under a temporary name of entry `id`, and returns the name. A
+    /// name that another user has taken is left alone, and a random one is used.
+    pub(super) fn make_new<T>(
+        &self,
+        (dir, name, id): (&OwnedFd, &OsStr, u64),
+        make: impl Fn(&OsStr) -> Result<T, Errno>,
+    ) -> Result<(T, OsString), Errno> {
+        let first = temporary_name(name, self.token.number(), id);
+        match make(&first) {
+            Err(Errno::EXIST) => {}
+            made => return made.map(|made| (made, first)),
         }
+        if let Token::OfCopy(_) = self.token
+            && remove_own(dir, &first)
+        {
+            match make(&first) {
+                Err(Errno::EXIST) => {}
+                made => return made.map(|made| (made, first)),
+            }
+        }
+        let random = temporary_name(name, Token::random().number(), id);
+        make(&random).map(|made| (made, random))
     }
 
     /// Gives a complete file of `size` bytes at `path` its length and attributes.
@@ -298,13 +348,6 @@ impl Store {
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
         self.keeper.dress(&partial.file, attributes, existing, &self.display(path));
         Ok(())
-    }
-
-    pub(super) fn temporary_name(&self, name: &OsStr, id: u64) -> OsString {
-        // NAME_MAX is 255; the end of a long name goes, since the number makes it unique.
-        let kept = &name.as_bytes()[..name.len().min(200)];
-        let suffix = format!(".longhaul-{:08x}-{id}.part", self.token);
-        OsString::from_vec([b".", kept, suffix.as_bytes()].concat())
     }
 
     /// The open directory above `path`, and the last part of `path`.
@@ -358,6 +401,13 @@ pub(super) fn file_id(stat: &Stat) -> FileId {
         mtime_seconds: stat.st_mtime,
         mtime_ns: stat.st_mtime_nsec,
     }
+}
+
+/// Removes what this user has left under the name `temporary`; false if it is another user's.
+fn remove_own(dir: &OwnedFd, temporary: &OsStr) -> bool {
+    let own = |stat: Stat| stat.st_uid == geteuid().as_raw();
+    statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(own)
+        && unlinkat(dir, temporary, AtFlags::empty()).is_ok()
 }
 
 /// The mode of the file that `name` will replace, if there is one. A directory is not replaced.

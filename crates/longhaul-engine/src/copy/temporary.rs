@@ -1,0 +1,70 @@
+//! The names of temporary files: `.NAME.longhaul-TOKEN-ENTRY.part`.
+//!
+//! TOKEN has eight hexadecimal digits and ENTRY is a decimal number. NAME is the final name, cut
+//! after 200 bytes.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Bytes of a final name that are kept: NAME_MAX is 255, and the rest of a name is its own.
+const KEPT_BYTES: usize = 200;
+const MARK: &[u8] = b".longhaul-";
+const END: &[u8] = b".part";
+const TOKEN_DIGITS: usize = 8;
+
+/// The temporary name of entry `entry`, which is to become `name`.
+pub(super) fn temporary_name(name: &OsStr, token: u32, entry: u64) -> OsString {
+    let suffix = format!("-{entry}");
+    let token = format!("{token:08x}");
+    OsString::from_vec(
+        [b".", kept(name.as_bytes()), MARK, token.as_bytes(), suffix.as_bytes(), END].concat(),
+    )
+}
+
+/// Whether `temporary` has the exact form of a temporary name of `name`.
+pub(super) fn is_temporary_of(name: &[u8], temporary: &[u8]) -> bool {
+    let middle = || {
+        let rest = temporary.strip_prefix(b".")?.strip_prefix(kept(name))?;
+        rest.strip_prefix(MARK)?.strip_suffix(END)
+    };
+    middle().is_some_and(|middle| {
+        let Some((token, entry)) = middle.split_at_checked(TOKEN_DIGITS) else { return false };
+        let hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let Some(entry) = entry.strip_prefix(b"-") else { return false };
+        let number = (1..=20).contains(&entry.len()) && entry.iter().all(u8::is_ascii_digit);
+        token.iter().all(hexadecimal) && number
+    })
+}
+
+fn kept(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(KEPT_BYTES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_exact_form_is_a_temporary_name() {
+        let long = [b'x'; 255];
+        for name in [&b"a"[..], b"a.longhaul-00000000-1.part", &long, &[0xff, b'-']] {
+            let temporary = temporary_name(OsStr::from_bytes(name), 0xab12, u64::MAX);
+            assert!(temporary.len() <= 255);
+            assert!(is_temporary_of(name, temporary.as_bytes()), "{temporary:?}");
+            assert!(!is_temporary_of(b"other", temporary.as_bytes()), "{temporary:?}");
+        }
+        for other in [
+            &b"a"[..],
+            b"precious.part",
+            b".a.longhaul-0000000g-1.part",
+            b".a.longhaul-00000000-.part",
+            b".a.longhaul-00000000-1x.part",
+            b".a.longhaul-00000000-1/../x.part",
+            b".a.longhaul-00000000.part",
+            b".a.longhaul-000000000-1.part",
+            b".longhaul-00000000-1.part",
+        ] {
+            assert!(!is_temporary_of(b"a", other), "{other:?}");
+        }
+    }
+}
