@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod confine;
 pub mod cpu;
 pub mod datagram;
 pub mod ethtool;

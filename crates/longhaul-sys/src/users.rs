@@ -27,6 +27,24 @@ pub fn user_id(name: &str) -> Option<u32> {
     .map(|(entry, _buffer): (libc::passwd, _)| entry.pw_uid)
 }
 
+/// A user's entry, as far as it is needed to run as that user.
+pub(crate) struct Entry {
+    pub(crate) name: CString,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// The entry of the user with this name.
+pub(crate) fn account(name: &str) -> Option<Entry> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: as above.
+    record(|entry, buffer, found| unsafe {
+        libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr().cast(), buffer.len(), found)
+    })
+    .map(|(entry, _buffer): (libc::passwd, _)| (entry.pw_uid, entry.pw_gid))
+    .map(|(uid, gid)| Entry { name, uid, gid })
+}
+
 /// The name of the group with this number.
 pub fn group_name(gid: u32) -> Option<String> {
     // SAFETY: as above.
