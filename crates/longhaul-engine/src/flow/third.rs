@@ -107,12 +107,17 @@ fn put_back(mut result: FlowResult, intervals: Vec<FlowSample>) -> FlowResult {
 }
 
 /// Serves one request for a test with another server under `limits`, on the calling thread. This
-/// server is to the other who `config` says. Returns in bounded time whatever the client does.
+/// server is to the other who `identity` says, and knows the servers in `config`. Returns in bounded
+/// time whatever the client does.
 ///
 /// # Errors
 /// The client was refused or the test failed (and the client was told so), or the control channel
 /// broke.
-pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimits) -> Result<()> {
+pub fn serve_third(
+    session: ServedSession,
+    who: (&Identity, &ConfigDir),
+    limits: &FlowLimits,
+) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, .. } = session;
     record.asked(Operation::TestOther, []);
     // Data connections are not for this service.
@@ -142,7 +147,7 @@ pub fn serve_third(session: ServedSession, config: &ConfigDir, limits: &FlowLimi
             drop(finished);
         });
         let outcome = record.time(|| {
-            as_client(&target, config, &plan, stop, |event| {
+            as_client(&target, who, &plan, stop, |event| {
                 // A client that is gone is noticed by the thread that listens to it.
                 let _ = sender.send(&event);
             })
@@ -207,18 +212,13 @@ fn refusal(target: &str, plan: &FlowPlan, limits: &FlowLimits) -> Option<(Refusa
 
 fn as_client(
     target: &str,
-    config: &ConfigDir,
+    (identity, config): (&Identity, &ConfigDir),
     plan: &FlowPlan,
     stop: &AtomicBool,
     tell: impl Fn(ThirdEvent),
 ) -> Result<FlowResult> {
-    let identity = Identity::load_or_create(config)?;
-    let options = ConnectOptions {
-        identity: &identity,
-        config,
-        policy: HostPolicy::RefuseChanged,
-        family: Family::Any,
-    };
+    let options =
+        ConnectOptions { identity, config, policy: HostPolicy::RefuseChanged, family: Family::Any };
     let session = connect_queued(&target.parse()?, Service::Test, &options, |_| {
         !stop.load(Ordering::Acquire)
     })?;

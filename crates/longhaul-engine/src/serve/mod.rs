@@ -4,11 +4,13 @@
 mod admission;
 mod event;
 mod listener;
+mod reach;
 mod single;
 
 pub use admission::ClientLimits;
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
 pub use listener::{Host, Listener, Services, serve_session};
+pub use reach::{Reach, is_out_of_reach};
 pub use single::{DataPort, InProcess};
 
 #[cfg(test)]

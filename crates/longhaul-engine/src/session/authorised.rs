@@ -1,6 +1,7 @@
 //! The keys that may reach files here: `authorized_keys`.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use super::grant::Grant;
 use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
@@ -33,7 +34,8 @@ impl AuthorisedKeys {
             // As with ssh, the first line of a key counts.
             keys.entry(key).or_insert(grant);
         }
-        keys.entry(own).or_default();
+        // Who has this key is this user already.
+        keys.entry(own).or_insert_with(|| Grant { owners: true, ..Grant::default() });
         Ok(AuthorisedKeys(keys))
     }
 
@@ -44,7 +46,17 @@ impl AuthorisedKeys {
 
     /// Whether a key has a directory of its own.
     pub fn has_roots(&self) -> bool {
-        self.0.values().any(|grant| grant.root.is_some())
+        self.roots().next().is_some()
+    }
+
+    /// The directories of single keys.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.0.values().filter_map(|grant| grant.root.as_deref())
+    }
+
+    /// Whether a key other than `own` may set owners.
+    pub fn has_owners(&self, own: &PublicKey) -> bool {
+        self.0.iter().any(|(key, grant)| key != own && grant.owners)
     }
 }
 

@@ -111,7 +111,8 @@ impl Account {
         if !all_are("Gid:", self.gid) || line("Groups:").contains(&"0") {
             return left("a group");
         }
-        let none = |name: &str| line(name).first().is_some_and(|set| set.bytes().all(|b| b == b'0'));
+        let none =
+            |name: &str| line(name).first().is_some_and(|set| set.bytes().all(|b| b == b'0'));
         if !["CapPrm:", "CapEff:", "CapAmb:"].into_iter().all(none) {
             return left("a capability");
         }

@@ -1,8 +1,6 @@
 use std::io;
 
-use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit,
-};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 /// Keeps the memory of this process, and the keys in it, from core files and from other processes
 /// of the same user (`PR_SET_DUMPABLE`, `RLIMIT_CORE`).

@@ -1,5 +1,6 @@
 //! `longhaul serve`: the far end of tests and copies.
 
+mod confine;
 mod limits;
 mod offer;
 mod run;

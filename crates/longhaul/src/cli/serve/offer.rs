@@ -9,7 +9,7 @@ use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::flow;
 use longhaul_engine::ladder;
 use longhaul_engine::path;
-use longhaul_engine::serve::{Event, Services};
+use longhaul_engine::serve::{Event, Host, Services, is_out_of_reach};
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 
 use super::limits::Tiers;
@@ -25,7 +25,9 @@ pub(super) struct Offer {
     /// Nobody may have this server send to others.
     pub(super) no_third_party: bool,
     pub(super) tiers: Tiers,
-    /// Who this server is as a client of another.
+    /// Who this server is, also as a client of another.
+    pub(super) host: Arc<Host>,
+    /// Where the other servers are that it knows.
     pub(super) config: ConfigDir,
     /// Tests too are for the authorised alone.
     pub(super) keys_only: bool,
@@ -37,10 +39,14 @@ const NOT_AUTHORISED: &str = "this key is not authorised; add the line that 'lon
 
 const NO_THIRD_PARTY: &str = "it does not send to other servers for this key";
 
+const NEW_ROOT: &str = "the directory of this key was not there, or was another one, when the \
+                        server started, and Landlock keeps the server out of it; restart the server";
+
 impl Offer {
     /// The files that a key reaches and what it may do with them, or why none.
     fn files_of(&self, grant: &Grant) -> Result<Tree, String> {
         let files = match (&grant.root, &self.files) {
+            (Some(root), _) if is_out_of_reach(root) => return Err(NEW_ROOT.to_owned()),
             (Some(root), _) => Tree::beneath(root)
                 .map_err(|error| format!("the directory of this key cannot be opened: {error}"))?,
             (None, Some(files)) => files.clone(),
@@ -90,7 +96,7 @@ impl Services for Offer {
             }
             Service::ThirdParty => {
                 let limits = self.tiers.of(session.authorised);
-                flow::serve_third(session, &self.config, limits)
+                flow::serve_third(session, (&self.host.identity, &self.config), limits)
             }
             Service::Path => {
                 let limits = self.tiers.of(session.authorised);

@@ -1,12 +1,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_engine::copy::Tree;
-use longhaul_engine::serve::{Host, Listener};
+use longhaul_engine::serve::{Host, Listener, Reach};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
+use super::confine::ConfineArgs;
 use super::limits::LimitArgs;
 use super::offer::Offer;
 use crate::exit::{self, Coded};
@@ -48,6 +49,8 @@ pub(in crate::cli) struct Args {
     one_off: bool,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    confine: ConfineArgs,
     // What 'longhaul cp' runs at the far side of ssh.
     #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off"])]
     stdio: bool,
@@ -70,17 +73,25 @@ impl Args {
             relay(port).map_err(|error| Coded::new(exit::UNREACHABLE, failed(error)))?;
             return Ok(exit::OK);
         }
-        let files = match &self.root {
-            None => None,
-            Some(root) => Some(Tree::beneath(root).map_err(EngineError::file("open", root))?),
-        };
+        let account = self.confine.account()?;
         let config = ConfigDir::of_user()?;
         let identity = Identity::load_or_create(&config)?;
-        let authorised = AuthorisedKeys::load(&config, identity.public())?;
         let listener = self.listen()?;
+        // Before any thread starts; what follows is done as the user that serves.
+        self.confine.become_user(account.as_ref())?;
+        let files = self.root.as_deref().map(|root| {
+            self.confine.as_user(Tree::beneath(root).map_err(EngineError::file("open", root)))
+        });
+        let files = files.transpose()?;
+        let authorised = AuthorisedKeys::load(&config, identity.public());
+        let authorised = self.confine.as_user(authorised)?;
+        let warning = self.confine.confine(&self.reach(&config, &identity, &authorised))?;
         let key_roots = authorised.has_roots();
         let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
         eprintln!("longhaul: serving {offers} on {}", listener.address());
+        if let Some(warning) = warning {
+            eprintln!("longhaul: {warning}");
+        }
         let host = Arc::new(Host { identity, authorised });
         let rights = match (self.read_only, self.write_only) {
             (true, _) => Rights::ReadOnly,
@@ -93,6 +104,7 @@ impl Args {
             key_roots,
             no_third_party: self.no_third_party,
             tiers: self.limits.tiers(),
+            host: host.clone(),
             config,
             keys_only: self.limits.keys_only,
             stop: interrupt.flag().clone(),
@@ -102,6 +114,19 @@ impl Args {
         listener.run(host, Arc::new(services), clients, self.one_off, interrupt.flag());
         supervisor::notify("STOPPING=1");
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
+    }
+
+    /// The files that the server needs from now on.
+    fn reach(&self, config: &ConfigDir, identity: &Identity, keys: &AuthorisedKeys) -> Reach {
+        let roots = keys.roots().chain(self.root.as_deref());
+        Reach {
+            roots: roots.map(Path::to_owned).collect(),
+            read_only: self.read_only,
+            config: config.file(""),
+            log: None,
+            root_user: rustix::process::geteuid().is_root(),
+            owners: keys.has_owners(&identity.public()),
+        }
     }
 
     fn listen(&self) -> EngineResult<Listener> {

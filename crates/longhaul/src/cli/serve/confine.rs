@@ -1,0 +1,99 @@
+//! What a server gives up once its port is bound and its key is read.
+
+use anyhow::{Context, anyhow};
+use longhaul_engine::serve::Reach;
+use longhaul_engine::{EngineError, Result as EngineResult};
+use longhaul_sys::confine::{Account, confine_files, hide_memory};
+
+use crate::exit::{self, Coded};
+
+/// Which rights the server keeps.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConfineArgs {
+    /// Run as this user from the moment that the port is bound and the key is read; for root alone
+    #[arg(long, value_name = "USER[:GROUP]")]
+    user: Option<String>,
+    /// Confine the server to its directories by Landlock: auto warns where the kernel lacks it,
+    /// require ends the server then
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    landlock: When,
+}
+
+/// Whether the server's files are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum When {
+    Auto,
+    Off,
+    Require,
+}
+
+impl ConfineArgs {
+    /// The account of `--user`.
+    ///
+    /// # Errors
+    /// There is none, or this process is not root's.
+    pub(super) fn account(&self) -> Result<Option<Account>, Coded> {
+        let Some(user) = &self.user else { return Ok(None) };
+        let account = Account::find(user)
+            .map_err(|error| Coded::new(exit::USAGE, anyhow!("--user {user}: {error}")))?;
+        if !rustix::process::geteuid().is_root() {
+            let reason =
+                anyhow!("--user {user}: only root can run as another user; start it as root");
+            return Err(Coded::new(exit::HOST, reason));
+        }
+        Ok(Some(account))
+    }
+
+    /// Runs as `account` from now on, with memory that no one else reads.
+    ///
+    /// # Errors
+    /// The kernel refuses; the process must end.
+    pub(super) fn become_user(&self, account: Option<&Account>) -> Result<(), Coded> {
+        let coded = |error| Coded::new(exit::HOST, error);
+        if let (Some(account), Some(user)) = (account, &self.user) {
+            let became = account.assume().with_context(|| format!("cannot run as '{user}'"));
+            became.map_err(coded)?;
+        }
+        hide_memory().context("cannot keep the key out of core files").map_err(coded)
+    }
+
+    /// Opens what the user of `--user` must be able to reach, with a sentence if it is not.
+    ///
+    /// # Errors
+    /// That of `opened`.
+    pub(super) fn as_user<T>(&self, opened: EngineResult<T>) -> Result<T, Coded> {
+        opened.map_err(|error| match (&self.user, &error) {
+            (Some(user), EngineError::File { source, .. })
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                let cure = format!(
+                    "it is opened as '{user}' (--user), also later; give that user the permission, \
+                     or set XDG_CONFIG_HOME to a directory that has it"
+                );
+                let code = exit::HOST;
+                Coded::new(code, anyhow::Error::from(error).context(cure))
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Confines the server to `reach`; a warning where that is not possible.
+    ///
+    /// # Errors
+    /// It is not possible and required.
+    pub(super) fn confine(&self, reach: &Reach) -> Result<Option<String>, Coded> {
+        if self.landlock == When::Off {
+            return Ok(None);
+        }
+        match confine_files(&reach.rules()) {
+            Ok(_) => Ok(None),
+            Err(error) if self.landlock == When::Require => {
+                let reason = anyhow!("cannot confine the server to its directories: {error}");
+                Err(Coded::new(exit::HOST, reason))
+            }
+            Err(error) => {
+                Ok(Some(format!("warning: the server is not confined to its directories: {error}")))
+            }
+        }
+    }
+}
