@@ -19,6 +19,7 @@ mod host;
 mod matrix;
 mod matrix_real;
 mod path;
+mod serve_rights;
 mod ssh;
 mod test;
 mod test_ways;
