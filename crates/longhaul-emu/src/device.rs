@@ -1,10 +1,9 @@
-//! Where a link's packets come from and go to: one device at each end.
+//! The packet devices at the two ends of a link.
 //!
-//! The best is a TUN device. Where users may not open it, the site gets one end of a pair of
-//! Ethernet devices, and the emulator holds a packet socket on the other, in a network namespace
-//! that nobody else sees; that takes no device node and no permission beyond a user namespace.
-//! Either passes super-packets whole, and a frame is the same: a virtio-net header, then the IP
-//! packet.
+//! The preferred device is a TUN device. If the user may not open one, the site gets one end of a
+//! veth pair and the emulator holds a packet socket on the other end, in a separate network
+//! namespace. That needs no device node and no permission beyond a user namespace. Both kinds pass
+//! super-packets unsplit and use the same frame: a virtio-net header, then the IP packet.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -18,30 +17,32 @@ use longhaul_sys::tun::{self, Offloads, Tun};
 use crate::EmuError;
 use crate::privilege::{namespaces_error, tun_error};
 
-/// One end of a link, as a lane sees it. Reads do not block.
+/// One end of a link, as a lane uses it. Reads do not block.
 pub(crate) trait PacketDevice: fmt::Debug + Send + Sync {
-    /// Can be read when a frame waits.
+    /// Returns a descriptor that is readable when a frame waits.
     fn readiness(&self) -> BorrowedFd<'_>;
 
-    /// Reads one frame into `buffer`, which takes any; returns its length.
+    /// Reads one frame into `buffer`, which has room for any frame, and returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` or `Interrupted`: not now. Any other: the device is gone.
+    /// `WouldBlock` and `Interrupted` mean that no frame was read now. Any other error means that
+    /// the device is gone.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes one frame, made of `slices`.
+    /// Writes one frame that consists of `slices`.
     ///
     /// # Errors
-    /// The device refused it.
+    /// The device refused the frame.
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Frames that it dropped unread, beyond what its interface counts.
+    /// Returns the number of frames that the device dropped unread, in addition to those that its
+    /// interface counts.
     fn dropped(&self) -> u64 {
         0
     }
 }
 
-/// A site's end of a link. The interface goes with it.
+/// A site's end of a link. Dropping it removes the interface.
 #[derive(Debug)]
 pub(crate) enum Device {
     Tun(Tun),
@@ -49,11 +50,11 @@ pub(crate) enum Device {
 }
 
 impl Device {
-    /// What a super-packet may be.
+    /// Returns the kinds of super-packet that the device accepts.
     pub(crate) fn offloads(&self) -> Offloads {
         match self {
             Device::Tun(tun) => tun.offloads(),
-            // The features of veth (drivers/net/veth.c) are all of segmentation in software.
+            // All segmentation features of veth (drivers/net/veth.c) are in software.
             Device::Packet(_) => Offloads { tcp: true, udp: true },
         }
     }
@@ -89,60 +90,62 @@ impl PacketDevice for Device {
     }
 }
 
-/// Makes the devices of one site, by the best way that is open.
+/// Creates the devices of one site, as TUN devices if possible.
 #[derive(Debug)]
 pub(crate) struct DeviceMaker {
-    way: Way,
+    method: Method,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Method {
     Tun,
     Pair {
-        /// Where the emulator's ends of the pairs are.
-        backstage: NetworkNamespace,
+        /// The namespace of the emulator's ends of the pairs.
+        emulator_side: NetworkNamespace,
         site: NetworkNamespace,
-        /// Why not TUN.
+        /// The error of opening the TUN device.
         closed: io::Error,
     },
 }
 
 impl DeviceMaker {
-    /// The Ethernet address of every pair's site: each hears what is sent to it, and sends to the
-    /// same. The second bit says that it is locally administered (IEEE 802).
+    /// The Ethernet address of the site's end of every pair, used as source and destination of all
+    /// its frames. The second bit marks it as locally administered (IEEE 802).
     const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-    /// Puts the calling thread into a site's namespaces, ready to make devices there.
+    /// Moves the calling thread into new namespaces for a site, ready to create devices there.
     ///
     /// # Errors
-    /// Namespaces may not be made.
+    /// The user may not create namespaces.
     pub(crate) fn enter_site() -> Result<Self, EmuError> {
-        let way = match tun::open() {
+        let method = match tun::open() {
             Ok(_) => {
                 namespace::enter_site_namespaces().map_err(namespaces_error)?;
-                Way::Tun
+                Method::Tun
             }
             Err(closed) => {
-                let backstage = NetworkNamespace::enter_new().map_err(namespaces_error)?;
+                let emulator_side = NetworkNamespace::enter_new().map_err(namespaces_error)?;
                 namespace::enter_site_namespaces().map_err(namespaces_error)?;
                 let site = NetworkNamespace::current().map_err(namespaces_error)?;
-                Way::Pair { backstage, site, closed }
+                Method::Pair { emulator_side, site, closed }
             }
         };
-        Ok(DeviceMaker { way })
+        Ok(DeviceMaker { method })
     }
 
-    /// Makes interface `name`, for packets of up to `mtu` bytes, in the site. It is not up yet.
+    /// Creates interface `name` in the site, for packets of up to `mtu` bytes. The interface is
+    /// down.
     ///
     /// # Errors
-    /// No way is open; the error is that of the TUN device, which can be opened to users.
+    /// Neither method works. The error is that of the TUN device, because an administrator can open
+    /// that to users.
     pub(crate) fn make(&self, name: &str, mtu: u32) -> Result<Device, EmuError> {
-        match &self.way {
-            Way::Tun => Tun::create(name).map(Device::Tun).map_err(tun_error),
-            Way::Pair { backstage, site, closed } => {
-                interface::create_pair(name, name, backstage.as_fd(), mtu, Self::ADDRESS)
+        match &self.method {
+            Method::Tun => Tun::create(name).map(Device::Tun).map_err(tun_error),
+            Method::Pair { emulator_side, site, closed } => {
+                interface::create_pair(name, name, emulator_side.as_fd(), mtu, Self::ADDRESS)
                     .and_then(|()| {
-                        backstage.enter()?;
+                        emulator_side.enter()?;
                         let socket = hold(name);
                         site.enter()?;
                         socket
@@ -157,13 +160,14 @@ impl DeviceMaker {
     }
 }
 
-/// A socket on the emulator's end of a pair, in whose namespace the calling thread is.
+/// Opens a socket on the emulator's end of a pair. The calling thread is in that end's namespace.
 fn hold(name: &str) -> io::Result<PacketSocket> {
     let interface = Interface::named(name)?;
-    // Nothing speaks here but the socket.
+    // Only the socket sends here.
     let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     let _ = std::fs::write(quiet, "1");
-    // First: a socket on an interface that is down begins with an error.
+    // The interface comes up first: a socket on an interface that is down starts with a pending
+    // error.
     interface.up()?;
     PacketSocket::open(interface.index(), DeviceMaker::ADDRESS)
 }

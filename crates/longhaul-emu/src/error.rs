@@ -1,92 +1,94 @@
+//! The errors of the emulator.
+
 use std::borrow::Cow;
 use std::io;
 
 use longhaul_core::plan::TopologyError;
 use longhaul_core::units::Bytes;
 
-/// Why a link could not be emulated.
+/// The reason why a link cannot be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmuError {
-    /// The plan makes no sense.
-    #[error("cannot emulate this")]
+    /// The plan is invalid.
+    #[error("cannot emulate this topology")]
     Plan(#[from] TopologyError),
-    /// The emulator would have to hold more than this machine's memory.
+    /// The emulator needs more memory than this machine has.
     #[error(
-        "the rates and delays of the links up to '{link}' keep {needed} in the emulator, more than \
-         the {limit} that it may take of this machine's memory, or of its control group's; lower a \
-         rate, a delay or a queue, or leave the rate away"
+        "the rates and delays of the links up to '{link}' need {needed} of memory in the emulator, more than \
+         the {limit} that it may use of the memory of this machine or control group; lower a \
+         rate, a delay or a queue, or omit the rate"
     )]
     Memory {
-        /// The link with which it became too much.
+        /// The link that exceeds the limit.
         link: String,
-        /// What is under way and in queues when every link is full.
+        /// The bytes in flight and in queues when every link is full.
         needed: Bytes,
-        /// What the emulator may use.
+        /// The memory that the emulator may use.
         limit: Bytes,
     },
-    /// The sender of a flow would have to hold more than TCP may use on this host.
+    /// The sender of a flow needs more memory than TCP may use on this host.
     #[error(
-        "the path from {from} to {to} keeps {needed} under way at its rate, more than the {limit} \
-         at which this host's TCP holds back; raise that limit: sudo sysctl -w \
+        "the path from {from} to {to} keeps {needed} in flight at its rate, more than the {limit} \
+         at which TCP on this host limits its windows; raise that limit: sudo sysctl -w \
          net.ipv4.tcp_mem='{remedy}', or lower the rate or the delay"
     )]
     TcpMemory {
         /// One end of the path.
         from: String,
-        /// The other.
+        /// The other end of the path.
         to: String,
-        /// Its bandwidth-delay product.
+        /// The bandwidth-delay product of the path.
         needed: Bytes,
         /// The second number of `net.ipv4.tcp_mem`.
         limit: Bytes,
-        /// Three numbers that would do.
+        /// Three numbers for `net.ipv4.tcp_mem` that suffice.
         remedy: String,
     },
-    /// This user may not make namespaces.
+    /// The user may not create namespaces.
     #[error("cannot create the link's namespaces: {reason}; {remedy}")]
     Namespaces {
-        /// What stands in the way.
+        /// The cause.
         reason: Cow<'static, str>,
-        /// The command that removes it.
+        /// The command that removes the cause.
         remedy: Cow<'static, str>,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// There is no TUN device, or this user may not open it.
+    /// There is no TUN device, or the user may not open it.
     #[error("cannot use {}: {reason}; {remedy}", longhaul_sys::tun::DEVICE)]
     Tun {
-        /// What stands in the way.
+        /// The cause.
         reason: Cow<'static, str>,
-        /// The command that removes it.
+        /// The command that removes the cause.
         remedy: Cow<'static, str>,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// A step of setting up a site failed.
     #[error("cannot {operation} at {site}")]
     Site {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// Where.
+        /// The name of the site.
         site: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// A site's thread ended while it was needed.
-    #[error("the site {site} is gone: its thread ended early")]
+    #[error("the thread of site {site} ended unexpectedly")]
     SiteGone {
-        /// Which.
+        /// The name of the site.
         site: String,
     },
-    /// Memory for the packets under way, or a thread to move them, could not be had.
+    /// Memory for packets or a thread to move them is unavailable.
     #[error("cannot {operation} for the link")]
     Driver {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -95,9 +97,9 @@ pub enum EmuError {
     Spawn {
         /// The program's name.
         command: String,
-        /// Where.
+        /// The name of the site.
         site: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -2,14 +2,14 @@
 //!
 //! - [`link`] is the model: a pure function from a time and a packet to pieces of it. It knows no
 //!   clock and no operating system, and is tested in virtual time.
-//! - `driver` moves real packets between two TUN devices by that model, on one thread.
-//! - `site` is a host: network, mount and PID namespaces of its own, in which commands run.
-//! - [`Topology`] puts them together: many sites and the links between them. [`Wan`] is the
-//!   smallest, two sites and a link.
+//! - `driver` moves real packets between two devices as the model says, on one thread.
+//! - `site` is an emulated host: separate network, mount and PID namespaces in which commands run.
+//! - [`Topology`] combines many sites and the links between them. [`Wan`] is the smallest topology,
+//!   two sites and a link.
 //!
-//! Nothing of it outlives the process: the sites have no name in the file system, their devices
-//! go with the last handle, and their processes with the thread that made them, even when the
-//! process is killed. docs/design/emulator.md tells how.
+//! Nothing outlives the process, even if it is killed: sites have no name in the file system, a
+//! device disappears with its last descriptor, and the processes of a site end with the thread that
+//! created it. docs/design/emulator.md explains how.
 
 mod device;
 mod driver;

@@ -1,25 +1,25 @@
-//! What is wrong with a link's figures: the bounds that a run has to keep, and the warnings of one
-//! that did not.
+//! Judges a link's report: the bounds that a valid run stays within, and the warnings of an invalid
+//! one.
 
 use longhaul_core::plan::LinkPlan;
 use longhaul_core::result::{DirectionReport, LinkWarning, ProcessorShare};
 
-/// How late 1 in 1000 packets may leave before figures are called into question: a twentieth of
-/// the round trip, and on short paths a millisecond, which is what a busy machine keeps to.
+/// Returns the lateness in ms that only 1 in 1000 packets may exceed in a valid run: a twentieth of
+/// the round trip, but at least 1 ms, which a busy machine can keep.
 pub(crate) fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
     (plan.rtt().as_secs_f64() * 1e3 / 20.0).max(1.0)
 }
 
-/// The part of its time for which the emulator may wait for a processor, or the host may withhold
-/// this machine's, before figures are called into question. Below it the waits show as lateness, if
-/// at all.
+/// The share of its time for which the emulator may wait for a processor, or a hypervisor may take
+/// processors, in a valid run. Shorter waits show up as lateness, if at all.
 const STARVED: f64 = 0.05;
 
-/// The least of either: the host's account has steps of 0.01 s, of which one says nothing of a short
-/// run.
+/// The least time that counts as either: the hypervisor's account has steps of 0.01 s, and one step
+/// says nothing about a short run.
 const LEAST_SECONDS: f64 = 0.05;
 
-/// Whether the machine, which has so many processors, gave the emulator less than it needed.
+/// Returns a warning if the machine, which has `processors` processors, gave the emulator too
+/// little time.
 pub(crate) fn starvation(processor: &ProcessorShare, processors: usize) -> Option<LinkWarning> {
     let ProcessorShare { seconds, waited_seconds, stolen_seconds, .. } = *processor;
     let beyond = |lost: f64, of: f64| lost > (STARVED * of).max(LEAST_SECONDS);
@@ -27,7 +27,7 @@ pub(crate) fn starvation(processor: &ProcessorShare, processors: usize) -> Optio
         .then_some(LinkWarning::ProcessorStarved { waited_seconds, stolen_seconds, seconds })
 }
 
-/// What is wrong with a direction's figures.
+/// Returns the warnings about the figures of a direction.
 pub(crate) fn verdicts(direction: &DirectionReport, bound_ms: f64) -> Vec<LinkWarning> {
     let from = direction.from;
     let mut warnings = Vec::new();
@@ -123,7 +123,7 @@ mod tests {
                 LinkWarning::InterfaceDrops { from, packets: 7 },
                 LinkWarning::MemoryFull { from, packets: 1 },
                 LinkWarning::Refused { from, packets: 1 },
-                // Dropped, but never entered.
+                // The report counts drops of packets that never entered.
                 LinkWarning::NotConserved { from },
             ]
         );

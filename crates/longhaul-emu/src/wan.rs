@@ -1,3 +1,5 @@
+//! The smallest topology: two sites and a link.
+
 use std::io;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -9,9 +11,10 @@ use crate::{EmuError, Topology};
 
 /// Two sites and the emulated link between them: the smallest [`Topology`].
 ///
-/// Commands run in a site through [`Wan::spawn`]; there, the sites find each other by the names
-/// `near` and `far`. [`Wan::finish`] takes everything down and reports; dropping it only takes it
-/// down. Either way every process still in a site is killed.
+/// Commands run in a site through [`Wan::spawn`]. There, the sites find each other by the names
+/// `near` and `far`. [`Wan::finish`] removes everything and returns a report; dropping the value
+/// removes everything without a report. Either way every process in a site is killed.
+///
 ///
 /// ```no_run
 /// use std::process::Command;
@@ -41,8 +44,8 @@ impl Wan {
         Ok(Wan { topology: Topology::start(&TopologyPlan::pair(plan.clone()))? })
     }
 
-    /// Starts `command` at a site, with the addresses of both in `LONGHAUL_NEAR` and
-    /// `LONGHAUL_FAR`, and `LONGHAUL_NEAR_IPV6` and `LONGHAUL_FAR_IPV6`.
+    /// Starts `command` at a site with the addresses of both sites in `LONGHAUL_NEAR`,
+    /// `LONGHAUL_FAR`, `LONGHAUL_NEAR_IPV6` and `LONGHAUL_FAR_IPV6`.
     ///
     /// # Errors
     /// As for [`Topology::spawn`].
@@ -51,15 +54,15 @@ impl Wan {
     }
 
     /// Waits until a program at `side` listens for connections or datagrams, for at most
-    /// `patience`; whether one does.
+    /// `patience`. Returns whether one does.
     ///
     /// # Errors
-    /// The site is gone.
+    /// The thread of the site has ended.
     pub fn wait_for_listener(&self, side: Side, patience: Duration) -> Result<bool, EmuError> {
         self.topology.wait_for_listener(site(side), patience)
     }
 
-    /// What passed so far.
+    /// Returns the counters so far.
     ///
     /// # Errors
     /// A counter could not be read.
@@ -67,10 +70,10 @@ impl Wan {
         only_link(self.topology.report()?)
     }
 
-    /// Takes the link down and tells what passed. Processes still in the sites are killed.
+    /// Removes the link and returns the report. Processes in the sites are killed.
     ///
     /// # Errors
-    /// A counter could not be read; everything is taken down nevertheless.
+    /// A counter could not be read; everything is removed nevertheless.
     pub fn finish(self) -> Result<LinkReport, EmuError> {
         only_link(self.topology.finish()?)
     }
@@ -84,7 +87,7 @@ fn only_link(report: TopologyReport) -> Result<LinkReport, EmuError> {
     })
 }
 
-/// The index of a side's site in [`TopologyPlan::pair`].
+/// Returns the index of a side's site in [`TopologyPlan::pair`].
 fn site(side: Side) -> usize {
     match side {
         Side::Near => 0,

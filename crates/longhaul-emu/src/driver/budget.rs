@@ -1,14 +1,16 @@
+//! The memory budget of one direction of a link.
+
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::units::{Bytes, Rate};
 
-/// The rate that an unlimited link is given memory for: above what one thread forwards.
+/// The rate that the budget assumes for a link without a rate: more than one thread forwards.
 pub(crate) const UNLIMITED: Rate = Rate::from_bps(40_000_000_000);
 
-/// Room for what a slot is larger than its packet, and to start with.
+/// Memory for slots that are larger than their packets, and for the first packets.
 const SPARE: Bytes = Bytes::mib(64);
 
-/// The memory for packets that leave from `side`: those under way at the link's rate, those that
-/// wait for it, and some to spare; at most [`most_memory`].
+/// Returns the memory budget for packets that leave from `side`: packets in flight at the link's
+/// rate, packets that wait in the queue, and [`SPARE`], limited to [`most_memory`].
 pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let direction = plan.from(side);
     let under_way = direction.peak_rate().unwrap_or(UNLIMITED).bdp(direction.longest_flight());
@@ -17,8 +19,8 @@ pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     Bytes::new(wanted.min(most_memory().get()))
 }
 
-/// What packets in one direction may take at the most: a quarter of what this process may use, so
-/// that both directions leave half of it alone.
+/// Returns the largest budget of one direction: a quarter of the memory that this process may use,
+/// so that both directions together leave half of it free.
 pub(super) fn most_memory() -> Bytes {
     Bytes::new(longhaul_sys::memory::usable_bytes() / 4)
 }

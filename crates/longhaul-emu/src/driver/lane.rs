@@ -1,3 +1,6 @@
+//! One direction of a link: reads packets from one device and writes them to the other when they
+//! are due.
+
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -26,24 +29,24 @@ pub(crate) struct Lane {
     model: LinkModel,
     store: Store,
     schedule: Schedule,
-    /// What the model said of the packet that was read last.
+    /// The model's answer for the packet read last.
     pieces: Vec<Piece>,
     entered: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
-    /// When the packet that was read last entered.
+    /// The time at which the packet read last entered.
     entered_at: LinkTime,
-    /// What the next departure will likely take.
+    /// The expected duration of the next departure.
     departure_cost: Duration,
-    /// In nanoseconds.
+    /// Lateness of departures in nanoseconds.
     lateness: Histogram<u64>,
     causes: LatenessCauses,
-    /// The source is gone: someone deleted the interface.
+    /// True once the source is gone because its interface was deleted.
     closed: bool,
 }
 
 impl Lane {
-    /// The direction that leaves from `from`, holding at most `budget` bytes of packets.
+    /// Creates the direction that starts at `from` and holds at most `budget` bytes of packets.
     pub(crate) fn new(
         from: Side,
         source: Arc<dyn PacketDevice>,
@@ -64,7 +67,8 @@ impl Lane {
             dropped: DropCounts::default(),
             entered_at: LinkTime::default(),
             departure_cost: Duration::ZERO,
-            // Two digits are plenty for a tail; 10 s is later than anything worth telling apart.
+            // Two significant digits suffice for a tail, and lateness above 10 s needs no
+            // resolution.
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2)
                 .map_err(|_| io::ErrorKind::InvalidInput)?,
             causes: LatenessCauses::default(),
@@ -72,27 +76,27 @@ impl Lane {
         })
     }
 
-    /// Where its memory says how much of it will be needed soon.
+    /// Returns the record of the memory that this lane needs soon.
     pub(super) fn reserve(&self) -> Arc<Reserve> {
         self.store.reserve()
     }
 
-    /// The device that packets are read from, to wait on; `None` when it is gone.
+    /// Returns the device to wait on for packets, or `None` if it is gone.
     pub(super) fn source(&self) -> Option<BorrowedFd<'_>> {
         (!self.closed).then(|| self.source.readiness())
     }
 
-    /// When the next write is due. A packet is with its receiver somewhere in the course of its
-    /// write, which takes 5 us or, where the processor had gone idle, 50; so the middle of the
-    /// write is made the departure.
+    /// Returns the time at which the next write must start. The receiver gets a packet during its
+    /// write, which takes 5 us, or 50 us if the processor was idle. The departure time is therefore
+    /// the middle of the write.
     pub(super) fn next_due(&self) -> Option<LinkTime> {
         self.schedule.next().map(|at| at.before(self.departure_cost / 2))
     }
 
-    /// Reads one packet, if one waits, and decides what becomes of it. Returns the time that its
-    /// departure will likely take.
+    /// Reads one packet, if one waits, and schedules or drops it. Returns the expected duration of
+    /// its departure.
     ///
-    /// It is taken to have entered `waited` ago.
+    /// The packet is assumed to have entered `waited` ago.
     pub(super) fn admit(
         &mut self,
         clock: impl Fn() -> LinkTime,
@@ -174,22 +178,22 @@ impl Lane {
         true
     }
 
-    /// A moving mean over some dozens of departures. One that was interrupted says nothing of
-    /// the next.
+    /// Updates the expected duration of a departure, a moving mean over some dozens of departures.
+    /// An interrupted departure is ignored because it does not predict the next one.
     fn learn_cost(&mut self, took: Duration) {
         const WEIGHT: u32 = 32;
         const LONGEST: Duration = Duration::from_micros(100);
         self.departure_cost = (self.departure_cost * (WEIGHT - 1) + took.min(LONGEST)) / WEIGHT;
     }
 
-    /// Changes the model and what packets under way may take from now on. Those under way keep
-    /// the times that they were given.
+    /// Changes the model and the memory budget from now on. Packets in flight keep their departure
+    /// times.
     pub(super) fn set(&mut self, budget: Bytes, change: impl FnOnce(&mut LinkModel)) {
         self.store.set_budget(budget);
         change(&mut self.model);
     }
 
-    /// What passed so far. What the sender's interface counts as dropped is not known here.
+    /// Returns the counters so far. They exclude packets that the sender's interface dropped.
     pub(super) fn report(&self, now: LinkTime) -> DirectionReport {
         let mut queued = Traffic::default();
         for departure in self.schedule.iter() {

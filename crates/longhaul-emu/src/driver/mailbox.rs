@@ -1,3 +1,5 @@
+//! A mailbox between two threads whose receiver can poll it cheaply or sleep on a descriptor.
+
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,66 +9,66 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::EventfdFlags;
 
-/// The sending end of a thread's mailbox.
+/// The sending end of a mailbox.
 pub(super) struct Outbox<T> {
     letters: Sender<T>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
-/// The receiving end. Looking whether something came costs a thread that is busy next to nothing;
-/// one that waits is woken by the descriptor.
+/// The receiving end of a mailbox. A busy thread polls it at almost no cost; a sleeping thread is
+/// woken by the descriptor.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
     letters: Receiver<T>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 #[derive(Debug)]
-struct Bell {
+struct Waker {
     rung: AtomicBool,
     wake: OwnedFd,
 }
 
-/// A mailbox between two threads.
+/// Creates a mailbox.
 pub(super) fn mailbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
     let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let bell = Arc::new(Bell { rung: AtomicBool::new(false), wake });
+    let waker = Arc::new(Waker { rung: AtomicBool::new(false), wake });
     let (sender, receiver) = channel();
-    let outbox = Outbox { letters: sender, bell: Arc::clone(&bell) };
-    Ok((outbox, Inbox { letters: receiver, bell }))
+    let outbox = Outbox { letters: sender, waker: Arc::clone(&waker) };
+    Ok((outbox, Inbox { letters: receiver, waker }))
 }
 
 impl<T> fmt::Debug for Outbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox").field("bell", &self.bell).finish_non_exhaustive()
+        f.debug_struct("Outbox").field("waker", &self.waker).finish_non_exhaustive()
     }
 }
 
 impl<T> Outbox<T> {
-    /// Sends a letter; false if nobody is there to read it.
-    pub(super) fn send(&self, letter: T) -> bool {
-        let sent = self.letters.send(letter).is_ok();
-        self.bell.rung.store(true, Ordering::Release);
-        // It fails only where it has been written some 2^64 times unread.
-        let _ = rustix::io::write(&self.bell.wake, &1u64.to_ne_bytes());
+    /// Sends a message. Returns false if the receiver is gone.
+    pub(super) fn send(&self, message: T) -> bool {
+        let sent = self.letters.send(message).is_ok();
+        self.waker.rung.store(true, Ordering::Release);
+        // The write fails only after about 2^64 unread writes.
+        let _ = rustix::io::write(&self.waker.wake, &1u64.to_ne_bytes());
         sent
     }
 }
 
 impl<T> Inbox<T> {
-    /// The letters that have come, if any may have since the last call.
+    /// Returns the messages that have arrived, if any may have since the last call.
     pub(super) fn take(&self) -> impl Iterator<Item = T> {
-        let rung =
-            self.bell.rung.load(Ordering::Relaxed) && self.bell.rung.swap(false, Ordering::Acquire);
+        let rung = self.waker.rung.load(Ordering::Relaxed)
+            && self.waker.rung.swap(false, Ordering::Acquire);
         if rung {
-            let _ = rustix::io::read(&self.bell.wake, &mut [0; 8]);
+            let _ = rustix::io::read(&self.waker.wake, &mut [0; 8]);
         }
         std::iter::from_fn(move || rung.then(|| self.letters.try_recv().ok()).flatten())
     }
 
-    /// Can be read when a letter has come.
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.wake.as_fd()
+    /// Returns a descriptor that is readable when a message has arrived.
+    pub(super) fn waker(&self) -> BorrowedFd<'_> {
+        self.waker.wake.as_fd()
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn letters_come_once_in_order_and_ring() {
         let (outbox, inbox) = mailbox().unwrap();
-        let is_ringing = || longhaul_sys::poll::readable(inbox.bell(), Duration::ZERO);
+        let is_ringing = || longhaul_sys::poll::readable(inbox.waker(), Duration::ZERO);
         assert_eq!(inbox.take().count(), 0);
         assert!(!is_ringing());
         assert!(outbox.send(1) && outbox.send(2));

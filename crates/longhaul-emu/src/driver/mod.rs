@@ -1,16 +1,20 @@
-//! Moves packets between devices by the link model.
+//! Moves packets between devices as the link model says.
 //!
-//! A [`Lane`] is one direction: it reads a packet from its sender's device, asks the model, keeps
-//! the packet in its `Store` until the last piece of it is due, and writes the pieces to the
-//! receiver's device. [`Driver`] runs any number of lanes, as a link's two, on one thread, which
-//! takes requests from its mailbox: to tell what has passed, or to change a lane's model; a
-//! `Warmer` touches memory before it does. Its
-//! `Timeline` knows what it did of late, which is how a lateness is laid to its causes.
+//! A [`Lane`] is one direction. It reads a packet from the sender's device, asks the model, keeps
+//! the packet in its `Store` until the last piece is due, and writes the pieces to the receiver's
+//! device. [`Driver`] runs any number of lanes, usually the two of a link, on one thread. The
+//! thread takes requests from a mailbox: report the counters, or change a lane's model. A `Warmer`
+//! touches memory ahead of the thread. A `Timeline` records the thread's recent long steps, so that
+//! lateness can be attributed to its causes.
 //!
-//! Invariants: a departure follows from the time at which the packet was read, never from the time
-//! the thread woke up, so that delays do not add up; pieces due at the same time leave in the order
-//! in which they came; every segment read, and every duplicate made of one, is counted once more
-//! as delivered, dropped or queued; and memory stays within the pool's budget.
+//! Invariants:
+//!
+//! - A departure time follows from the time at which the packet was read, never from the time at
+//!   which the thread woke up, so delays do not accumulate.
+//! - Pieces that are due at the same time leave in order of arrival.
+//! - Every segment read, and every duplicate of one, is counted exactly once as delivered, dropped
+//!   or queued.
+//! - Memory stays within the pool's budget.
 
 mod budget;
 mod lane;

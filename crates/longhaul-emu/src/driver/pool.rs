@@ -1,3 +1,5 @@
+//! Memory for packets in flight: slots of a few sizes within a byte budget.
+
 use std::io;
 use std::sync::Arc;
 
@@ -7,33 +9,34 @@ use longhaul_sys::tun::MAX_FRAME;
 
 use super::warmer::Reserve;
 
-/// Sizes of slots: acknowledgements and small requests, packets of an MTU of 1500, of 9000, and
-/// what slower flows send as super-packets; the last takes every frame, in whole units.
+/// Slot sizes in bytes: acknowledgements and small requests, packets of an MTU of 1500 and of 9000,
+/// and the super-packets of slower flows. The last size takes every frame and is a multiple of
+/// [`UNIT`].
 const SLOTS: [usize; 7] =
     [256, 2 << 10, 9 << 10, 16 << 10, 32 << 10, 48 << 10, MAX_FRAME.next_multiple_of(UNIT)];
 
-/// The class of slot that takes any frame.
+/// The slot class that takes any frame.
 const LARGEST: usize = SLOTS.len() - 1;
 
-/// Slot sizes are multiples of it: a cache line.
+/// The unit of slot sizes: one cache line.
 const UNIT: usize = 64;
 
-/// What is carved into slots of one size at a time, or one slot if that is more.
+/// The bytes carved into slots of one size at a time. A larger slot is carved singly.
 const CARVING: usize = 128 << 10;
 
-/// Touched at the start, two huge pages: the first packets must not wait for the kernel to clear
-/// them.
+/// The bytes touched at the start: two huge pages, so that the first packets do not wait for the
+/// kernel to clear pages.
 const WARM: usize = 4 << 20;
 
-/// How far ahead of what is carved memory is touched: half as much again, and within these. Two
-/// pools of the least stay far below the 32 MiB that a link without delay may touch.
+/// The limits of the memory that is touched beyond the carved part, which is half as much again.
+/// Two pools at the lower limit stay far below the 32 MiB that a link without delay may touch.
 const AHEAD: std::ops::RangeInclusive<usize> = (6 << 20)..=(48 << 20);
 
-/// Memory for packets under way: slots of a few sizes within a byte budget.
+/// Memory for packets in flight: slots of a few sizes within a byte budget.
 ///
-/// The slot freed last is handed out first, while it is still in the processor's cache. A ring
-/// that walked its whole capacity would make every packet a cache miss twice over; here a short
-/// delay never touches more than its own packets need.
+/// The slot freed last is handed out first, while it is still in the processor's cache. A ring over
+/// the whole capacity would cause two cache misses per packet; here a short delay touches only the
+/// memory that its packets need.
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Mapping,
@@ -43,18 +46,20 @@ pub(super) struct Pool {
     free: [Vec<u32>; SLOTS.len()],
 }
 
-/// A place for one frame. Not `Copy`: whoever holds it gives it back once.
+/// Space for one frame. It is not `Copy`, so its owner returns it exactly once.
 #[derive(Debug)]
 pub(super) struct Slot {
     class: u8,
-    /// Start of the slot in units, which 32 bits can count in 256 GiB.
+    /// The start of the slot in units. 32 bits cover 256 GiB.
     place: u32,
 }
 
 impl Pool {
-    /// A pool that will touch at most `budget`, which may be raised to `most` later.
+    /// Creates a pool that touches at most `budget`, which [`Pool::set_budget`] can raise to
+    /// `most`.
     pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
-        // Where the system promises no more than it has, the budget alone must do.
+        // Under strict overcommit the mapping may fail for `most`; then the pool maps `budget`
+        // only.
         let size = |bytes: Bytes| (bytes.get() as usize).clamp(WARM, 1 << 38);
         let memory = Mapping::reserve(size(most)).or_else(|_| Mapping::reserve(size(budget)))?;
         let reserve = Reserve::new(memory.prefault(), WARM);
@@ -64,26 +69,26 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Where it says what memory it will need soon.
+    /// Returns the record of the memory that the pool needs soon.
     pub(super) fn reserve(&self) -> Arc<Reserve> {
         self.reserve.clone()
     }
 
-    /// Changes how much may be touched from now on; what has been stays.
+    /// Changes how much memory may be touched. Memory already touched stays.
     pub(super) fn set_budget(&mut self, budget: Bytes) {
         self.budget = (budget.get() as usize).clamp(WARM, self.memory.len());
     }
 
-    /// A slot that takes any frame, or `None` when the budget is spent.
+    /// Returns a slot that takes any frame, or `None` if the budget is used up.
     pub(super) fn take_largest(&mut self) -> Option<Slot> {
         self.take_class(LARGEST)
     }
 
-    /// A slot that takes a frame of `length` bytes and not much more, if that is worth a copy
-    /// from the slot of any size that it has been read to.
+    /// Returns a slot that fits a frame of `length` bytes closely, if moving the frame from its
+    /// largest-class slot is worth a copy.
     ///
-    /// Small frames always are. Large ones, which cost more to copy, are when memory is short:
-    /// half of the budget is carved.
+    /// Small frames are always moved. Large frames cost more to copy and are moved only if memory
+    /// is short: half of the budget is carved.
     pub(super) fn take_smaller(&mut self, length: usize) -> Option<Slot> {
         const ALWAYS: usize = 16 << 10;
         let class = SLOTS.iter().position(|size| length <= *size)?;
@@ -107,13 +112,13 @@ impl Pool {
         self.free[usize::from(slot.class)].push(slot.place);
     }
 
-    /// The whole slot, to write into.
+    /// Returns the whole slot for writing.
     pub(super) fn bytes_mut(&mut self, slot: &Slot) -> &mut [u8] {
         let (start, size) = slot.span();
         &mut self.memory[start..start + size]
     }
 
-    /// The first `length` bytes of the slot.
+    /// Returns the first `length` bytes of the slot.
     pub(super) fn bytes(&self, slot: &Slot, length: usize) -> &[u8] {
         let (start, _) = slot.span();
         &self.memory[start..start + length]
@@ -125,7 +130,7 @@ impl Pool {
         self.memory.copy_within(start..start + length, to.span().0);
     }
 
-    /// The memory handed out at any time so far.
+    /// Returns the highest amount of memory handed out so far.
     pub(super) fn touched(&self) -> Bytes {
         Bytes::new(self.carved as u64)
     }
@@ -134,7 +139,7 @@ impl Pool {
         let size = SLOTS[class];
         let room = self.budget.saturating_sub(self.carved);
         let count = (CARVING / size).max(1).min(room / size);
-        // The first slot of the carving is handed out first.
+        // The slots are pushed in reverse so that the first one is handed out first.
         let start = self.carved;
         let places = (0..count).rev().map(|i| ((start + i * size) / UNIT) as u32);
         self.free[class].extend(places);

@@ -1,3 +1,5 @@
+//! The driver thread: moves packets over its lanes and answers requests between two packets.
+
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Sender, channel};
@@ -15,13 +17,13 @@ use super::timeline::Timeline;
 use super::warmer::Warmer;
 use crate::link::{LinkModel, LinkTime};
 
-/// How many pieces of one direction leave before the other direction has its turn.
+/// The number of pieces that leave in one direction before the other direction's turn.
 const BATCH: usize = 8;
 
-/// Among real-time threads: the lowest, because ordinary ones are all that it has to precede.
+/// The lowest real-time priority: it only has to precede ordinary threads.
 const PRIORITY: i32 = 1;
 
-/// The thread that moves packets over some lanes, which are known by their index.
+/// A thread that moves packets over some lanes. Callers name a lane by its index.
 #[derive(Debug)]
 pub(crate) struct Driver {
     requests: Outbox<Request>,
@@ -29,12 +31,12 @@ pub(crate) struct Driver {
     _warmer: Warmer,
 }
 
-/// What passed so far over the lanes of a driver.
+/// The counters of a driver's lanes at one moment.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// In the order in which the driver was given them.
+    /// The reports in the order of the lanes given to the driver.
     pub(crate) lanes: Vec<DirectionReport>,
-    /// What the machine gave the thread that runs them.
+    /// The processor time of the driver's thread.
     pub(crate) processor: ProcessorShare,
 }
 
@@ -47,32 +49,31 @@ enum Request {
 }
 
 impl Driver {
-    /// Starts moving packets.
+    /// Starts to move packets.
     pub(crate) fn start(mut lanes: Vec<Lane>) -> io::Result<Self> {
         let (requests, inbox) = mailbox()?;
         let warmer = Warmer::start(lanes.iter().map(Lane::reserve).collect())?;
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
-            // The default slack of 50 us would make every departure late by as much.
+            // The default timer slack of 50 us would delay every departure by as much.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            // Where permitted: on a machine whose processors are all busy, as both ends of a fast
-            // transfer see to, an ordinary thread waits for tens of milliseconds at a time.
+            // Real-time priority, where permitted: when all processors are busy, as during a fast
+            // transfer, an ordinary thread waits for tens of milliseconds at a time.
             let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
             run(&mut lanes, &inbox, realtime);
         })?;
         Ok(Driver { requests, thread: Some(thread), _warmer: warmer })
     }
 
-    /// What passed so far, counted at one moment between two packets; `None` if the thread has
-    /// ended, which it does by itself only where it panics.
+    /// Returns the counters so far, all taken at one moment between two packets. Returns `None` if
+    /// the thread has ended, which happens only after a panic.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (reply, answer) = channel();
         self.requests.send(Request::Tell(reply));
         answer.recv().ok()
     }
 
-    /// Changes the model of a lane, and how many bytes of packets may be under way on it. Packets
-    /// that have entered before keep the times that they were given. The change is made before
-    /// any snapshot that is asked for later.
+    /// Changes a lane's model and the bytes of packets that may be in flight on it. Packets that
+    /// have entered keep their departure times. The change precedes every later snapshot.
     pub(crate) fn set(
         &self,
         lane: usize,
@@ -101,13 +102,13 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
     let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
     let strain = Strain::begin();
     let mut timeline = Timeline::begin(clock());
-    // When the next packet may enter. Each entry costs the thread a departure later; entering at
-    // full speed while nothing is due yet would make a burst that cannot leave at the speed at
-    // which it came. A link without a rate is as fast as packets enter and leave by turns.
+    // The time at which the next packet may enter. Each entry costs the thread a departure later.
+    // Entering at full speed while nothing is due would build a burst that cannot leave at the
+    // speed at which it came. A link without a rate is as fast as packets enter and leave in turns.
     let mut open_at = LinkTime::default();
     let mut turn = 0;
     let mut sleeper = Sleeper::default();
-    // For how long the packet that ended a sleep had waited for the thread to wake up.
+    // How long the packet that ended a sleep waited for the thread to wake up.
     let mut waited = Duration::ZERO;
     loop {
         for request in inbox.take() {
@@ -115,7 +116,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
                 Request::Tell(reply) => {
                     let now = clock();
                     let lanes = lanes.iter().map(|lane| lane.report(now)).collect();
-                    // An asker that is gone needs no answer.
+                    // If the requester is gone, nobody needs the answer.
                     let _ = reply.send(Snapshot { lanes, processor: strain.share() });
                 }
                 Request::Set { lane, budget, change } => {
@@ -126,7 +127,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
                 Request::Stop => return,
             }
         }
-        // Departures have a time and arrivals can wait in their device, so departures go first.
+        // Departures go first: they have a due time, while arrivals can wait in their device.
         let mut busy = false;
         for lane in &mut *lanes {
             busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
@@ -137,8 +138,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         if busy || clock() < open_at {
             continue;
         }
-        // One packet, from whichever direction had its turn longer ago: a full device must not
-        // keep the other direction's acknowledgements waiting.
+        // One packet, from the direction whose turn was longer ago: a full device must not delay
+        // the acknowledgements of the other direction.
         for _ in 0..lanes.len() {
             turn = (turn + 1) % lanes.len();
             if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited), &mut timeline)
@@ -150,8 +151,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         }
         if !busy {
             let due = lanes.iter().filter_map(Lane::next_due).min();
-            let bell = std::iter::once(inbox.bell());
-            let sources = lanes.iter().filter_map(Lane::source).chain(bell);
+            let waker = std::iter::once(inbox.waker());
+            let sources = lanes.iter().filter_map(Lane::source).chain(waker);
             waited = sleeper.wait(due, sources, clock, &mut timeline);
         }
     }

@@ -1,29 +1,32 @@
+//! The pieces in flight, in order of departure.
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::store::ParcelId;
 use crate::link::{LinkTime, Piece};
 
-/// A piece of a packet, under way.
+/// A piece of a packet in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Departure {
     pub(super) parcel: ParcelId,
-    /// What is to leave, when and how.
+    /// The segments, their departure time and their treatment.
     pub(super) piece: Piece,
 }
 
-/// Pieces under way, in the order of departure; those due at one time in the order of arrival.
+/// The pieces in flight in order of departure. Pieces due at the same time keep the order of
+/// arrival.
 ///
-/// A piece due last, as every one is on a link that keeps order, is added in constant time. Only
-/// one that overtakes goes to a heap.
+/// Adding a piece that is due last takes constant time, and on a link that keeps order every piece
+/// is. Only a piece that overtakes others goes to a heap.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     in_order: VecDeque<Departure>,
     overtaking: BinaryHeap<Reverse<Overtaker>>,
-    /// How many ever overtook, which tells those due at one time apart.
+    /// The number of overtaking pieces so far, which orders those due at the same time.
     overtakers: u64,
-    /// Pieces held back, in the order in which they are to be released; each is due by itself at
-    /// its time, which rises.
+    /// Held pieces in the order of their release. Each is also due at its own time, and these times
+    /// increase.
     held: VecDeque<Departure>,
 }
 
@@ -42,7 +45,7 @@ impl Schedule {
         }
     }
 
-    /// Has the piece held for longest, of those not due by themselves at `at`, leave at `at`.
+    /// Makes the piece held longest leave at `at`, among those that are not due by then anyway.
     pub(super) fn release(&mut self, at: LinkTime) {
         self.place_held_until(at);
         if let Some(mut departure) = self.held.pop_front() {
@@ -51,7 +54,7 @@ impl Schedule {
         }
     }
 
-    /// Gives those held that are due by `at` their place among the others.
+    /// Moves the held pieces that are due by `at` to their place among the others.
     fn place_held_until(&mut self, at: LinkTime) {
         while self.held.front().is_some_and(|held| held.piece.at <= at) {
             if let Some(departure) = self.held.pop_front() {
@@ -70,7 +73,7 @@ impl Schedule {
         }
     }
 
-    /// When the next piece is due.
+    /// Returns the time at which the next piece is due.
     pub(super) fn next(&self) -> Option<LinkTime> {
         let first = self.in_order.front().map(|departure| departure.piece.at);
         if self.overtaking.is_empty() && self.held.is_empty() {
@@ -81,19 +84,19 @@ impl Schedule {
         [first, overtaker, held].into_iter().flatten().min()
     }
 
-    /// The next piece, if it is due at `now`.
+    /// Removes and returns the next piece, if it is due at `now`.
     pub(super) fn take_due(&mut self, now: LinkTime) -> Option<Departure> {
         let next = self.next().filter(|next| *next <= now)?;
         self.place_held_until(next);
-        // One in order that is due at the same time came first: the overtaker found a later one
-        // at the end, before which the former had been added.
+        // An in-order piece that is due at the same time came first: when the overtaking piece was
+        // added, a later one was at the end, so this one was already there.
         if self.in_order.front().is_some_and(|departure| departure.piece.at == next) {
             return self.in_order.pop_front();
         }
         self.overtaking.pop().map(|Reverse(overtaker)| overtaker.departure)
     }
 
-    /// All pieces under way, in no order.
+    /// Iterates over all pieces in flight in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Departure> {
         let overtaking = self.overtaking.iter().map(|Reverse(overtaker)| &overtaker.departure);
         self.in_order.iter().chain(overtaking).chain(&self.held)
@@ -135,7 +138,7 @@ mod tests {
     use super::*;
     use crate::link::{PacketShape, Treatment};
 
-    /// A departure at `at`, marked by the first of its segments.
+    /// A departure at `at`, recognisable by the first of its segments.
     fn departure(parcel: ParcelId, at: u64, mark: u32) -> Departure {
         let at = LinkTime::from_nanos(at);
         let piece = Piece { segments: mark..mark + 1, at, treatment: Treatment::default() };

@@ -1,3 +1,5 @@
+//! Waits precisely for the next departure or packet: a timer for most of the wait, then a spin.
+
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -8,37 +10,39 @@ use crate::link::LinkTime;
 
 /// Waits for the time of a departure, or for a packet.
 ///
-/// The kernel's timer wakes a thread some time after the moment asked for: about 5 us on a busy
-/// processor, 100 us on a virtual one that had gone idle. The sleeper learns how long, asks for
-/// an earlier moment and spins for the rest. It spins for at most an eighth of any wait, so that
-/// a packet every few microseconds does not keep the processor from the ends of the link.
+/// The kernel's timer wakes a thread some time after the requested moment: about 5 us on a busy
+/// processor, 100 us on a virtual processor that was idle. The sleeper learns this delay, requests
+/// an earlier moment and spins for the rest. It spins for at most an eighth of a wait, so that a
+/// packet every few microseconds does not keep the processor from the programs at the ends of the
+/// link.
 #[derive(Debug, Default)]
 pub(super) struct Sleeper {
-    /// How late the timer has been, as a moving mean.
+    /// The timer's delay, as a moving mean.
     overshoot: Duration,
-    /// How far it was from that mean, as a moving mean.
+    /// The deviation from that mean, as a moving mean.
     deviation: Duration,
-    /// The last departure that it slept for; the little that was left until then is spun.
+    /// The last departure that the thread slept for. The thread spins for the remaining time until
+    /// then.
     slept_for: LinkTime,
-    /// When it last let others have the processor.
+    /// The time at which the thread last gave up the processor.
     rested_at: LinkTime,
 }
 
-/// How long a real-time thread may hold the processor, and how long it then rests: 8 %, spread
-/// evenly. The kernel reserves 5 % for ordinary threads and, when they did not get it, takes it
-/// in one piece of 50 ms (the fair server of kernel/sched/deadline.c, `sched_rt_runtime_us`
-/// before Linux 6.12), which is how late packets would then be.
+/// The longest time that a real-time thread holds the processor, and its rest after that: 8 %,
+/// spread evenly. The kernel reserves 5 % for ordinary threads. If they did not get it, the kernel
+/// takes it in one interval of 50 ms (the fair server of kernel/sched/deadline.c;
+/// `sched_rt_runtime_us` before Linux 6.12), and packets would be that late.
 const STINT: Duration = Duration::from_micros(2500);
 const REST: Duration = Duration::from_micros(200);
 
 impl Sleeper {
-    /// Waits until `due`, if there is one, but not beyond the moment one of `sources` can be
-    /// read; shorter waits are possible. Returns for how long a source that ended the wait could
-    /// likely be read before this returns.
+    /// Waits until `due`, if there is one, but not after one of `sources` becomes readable. The
+    /// wait may end early. Returns the estimated time for which a source that ended the wait was
+    /// already readable.
     ///
-    /// That is half of what the timer takes to wake the thread: a source that another processor
-    /// fills wakes it as the timer does, one that its own processor fills takes next to nothing,
-    /// and the kernel does not tell which it was.
+    /// The estimate is half of the timer's delay: a source filled by another processor wakes the
+    /// thread as the timer does, a source filled by the thread's own processor takes almost no
+    /// time, and the kernel does not report which case it was.
     pub(super) fn wait<'a>(
         &mut self,
         due: Option<LinkTime>,
@@ -70,7 +74,8 @@ impl Sleeper {
         if woke.since(now) >= REST {
             self.rested_at = woke;
         }
-        // Only the timer's own wake-ups tell of the timer; an interrupted wait is a short wait.
+        // Only a wake-up by the timer measures the timer. An interrupted wait is treated as a short
+        // one.
         match (woken_by, due, sleep) {
             (Ok(0), Some(due), Some(sleep)) => {
                 self.slept_for = due;
@@ -82,7 +87,7 @@ impl Sleeper {
         }
     }
 
-    /// Rests, if the thread has not done so for long; for a thread with real-time priority.
+    /// Rests if the thread has not rested for [`STINT`]; for a thread with real-time priority.
     pub(super) fn rest(&mut self, clock: impl Fn() -> LinkTime, timeline: &mut Timeline) {
         let now = clock();
         if now.since(self.rested_at) > STINT {
@@ -93,11 +98,11 @@ impl Sleeper {
         }
     }
 
-    /// How much of the time `left` to sleep; `None` is to spin.
+    /// Returns how much of the time `left` to sleep; `None` means spin.
     fn sleep_within(&self, left: Duration) -> Option<Duration> {
-        /// What entering and leaving the kernel takes at the least.
+        /// The least time to enter and leave the kernel.
         const SHORTEST: Duration = Duration::from_micros(5);
-        // As TCP's timeout covers most round trips (RFC 6298), with half its caution.
+        // The margin resembles TCP's timeout (RFC 6298), with half of its factor.
         let usual = self.overshoot + self.deviation * 2;
         let lead = usual.min(left / 8).max(SHORTEST);
         left.checked_sub(lead).filter(|sleep| !sleep.is_zero())
@@ -105,7 +110,8 @@ impl Sleeper {
 
     fn learn(&mut self, overshoot: Duration) {
         const WEIGHT: u32 = 8;
-        /// Beyond this the processor was busy with something else, which no lead makes up for.
+        /// A longer delay means that the processor did other work, which no earlier request
+        /// compensates.
         const LONGEST: Duration = Duration::from_micros(250);
         let overshoot = overshoot.min(LONGEST);
         let deviation = overshoot.abs_diff(self.overshoot);

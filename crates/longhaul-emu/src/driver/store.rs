@@ -1,3 +1,5 @@
+//! The packets in flight: each is stored once, however many pieces of it are to leave.
+
 use std::io;
 use std::sync::Arc;
 
@@ -7,51 +9,51 @@ use super::pool::{Pool, Slot};
 use super::warmer::Reserve;
 use crate::link::PacketShape;
 
-/// The packets under way. Each is kept once, however many pieces of it are to leave at whatever
-/// times, and its memory is free again when the last of them has left.
+/// The packets in flight. Each is stored once, and its memory is freed after its last piece has
+/// left.
 #[derive(Debug)]
 pub(super) struct Store {
     pool: Pool,
-    /// Where the next packet is read to: its length is known only afterwards.
+    /// The slot that the next packet is read into; its length is known only afterwards.
     landing: Slot,
     parcels: Vec<Option<Parcel>>,
     vacant: Vec<u32>,
 }
 
-/// A packet that is kept.
+/// A stored packet.
 #[derive(Debug)]
 struct Parcel {
     slot: Slot,
     length: u32,
     shape: PacketShape,
-    /// Pieces that have yet to leave.
+    /// The number of pieces that have yet to leave.
     left: u32,
 }
 
-/// Names a packet of the store while pieces of it are under way.
+/// The id of a stored packet while pieces of it are in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ParcelId(u32);
 
 impl Store {
-    /// A store that keeps at most `budget` bytes of packets, which may be raised to `most` later.
+    /// Creates a store that keeps at most `budget` bytes of packets, which can be raised to `most`.
     pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
         let mut pool = Pool::new(budget, most)?;
         let landing = pool.take_largest().ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Store { pool, landing, parcels: Vec::new(), vacant: Vec::new() })
     }
 
-    /// Room for one frame of any length, to read it to.
+    /// Returns a buffer that takes one frame of any length.
     pub(super) fn landing(&mut self) -> &mut [u8] {
         self.pool.bytes_mut(&self.landing)
     }
 
-    /// The first `length` bytes of what was read last.
+    /// Returns the first `length` bytes of the frame read last.
     pub(super) fn landed(&self, length: usize) -> &[u8] {
         self.pool.bytes(&self.landing, length)
     }
 
-    /// Keeps what was read last until [`Store::leave`] was called for each of its `pieces`;
-    /// `None` if there is no memory for it.
+    /// Keeps the frame read last until [`Store::leave`] has been called for each of its `pieces`.
+    /// Returns `None` if there is no memory for it.
     pub(super) fn keep(
         &mut self,
         length: usize,
@@ -63,7 +65,7 @@ impl Store {
                 self.pool.copy(&self.landing, &slot, length);
                 slot
             }
-            // The frame stays where it is, and the next is read elsewhere.
+            // The frame stays in place, and the next one is read into another slot.
             None => std::mem::replace(&mut self.landing, self.pool.take_largest()?),
         };
         let parcel = Some(Parcel { slot, length: length as u32, shape, left: pieces });
@@ -79,7 +81,7 @@ impl Store {
         })
     }
 
-    /// The frame of a packet, and its shape.
+    /// Returns the frame of a packet and its shape.
     pub(super) fn packet(&self, id: ParcelId) -> (&[u8], PacketShape) {
         match &self.parcels[id.0 as usize] {
             Some(parcel) => (self.pool.bytes(&parcel.slot, parcel.length as usize), parcel.shape),
@@ -87,7 +89,7 @@ impl Store {
         }
     }
 
-    /// One piece of the packet has left.
+    /// Records that one piece of the packet has left.
     pub(super) fn leave(&mut self, id: ParcelId) {
         let place = &mut self.parcels[id.0 as usize];
         if let Some(parcel) = place {
@@ -101,17 +103,17 @@ impl Store {
         }
     }
 
-    /// Changes how much may be kept from now on.
+    /// Changes how many bytes may be kept from now on.
     pub(super) fn set_budget(&mut self, budget: Bytes) {
         self.pool.set_budget(budget);
     }
 
-    /// Where its pool says what memory it will need soon.
+    /// Returns the record of the memory that the pool needs soon.
     pub(super) fn reserve(&self) -> Arc<Reserve> {
         self.pool.reserve()
     }
 
-    /// The most memory that packets took at any time so far.
+    /// Returns the highest amount of memory that packets used so far.
     pub(super) fn touched(&self) -> Bytes {
         self.pool.touched()
     }

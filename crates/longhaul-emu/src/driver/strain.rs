@@ -1,13 +1,15 @@
+//! Measures the processor time that the machine gives to the driver's thread.
+
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::ProcessorShare;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
-/// Watches what the machine gives the calling thread.
+/// Measures the processor time of the calling thread.
 ///
-/// A figure that the kernel does not tell is zero: a warning that rests on it does not come, and
-/// lateness still tells what follows from a starved thread.
+/// A figure that the kernel does not provide is zero. Then the warning based on it is missing, but
+/// lateness still shows the effects of a starved thread.
 #[derive(Debug)]
 pub(super) struct Strain {
     since: Instant,
@@ -17,7 +19,7 @@ pub(super) struct Strain {
 }
 
 impl Strain {
-    /// Watches from now on.
+    /// Starts to measure.
     pub(super) fn begin() -> Self {
         let gauge = ScheduleGauge::current().ok();
         Strain {
@@ -28,7 +30,7 @@ impl Strain {
         }
     }
 
-    /// What the calling thread, which must be the one that began, was given since.
+    /// Returns the processor time since the start. The caller must be the thread that started it.
     pub(super) fn share(&self) -> ProcessorShare {
         let schedule = counts(self.gauge.as_ref());
         let stolen = HostTimes::now().map_or(Duration::ZERO, |times| times.stolen());

@@ -1,3 +1,6 @@
+//! A record of the driver thread's long steps, from which a packet's lateness is attributed to
+//! causes.
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -6,22 +9,21 @@ use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
 use crate::link::LinkTime;
 
-/// What the thread was doing.
+/// An activity of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Writing a piece, or having the kernel of the receiver do its work in the course of it.
+    /// Writing a piece, including the work of the receiver's kernel during the write.
     Write,
-    /// Reading a packet, and deciding on it.
+    /// Reading a packet and deciding on it.
     Read,
-    /// Asleep beyond the moment for which it had asked.
+    /// Sleeping past the requested moment.
     Overslept,
-    /// Anything else.
+    /// Any other activity.
     Own,
 }
 
 impl Step {
-    /// Whom to blame for the part of a long step in which the thread was on its processor, or
-    /// slept.
+    /// Returns the cause for the part of a long step in which the thread ran or slept.
     fn cause(self) -> LatenessCause {
         match self {
             Step::Write => LatenessCause::Write,
@@ -32,30 +34,29 @@ impl Step {
     }
 }
 
-/// A step longer than this is looked into. The usual one takes 1 to 20 us, and 50 with cold
-/// caches.
+/// A longer step is recorded. A normal step takes 1 to 20 us, or 50 us with cold caches.
 const LONG: Duration = Duration::from_micros(100);
 
-/// A packet later than this is explained: what an idle round trip may be off by.
+/// The lateness above which a packet is explained: the usual error of an idle round trip.
 pub(super) const LATE: Duration = Duration::from_micros(250);
 
-/// How many long steps are remembered: more than any packet is likely to have waited through.
+/// The number of long steps that are kept: more than a packet is likely to have waited through.
 const REMEMBERED: usize = 256;
 
-/// How old the counts may be from which those of a long step are told: what the thread waits for
-/// in that time and without a long step, some microseconds at each waking, would be added to it.
+/// The greatest age of the counts that a long step is compared with. What the thread waits during
+/// that age without a long step, some microseconds per wake-up, would be added to the step.
 const STALE: Duration = Duration::from_millis(1);
 
-/// What the driver's thread did of late, as far as it took long, so that the lateness of a packet
-/// can be laid to its causes.
+/// The recent long steps of the driver's thread, used to attribute the lateness of a packet to
+/// causes.
 ///
-/// Steps that took no longer than usual are not remembered: what is left of a lateness after the
-/// long ones is the time that the packets before it took.
+/// Steps of normal length are not kept: the part of a lateness that long steps do not explain is
+/// the time that preceding packets took.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// `None` where the kernel does not tell: then a long step is all its own.
+    /// `None` if the kernel provides no counts; then a long step is attributed to itself only.
     gauge: Option<ScheduleGauge>,
-    /// The counts at `since`, and for how long the thread has slept after it.
+    /// The counts at `since`, and how long the thread has slept after it.
     counts: ThreadSchedule,
     since: LinkTime,
     slept: Duration,
@@ -64,19 +65,19 @@ pub(super) struct Timeline {
     long: VecDeque<LongStep>,
 }
 
-/// A step that took long, and how its time was spent.
+/// A long step and how its time was spent.
 #[derive(Debug)]
 struct LongStep {
     from: LinkTime,
     to: LinkTime,
     waited: Duration,
     withheld: Duration,
-    /// The rest is of this.
+    /// The cause of the rest.
     cause: LatenessCause,
 }
 
 impl Timeline {
-    /// Of the calling thread, from the link's time `at`.
+    /// Starts a timeline for the calling thread at the link's time `at`.
     pub(super) fn begin(at: LinkTime) -> Self {
         let gauge = ScheduleGauge::current().ok();
         let counts = gauge.as_ref().and_then(|gauge| gauge.read().ok()).unwrap_or_default();
@@ -84,7 +85,7 @@ impl Timeline {
         Timeline { gauge, counts, since: at, slept: Duration::ZERO, at, long }
     }
 
-    /// A step begins `now`; what was between it and the last was none.
+    /// Starts a step `now`. The time between the previous step and this one belongs to no step.
     pub(super) fn begin_step(&mut self, now: LinkTime) {
         if now.since(self.at) > LONG {
             self.look_into(Step::Own, self.at, now);
@@ -92,7 +93,7 @@ impl Timeline {
         self.at = now;
     }
 
-    /// The thread did `step`, which began at `from`, until `to`.
+    /// Ends `step`, which lasted from `from` to `to`.
     pub(super) fn end_step(&mut self, step: Step, from: LinkTime, to: LinkTime) {
         if to.since(from) > LONG {
             self.look_into(step, from, to);
@@ -103,8 +104,8 @@ impl Timeline {
         }
     }
 
-    /// The thread slept, which began at `from`, until it `woke`, and had asked to be woken at
-    /// `until`, if at any time.
+    /// Records a sleep from `from` until the thread `woke`. `until` is the requested wake-up time,
+    /// if there was one.
     pub(super) fn slept(&mut self, from: LinkTime, until: Option<LinkTime>, woke: LinkTime) {
         let meant = until.map_or(woke, |until| until.min(woke));
         self.slept += meant.since(from);
@@ -119,7 +120,7 @@ impl Timeline {
         }
     }
 
-    /// Starts counting anew; returns what was counted since the last time.
+    /// Restarts the counting and returns the counts since the last restart.
     fn count(&mut self, at: LinkTime) -> Option<ThreadSchedule> {
         let counts = self.gauge.as_ref()?.read().ok()?;
         let passed = ThreadSchedule {
@@ -144,7 +145,7 @@ impl Timeline {
         self.long.push_back(LongStep { from, to, waited, withheld, cause: step.cause() });
     }
 
-    /// Adds to `causes` what a packet waited for that was due at one moment and left at another.
+    /// Adds to `causes` the reasons for which a packet that was due at `due` left at `left`.
     pub(super) fn explain(&self, due: LinkTime, left: LinkTime, causes: &mut LatenessCauses) {
         let late = left.since(due);
         if late <= LATE {
@@ -167,9 +168,9 @@ impl Timeline {
     }
 }
 
-/// Of a step of `length`, at the end of `awake` that the thread did not sleep, the part in which
-/// it waited for a processor and that in which it had none without waiting. Before the step it
-/// was on its processor all the time, or the step before would have been long.
+/// Returns two parts of a step of `length`, which ends a period `awake` without sleep: the part in
+/// which the thread waited for a processor, and the part in which it neither ran nor waited. Before
+/// the step the thread ran all the time, or the step before would have been long.
 fn part(
     counted: ThreadSchedule,
     awake: Duration,
@@ -204,7 +205,7 @@ mod tests {
         LongStep { from: at(from), to: at(to), waited, withheld, cause }
     }
 
-    /// Microseconds by cause, in the order of [`LatenessCause::ALL`].
+    /// Returns microseconds by cause, in the order of [`LatenessCause::ALL`].
     fn micros(causes: &LatenessCauses) -> [i64; 6] {
         LatenessCause::ALL.map(|cause| (causes.of(cause) * 1e3).round() as i64)
     }
@@ -223,10 +224,10 @@ mod tests {
             (causes.packets, micros(&causes))
         };
         assert_eq!(explain(1800, 2050), (0, [0; 6]), "not late enough");
-        // Half of the long write, then usual work.
+        // Half of the long write, then normal work.
         assert_eq!(explain(2500, 3100), (1, [250, 125, 0, 125, 0, 100]));
         assert_eq!(explain(900, 4500), (1, [600, 250, 400, 250, 0, 2100]));
-        // It left in the course of the long write, of which the middle counts.
+        // The packet left during the long write, whose middle counts.
         assert_eq!(explain(1900, 2500), (1, [250, 125, 0, 125, 0, 100]));
     }
 
@@ -234,7 +235,7 @@ mod tests {
     fn what_a_step_neither_ran_nor_waited_was_withheld() {
         let counted = |ran, waited| ThreadSchedule { ran: US(ran), waited: US(waited) };
         let part = |counted, awake, length, step| part(counted, US(awake), US(length), step);
-        // 300 us of usual work before a step of 1000 us.
+        // 300 us of normal work before a step of 1000 us.
         assert_eq!(part(counted(1300, 0), 1300, 1000, Step::Write), (US(0), US(0)));
         assert_eq!(part(counted(500, 600), 1300, 1000, Step::Write), (US(600), US(200)));
         assert_eq!(part(counted(300, 0), 1300, 1000, Step::Own), (US(0), US(1000)));

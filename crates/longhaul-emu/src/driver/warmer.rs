@@ -1,9 +1,9 @@
-//! Touches the pools' memory before packets need it.
+//! Touches the memory of the pools before packets need it.
 //!
-//! The kernel clears a page when it is first touched, a huge page of 2 MiB at a time, and a virtual
-//! machine's host may have to find the memory first. Where that befell the link's thread, in the
-//! read of a packet, everything that was due meanwhile was late by milliseconds. So a thread of
-//! ordinary priority stays some megabytes ahead of what has been handed out.
+//! The kernel clears a page when it is first touched, a huge page of 2 MiB at a time, and the host
+//! of a virtual machine may have to find the memory first. If the link's thread waits for that
+//! while it reads a packet, everything due meanwhile is late by milliseconds. A thread of ordinary
+//! priority therefore stays some megabytes ahead of the memory in use.
 
 use std::io;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use std::thread::{self, JoinHandle, Thread};
 
 use longhaul_sys::memory::Prefault;
 
-/// What is touched at once: a huge page.
+/// The bytes touched at a time: one huge page.
 const STEP: usize = 2 << 20;
 
-/// What a pool wants to be touched, told to the thread that does it.
+/// The memory that a pool wants touched, shared with the thread that touches it.
 #[derive(Debug)]
 pub(super) struct Reserve {
     memory: Prefault,
     wanted: AtomicUsize,
-    /// Only of the thread that touches.
+    /// Written only by the thread that touches.
     touched: AtomicUsize,
     warmer: OnceLock<Thread>,
 }
 
 impl Reserve {
-    /// Of this memory, whose first bytes have been touched.
+    /// Creates a reserve for `memory`, whose first `touched` bytes have been touched.
     pub(super) fn new(memory: Prefault, touched: usize) -> Arc<Self> {
         Arc::new(Reserve {
             memory,
@@ -37,7 +37,7 @@ impl Reserve {
         })
     }
 
-    /// Asks for the first `bytes`. Costs nothing most times.
+    /// Requests that the first `bytes` be touched. Usually this costs almost nothing.
     pub(super) fn want(&self, bytes: usize) {
         let bytes = bytes.next_multiple_of(STEP);
         if self.wanted.fetch_max(bytes, Ordering::Relaxed) < bytes
@@ -47,20 +47,20 @@ impl Reserve {
         }
     }
 
-    /// Touches a step of what is wanted; `false` when there is nothing to do.
+    /// Touches one step of the requested memory. Returns `false` if nothing is left to touch.
     fn touch_some(&self) -> bool {
         let touched = self.touched.load(Ordering::Relaxed);
         if touched >= self.wanted.load(Ordering::Relaxed) {
             return false;
         }
-        // A kernel that cannot, or has no memory, leaves it to whoever writes.
+        // If the kernel cannot do it or has no memory, the first write does it.
         let _ = self.memory.touch(touched..touched + STEP);
         self.touched.store(touched + STEP, Ordering::Relaxed);
         true
     }
 }
 
-/// The thread that touches.
+/// The thread that touches memory.
 #[derive(Debug)]
 pub(super) struct Warmer {
     stop: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ pub(super) struct Warmer {
 }
 
 impl Warmer {
-    /// Starts to serve these.
+    /// Starts a thread that serves `reserves`.
     pub(super) fn start(reserves: Vec<Arc<Reserve>>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();

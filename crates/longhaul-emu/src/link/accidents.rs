@@ -1,3 +1,5 @@
+//! Marks, damages and duplicates single segments.
+
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::Impairments;
 
@@ -6,20 +8,20 @@ use super::model::segments_of;
 use super::random::{Purpose, Stream};
 use super::{Corruption, PacketShape, Piece, Treatment};
 
-/// What happens to single segments that are delivered: marks, damage, duplicates.
+/// The impairments of delivered segments: marks, damage and duplicates.
 #[derive(Debug, Clone)]
 pub(super) struct Accidents {
     mark: Chance,
     corrupt: Chance,
     corrupt_silent: Chance,
     duplicate: Chance,
-    /// Which bit is damaged.
+    /// Selects the bit to damage.
     bits: Stream,
 }
 
 impl Accidents {
-    /// Those of `plan` for what leaves from `from`, from segment `number` on; `None` if there are
-    /// none.
+    /// Creates the impairments of `plan` for the direction from `from`, from segment `number` on;
+    /// `None` if the plan has none.
     pub(super) fn new(plan: &LinkPlan, from: Side, number: u64) -> Option<Self> {
         let direction = plan.from(from);
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
@@ -36,8 +38,8 @@ impl Accidents {
         })
     }
 
-    /// Changes the pieces of `packet`, whose first segment is number `first`.
-    pub(super) fn befall(
+    /// Changes the pieces of `packet`, whose first segment has number `first`.
+    pub(super) fn apply(
         &mut self,
         packet: &PacketShape,
         first: u64,
@@ -65,7 +67,7 @@ impl Accidents {
         }
         while let Some(number) = self.corrupt_silent.take(&numbers) {
             let Some(at) = isolate(pieces, segment(number)) else { continue };
-            // Damage that is noticed hides damage that is not.
+            // Detected damage takes precedence over silent damage.
             if pieces[at].treatment.corruption.is_none() {
                 let bit = self.bits.bits(number);
                 pieces[at].treatment.corruption = Some(Corruption::Silent { bit });
@@ -74,7 +76,7 @@ impl Accidents {
         }
         while let Some(number) = self.duplicate.take(&numbers) {
             if let Some(at) = isolate(pieces, segment(number)) {
-                // The copy is intact.
+                // The duplicate is intact.
                 let mark_ce = pieces[at].treatment.mark_ce;
                 let treatment = Treatment { mark_ce, duplicate: true, ..Treatment::default() };
                 pieces.insert(at + 1, Piece { treatment, ..pieces[at].clone() });
@@ -84,8 +86,8 @@ impl Accidents {
     }
 }
 
-/// Makes a piece of its own of `segment`, and says which; `None` if it is in no piece. The pieces
-/// are in the order of their segments.
+/// Splits `pieces` so that `segment` is a separate piece, and returns its index; `None` if the
+/// segment is in no piece. The pieces are in the order of their segments.
 pub(super) fn isolate(pieces: &mut Vec<Piece>, segment: u32) -> Option<usize> {
     let at = pieces.partition_point(|piece| piece.segments.end <= segment);
     let piece = pieces.get(at).filter(|piece| piece.segments.start <= segment)?.clone();
@@ -102,7 +104,7 @@ pub(super) fn isolate(pieces: &mut Vec<Piece>, segment: u32) -> Option<usize> {
     Some(place)
 }
 
-/// Joins adjacent pieces that isolation has parted and nothing tells apart.
+/// Joins adjacent pieces that [`isolate`] has split and that have equal treatment.
 pub(super) fn join(pieces: &mut Vec<Piece>) {
     pieces.dedup_by(|next, last| {
         let alike = next.segments.start == last.segments.end

@@ -1,5 +1,5 @@
-//! When bytes have been sent, at a rate that is fixed, that changes in steps, or that comes as
-//! Mahimahi's opportunities.
+//! The capacity of a bottleneck: when bytes have been sent at a fixed rate, at a rate that changes
+//! in steps, or with Mahimahi's opportunities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use super::LinkTime;
 /// The capacity of a bottleneck.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Capacity {
-    /// In bit/s.
+    /// The rate in bit/s.
     Constant(u64),
     Steps(StepRates),
     Opportunities(Opportunities),
 }
 
-/// How far the bottleneck has come.
+/// The progress of the bottleneck.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
-    /// When what was accepted will have been sent, rounded down to a nanosecond.
+    /// The time by which all accepted bytes have been sent, rounded down to a nanosecond.
     pub(super) free_at: LinkTime,
-    /// What that rounding left out, in [`UNIT`] below the rate, so that the mean rate is exact
-    /// over any number of packets; with opportunities, the bytes left of the last one.
+    /// The remainder of that rounding, in [`UNIT`]s divided by the rate, so that the mean rate is
+    /// exact over any number of packets. With opportunities, the unused bytes of the last one.
     rest: u64,
-    /// With opportunities: the last one used.
+    /// With opportunities, the index of the last one used.
     opportunity: u64,
 }
 
-/// A byte, in bits x 10^9: what a rate in bit/s does in a nanosecond is then the rate itself.
+/// One byte in bits x 10^9: a rate in bit/s is then the amount sent per nanosecond.
 const UNIT: u64 = 8_000_000_000;
 
 impl Capacity {
-    /// That of `direction`, if it has one.
+    /// Returns the capacity of `direction`, if it has one.
     pub(super) fn of(direction: &LinkDirection) -> Option<Self> {
         match direction.rate_trace.as_ref().and_then(|file| file.content()) {
             None => direction.rate_bps.map(|rate| Capacity::Constant(rate.bps().max(1))),
@@ -47,7 +47,7 @@ impl Capacity {
         }
     }
 
-    /// The progress of one that begins to send at `now`, having had nothing to do.
+    /// Returns the progress of an idle bottleneck at `now`.
     pub(super) fn begin(&self, now: LinkTime) -> Progress {
         match self {
             Capacity::Constant(_) | Capacity::Steps(_) => {
@@ -60,7 +60,7 @@ impl Capacity {
         }
     }
 
-    /// The progress once `bytes` more have been sent.
+    /// Returns the progress after `bytes` more have been sent.
     pub(super) fn after(&self, progress: Progress, bytes: u64) -> Progress {
         match self {
             Capacity::Constant(rate) => {
@@ -73,7 +73,8 @@ impl Capacity {
         }
     }
 
-    /// What is to be sent at `now`, in parts of a byte: [`bytes_of`] and [`units_of`] convert.
+    /// Returns the amount still to be sent at `now`, in fractions of a byte; [`bytes_of`] and
+    /// [`units_of`] convert.
     pub(super) fn waiting(&self, progress: Progress, now: LinkTime) -> u128 {
         if progress.free_at <= now {
             return 0;
@@ -93,7 +94,8 @@ impl Capacity {
         }
     }
 
-    /// How long `bytes` take at the rate of the moment; of opportunities, at the mean rate.
+    /// Returns the time that `bytes` take at the current rate, or with opportunities at the mean
+    /// rate.
     pub(super) fn time_for(&self, bytes: u64, at: LinkTime) -> Duration {
         match self {
             Capacity::Constant(rate) => Rate::from_bps(*rate).time_for(bytes),
@@ -115,11 +117,11 @@ pub(super) fn bytes_of(units: u128) -> u64 {
     (units / u128::from(UNIT)) as u64
 }
 
-/// Rates that change at stated times, with the sum of what was possible before each.
+/// Rates that change at given times, with the amount that could be sent before each change.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepRates {
     steps: Vec<Step>,
-    /// In nanoseconds, and what is possible in one.
+    /// The period in nanoseconds, and the amount that can be sent in one period.
     period: Option<(u64, u128)>,
 }
 
@@ -127,7 +129,7 @@ pub(super) struct StepRates {
 struct Step {
     start: u64,
     rate: u64,
-    /// What is possible from the first step to the start of this one, in bits x 10^9.
+    /// The amount that can be sent from the first step to the start of this one, in bits x 10^9.
     before: u128,
 }
 
@@ -151,7 +153,7 @@ impl StepRates {
         &self.steps[next.max(1) - 1]
     }
 
-    /// The periods before `time`, and the time since the last began.
+    /// Returns the number of periods before `time`, and the time since the current one began.
     fn split(&self, time: LinkTime) -> (u64, u64) {
         let time = time.as_nanos();
         self.period.map_or((0, time), |(period, _)| (time / period, time % period))
@@ -161,7 +163,7 @@ impl StepRates {
         self.step_at(self.split(time).1).rate
     }
 
-    /// What is possible from the link's start to `time`.
+    /// Returns the amount that can be sent from the link's start to `time`.
     fn done(&self, time: LinkTime) -> u128 {
         let (cycle, inside) = self.split(time);
         let whole = self.period.map_or(0, |(_, work)| work * u128::from(cycle));
@@ -170,7 +172,7 @@ impl StepRates {
 
     fn after(&self, progress: Progress, bytes: u64) -> Progress {
         let target = self.done(progress.free_at) + units_of(bytes) + u128::from(progress.rest);
-        // The earliest time at which as much was possible: before a pause that follows, not
+        // The earliest time at which this amount could be sent: before a pause that follows, not
         // after it.
         let (cycles, target) = match self.period {
             Some((_, work)) => {
@@ -204,7 +206,7 @@ pub(super) struct Opportunities(Arc<RateSchedule>);
 impl Opportunities {
     const MS: u64 = 1_000_000;
 
-    /// The times in milliseconds, and the period in nanoseconds.
+    /// Returns the times in milliseconds and the period in nanoseconds.
     fn times(&self) -> (&[u64], u64) {
         match &*self.0 {
             RateSchedule::Opportunities(times) => {
@@ -214,14 +216,14 @@ impl Opportunities {
         }
     }
 
-    /// The first opportunity at `time` or later.
+    /// Returns the first opportunity at `time` or later.
     fn first_from(&self, time: LinkTime) -> u64 {
         let (times, period) = self.times();
         let cycle = time.as_nanos() / period;
         let inside = time.as_nanos() % period;
         let earlier = times.partition_point(|ms| ms * Self::MS < inside) as u64;
         let last_of_before = u64::from(inside == 0 && cycle > 0);
-        // The last opportunity of a period falls on the beginning of the next.
+        // The last opportunity of a period coincides with the start of the next period.
         let same = times.iter().rev().take_while(|ms| **ms * Self::MS == period).count() as u64;
         cycle * times.len() as u64 + earlier - last_of_before * same
     }
@@ -262,7 +264,7 @@ mod tests {
         }
     }
 
-    /// When each of `packets` has been sent that enter at `now` after the others.
+    /// Returns the times at which `packets` have been sent that enter at `now` after the others.
     fn sent(capacity: &Capacity, now: LinkTime, packets: &[u64]) -> Vec<f64> {
         let mut progress = capacity.begin(now);
         let send = |bytes: &u64| {
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn steps_are_followed_in_the_middle_of_a_packet_and_through_a_pause() {
-        // At 8 Mb/s a byte takes 1 us: 1000 bytes in each first millisecond of four.
+        // At 8 Mb/s a byte takes 1 us: 1000 bytes in the first millisecond of every four.
         let capacity = traced("0 8M\n1ms 0\n3ms 4M\n4ms repeat");
         assert_eq!(sent(&capacity, MS(0), &[500, 500, 250, 500, 1]), [0.5, 1.0, 3.5, 4.25, 4.251]);
         assert_eq!(sent(&capacity, MS(2), &[500, 1000, 500]), [4.0, 5.0, 8.0]);
@@ -299,7 +301,7 @@ mod tests {
 
     #[test]
     fn mahimahi_opportunities_carry_1500_bytes_and_wrap() {
-        // Two at 1 ms, one at 3 ms, and one at 4 ms, after which the file starts again.
+        // Two at 1 ms, one at 3 ms, and one at 4 ms, then the file repeats.
         let capacity = traced("1\n1\n3\n4");
         let four = [1500, 1000, 500, 1500, 1500, 1500];
         assert_eq!(sent(&capacity, MS(0), &four), [1.0, 1.0, 1.0, 3.0, 4.0, 5.0]);

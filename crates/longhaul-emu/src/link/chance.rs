@@ -1,23 +1,25 @@
+//! A random event that affects each segment independently with the same probability.
+
 use std::ops::Range;
 
 use longhaul_core::plan::link::Probability;
 
 use super::random::Stream;
 
-/// Something that happens to each segment with the same chance, by itself.
+/// A random event that affects each segment independently with the same probability.
 ///
-/// The next segment that it happens to is drawn, not each segment's fate: a packet to which
-/// nothing happens costs one comparison.
+/// The generator draws the number of the next affected segment instead of deciding for each one, so
+/// that a packet without an event costs one comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Chance {
     stream: Stream,
     p: f64,
-    /// The number of the next segment that it happens to.
+    /// The number of the next affected segment.
     next: u64,
 }
 
 impl Chance {
-    /// With the chance `probability` for every segment from number `from` on.
+    /// Creates an event of `probability` for every segment from number `from` on.
     pub(super) fn new(stream: Stream, probability: Probability, from: u64) -> Self {
         let mut chance = Chance { stream, p: probability.get(), next: u64::MAX };
         if !probability.is_zero() {
@@ -26,13 +28,13 @@ impl Chance {
         chance
     }
 
-    /// The first of `segments` that it happens to and that was not asked for before.
+    /// Returns the first affected segment in `segments` that was not returned before.
     pub(super) fn take(&mut self, segments: &Range<u64>) -> Option<u64> {
         while self.next < segments.end {
             let hit = self.next;
             let after = hit + 1;
-            // The number of a segment is the index of the draw that follows it, so that no draw
-            // depends on how many were made.
+            // The draw after a segment is indexed by its number, so that no draw depends on how
+            // many were made.
             self.next = after.saturating_add(self.stream.failures(after, self.p));
             if hit >= segments.start {
                 return Some(hit);

@@ -1,25 +1,27 @@
+//! CoDel queue management.
+
 use std::time::Duration;
 
 use super::LinkTime;
 use super::queue::Management;
 
-/// CoDel (RFC 8289, section 5), asked once for each segment in the order of the queue.
+/// CoDel (RFC 8289, section 5), called once per segment in the order of the queue.
 ///
-/// It decides when a segment comes to the head of the queue. In a queue that is served in order
-/// that moment follows from what was before the segment alone, so it can be asked when the segment
-/// arrives. One thing cannot: whether less than a packet will be behind it then. The caller makes
-/// up for that by a target no shorter than a packet's time.
+/// CoDel decides when a segment reaches the head of the queue. In a queue that is served in order,
+/// that time depends only on earlier segments, so the decision can be made when the segment
+/// arrives. One input is unknown then: whether less than a packet will be behind the segment. The
+/// caller compensates with a target no shorter than a packet's transmission time.
 #[derive(Debug, Clone)]
 pub(super) struct Codel {
     interval: Duration,
-    /// When the wait will have been above the target for an interval.
+    /// The time at which the wait will have been above the target for an interval.
     first_above: Option<LinkTime>,
     dropping: bool,
     drop_next: LinkTime,
-    /// Drops since this state of dropping began, and when the last one did.
+    /// The number of drops since dropping began, and that of the previous dropping state.
     count: u32,
     last_count: u32,
-    /// The next time of dropping is set by the segment after a drop.
+    /// True if the segment after a drop sets the next time of dropping.
     advance: bool,
 }
 
@@ -36,7 +38,7 @@ impl Codel {
         }
     }
 
-    /// What becomes of a segment that leaves the queue at `head` after waiting for `sojourn`.
+    /// Decides on a segment that leaves the queue at `head` after waiting for `sojourn`.
     pub(super) fn decide(
         &mut self,
         head: LinkTime,
@@ -62,7 +64,8 @@ impl Codel {
             self.dropping = true;
             self.advance = false;
             let delta = self.count - self.last_count;
-            // Where it dropped not long ago, it goes on about as often.
+            // After a recent dropping state, the rate of dropping continues at about its last
+            // value.
             let recent = head.since(self.drop_next) < self.interval * 16;
             self.count = if delta > 1 && recent { delta } else { 1 };
             self.last_count = self.count;
@@ -98,7 +101,7 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// The milliseconds at which segments are dropped whose wait is `sojourn` ms long.
+    /// Returns the milliseconds at which segments that wait for `sojourn` ms are dropped.
     fn drops(codel: &mut Codel, times: std::ops::Range<u64>, sojourn: u64) -> Vec<u64> {
         times
             .filter(|ms| {
@@ -111,10 +114,10 @@ mod tests {
     #[test]
     fn drops_begin_after_an_interval_and_come_faster_by_the_control_law() {
         let mut codel = Codel::new(MS(100));
-        // 100 ms above the target; then after 100, 100/sqrt(2), 100/sqrt(3) ... ms more.
+        // 100 ms above the target, then after another 100, 100/sqrt(2), 100/sqrt(3) ... ms.
         assert_eq!(drops(&mut codel, 0..450, 20), [100, 200, 271, 329, 379, 424]);
         assert_eq!(drops(&mut codel, 450..1000, 4), [0; 0]);
-        // It begins anew after an interval, with what it had reached.
+        // Dropping starts again after an interval, at the rate it had reached.
         let again = drops(&mut codel, 1000..1200, 20);
         assert_eq!(again[0], 1100);
         assert!(again.len() > 2, "{again:?}");

@@ -1,26 +1,29 @@
+//! Cross traffic: random bursts of other packets that share the queue.
+
 use longhaul_core::plan::link::CrossTraffic;
 
 use super::LinkTime;
 use super::random::Stream;
 
-/// Bursts of other traffic, made up when someone asks what came until now.
+/// Bursts of other traffic, generated on demand up to a given time.
 ///
-/// Burst number n follows from n alone: when it comes after the one before, and its size.
+/// The gap before burst number n and its size depend only on n.
 #[derive(Debug, Clone)]
 pub(super) struct Cross {
     gaps: Stream,
     bursts: Stream,
-    /// Between beginnings, in nanoseconds.
+    /// The mean time between the starts of bursts, in nanoseconds.
     mean_gap: f64,
-    /// The chance that a packet is the last one of its burst.
+    /// The probability that a packet is the last of its burst.
     end: f64,
     burst: u64,
-    /// When the next burst comes, in nanoseconds.
+    /// The time of the next burst, in nanoseconds.
     next: f64,
 }
 
 impl Cross {
-    /// The traffic of `plan` in packets of `packet_bytes`, as the rate counts them, from `now` on.
+    /// Creates the traffic of `plan` in packets of `packet_bytes`, as the rate counts them, from
+    /// `now` on.
     pub(super) fn new(
         plan: &CrossTraffic,
         packet_bytes: u32,
@@ -38,13 +41,13 @@ impl Cross {
         cross
     }
 
-    /// Continues the numbers of `before`, whose plan was another.
-    pub(super) fn go_on_from(&mut self, before: &Cross) {
+    /// Continues the burst numbers of `before`, which had another plan.
+    pub(super) fn continue_from(&mut self, before: &Cross) {
         self.burst = before.burst;
         self.next = self.next - self.gaps.exponential(0) * self.mean_gap + self.gap();
     }
 
-    /// The next burst that comes until `now`: when, its packets, and its number.
+    /// Returns the next burst until `now`: its time, its number of packets and its number.
     pub(super) fn next_until(&mut self, now: LinkTime) -> Option<(LinkTime, u64, u64)> {
         if self.next > now.as_nanos() as f64 {
             return None;
@@ -55,8 +58,8 @@ impl Cross {
         Some((at, 1 + self.bursts.failures(burst, self.end), burst))
     }
 
-    /// Leaves out what would have come before `time`. Poisson traffic does not know when the last
-    /// burst was, so what follows is as likely as without the gap.
+    /// Skips the bursts before `time`. Poisson traffic has no memory, so the later bursts are as
+    /// likely as without the gap.
     pub(super) fn skip_to(&mut self, time: LinkTime) {
         let time = time.as_nanos() as f64;
         if self.next < time {
@@ -95,7 +98,7 @@ mod tests {
         )
     }
 
-    /// The bursts of ten seconds: the bytes, and the variance of bursts' packets over the mean.
+    /// Returns the bursts of ten seconds: their bytes, and the number of packets of each.
     fn ten_seconds(mut cross: Cross) -> (f64, Vec<u64>) {
         let end = LinkTime::default() + Duration::from_secs(10);
         let bursts: Vec<u64> =
@@ -105,11 +108,11 @@ mod tests {
 
     #[test]
     fn the_mean_rate_and_the_mean_burst_are_those_of_the_plan() {
-        // 83,333 packets: a standard error of 0.35 %.
+        // 83,333 packets give a standard error of 0.35 %.
         let (bytes, bursts) = ten_seconds(cross(None));
         assert!((bytes / 125e6 - 1.0).abs() < 0.01, "{bytes}");
         assert!(bursts.iter().all(|packets| *packets == 1));
-        // 2083 bursts of 40 packets with geometric length: 3 %.
+        // 2083 bursts of 40 packets with geometric length give 3 %.
         let (bytes, bursts) = ten_seconds(cross(Some(60_000)));
         assert!((bytes / 125e6 - 1.0).abs() < 0.09, "{bytes}");
         let mean = bursts.iter().sum::<u64>() as f64 / bursts.len() as f64;

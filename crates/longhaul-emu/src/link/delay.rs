@@ -1,3 +1,5 @@
+//! The propagation delay of a direction, with jitter or a delay trace.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use super::model::segments_of;
 use super::random::{Purpose, Stream};
 use super::{LinkTime, PacketShape, Piece};
 
-/// The way from the sender's end to the receiver's.
+/// The delay between the sender's end and the receiver's end.
 #[derive(Debug, Clone)]
 pub(super) struct Delay {
     constant: Duration,
@@ -31,13 +33,13 @@ impl Delay {
         }
     }
 
-    /// Whether it is the same for all segments.
+    /// Returns the delay if it is the same for all segments.
     pub(super) fn constant(&self) -> Option<Duration> {
         (self.trace.is_none() && self.jitter.is_none()).then_some(self.constant)
     }
 
-    /// Turns the times at which pieces were sent into those at which they leave. `last` is the
-    /// latest time so far, before which a segment leaves only where jitter may reorder.
+    /// Replaces the times at which pieces were sent by the times at which they leave. `last` is the
+    /// latest departure so far; a segment leaves before it only if jitter may reorder.
     pub(super) fn apply(
         &mut self,
         packet: &PacketShape,
@@ -69,7 +71,7 @@ impl Delay {
         }
     }
 
-    /// The delay of what is sent at `time`.
+    /// Returns the delay of a segment sent at `time`.
     fn at(&self, time: LinkTime) -> Duration {
         match &self.trace {
             None => self.constant,

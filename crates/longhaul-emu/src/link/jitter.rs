@@ -1,3 +1,5 @@
+//! Jitter: a random addition to the delay of each segment.
+
 use std::f64::consts::TAU;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,27 +9,27 @@ use longhaul_core::plan::link::{DelaySamples, Jitter, Spread};
 
 use super::random::Stream;
 
-/// What is added to the delay of each segment.
+/// The random addition to the delay of each segment.
 #[derive(Debug, Clone)]
 pub(super) struct Variation {
     spread: Distribution,
     stream: Stream,
-    /// Whether segments may overtake each other.
+    /// True if segments may overtake each other.
     pub(super) reorders: bool,
 }
 
 #[derive(Debug, Clone)]
 enum Distribution {
-    /// With half the width in nanoseconds.
+    /// Uniform, with half the width in nanoseconds.
     Uniform(f64),
-    /// With the standard deviation.
+    /// Normal, with the standard deviation in nanoseconds.
     Normal(f64),
     Pareto(f64),
     Samples(Arc<DelaySamples>),
 }
 
-/// Mean and standard deviation of a Pareto variable with shape 3 and minimum 1: 3/2, and the root
-/// of 3/4.
+/// The shape of the Pareto distribution. With shape 3 and minimum 1, its mean is 3/2 and its
+/// standard deviation the square root of 3/4.
 const PARETO_SHAPE: f64 = 3.0;
 const PARETO_MEAN: f64 = 1.5;
 const PARETO_DEVIATION: f64 = 0.866_025_403_784_438_6;
@@ -44,7 +46,7 @@ impl Variation {
         Some(Variation { spread, stream, reorders: plan.reorder })
     }
 
-    /// The delay of the segment numbered `number`, which would be `delay` without jitter.
+    /// Returns the delay of the segment `number`, which would be `delay` without jitter.
     pub(super) fn apply(&self, delay: Duration, number: u64) -> Duration {
         let (u, v) = self.stream.units(number);
         let added = match &self.spread {
@@ -61,7 +63,7 @@ impl Variation {
                 return delay + values[index.min(values.len() - 1)];
             }
         };
-        // A float becomes zero where it is below.
+        // The cast from a float turns negative values into zero.
         Duration::from_nanos((delay.as_nanos() as f64 + added).round() as u64)
     }
 }
@@ -74,7 +76,7 @@ mod tests {
     use super::super::random::Purpose;
     use super::*;
 
-    /// The delays of 100,000 segments of a link with 100 ms and this jitter, in ms and sorted.
+    /// Returns the sorted delays in ms of 100,000 segments of a link with 100 ms and this jitter.
     fn delays(jitter: &str) -> Vec<f64> {
         let mut options = LinkOptions::default();
         options.set("jitter", jitter).unwrap();
@@ -88,8 +90,8 @@ mod tests {
         all
     }
 
-    /// Quantiles against those of the distribution. The standard error of a quantile is
-    /// sqrt(q(1-q)/n) over the density there; the tolerance is about four of them.
+    /// Compares quantiles with those of the distribution. The standard error of a quantile is
+    /// sqrt(q(1-q)/n) over the density there; the tolerance is about four standard errors.
     fn assert_quantiles(sorted: &[f64], expected: &[(f64, f64, f64)]) {
         for (q, value, tolerance) in expected {
             let found = sorted[(q * sorted.len() as f64) as usize];
@@ -107,7 +109,7 @@ mod tests {
             &delays("10ms"),
             &[(0.0228, 80.0, 0.4), (0.1587, 90.0, 0.2), (0.5, 100.0, 0.17), (0.9772, 120.0, 0.4)],
         );
-        // Minimum at -0.577 deviations; quantile q at ((1-q)^(-1/3) - 1.5) / 0.866.
+        // The minimum is at -0.577 deviations; quantile q is at ((1-q)^(-1/3) - 1.5) / 0.866.
         assert_quantiles(
             &delays("10ms:pareto"),
             &[(0.0, 94.226, 0.01), (0.5, 97.228, 0.06), (0.9, 107.557, 0.3), (0.999, 198.15, 15.0)],

@@ -1,3 +1,5 @@
+//! Loss models: independent losses, bursts, patterns and traces.
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -6,7 +8,7 @@ use longhaul_core::plan::link::{Loss, LossTrace, Probability, SegmentSet};
 use super::chance::Chance;
 use super::random::Stream;
 
-/// Says which segments are lost, in runs of adjacent ones.
+/// Determines which segments are lost, as runs of adjacent segments.
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
     source: Source,
@@ -22,20 +24,20 @@ enum Source {
     Trace(Arc<LossTrace>),
 }
 
-/// Two states: everything passes in the good one and nothing in the bad one. It leaves each with
-/// a fixed chance after every segment, so the lengths of both are geometric.
+/// A two-state loss model: the good state passes every segment, the bad state passes none. Each
+/// state ends after a segment with a fixed probability, so that the lengths of both are geometric.
 #[derive(Debug, Clone)]
 struct GilbertElliott {
     gaps: Stream,
     bursts: Stream,
-    /// The chance that the good state ends after a segment.
+    /// The probability that the good state ends after a segment.
     to_bad: f64,
-    /// The chance that the bad state ends after a segment.
+    /// The probability that the bad state ends after a segment.
     to_good: f64,
 }
 
 impl Losses {
-    /// The losses of `plan` from the segment numbered `from` on; `None` if there are none.
+    /// Creates the losses of `plan` from segment number `from` on; `None` if there are none.
     pub(super) fn new(plan: &Loss, gaps: Stream, bursts: Stream, from: u64) -> Option<Self> {
         let source = match plan {
             Loss::Independent { rate } | Loss::Bursty { rate, .. } if rate.is_zero() => {
@@ -53,7 +55,7 @@ impl Losses {
         Some(losses)
     }
 
-    /// The first run of lost segments that touches `segments`, cut to them.
+    /// Returns the first run of lost segments that overlaps `segments`, limited to them.
     pub(super) fn first_in(&mut self, segments: &Range<u64>) -> Option<Range<u64>> {
         while self.next.end <= segments.start {
             self.next = self.run_from(self.next.end);
@@ -62,10 +64,10 @@ impl Losses {
         (!run.is_empty()).then_some(run)
     }
 
-    /// The first run at or after `from`.
+    /// Returns the first run at or after `from`.
     fn run_from(&mut self, from: u64) -> Range<u64> {
         const NEVER: Range<u64> = u64::MAX - 1..u64::MAX;
-        // The plan numbers segments from 1.
+        // The plan numbers segments from 1, the model from 0.
         let from_set = |set: &SegmentSet| {
             set.run_from(from.saturating_add(1)).map_or(NEVER, |(first, last)| first - 1..last)
         };
@@ -88,8 +90,8 @@ impl GilbertElliott {
         GilbertElliott { gaps, bursts, to_bad, to_good }
     }
 
-    /// The burst after a good segment numbered `from`. The link starts in the good state, which
-    /// by its nature does not know how long it has lasted.
+    /// Returns the burst after a good segment number `from`. The link starts in the good state,
+    /// whose remaining length does not depend on how long it has lasted.
     fn run_from(&self, from: u64) -> Range<u64> {
         let start = from.saturating_add(1).saturating_add(self.gaps.failures(from, self.to_bad));
         let start = start.min(u64::MAX - 1);

@@ -1,12 +1,12 @@
-//! The link model: when, if at all, does a packet arrive?
+//! The link model: computes whether and when each segment of a packet leaves the link.
 //!
 //! A [`LinkModel`] is one direction of a link. [`LinkModel::offer`] takes the time at which a
-//! packet enters and its shape, and says which of its segments leave, when, and what happens to
-//! them. The answer depends on nothing but the plan and the offers so far, in order: the same offers
-//! give the same pieces.
+//! packet enters and its shape, and returns the segments that leave, their departure times and
+//! their treatment. The answer depends only on the plan and the sequence of offers: equal offers
+//! produce equal pieces.
 //!
-//! Times are [`LinkTime`], nanoseconds since an origin of the caller's choice: a clock in the
-//! driver, a number in a test. An offer must not lie before the one before it.
+//! Times are [`LinkTime`], nanoseconds since an origin that the caller chooses: a clock in the
+//! driver, a number in a test. The times of successive offers must not decrease.
 
 mod accidents;
 mod capacity;

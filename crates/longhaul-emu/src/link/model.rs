@@ -1,3 +1,5 @@
+//! The model of one direction of a link.
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,24 +10,24 @@ use longhaul_core::units::Bytes;
 use super::stages::Stages;
 use super::{LinkTime, PacketShape, Piece, Treatment};
 
-/// One direction of a link.
+/// The model of one direction of a link.
 #[derive(Debug, Clone)]
 pub struct LinkModel {
     from: Side,
     delay: Duration,
-    /// `None` where there is nothing but the delay.
+    /// `None` if the direction only delays, by the same time for all segments.
     stages: Option<Box<Stages>>,
-    /// The number of the next segment offered, the first being 0. Every decision is about a
-    /// number, so that it does not matter how segments are grouped into packets.
+    /// The number of the next segment, from 0. Every random decision belongs to a segment number,
+    /// so the grouping of segments into packets does not matter.
     number: u64,
-    /// When the last segment that kept its place leaves.
+    /// The departure time of the last segment that kept its place.
     last: LinkTime,
     counts: Impairments,
 }
 
 impl LinkModel {
-    /// The model of what leaves from `from` over the link of `plan`, which must be valid and have
-    /// its files loaded. A plan without a seed has that of 0.
+    /// Creates the model of the direction from `from` of `plan`, which must be valid and have its
+    /// files loaded. A plan without a seed has seed 0.
     pub fn new(plan: &LinkPlan, from: Side) -> Self {
         let mut model = LinkModel {
             from,
@@ -39,11 +41,11 @@ impl LinkModel {
         model
     }
 
-    /// Has `plan` hold for what is offered from `now` on.
+    /// Applies `plan` to packets offered from `now` on.
     ///
-    /// What was offered before keeps its time, and what follows does not leave before it; what the
-    /// old rate has yet to send is sent first. Whatever is the same in both plans goes on
-    /// undisturbed, and no random number is used twice. The seed must be the same.
+    /// Packets offered before keep their times, later packets do not leave before them, and the
+    /// bytes that wait for the old rate are sent first. Stages that are equal in both plans keep
+    /// their state, and no random number is used twice. The seed must be the same.
     pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
         let mut stages = Stages::new(plan, self.from, now, self.number);
         let before = self.stages.take();
@@ -58,8 +60,8 @@ impl LinkModel {
         }
     }
 
-    /// Offers a packet that enters the link at `now`, and adds to `pieces` what leaves and when,
-    /// in the order of its segments. What is in no piece was dropped.
+    /// Offers a packet that enters the link at `now`. Appends the pieces that leave to `pieces`, in
+    /// the order of their segments. A segment in no piece was dropped.
     pub fn offer(&mut self, now: LinkTime, packet: &PacketShape, pieces: &mut Vec<Piece>) {
         let count = packet.segments();
         let first = self.number;
@@ -76,13 +78,14 @@ impl LinkModel {
         }
     }
 
-    /// What the plan did to segments so far.
+    /// Returns the counters of the impairments so far.
     pub fn counts(&self) -> &Impairments {
         &self.counts
     }
 
-    /// What waits at `now` for the rate or is being sent, as the rate counts bytes, and for how
-    /// long it will. Cross traffic is known up to the last offer.
+    /// Returns the bytes that wait for the rate or are being sent at `now`, as the rate counts
+    /// them, and the time until they have been sent. Cross traffic is included up to the last
+    /// offer.
     pub fn queue(&self, now: LinkTime) -> (Bytes, Duration) {
         self.stages.as_ref().map_or_else(Default::default, |stages| stages.depth(now))
     }
@@ -114,7 +117,7 @@ mod tests {
         LinkModel::new(&plan, Side::Near)
     }
 
-    /// When packets of one segment leave, of offers (time, bytes).
+    /// Returns the departure times of single-segment packets, offered as (time, bytes).
     fn arrivals(model: &mut LinkModel, offers: &[(u64, u64)]) -> Vec<Option<u64>> {
         let arrival = |(nanos, bytes): &(u64, u64)| {
             let mut pieces = Vec::new();
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn verdicts_follow_the_plan() {
         type Case = (&'static str, LinkModel, &'static [(u64, u64)], &'static [Option<u64>]);
-        // At 8 Mb/s a byte takes 1 us, so that 1000 bytes take 1 ms.
+        // At 8 Mb/s a byte takes 1 us, so 1000 bytes take 1 ms.
         let cases: [Case; 7] = [
             ("no delay, no rate", model(0, None, None), &[(5, 1500)], &[Some(5)]),
             (
@@ -174,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Offers at uneven times and of uneven sizes, always the same ones.
+    /// Returns offers at irregular times and of irregular sizes, the same on every call.
     fn uneven_offers(count: u64) -> Vec<(u64, u64)> {
         let mut now = 0;
         (0..count)
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_mean_rate_is_exact_over_many_packets() {
-        // 3 Gb/s and 1499 bytes: no packet takes a whole number of nanoseconds.
+        // At 3 Gb/s no packet of 1499 bytes takes a whole number of nanoseconds.
         let mut model = model(0, Some(3_000_000_000), None);
         let offers = vec![(0, 1499); 100_000];
         let last = arrivals(&mut model, &offers)[99_999].unwrap();
@@ -213,7 +216,7 @@ mod tests {
         let mut dropped = 0;
         for ((now, bytes), arrival) in offers.iter().zip(arrivals(&mut model, &offers)) {
             match arrival {
-                // The wait and the packet's own time at the rate.
+                // The wait plus the transmission time of the packet.
                 Some(at) => {
                     assert!((at - now) * rate / 8_000_000_000 <= queue.max(*bytes));
                 }

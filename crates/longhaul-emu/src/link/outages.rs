@@ -1,28 +1,30 @@
+//! Outages: the times at which the link is down.
+
 use std::time::Duration;
 
 use longhaul_core::plan::link::Outage;
 
 use super::LinkTime;
 
-/// When the link is down.
+/// The times at which the link is down.
 #[derive(Debug, Clone)]
 pub(super) struct Outages {
     plan: Vec<Outage>,
-    /// The first one that ends after the last time asked for.
+    /// The first outage that ends after the last time queried.
     next: Option<(LinkTime, LinkTime)>,
-    /// When one has ended since [`Outages::take_ended`].
+    /// The end of an outage that has ended since [`Outages::take_ended`].
     ended: Option<LinkTime>,
 }
 
 impl Outages {
-    /// Those of `plan`, seen from `now`; `None` if there are none.
+    /// Creates the outages of `plan`, seen from `now`; `None` if there are none.
     pub(super) fn new(plan: &[Outage], now: LinkTime) -> Option<Self> {
         let mut outages = Outages { plan: plan.to_vec(), next: None, ended: None };
         outages.next = outages.first_after(now);
         (!plan.is_empty()).then_some(outages)
     }
 
-    /// Whether the link is down at `now`, which does not lie before the last one.
+    /// Returns whether the link is down at `now`. Successive times must not decrease.
     pub(super) fn is_down(&mut self, now: LinkTime) -> bool {
         while let Some((_, end)) = self.next.filter(|(_, end)| *end <= now) {
             self.ended = Some(end);
@@ -31,17 +33,17 @@ impl Outages {
         self.begins_by(now)
     }
 
-    /// Whether the link goes down by `time`, which does not lie before the last `now`.
+    /// Returns whether the link goes down by `time`, which must not precede the last `now`.
     pub(super) fn begins_by(&self, time: LinkTime) -> bool {
         self.next_start().is_some_and(|start| start <= time)
     }
 
-    /// When it goes down next, or has.
+    /// Returns the start of the current or next outage.
     pub(super) fn next_start(&self) -> Option<LinkTime> {
         self.next.map(|(start, _)| start)
     }
 
-    /// When the last outage ended that has ended since the last call.
+    /// Returns the end of the latest outage that has ended since the last call.
     pub(super) fn take_ended(&mut self) -> Option<LinkTime> {
         self.ended.take()
     }

@@ -1,13 +1,15 @@
+//! PIE queue management.
+
 use std::time::Duration;
 
 use super::LinkTime;
 use super::queue::Management;
 
-/// PIE (RFC 8033, sections 4 and 5), asked once for each segment that arrives.
+/// PIE (RFC 8033, sections 4 and 5), called once per arriving segment.
 ///
-/// Its controller runs every 15 ms. Between two arrivals the queue does nothing but shrink, so the
-/// runs that fell between are made up for when the next segment arrives, each with the wait that
-/// was there at its time. That wait is known, not estimated from a departure rate.
+/// The controller of PIE runs every 15 ms. Between two arrivals the queue only shrinks, so the
+/// missed runs are made up when the next segment arrives, each with the wait at its time. The wait
+/// is known exactly, not estimated from a departure rate.
 #[derive(Debug, Clone)]
 pub(super) struct Pie {
     target: Duration,
@@ -24,7 +26,8 @@ const UPDATE: Duration = Duration::from_millis(15);
 const MAX_BURST: Duration = Duration::from_millis(150);
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
-/// Above it, ECN-capable segments are dropped too (`MARK_ECNTH`, section 5.1).
+/// The drop probability above which ECN-capable segments are dropped too (`MARK_ECNTH`, section
+/// 5.1).
 const MARK_UP_TO: f64 = 0.1;
 
 impl Pie {
@@ -39,8 +42,8 @@ impl Pie {
         }
     }
 
-    /// What becomes of a segment that arrives at `now` in a queue that will be empty at
-    /// `free_at`. `small` says that less than two packets wait; `random` is uniform over (0, 1].
+    /// Decides on a segment that arrives at `now` in a queue that will be empty at `free_at`.
+    /// `small` means that less than two packets wait; `random` is uniform over (0, 1].
     pub(super) fn decide(
         &mut self,
         now: LinkTime,
@@ -60,7 +63,7 @@ impl Pie {
         if calm || small {
             return Management::Pass;
         }
-        // Drops are spread: none too soon after another, and none too long (section 5.4).
+        // Drops are spread: neither too soon nor too long after another (section 5.4).
         self.accumulated += self.drop_probability;
         if self.accumulated < 0.85 {
             return Management::Pass;
@@ -82,7 +85,7 @@ impl Pie {
             self.next_update = self.next_update + UPDATE;
             let at_rest = self.drop_probability == 0.0 && self.wait_before.is_zero();
             if at_rest && free_at <= self.next_update && self.burst_allowance == MAX_BURST {
-                // Nothing changes any more, however long the link was idle.
+                // The state is constant from here on, however long the link stays idle.
                 let phase = now.since(self.next_update).as_nanos() % UPDATE.as_nanos();
                 if self.next_update <= now {
                     self.next_update = now + (UPDATE - Duration::from_nanos(phase as u64));
@@ -107,7 +110,7 @@ impl Pie {
             p if p < 1e-1 => 2.0,
             _ => 1.0,
         };
-        // Large ones do not jump (section 5.5).
+        // Large probabilities do not jump (section 5.5).
         if self.drop_probability >= 0.1 {
             step = step.min(0.02);
         }
@@ -115,7 +118,7 @@ impl Pie {
         if wait.is_zero() && before.is_zero() {
             probability *= 0.98;
         }
-        // Section 5.3 of the queue that is far too long.
+        // A queue that is far too long (section 5.3).
         if wait > Duration::from_millis(250) {
             probability += 0.02;
         }
@@ -134,8 +137,8 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// Segments every 0.1 ms for `span` ms from `start` ms on, each of which finds a wait of
-    /// `wait` ms; how many are not passed.
+    /// Offers segments every 0.1 ms for `span` ms from `start` ms on, each with a wait of `wait`
+    /// ms; returns the number of segments not passed.
     fn stopped(pie: &mut Pie, start: u64, span: u64, wait: u64, ecn_capable: bool) -> u64 {
         let mut count = 0;
         for i in 0..span * 10 {

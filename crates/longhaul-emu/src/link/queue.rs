@@ -1,7 +1,7 @@
-//! The queue before a link's rate: who is admitted, and when each has been sent.
+//! The queue before a link's rate: decides which segments are admitted and when each has been sent.
 //!
-//! Nothing waits here. A queue that is served in order sends a segment at a time that follows from
-//! those before it, so the time is known, and the decision taken, when the segment arrives.
+//! No packet waits here. In a queue that is served in order, the sending time of a segment depends
+//! only on earlier segments, so it is computed when the segment arrives.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -29,24 +29,24 @@ pub(super) struct Queue {
     mtu: u32,
     manager: Option<Manager>,
     cross: Option<Cross>,
-    /// What the plan says of it, to see what a new plan changes.
+    /// The parts of the plan that are compared with those of a new plan.
     plan: (Option<Aqm>, Option<longhaul_core::plan::link::CrossTraffic>),
     random: Stream,
     random_cross: Stream,
 }
 
-/// What arrives at a queue.
+/// Segments that arrive at a queue.
 pub(super) struct Offered<'a> {
-    /// When.
+    /// The time of arrival.
     pub(super) now: LinkTime,
     pub(super) packet: &'a PacketShape,
     /// The number of the packet's first segment.
     pub(super) first: u64,
-    /// When the link goes down next.
+    /// The time at which the link goes down next.
     pub(super) cut_at: Option<LinkTime>,
 }
 
-/// What a queue's management says of a segment.
+/// The decision of the queue management on a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Management {
     Pass,
@@ -60,19 +60,19 @@ enum Manager {
     Pie(Pie),
 }
 
-/// What becomes of one segment.
+/// The outcome for one segment.
 enum Fate {
     Sent { at: LinkTime, mark: bool },
     Full,
     Managed,
 }
 
-/// Beyond this a super-packet leaves segment by segment: at 1 Gb/s, 64 KB take as long. A shorter
-/// one leaves whole when its last bit was sent.
+/// A super-packet that takes longer to send leaves segment by segment; 64 KB take as long at 1
+/// Gb/s. A faster one leaves in one piece when its last bit has been sent.
 const SMOOTH_BEYOND: Duration = Duration::from_micros(500);
 
 impl Queue {
-    /// That of `plan` for what leaves from `from`, if it has a rate; empty at `now`.
+    /// Creates the empty queue of `plan` in the direction from `from` at `now`, if it has a rate.
     pub(super) fn new(plan: &LinkPlan, from: Side, now: LinkTime) -> Option<Self> {
         let direction = plan.from(from);
         let capacity = Capacity::of(direction)?;
@@ -103,8 +103,8 @@ impl Queue {
         Some(queue)
     }
 
-    /// Takes over from the queue of a plan that ends at `now`: what that one has accepted is sent
-    /// first, and what did not change goes on.
+    /// Takes over from the queue of a plan that ends at `now`: bytes that the old queue has
+    /// accepted are sent first, and unchanged parts keep their state.
     pub(super) fn follow(&mut self, before: Queue, now: LinkTime) {
         if before.capacity == self.capacity {
             self.progress = before.progress;
@@ -119,13 +119,13 @@ impl Queue {
             (Some(cross), Some(old)) if self.plan.1 == before.plan.1 && same_packets => {
                 *cross = old;
             }
-            (Some(cross), Some(old)) => cross.go_on_from(&old),
+            (Some(cross), Some(old)) => cross.continue_from(&old),
             _ => {}
         }
     }
 
-    /// Offers adjacent segments of a packet; pushes pieces with the times at which those admitted
-    /// were sent.
+    /// Offers adjacent segments of a packet. Appends the admitted ones as pieces with the times at
+    /// which they have been sent.
     pub(super) fn offer(
         &mut self,
         offered: &Offered,
@@ -140,7 +140,7 @@ impl Queue {
             let sent = self.sent(now, bytes);
             let time = sent.free_at.since(self.progress.free_at.max(now));
             let fits = count == 1 && self.is_idle(now) || self.fits(now, bytes, sent);
-            // Some of those that a cut concerns may have been sent before it.
+            // Part of the segments may have been sent before the link goes down.
             let together = time <= SMOOTH_BEYOND && cut_at.is_none_or(|cut| sent.free_at < cut);
             if fits && (count == 1 || together) {
                 self.progress = sent;
@@ -165,10 +165,10 @@ impl Queue {
         }
     }
 
-    /// Lets other traffic pass that arrived until `now`.
+    /// Passes the cross traffic that arrived until `now`.
     pub(super) fn catch_up(&mut self, now: LinkTime, counts: &mut Impairments) {
         let Some(mut cross) = self.cross.take() else { return };
-        // A queue of bounded length has forgotten what was longer ago.
+        // A queue of bounded length is not affected by older traffic.
         let memory = Duration::from_secs(1) + self.progress.free_at.since(now);
         cross
             .skip_to(LinkTime::from_nanos(now.as_nanos().saturating_sub(memory.as_nanos() as u64)));
@@ -186,7 +186,7 @@ impl Queue {
         self.cross = Some(cross);
     }
 
-    /// Forgets all that waits, and other traffic that arrived before `now`.
+    /// Discards everything that waits, and cross traffic that arrived before `now`.
     pub(super) fn flush(&mut self, now: LinkTime) {
         self.progress = self.capacity.begin(now);
         if let Some(cross) = &mut self.cross {
@@ -194,7 +194,8 @@ impl Queue {
         }
     }
 
-    /// What waits at `now` or is being sent, as the rate counts bytes, and for how long.
+    /// Returns the bytes that wait at `now` or are being sent, as the rate counts them, and the
+    /// time until they have been sent.
     pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
         let waiting = bytes_of(self.capacity.waiting(self.progress, now));
         (Bytes::new(waiting), self.progress.free_at.since(now))
@@ -241,7 +242,7 @@ impl Queue {
         }
     }
 
-    /// The progress with `bytes` more that arrive at `now`.
+    /// Returns the progress with `bytes` more that arrive at `now`.
     fn sent(&self, now: LinkTime, bytes: u64) -> Progress {
         let from = if self.is_idle(now) { self.capacity.begin(now) } else { self.progress };
         self.capacity.after(from, bytes)
@@ -252,9 +253,9 @@ impl Queue {
             || self.progress.free_at == now && !matches!(self.capacity, Capacity::Opportunities(_))
     }
 
-    /// Whether the queue has room at `now` for `bytes`, after which it will have come to `sent`.
-    /// (A segment that finds the link idle is taken whatever its size; else even a short queue
-    /// would stop it for good.)
+    /// Returns whether the queue has room at `now` for `bytes`, after which its progress is `sent`.
+    /// A segment that finds the link idle is accepted whatever its size; otherwise a short queue
+    /// would block it forever.
     fn fits(&self, now: LinkTime, bytes: u64, sent: Progress) -> bool {
         match self.limit {
             QueueLimit::Time(limit) => sent.free_at.since(now) <= limit,
@@ -271,7 +272,7 @@ impl Queue {
     }
 }
 
-/// Adds a segment to the last piece if it leaves with it, else as a piece of its own.
+/// Adds a segment to the last piece if it leaves at the same time, or as a new piece.
 fn append(pieces: &mut Vec<Piece>, segment: u32, at: LinkTime, mark_ce: bool) {
     match pieces.last_mut() {
         Some(last)

@@ -1,14 +1,14 @@
-//! Random numbers by index: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random
-//! numbers: as easy as 1, 2, 3", SC11).
+//! Random numbers by index: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
+//! as easy as 1, 2, 3", SC11).
 //!
 //! A counter-based generator is a function of (key, counter). The key is the link's seed; the
-//! counter is the impairment, the direction and the number of the segment that the decision is
-//! about. So a decision depends on nothing that happened before it, no stream can run into
-//! another, and a link that is changed while it runs repeats no number.
+//! counter consists of the impairment, the direction and the number of the segment. A decision
+//! therefore does not depend on earlier decisions, streams cannot overlap, and a link that is
+//! changed while it runs repeats no number.
 
 use longhaul_core::plan::Side;
 
-/// What a stream of random numbers is for. The numbers are part of what a seed means.
+/// The purpose of a stream of random numbers. Changing a number changes what a seed produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     LossGap = 0,
@@ -42,34 +42,34 @@ impl Stream {
         Stream { key: [seed as u32, (seed >> 32) as u32], id: (purpose as u32) << 1 | direction }
     }
 
-    /// 64 random bits for `index`.
+    /// Returns 64 random bits for `index`.
     pub(super) fn bits(&self, index: u64) -> u64 {
         let [a, b, ..] = philox([index as u32, (index >> 32) as u32, self.id, 0], self.key);
         u64::from(b) << 32 | u64::from(a)
     }
 
-    /// A number above 0 and up to 1, uniform over 2^53 values, for `index`.
+    /// Returns a number above 0 and up to 1, uniform over 2^53 values, for `index`.
     pub(super) fn unit(&self, index: u64) -> f64 {
         unit(self.bits(index))
     }
 
-    /// Two numbers as [`Stream::unit`] gives, independent of each other, for `index`.
+    /// Returns two independent numbers as [`Stream::unit`] returns them, for `index`.
     pub(super) fn units(&self, index: u64) -> (f64, f64) {
         let [a, b, c, d] = philox([index as u32, (index >> 32) as u32, self.id, 0], self.key);
         (unit(u64::from(b) << 32 | u64::from(a)), unit(u64::from(d) << 32 | u64::from(c)))
     }
 
-    /// How many trials of chance `p` (above 0) fail before the first success: geometric, drawn
-    /// by inversion.
+    /// Returns the number of trials with success probability `p` (above 0) that fail before the
+    /// first success: geometric, drawn by inversion.
     pub(super) fn failures(&self, index: u64, p: f64) -> u64 {
         if p >= 1.0 {
             return 0;
         }
-        // `as` saturates: beyond 2^64 segments nothing happens.
+        // `as` saturates: beyond 2^64 segments no event occurs.
         (self.unit(index).ln() / (-p).ln_1p()) as u64
     }
 
-    /// An exponential time of mean 1.
+    /// Returns an exponentially distributed time with mean 1.
     pub(super) fn exponential(&self, index: u64) -> f64 {
         -self.unit(index).ln()
     }
@@ -80,8 +80,8 @@ fn unit(bits: u64) -> f64 {
 }
 
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    // The constants of the paper, section 3.3: multipliers, and Weyl steps of the golden ratio
-    // and the root of 3.
+    // The constants of section 3.3 of the paper: multipliers, and Weyl steps from the golden ratio
+    // and the square root of 3.
     const MULTIPLY: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const STEP: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
     for round in 0..10 {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn philox_gives_the_known_answers() {
-        // kat_vectors of the authors' Random123 library, philox4x32 with 10 rounds.
+        // From kat_vectors of the authors' Random123 library, philox4x32 with 10 rounds.
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(
             philox([u32::MAX; 4], [u32::MAX; 2]),
@@ -140,7 +140,7 @@ mod tests {
         let stream = Stream::new(1, Side::Near, Purpose::Jitter);
         let n = 200_000;
         let mean = |draw: &dyn Fn(u64) -> f64| (0..n).map(draw).sum::<f64>() / n as f64;
-        // Three standard errors each: of 0.29, of 1, and of 99.5, over the root of n.
+        // Three standard errors each: of 0.29, 1 and 99.5, divided by the square root of n.
         assert!((mean(&|i| stream.unit(i)) - 0.5).abs() < 0.002);
         assert!((mean(&|i| stream.exponential(i)) - 1.0).abs() < 0.007);
         assert!((mean(&|i| stream.failures(i, 0.01) as f64) - 99.0).abs() < 0.67);

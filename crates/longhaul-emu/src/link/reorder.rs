@@ -1,3 +1,5 @@
+//! Reordering: holds single segments until later ones have left.
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -10,25 +12,25 @@ use super::model::segments_of;
 use super::random::Stream;
 use super::{LinkTime, PacketShape, Piece};
 
-/// Holds single segments back behind later ones.
+/// Holds single segments until later ones have left.
 #[derive(Debug, Clone)]
 pub(super) struct Reordering {
     chance: Chance,
     extent: Extent,
-    /// How many segments have passed in order.
+    /// The number of segments that have passed in order.
     passed: u64,
-    /// Those held, in order: after which number of `passed` each leaves, and when at the latest.
+    /// The held segments in order: the value of `passed` at which each leaves, and its latest time.
     held: VecDeque<(u64, LinkTime)>,
     spare: Vec<Piece>,
 }
 
-/// How long a segment waits for later ones that do not come: less than TCP's shortest timeout
-/// (200 ms, `TCP_RTO_MIN` in include/net/tcp.h), so that the end of a transfer is late and not
-/// taken for lost.
+/// The longest time that a segment waits for later segments. It is shorter than TCP's shortest
+/// timeout (200 ms, `TCP_RTO_MIN` in include/net/tcp.h), so that the end of a transfer is late but
+/// is not taken for lost.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Reordering {
-    /// That of `plan`, from segment `number` on.
+    /// Creates the reordering of `plan` from segment `number` on.
     pub(super) fn new(plan: &Reorder, stream: Stream, number: u64) -> Self {
         Reordering {
             chance: Chance::new(stream, plan.rate, number),
@@ -39,7 +41,7 @@ impl Reordering {
         }
     }
 
-    /// Changes when pieces leave, which are in the order of their segments.
+    /// Changes the departure times of `pieces`, which are in the order of their segments.
     pub(super) fn apply(
         &mut self,
         packet: &PacketShape,
@@ -76,14 +78,14 @@ impl Reordering {
                 self.held.push_back((self.passed + extent, piece.at));
             } else if !piece.treatment.duplicate {
                 while let Some((turn, latest)) = self.held.front().copied() {
-                    // One whose patience has ended leaves by itself.
+                    // A held segment whose time has run out leaves without a release.
                     if latest > piece.at {
                         let before = turn - self.passed;
                         if before > u64::from(piece.count()) {
                             break;
                         }
                         let end = piece.segments.start + before as u32;
-                        // Of two that were held at the same place both leave here.
+                        // Two segments held at the same place both leave here.
                         if before > 0 {
                             let segments = piece.segments.start..end;
                             pieces.push(Piece { segments, ..piece.clone() });

@@ -1,7 +1,9 @@
+//! Random seeds for plans without a seed.
+
 use std::hash::{BuildHasher, RandomState};
 
-/// A seed that nobody chose, below 2^32 so that it is quickly typed again.
+/// Returns a random seed below 2^32, which is short enough to type.
 pub fn random_seed() -> u64 {
-    // The standard library's hashers are keyed by the system's random numbers.
+    // The standard library keys its hashers with random numbers of the system.
     RandomState::new().hash_one(std::process::id()) >> 32
 }

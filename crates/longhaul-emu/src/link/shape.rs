@@ -1,20 +1,23 @@
+//! The shape of a packet: its division into segments.
+
 use std::ops::Range;
 
-/// What the model needs to know of a packet: how it would be cut into segments on a wire.
+/// The properties of a packet that the model needs: its division into segments on a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketShape {
-    /// IP and transport headers, in bytes, which every segment repeats.
+    /// The bytes of IP and transport headers, which every segment repeats.
     pub header_bytes: u32,
-    /// The payload of all segments together, in bytes.
+    /// The payload bytes of all segments together.
     pub payload_bytes: u32,
-    /// The payload of each segment but the last, which has the rest; not 0 unless the payload is.
+    /// The payload bytes of each segment except the last, which has the rest; 0 only if the payload
+    /// is empty.
     pub segment_bytes: u32,
-    /// Whether its sender understands marks of congestion (RFC 3168: ECT(0), ECT(1) or CE).
+    /// True if the sender supports congestion marks (RFC 3168: ECT(0), ECT(1) or CE).
     pub ecn_capable: bool,
 }
 
 impl PacketShape {
-    /// A packet of `bytes` that is not cut.
+    /// Creates the shape of a packet of `bytes` with one segment.
     pub const fn single(bytes: u32) -> Self {
         PacketShape {
             header_bytes: 0,
@@ -24,7 +27,7 @@ impl PacketShape {
         }
     }
 
-    /// The segments it stands for; 1 unless it is a super-packet.
+    /// Returns the number of segments; 1 unless the packet is a super-packet.
     pub fn segments(&self) -> u32 {
         match self.segment_bytes {
             0 => 1,
@@ -32,12 +35,12 @@ impl PacketShape {
         }
     }
 
-    /// The IP bytes of all its segments, each with its own headers.
+    /// Returns the IP bytes of all segments, each with its headers.
     pub fn bytes(&self) -> u64 {
         self.bytes_of(0..self.segments())
     }
 
-    /// The IP bytes of some of its segments, each with its own headers.
+    /// Returns the IP bytes of some segments, each with its headers.
     pub fn bytes_of(&self, segments: Range<u32>) -> u64 {
         let count = u64::from(segments.end.saturating_sub(segments.start));
         let start = u64::from(segments.start) * u64::from(self.segment_bytes);

@@ -1,3 +1,5 @@
+//! The stages of a direction and their order.
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -15,8 +17,8 @@ use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
 use super::{LinkTime, PacketShape, Piece, Treatment};
 
-/// What a direction does to segments, in this order: outage, loss, queue and rate, accidents,
-/// delay and jitter, reordering. docs/design/emulator-time.md says why.
+/// The stages that segments of a direction pass, in this order: outage, loss, queue and rate, marks
+/// and damage, delay and jitter, reordering. docs/design/emulator-time.md gives the reasons.
 #[derive(Debug, Clone)]
 pub(super) struct Stages {
     plan: LinkDirection,
@@ -26,12 +28,13 @@ pub(super) struct Stages {
     accidents: Option<Accidents>,
     delay: Delay,
     reordering: Option<Reordering>,
-    /// The pieces of one packet, in the making.
+    /// The pieces of the packet in progress.
     pieces: Vec<Piece>,
 }
 
 impl Stages {
-    /// The stages of `plan` for what leaves from `from`, as from `now` and segment `number` on.
+    /// Creates the stages of `plan` for the direction from `from`, starting at `now` with segment
+    /// `number`.
     pub(super) fn new(plan: &LinkPlan, from: Side, now: LinkTime, number: u64) -> Self {
         let direction = plan.from(from);
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
@@ -52,8 +55,8 @@ impl Stages {
         }
     }
 
-    /// Takes over from the stages of the plan that ends at `now`: what did not change goes on as
-    /// if there had been no new plan.
+    /// Takes over from the stages of the plan that ends at `now`. Stages whose plan is unchanged
+    /// keep their state.
     pub(super) fn follow(&mut self, before: Stages, now: LinkTime) {
         if self.plan.loss == before.plan.loss {
             self.losses = before.losses;
@@ -72,7 +75,7 @@ impl Stages {
         }
     }
 
-    /// The delay, if the stages do nothing but delay, and alike for all.
+    /// Returns the delay if the only stage is a delay that is the same for all segments.
     pub(super) fn only_delay(&self) -> Option<Duration> {
         let idle = self.outages.is_none()
             && self.losses.is_none()
@@ -82,7 +85,7 @@ impl Stages {
         if idle { self.delay.constant() } else { None }
     }
 
-    /// As [`super::LinkModel::offer`] of a packet whose first segment is number `first`.
+    /// Does [`super::LinkModel::offer`] for a packet whose first segment has number `first`.
     pub(super) fn offer(
         &mut self,
         now: LinkTime,
@@ -100,7 +103,7 @@ impl Stages {
         self.send_survivors(now, packet, first, counts);
         self.cut_waiting(packet, counts);
         if let Some(accidents) = &mut self.accidents {
-            accidents.befall(packet, first, &mut self.pieces, counts);
+            accidents.apply(packet, first, &mut self.pieces, counts);
         }
         self.delay.apply(packet, first, last, &mut self.pieces, counts);
         if let Some(reordering) = &mut self.reordering {
@@ -112,12 +115,12 @@ impl Stages {
         pieces.append(&mut self.pieces);
     }
 
-    /// What waits for the rate at `now`, and for how long.
+    /// Returns the bytes that wait for the rate at `now`, and the time until they have been sent.
     pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
         self.queue.as_ref().map_or_else(Default::default, |queue| queue.depth(now))
     }
 
-    /// Whether the link is down at `now`; brings the queue to that time.
+    /// Returns whether the link is down at `now`, and advances the queue to that time.
     fn is_cut(&mut self, now: LinkTime, counts: &mut Impairments) -> bool {
         if let Some(outages) = &mut self.outages {
             let down = outages.is_down(now);
@@ -134,7 +137,7 @@ impl Stages {
         false
     }
 
-    /// Passes what is not lost to the queue, in runs of adjacent segments.
+    /// Passes the segments that are not lost to the queue, in runs of adjacent segments.
     fn send_survivors(
         &mut self,
         now: LinkTime,
@@ -178,7 +181,8 @@ impl Stages {
         }
     }
 
-    /// Drops what would be sent after the link has gone down: it is still in the queue then.
+    /// Drops the segments that would be sent after the link has gone down; they are still queued
+    /// then.
     fn cut_waiting(&mut self, packet: &PacketShape, counts: &mut Impairments) {
         let Some(outages) = &self.outages else { return };
         self.pieces.retain(|piece| {

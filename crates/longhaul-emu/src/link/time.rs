@@ -1,27 +1,29 @@
+//! Time on a link, in nanoseconds.
+
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time: nanoseconds since the link's origin, which lasts for 584 years.
+/// A point in time: nanoseconds since the link's origin. The range is 584 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LinkTime(u64);
 
 impl LinkTime {
-    /// The point `nanos` nanoseconds after the origin.
+    /// Returns the point `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         LinkTime(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this point; zero if it is not earlier.
+    /// Returns the time from `earlier` to this point; zero if `earlier` is later.
     pub const fn since(self, earlier: LinkTime) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The point `span` before this one; the origin, if that is later.
+    /// Returns the point `span` before this one, but not before the origin.
     pub const fn before(self, span: Duration) -> LinkTime {
         LinkTime(self.0.saturating_sub(span.as_nanos() as u64))
     }

@@ -2,7 +2,7 @@
 
 /// The one's complement sum of `bytes` as big-endian words; an odd last byte is padded with zero.
 pub(super) fn sum(bytes: &[u8]) -> u16 {
-    // Eight bytes at a time: a sum of words is the folded sum of wider ones (RFC 1071, section 2).
+    // Eight bytes at a time: folding a sum of wider words gives the same sum (RFC 1071, section 2).
     let mut chunks = bytes.chunks_exact(8);
     let mut total: u128 = chunks
         .by_ref()
@@ -17,13 +17,13 @@ pub(super) fn sum(bytes: &[u8]) -> u16 {
     total as u16
 }
 
-/// The one's complement sum of two sums.
+/// Adds two one's complement sums.
 pub(super) fn add(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u16::from(carry)
 }
 
-/// A sum of words in which `old` becomes `new`.
+/// Returns `sum` with the word `old` replaced by `new`.
 pub(super) fn replace(sum: u16, old: u16, new: u16) -> u16 {
     add(add(sum, !old), new)
 }

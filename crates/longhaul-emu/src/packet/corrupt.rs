@@ -1,7 +1,7 @@
 //! Damages one segment.
 //!
-//! The frame itself stays as it is, for a duplicate of the segment may yet be written from it: the
-//! part writes one other byte in its midst.
+//! The frame stays unchanged, because a duplicate of the segment may still be written from it. The
+//! part is written with one replaced byte.
 
 use super::checksum;
 use super::layout::{Layout, Transport};
@@ -9,12 +9,12 @@ use super::split::Part;
 use super::vnet::{NEEDS_CSUM, VnetHeader};
 use crate::link::Corruption;
 
-/// Changes one bit of the payload of `part`, which is one segment whose checksum is, if
-/// `partial`, yet to be completed.
+/// Changes one bit of the payload of `part`, which is one segment. `partial` means that its
+/// checksum is still to be completed.
 ///
-/// A segment without payload has one bit of its checksum changed where the damage is to be
-/// detected, and stays whole where it is not, having nothing that an application could miss. A
-/// protocol whose checksum is not known here has a bit changed in either case.
+/// A segment without payload gets one bit of its checksum changed if the damage is to be detected,
+/// and stays intact otherwise, because an application could not notice. A segment of an unknown
+/// protocol gets a bit changed in either case.
 pub(super) fn apply(
     part: &mut Part<'_>,
     vnet: &mut VnetHeader,
@@ -27,7 +27,7 @@ pub(super) fn apply(
         Corruption::Silent { bit } => (bit, true),
     };
     if !silent {
-        // The receiver does not look at a checksum that is yet to be completed.
+        // A receiver does not check a partial checksum.
         if partial {
             complete(part, layout);
         }
@@ -50,7 +50,7 @@ pub(super) fn apply(
     }
 }
 
-/// Changes one bit of byte `at` of the payload, and returns what the byte was.
+/// Changes one bit of byte `at` of the payload and returns the old value of the byte.
 fn flip(part: &mut Part<'_>, at: usize, bit: u32) -> u8 {
     let payload = part.before;
     let old = payload[at];
@@ -60,25 +60,25 @@ fn flip(part: &mut Part<'_>, at: usize, bit: u32) -> u8 {
     old
 }
 
-/// Completes the transport checksum, as `skb_checksum_help` does: the field holds the sum of the
-/// pseudo-header, and is part of what is summed.
+/// Completes the transport checksum as `skb_checksum_help` does: the field holds the sum of the
+/// pseudo-header and is part of the sum.
 fn complete(part: &mut Part<'_>, layout: &Layout) {
     let payload = checksum::sum(part.before);
     let headers = part.packet_headers();
-    // A transport header is of an even length, so that the payload begins with a word.
+    // The length of a transport header is even, so the payload begins at a word boundary.
     let sum = checksum::add(checksum::sum(&headers[layout.transport_at..]), payload);
     if let Some(field) = layout.checksum_at().and_then(|at| headers.get_mut(at..at + 2)) {
         field.copy_from_slice(&stored(!sum, layout).to_be_bytes());
     }
 }
 
-/// Makes a complete checksum fit a payload whose byte `at` was `old` and has changed by `mask`. One
-/// that was wrong stays wrong.
+/// Adjusts a complete checksum to a payload whose byte `at` was `old` and has changed by `mask`. A
+/// wrong checksum stays wrong.
 fn adjust(headers: &mut [u8], field: usize, layout: &Layout, (at, old): (usize, u8), mask: u8) {
     let Some(field) = headers.get_mut(field..field + 2) else { return };
     let stored_sum = u16::from_be_bytes([field[0], field[1]]);
     if layout.transport == Transport::Udp && stored_sum == 0 {
-        return; // The sender computed none (RFC 768).
+        return; // The sender computed no checksum (RFC 768).
     }
     let shift = if at % 2 == 0 { 8 } else { 0 };
     let (old, new) = (u16::from(old) << shift, u16::from(old ^ mask) << shift);
@@ -86,7 +86,8 @@ fn adjust(headers: &mut [u8], field: usize, layout: &Layout, (at, old): (usize, 
     field.copy_from_slice(&sum.to_be_bytes());
 }
 
-/// As it is stored: 0 means no checksum in UDP, which has all ones instead (RFC 768).
+/// Returns the checksum as it is stored: in UDP 0 means no checksum, so all ones replace it (RFC
+/// 768).
 fn stored(sum: u16, layout: &Layout) -> u16 {
     match (layout.transport, sum) {
         (Transport::Udp, 0) => 0xffff,

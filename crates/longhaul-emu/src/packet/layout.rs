@@ -1,10 +1,10 @@
-//! Finds the headers of an IP packet.
+//! Locates the headers of an IP packet.
 
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
 use crate::link::PacketShape;
 
-/// The longest IP header with its extensions that is looked through. IPv4 ends at 60 bytes; IPv6
-/// has no end, but no stack sends more than a few short extensions.
+/// The longest IP header with extensions that is parsed. IPv4 ends at 60 bytes. IPv6 has no limit,
+/// but no stack sends more than a few short extensions.
 const MAX_NETWORK: usize = 256;
 
 /// The longest TCP header: 15 words.
@@ -13,7 +13,7 @@ const MAX_TRANSPORT: usize = 60;
 /// The longest headers that a [`Layout`] finds.
 pub(super) const MAX_HEADERS: usize = MAX_NETWORK + MAX_TRANSPORT;
 
-/// Which Internet protocol.
+/// The Internet protocol of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Network {
     /// Neither, or malformed.
@@ -22,36 +22,36 @@ pub(super) enum Network {
     V6,
 }
 
-/// What the IP packet carries.
+/// The transport protocol of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// A fragment, or a protocol that is not known here.
+    /// A fragment, or an unknown protocol.
     Opaque,
     Tcp,
     Udp,
-    /// For IPv4 or IPv6.
+    /// ICMP for IPv4 or IPv6.
     Icmp,
 }
 
-/// Where a packet's parts begin, in bytes from the start of the IP header. The parts lie within
+/// The offsets of a packet's parts in bytes from the start of the IP header. The parts lie within
 /// the packet, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) network: Network,
     pub(super) transport: Transport,
-    /// The transport header.
+    /// The start of the transport header.
     pub(super) transport_at: usize,
-    /// What follows the transport header; at most [`MAX_HEADERS`].
+    /// The end of the transport header; at most [`MAX_HEADERS`].
     pub(super) payload_at: usize,
     /// The end of the payload.
     pub(super) end: usize,
-    /// The payload of each segment of a super-packet; `None` for every other packet.
+    /// The payload bytes per segment of a super-packet; `None` for every other packet.
     pub(super) segment: Option<usize>,
 }
 
-/// The shape of the packet in `frame`.
+/// Returns the shape of the packet in `frame`.
 ///
-/// A frame too short or too odd to be a super-packet counts as one segment of its bytes.
+/// A frame that is too short or inconsistent to be a super-packet counts as one segment.
 pub(crate) fn shape(frame: &[u8]) -> PacketShape {
     let Some((vnet, packet)) = VnetHeader::split(frame) else { return PacketShape::single(0) };
     let layout = Layout::of(&vnet, packet);
@@ -68,7 +68,7 @@ pub(crate) fn shape(frame: &[u8]) -> PacketShape {
 }
 
 impl Layout {
-    /// The layout of `packet`, of which `vnet` says whether it is a super-packet.
+    /// Returns the layout of `packet`; `vnet` states whether it is a super-packet.
     pub(super) fn of(vnet: &VnetHeader, packet: &[u8]) -> Layout {
         let unknown = Layout {
             network: Network::Unknown,
@@ -101,7 +101,7 @@ impl Layout {
         layout
     }
 
-    /// Where the transport checksum is stored.
+    /// Returns the offset of the transport checksum.
     pub(super) fn checksum_at(&self) -> Option<usize> {
         match self.transport {
             Transport::Opaque => None,
@@ -111,7 +111,7 @@ impl Layout {
         }
     }
 
-    /// Whether `vnet` says that the checksum of this packet's transport is yet to be completed.
+    /// Returns whether `vnet` marks the transport checksum of this packet as partial.
     pub(super) fn is_partial(&self, vnet: &VnetHeader) -> bool {
         let start = usize::from(vnet.csum_start);
         vnet.needs_checksum()
@@ -119,19 +119,20 @@ impl Layout {
             && Some(start + usize::from(vnet.csum_offset)) == self.checksum_at()
     }
 
-    /// The two bits of Explicit Congestion Notification (RFC 3168); 0 is a sender without it.
+    /// Returns the two bits of Explicit Congestion Notification (RFC 3168); 0 if the sender does
+    /// not support it.
     fn ecn(&self, packet: &[u8]) -> u8 {
         match self.network {
             Network::Unknown => 0,
             Network::V4 => packet[1] & 3,
-            // The traffic class lies across the first two bytes.
+            // The traffic class spans the first two bytes.
             Network::V6 => packet[1] >> 4 & 3,
         }
     }
 
-    /// The payload of each segment, if this is a super-packet that the kernel would cut. It is
-    /// one only where all that its headers say agrees, which is what the kernel itself demands of
-    /// it when it is written again.
+    /// Returns the payload bytes per segment if the packet is a super-packet that the kernel would
+    /// segment. All its headers must agree, as the kernel requires when the packet is written
+    /// again.
     fn segment_size(&self, vnet: &VnetHeader, packet: &[u8]) -> Option<usize> {
         let fits = match (vnet.gso_type & !GSO_ECN, self.network, self.transport) {
             (GSO_TCPV4, Network::V4, Transport::Tcp) | (GSO_TCPV6, Network::V6, Transport::Tcp) => {
@@ -149,12 +150,12 @@ impl Layout {
     }
 }
 
-/// What an IP header says.
+/// The fields of an IP header.
 struct IpHeader {
     network: Network,
     transport_at: usize,
     end: usize,
-    /// `None` for a fragment, in which there may be no transport header, or not all of its data.
+    /// `None` for a fragment, in which the transport header or part of its data may be missing.
     protocol: Option<u8>,
 }
 
@@ -162,7 +163,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// RFC 791.
+/// Parses an IPv4 header (RFC 791).
 fn ipv4(packet: &[u8]) -> Option<IpHeader> {
     const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
     let transport_at = usize::from(packet.first()? & 0x0f) * 4;
@@ -174,8 +175,8 @@ fn ipv4(packet: &[u8]) -> Option<IpHeader> {
     Some(IpHeader { network: Network::V4, transport_at, end, protocol: whole.then_some(packet[9]) })
 }
 
-/// RFC 8200. The extension headers are walked as far as [`MAX_NETWORK`]; beyond it the packet is
-/// taken for an unknown protocol.
+/// Parses an IPv6 header (RFC 8200) with extension headers up to [`MAX_NETWORK`]. A packet with
+/// longer extensions counts as an unknown protocol.
 fn ipv6(packet: &[u8]) -> Option<IpHeader> {
     const HEADER: usize = 40;
     const HOP_BY_HOP: u8 = 0;
@@ -195,7 +196,7 @@ fn ipv6(packet: &[u8]) -> Option<IpHeader> {
         let length = match (protocol, extension) {
             (HOP_BY_HOP | ROUTING | DESTINATION, Some(bytes)) => (usize::from(bytes[1]) + 1) * 8,
             (AUTHENTICATION, Some(bytes)) => (usize::from(bytes[1]) + 2) * 4,
-            // Offset and the flag of more to come; a fragment that is the whole has neither.
+            // A fragment header with offset 0 and no more fragments marks a whole packet.
             (FRAGMENT, Some(bytes)) if bytes[2] == 0 && bytes[3] & 0xf9 == 0 => 8,
             (HOP_BY_HOP | ROUTING | DESTINATION | AUTHENTICATION | FRAGMENT, _) => {
                 return opaque(at);
@@ -217,7 +218,7 @@ fn ipv6(packet: &[u8]) -> Option<IpHeader> {
     }
 }
 
-/// The kind of transport, and the length of its header, if all of it is there.
+/// Returns the transport protocol and the length of its header, if the header is complete.
 fn transport(network: Network, protocol: u8, rest: &[u8]) -> Option<(Transport, usize)> {
     const ICMP: u8 = 1;
     const TCP: u8 = 6;

@@ -1,15 +1,15 @@
-//! What the driver knows of a packet: how it would be cut into segments, and how to write some of
+//! The packets that the driver moves: their division into segments, and the writing of some of
 //! them.
 //!
-//! A frame is a virtio-net header and an IP packet, as a device with segmentation offload hands it
-//! over; a *super-packet* stands for many TCP segments or UDP datagrams with one set of headers.
-//! [`shape`] tells the link model what it stands for. [`cut`] makes one part of it: some
-//! adjacent segments, treated alike, as rebuilt headers and slices of the frame's payload, which is
-//! never copied. The rules are those of the kernel's own segmentation (`tcp_gso_segment` in
-//! net/ipv4/tcp_offload.c, `__udp_gso_segment` in net/ipv4/udp_offload.c).
+//! A frame is a virtio-net header and an IP packet, as a device with segmentation offload provides
+//! it. A *super-packet* stands for many TCP segments or UDP datagrams with one set of headers.
+//! [`shape`] computes the segments of a packet for the link model. [`cut`] builds one part of a
+//! packet: adjacent segments with equal treatment, as rebuilt headers and slices of the frame's
+//! payload, which is never copied. The rules are those of the kernel's segmentation
+//! (`tcp_gso_segment` in net/ipv4/tcp_offload.c, `__udp_gso_segment` in net/ipv4/udp_offload.c).
 //!
-//! Nothing here trusts a frame: one that is malformed, or of a kind not known here, counts as one
-//! segment and is written as it was read, but for a changed bit if the link is to corrupt it.
+//! No frame is trusted: a malformed frame, or one of an unknown kind, counts as one segment and is
+//! written as it was read, except for a changed bit if the link corrupts it.
 
 mod checksum;
 mod corrupt;
@@ -27,11 +27,11 @@ use crate::link::{Corruption, Treatment};
 pub(crate) use layout::shape;
 pub(crate) use split::cut;
 
-/// Reads `frame` and writes segments of it in every way. It is for the fuzz target, to which
-/// frames are closed, and for tests.
+/// Reads `frame` and writes segments of it with every treatment. For tests and the fuzz target,
+/// which cannot reach frames otherwise.
 ///
 /// # Panics
-/// A defect: no frame may do this.
+/// A panic on any frame is a defect.
 #[doc(hidden)]
 pub fn exercise(frame: &[u8]) {
     let last = shape(frame).segments() - 1;

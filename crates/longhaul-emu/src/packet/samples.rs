@@ -1,9 +1,9 @@
-//! Frames for tests, built from addresses up.
+//! Frames for tests, built from their header fields.
 
 use super::checksum;
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
 
-/// What a test frame is.
+/// The description of a test frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) v6: bool,
@@ -13,9 +13,9 @@ pub(crate) struct Sample {
     /// Bytes of TCP options, a multiple of 4.
     pub(crate) transport_options: usize,
     pub(crate) payload: usize,
-    /// 0 for a packet that is not a super-packet.
+    /// The segment size; 0 for a packet that is not a super-packet.
     pub(crate) segment: usize,
-    /// TCP's flags.
+    /// The TCP flags.
     pub(crate) flags: u8,
     pub(crate) ecn: u8,
 }
@@ -47,7 +47,7 @@ impl Sample {
         if self.udp { 17 } else { 6 }
     }
 
-    /// The frame, with a partial checksum.
+    /// Returns the frame, with a partial checksum.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let payload: Vec<u8> = (0..self.payload).map(|i| (i * 7 + i / 256) as u8).collect();
         let transport = self.transport(payload.len());
@@ -106,7 +106,7 @@ impl Sample {
             header.extend(((8 + payload) as u16).to_be_bytes());
             header.extend([0, 0]);
         } else {
-            // A sequence number that wraps within the packet.
+            // The sequence number wraps within the packet.
             header.extend([0xff, 0xff, 0xff, 0xf0, 1, 2, 3, 4]);
             header.extend([(((20 + self.transport_options) / 4) << 4) as u8, self.flags, 9, 9]);
             header.extend([0, 0, 0, 0]);
@@ -116,7 +116,7 @@ impl Sample {
     }
 }
 
-/// The sum of the pseudo-header (RFC 9293, RFC 8200), from the packet's addresses.
+/// Returns the sum of the pseudo-header (RFC 9293, RFC 8200) from the packet's addresses.
 pub(crate) fn pseudo_sum(packet: &[u8], protocol: u8, length: usize) -> u16 {
     let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
     let mut pseudo = addresses.to_vec();

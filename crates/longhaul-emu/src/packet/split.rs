@@ -1,4 +1,4 @@
-//! Makes one writable part of a frame.
+//! Builds one writable part of a frame.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -16,14 +16,14 @@ pub(crate) struct Part<'a> {
     /// The virtio-net header and, from [`VNET_HEADER`] on, the packet's headers.
     headers: [u8; VNET_HEADER + MAX_HEADERS],
     header_length: usize,
-    /// The payload, but for at most one changed byte in its midst.
+    /// The payload, except for at most one changed byte inside it.
     pub(super) before: &'a [u8],
     pub(super) changed: Option<u8>,
     pub(super) after: &'a [u8],
 }
 
-/// The segments `segments` of the packet in `frame`, treated as the link says. A packet that is
-/// not a super-packet has one segment, which is all of it.
+/// Returns the segments `segments` of the packet in `frame` with the link's treatment. A packet
+/// that is not a super-packet has exactly one segment.
 pub(crate) fn cut<'a>(frame: &'a [u8], segments: &Range<u32>, treatment: &Treatment) -> Part<'a> {
     let Some((mut vnet, packet)) = VnetHeader::split(frame) else {
         return Part::new(&[], &[], frame);
@@ -45,10 +45,10 @@ pub(crate) fn cut<'a>(frame: &'a [u8], segments: &Range<u32>, treatment: &Treatm
             };
             renumber(part.packet_headers(), &layout, &run);
             if end - start <= segment {
-                // A super-packet of one segment is an error to older kernels.
+                // Older kernels reject a super-packet of one segment.
                 (vnet.gso_type, vnet.gso_size) = (GSO_NONE, 0);
             } else if segments.start > 0 {
-                // It says that CWR is set, which only the first segment has.
+                // The flag states that CWR is set, which holds only for the first segment.
                 vnet.gso_type &= !GSO_ECN;
             }
             vnet.hdr_len = layout.payload_at as u16;
@@ -79,12 +79,12 @@ impl<'a> Part<'a> {
         part
     }
 
-    /// The packet's own headers.
+    /// Returns the packet's headers.
     pub(super) fn packet_headers(&mut self) -> &mut [u8] {
         &mut self.headers[VNET_HEADER..self.header_length]
     }
 
-    /// The frame, in the pieces that it is written from.
+    /// Returns the slices that the frame is written from.
     pub(crate) fn slices(&self) -> [IoSlice<'_>; 4] {
         [
             IoSlice::new(&self.headers[..self.header_length]),
@@ -95,18 +95,18 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Which part of a super-packet.
+/// A run of segments of a super-packet.
 struct Run {
-    /// The number of its first segment.
+    /// The number of the first segment.
     first: u32,
-    /// Where its payload begins in the whole.
+    /// The offset of its payload in the payload of the packet.
     offset: u32,
     is_last: bool,
-    /// Bytes of payload that it lacks.
+    /// The payload bytes of the packet that are not in the run.
     removed: usize,
 }
 
-/// Makes the headers of a super-packet those of a run of its segments.
+/// Turns the headers of a super-packet into those of a run of its segments.
 fn renumber(headers: &mut [u8], layout: &Layout, run: &Run) {
     let at = layout.transport_at;
     let shorten = |field: &mut [u8]| {
@@ -116,7 +116,7 @@ fn renumber(headers: &mut [u8], layout: &Layout, run: &Run) {
     match layout.network {
         Network::V4 => {
             shorten(&mut headers[2..4]);
-            // Each segment has an identification of its own, counted up (inet_gso_segment).
+            // Each segment has its own identification, counted up (inet_gso_segment).
             let id = read(&headers[4..6]).wrapping_add(run.first as u16);
             headers[4..6].copy_from_slice(&id.to_be_bytes());
             sign(headers, layout);
@@ -141,7 +141,7 @@ fn renumber(headers: &mut [u8], layout: &Layout, run: &Run) {
         Transport::Udp => shorten(&mut headers[at + 4..at + 6]),
         Transport::Icmp | Transport::Opaque => {}
     }
-    // The field holds the sum of the pseudo-header, in which the transport's length changes.
+    // The field holds the sum of the pseudo-header, which includes the transport length.
     if let Some(field) = layout.checksum_at().and_then(|at| headers.get_mut(at..at + 2)) {
         let length = layout.end - layout.transport_at;
         let sum = checksum::replace(read(field), length as u16, (length - run.removed) as u16);
@@ -149,7 +149,7 @@ fn renumber(headers: &mut [u8], layout: &Layout, run: &Run) {
     }
 }
 
-/// Sets both bits of ECN, which says Congestion Experienced (RFC 3168).
+/// Sets both ECN bits, which means Congestion Experienced (RFC 3168).
 fn mark(headers: &mut [u8], layout: &Layout) {
     match layout.network {
         Network::V4 => {

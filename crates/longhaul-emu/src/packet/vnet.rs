@@ -11,25 +11,25 @@ pub(super) const GSO_NONE: u8 = 0;
 pub(super) const GSO_TCPV4: u8 = 1;
 pub(super) const GSO_TCPV6: u8 = 4;
 pub(super) const GSO_UDP_L4: u8 = 5;
-/// Set beside the type where a TCP super-packet carries CWR; not a type of its own.
+/// Set in addition to the type if a TCP super-packet carries CWR; not a type itself.
 pub(super) const GSO_ECN: u8 = 0x80;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct VnetHeader {
     pub(super) flags: u8,
     pub(super) gso_type: u8,
-    /// Not to be trusted when read: the kernel fills in the length of its linear buffer.
+    /// Not reliable when read: the kernel stores the length of its linear buffer.
     pub(super) hdr_len: u16,
-    /// The payload of each segment.
+    /// The payload bytes per segment.
     pub(super) gso_size: u16,
-    /// Where the checksum begins, from the start of the packet.
+    /// The start of the checksummed range, from the start of the packet.
     pub(super) csum_start: u16,
-    /// Where it is stored, from there.
+    /// The offset of the checksum field from there.
     pub(super) csum_offset: u16,
 }
 
 impl VnetHeader {
-    /// The header of a frame, and its packet; `None` if it is too short to have one.
+    /// Returns the header of a frame and its packet, or `None` if the frame is too short.
     pub(super) fn split(frame: &[u8]) -> Option<(VnetHeader, &[u8])> {
         let (b, packet) = frame.split_at_checked(VNET_HEADER)?;
         let u16_at = |at: usize| u16::from_ne_bytes([b[at], b[at + 1]]);

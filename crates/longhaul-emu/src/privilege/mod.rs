@@ -1,4 +1,4 @@
-//! The permissions that a link needs, and what to say when they are missing.
+//! The privileges that a link needs, and the diagnosis when one is missing.
 
 mod namespaces;
 mod tun;
@@ -11,7 +11,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::EmuError;
 
-/// What stands in the way, and the command that removes it.
+/// The cause of a missing privilege, and the command that removes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Diagnosis {
     reason: Cow<'static, str>,
@@ -27,13 +27,13 @@ impl Diagnosis {
     }
 }
 
-/// Gets the permission to make links: nothing to do for root; any other user enters a user
-/// namespace in which it keeps its identity and holds every capability.
+/// Acquires the privileges to create links. Root has them; any other user enters a user namespace
+/// in which the process keeps its identity and holds every capability.
 ///
-/// Call it first thing in a command that makes a link, while the process has one thread.
+/// Call this first in a command that creates a link, while the process has one thread.
 ///
 /// # Errors
-/// The system does not let this user make namespaces; the error names the command that grants it.
+/// The user may not create namespaces; the error names the command that permits it.
 pub fn acquire_privileges() -> Result<(), EmuError> {
     if !has_capabilities() {
         namespace::enter_user_namespace().map_err(namespaces_error)?;
@@ -41,19 +41,19 @@ pub fn acquire_privileges() -> Result<(), EmuError> {
     Ok(())
 }
 
-/// Whether this thread may make namespaces and configure interfaces as it is.
+/// Returns whether this thread may create namespaces and configure interfaces now.
 fn has_capabilities() -> bool {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// What stands in the way when namespaces cannot be made.
+/// Returns the error with its cause when namespaces cannot be created.
 pub(crate) fn namespaces_error(source: io::Error) -> EmuError {
     let Diagnosis { reason, remedy } = namespaces::diagnose(&source, &namespaces::System::read());
     EmuError::Namespaces { reason, remedy, source }
 }
 
-/// What stands in the way when neither the TUN device can be used nor what takes its place.
+/// Returns the error with its cause when neither a TUN device nor a packet socket is available.
 pub(crate) fn tun_error(source: io::Error) -> EmuError {
     let Diagnosis { reason, remedy } = tun::diagnose(&source, &tun::Node::read());
     EmuError::Tun { reason, remedy, source }

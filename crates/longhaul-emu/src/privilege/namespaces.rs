@@ -1,4 +1,5 @@
-//! Why namespaces cannot be made: several systems close them, each by its own switch.
+//! Diagnoses why namespaces cannot be created: several systems restrict them, each by a different
+//! switch.
 
 use std::fs;
 use std::io;
@@ -7,24 +8,24 @@ use rustix::io::Errno;
 
 use super::Diagnosis;
 
-/// What of the system decides whether this process may make namespaces.
+/// The system settings that decide whether this process may create namespaces.
 #[derive(Debug, Clone, Default)]
 pub(super) struct System {
-    /// Ubuntu since 23.10: programs without an AppArmor profile get a user namespace in which they
-    /// hold no capability.
+    /// AppArmor (Ubuntu since 23.10) restricts user namespaces: programs without a profile get a
+    /// user namespace in which they hold no capability.
     apparmor_restricts: bool,
-    /// Debian's own switch, also in hardened kernels: users may make no user namespace.
+    /// Debian's switch, also in hardened kernels, forbids user namespaces to users.
     users_excluded: bool,
-    /// `user.max_*_namespaces` by name, those of the kinds that a site needs (namespaces(7)).
+    /// The limits `user.max_*_namespaces` by name, for the kinds that a site needs (namespaces(7)).
     limits: Vec<(&'static str, u64)>,
-    /// A filter of system calls, as a container's is.
+    /// A seccomp filter is active, as in a container.
     filtered: bool,
-    /// The user is root, though without the capabilities.
+    /// The user is root, possibly without the capabilities.
     root: bool,
 }
 
 impl System {
-    /// As it is for this process.
+    /// Reads the settings for this process.
     pub(super) fn read() -> Self {
         let number = |file: &str| -> Option<u64> {
             fs::read_to_string(format!("/proc/sys/{file}")).ok()?.trim().parse().ok()
@@ -43,11 +44,11 @@ impl System {
     }
 }
 
-/// The reason and the remedy, from the kernel's answer and the system's switches.
+/// Returns the cause and the remedy, from the kernel's error and the system's settings.
 pub(super) fn diagnose(error: &io::Error, system: &System) -> Diagnosis {
-    // Writing an identity map fails with EACCES where making a namespace fails with EPERM.
+    // Writing an identity map fails with EACCES, creating a namespace with EPERM.
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
-    // A limit of zero answers ENOSPC as one that is reached does.
+    // A limit of zero returns ENOSPC, as a limit that is reached does.
     let exhausted = Errno::from_io_error(error) == Some(Errno::NOSPC);
     match error {
         _ if denied && system.root => Diagnosis::new(
@@ -55,16 +56,16 @@ pub(super) fn diagnose(error: &io::Error, system: &System) -> Diagnosis {
             "give the container both: --cap-add SYS_ADMIN --cap-add NET_ADMIN",
         ),
         _ if denied && system.apparmor_restricts => Diagnosis::new(
-            "AppArmor keeps user namespaces from programs without a profile",
+            "AppArmor denies user namespaces to programs without a profile",
             "run it with sudo, or allow them: sudo sysctl -w \
              kernel.apparmor_restrict_unprivileged_userns=0",
         ),
         _ if denied && system.users_excluded => Diagnosis::new(
-            "user namespaces are closed to users",
+            "user namespaces are disabled for ordinary users",
             "run it with sudo, or allow them: sudo sysctl -w kernel.unprivileged_userns_clone=1",
         ),
         _ if denied && system.filtered => Diagnosis::new(
-            "a seccomp filter, as containers have, keeps this process from making namespaces",
+            "a seccomp filter, for example of a container, forbids this process to create namespaces",
             "give the container --cap-add SYS_ADMIN --cap-add NET_ADMIN, or --security-opt \
              seccomp=unconfined",
         ),
@@ -86,7 +87,7 @@ pub(super) fn diagnose(error: &io::Error, system: &System) -> Diagnosis {
             )
         }
         _ => Diagnosis::new(
-            "the kernel refused them",
+            "the kernel refused to create them",
             "run it with sudo on a kernel with user, network, mount and PID namespaces",
         ),
     }
@@ -108,7 +109,12 @@ mod tests {
         for (error, system, reason, remedy) in [
             (Errno::PERM, &apparmor, "AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0"),
             (Errno::ACCESS, &apparmor, "AppArmor", "kernel.apparmor_restrict"),
-            (Errno::PERM, &clone, "closed to users", "kernel.unprivileged_userns_clone=1"),
+            (
+                Errno::PERM,
+                &clone,
+                "disabled for ordinary users",
+                "kernel.unprivileged_userns_clone=1",
+            ),
             (Errno::PERM, &filter, "seccomp", "--security-opt seccomp=unconfined"),
             (Errno::PERM, &root, "root lacks CAP_SYS_ADMIN", "--cap-add NET_ADMIN"),
             (Errno::PERM, &open, "CAP_SYS_ADMIN is missing", "--cap-add NET_ADMIN"),

@@ -1,4 +1,4 @@
-//! Why the TUN device cannot be used.
+//! Diagnoses why the TUN device cannot be used.
 
 use std::fs;
 use std::io;
@@ -9,15 +9,15 @@ use rustix::io::Errno;
 
 use super::Diagnosis;
 
-/// The device's node in the file system.
+/// The device node in the file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Node {
-    /// Its permissions; `None` when there is none, or it lies where this user may not look.
+    /// The permissions; `None` if the node is missing or in a directory that the user may not read.
     mode: Option<u32>,
 }
 
 impl Node {
-    /// As it is.
+    /// Reads the state of the node.
     pub(super) fn read() -> Self {
         Node { mode: fs::metadata(DEVICE).ok().map(|node| node.mode() & 0o777) }
     }
@@ -30,14 +30,14 @@ pub(super) fn diagnose(error: &io::Error, node: &Node) -> Diagnosis {
             "load it with: sudo modprobe tun; in a container, give it --device /dev/net/tun",
         ),
         (Some(Errno::ACCESS), Some(mode)) => Diagnosis::new(
-            format!("this user may not open the device, whose mode is {mode:04o}"),
+            format!("this user may not open the device (mode {mode:04o})"),
             "run it with sudo, or open the device to users: sudo chmod 0666 /dev/net/tun",
         ),
         (Some(Errno::ACCESS), None) => Diagnosis::new(
             "this user may not look into /dev/net",
-            "run it with sudo, or let users in: sudo chmod 0755 /dev/net",
+            "run it with sudo, or allow access: sudo chmod 0755 /dev/net",
         ),
-        // The node may be opened by its mode, and still is not: a control group's devices.
+        // The mode permits opening the node, so a control group's device list denies it.
         (Some(Errno::PERM), Some(mode)) if mode & 0o006 == 0o006 => Diagnosis::new(
             "the device is closed to this container, or CAP_NET_ADMIN is missing",
             "give the container --device /dev/net/tun --cap-add NET_ADMIN, or run it with sudo",
@@ -46,7 +46,7 @@ pub(super) fn diagnose(error: &io::Error, node: &Node) -> Diagnosis {
             "CAP_NET_ADMIN is missing",
             "run it with sudo; in a container, give it --cap-add NET_ADMIN",
         ),
-        // ENXIO, ENODEV: the node exists and no driver is behind it.
+        // ENXIO and ENODEV: the node exists but has no driver.
         _ => Diagnosis::new("the device does not work", "load its driver with: sudo modprobe tun"),
     }
 }
@@ -60,7 +60,7 @@ mod tests {
         let mode = |mode| Node { mode: Some(mode) };
         for (error, node, reason, remedy) in [
             (Errno::NOENT, Node::default(), "missing", "modprobe tun"),
-            (Errno::ACCESS, mode(0o600), "whose mode is 0600", "chmod 0666 /dev/net/tun"),
+            (Errno::ACCESS, mode(0o600), "(mode 0600)", "chmod 0666 /dev/net/tun"),
             (Errno::ACCESS, Node::default(), "look into", "chmod 0755 /dev/net"),
             (Errno::PERM, mode(0o666), "closed to this container", "--device /dev/net/tun"),
             (Errno::PERM, mode(0o600), "CAP_NET_ADMIN", "--cap-add NET_ADMIN"),

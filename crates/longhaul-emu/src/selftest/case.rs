@@ -1,32 +1,35 @@
+//! A check under construction: criteria, verdicts and the confidence they need.
+
 use longhaul_core::result::{Check, CheckVerdict, MachineTiming, Unit};
 use longhaul_core::stats::proportion_interval;
 
-/// The chance that one check of a right emulator fails by bad luck. All of a certificate's checks
-/// together (fewer than 100) then fail by bad luck in less than 1 of 100 runs, by Bonferroni's
-/// inequality; 95 % intervals alone would fail in almost every one.
-pub(super) const LUCK: f64 = 1e-4;
+/// The probability that one check of a correct emulator fails by chance. All checks of a
+/// certificate together (fewer than 100) then fail by chance in less than 1 of 100 runs, by
+/// Bonferroni's inequality. With 95 % intervals almost every certificate would fail.
+pub(super) const FALSE_ALARM: f64 = 1e-4;
 
-/// How many standard deviations a normal variable exceeds with probability [`LUCK`], either way.
-pub(super) const LUCK_DEVIATIONS: f64 = 3.891;
+/// The number of standard deviations that a normal variable exceeds with probability [`FALSE_ALARM`], on
+/// either side.
+pub(super) const VERDICT_DEVIATIONS: f64 = 3.891;
 
-/// The same for the 95 % interval.
+/// The number of standard deviations of the 95 % interval.
 pub(super) const USUAL_DEVIATIONS: f64 = 1.96;
 
-/// Datagrams of the kernel's own (neighbour discovery and the like) by which the emulator's count
-/// may differ from the probe's.
+/// The number of datagrams that the kernel itself may send (neighbour discovery and similar), by
+/// which the emulator's count may differ from the probe's.
 const STRAY: u64 = 5;
 
-/// What is to be checked, before anything was measured.
+/// The description of a check before its measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) ipv6: bool,
-    /// As `longhaul wan run` takes them.
+    /// The link's options as `longhaul wan run` takes them.
     pub(super) options: String,
     pub(super) unit: Unit,
 }
 
-/// Things of one kind among many, as the probe and the emulator counted them.
+/// The number of affected datagrams among many, as the probe and the emulator counted them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tallies {
     pub(super) seen: u64,
@@ -63,16 +66,16 @@ impl Case {
         }
     }
 
-    /// Nothing is known.
+    /// Returns the check as not done, with the reason.
     pub(super) fn not_done(&self, reason: impl Into<String>) -> Check {
         Check { reason: reason.into(), ..self.check(CheckVerdict::NotDone) }
     }
 
-    /// A probability: it must lie in the interval of what was seen, and the emulator must have
-    /// counted what the probe saw.
+    /// Checks a probability: it must lie in the confidence interval of the probe's count, and the
+    /// emulator must have the same count.
     pub(super) fn share(&self, configured: f64, tallies: Tallies) -> Check {
         let Tallies { seen, of, emulator } = tallies;
-        let (low, high) = proportion_interval(seen, of, 1.0 - LUCK);
+        let (low, high) = proportion_interval(seen, of, 1.0 - FALSE_ALARM);
         let reason = if !(low..=high).contains(&configured) {
             format!("{configured} is outside {low:.3e} to {high:.3e}")
         } else if seen.abs_diff(emulator) > STRAY {
@@ -87,7 +90,7 @@ impl Case {
             interval_95: Some(proportion_interval(seen, of, 0.95)),
             emulator: Some(share(emulator)),
             samples: of,
-            criterion: "configured lies in the 99.99 % interval, and the emulator counts the same"
+            criterion: "configured lies in the 99.99 % interval, and the emulator's count is equal"
                 .to_owned(),
             reason,
             ..self.check(CheckVerdict::Pass)
@@ -95,10 +98,11 @@ impl Case {
         .judged()
     }
 
-    /// A mean: the configured one must lie within [`LUCK_DEVIATIONS`] of its standard error.
+    /// Checks a mean: the configured value must lie within [`VERDICT_DEVIATIONS`] standard errors of
+    /// it.
     pub(super) fn mean(&self, configured: f64, mean: f64, error: f64, samples: u64) -> Check {
         let off = (mean - configured).abs() / error;
-        let reason = if off <= LUCK_DEVIATIONS {
+        let reason = if off <= VERDICT_DEVIATIONS {
             String::new()
         } else {
             format!("it is {off:.1} standard errors off")
@@ -116,12 +120,12 @@ impl Case {
         .judged()
     }
 
-    /// A figure that must be within `tolerance` of what was configured.
+    /// Checks a value that must lie within `tolerance` of the configured one.
     pub(super) fn near(&self, configured: f64, measured: f64, tolerance: f64, of: u64) -> Check {
         self.between((configured, measured), (configured - tolerance, configured + tolerance), of)
     }
 
-    /// A figure, (configured, measured), that must lie in a range.
+    /// Checks a value, given as (configured, measured), that must lie in a range.
     pub(super) fn between(
         &self,
         (configured, measured): (f64, f64),
@@ -145,7 +149,7 @@ impl Case {
         .judged()
     }
 
-    /// A count that must be exactly zero; `what` says what was counted.
+    /// Checks a count that must be zero; `what` names the counted events.
     pub(super) fn none(&self, what: &str, counted: u64, of: u64) -> Check {
         let reason = if counted == 0 { String::new() } else { format!("{counted} {what}") };
         Check {
@@ -160,38 +164,37 @@ impl Case {
     }
 }
 
-/// Checks of times, made again if one fails or the host spoils it: that the machine did something
-/// else for a moment says nothing of the emulator, that it does so twice says that this machine is
-/// not fit for it.
+/// Runs checks of times, and runs them again if one fails or the host disturbs it. One disturbance
+/// says nothing about the emulator; two mean that the machine is unsuitable.
 pub(super) fn twice(mut make: impl FnMut() -> Vec<Check>) -> Vec<Check> {
     let first = make();
     let is_bad = |check: &Check| check.verdict == CheckVerdict::Fail || check.spoiled_by_host;
     if first.iter().any(is_bad) { make() } else { first }
 }
 
-/// The part of the processors' time that a host may withhold before figures of capacity are called
-/// into question, as for a link's own warning.
+/// The share of processor time that a hypervisor may take before capacity figures become doubtful;
+/// equal to the bound of a link's own warning.
 const WITHHELD: f64 = 0.05;
 
 fn withheld(machine: &MachineTiming) -> String {
-    format!("its host withheld {:.0} % of its processors' time", machine.withheld_share * 100.0)
+    format!("its hypervisor took {:.0} % of its processors' time", machine.withheld_share * 100.0)
 }
 
-/// What a check says once its reason is known.
+/// Turns a measured check into a judged one.
 pub(super) trait Judged {
-    /// Failed if there is a reason.
+    /// Marks the check as failed if it has a reason.
     fn judged(self) -> Check;
 
-    /// Failed because of `reason` too, if there is one.
+    /// Adds `reason` as a cause of failure, if there is one.
     fn unless(self, reason: Option<String>) -> Check;
 
-    /// A check of how late something was, which may be at most `allowed_ms` at `quantile`, beside
-    /// what the `machine` did to a bare timer in the same seconds. If that was as late, or its host
-    /// withheld more than [`WITHHELD`], a failure says nothing of the emulator.
+    /// Judges a check of lateness, which may be at most `allowed_ms` at `quantile`, against the
+    /// lateness of a bare timer on the `machine` in the same seconds. If the timer was as late, or
+    /// the hypervisor took more than [`WITHHELD`], a failure says nothing about the emulator.
     fn beside(self, machine: MachineTiming, quantile: f64, allowed_ms: f64) -> Check;
 
-    /// A check that needs the whole `machine`. If its host withheld more than
-    /// [`WITHHELD`] of its processors' time, a failure says nothing of the emulator.
+    /// Judges a check that needs the whole `machine`. If the hypervisor took more than [`WITHHELD`]
+    /// of the processor time, a failure says nothing about the emulator.
     fn given(self, machine: MachineTiming) -> Check;
 }
 
@@ -260,8 +263,8 @@ mod tests {
         assert!(disagreed.reason.contains("the emulator 900"), "{}", disagreed.reason);
     }
 
-    /// What [`LUCK`] promises: a right emulator fails about once in 10,000 checks. A thousand fixed
-    /// draws, of which then none fails, while a twentieth leaves its 95 % interval.
+    /// The promise of [`FALSE_ALARM`]: a correct emulator fails about once in 10,000 checks. With a
+    /// thousand fixed draws none fails, while a twentieth leaves its 95 % interval.
     #[test]
     fn luck_seldom_fails_a_right_emulator() {
         let mut state = 1_u64;
@@ -295,11 +298,11 @@ mod tests {
         let late = || Case::new("delay", "", Unit::Ms).between((0.0, 0.9), (0.0, 0.3), 9);
         let spoiled = late().beside(machine, 0.99, 0.3);
         assert_eq!((spoiled.verdict, spoiled.spoiled_by_host), (CheckVerdict::NotDone, true));
-        let because = "bare real-time timer 0.70 ms late, and its host withheld 10 % of its \
+        let because = "bare real-time timer 0.70 ms late, and its hypervisor took 10 % of its \
                        processors' time";
         assert!(spoiled.reason.contains(because), "{}", spoiled.reason);
         assert_eq!(spoiled.measured, Some(0.9), "the figure is kept");
-        // The machine kept to the bound, or nothing can be said of it.
+        // The machine stayed within the bound, or its state is unknown.
         let quiet = MachineTiming { withheld_share: 0.04, ..machine };
         assert_eq!(late().beside(quiet, 0.99, 1.0).verdict, CheckVerdict::Fail);
         assert_eq!(late().beside(quiet, 0.5, 0.3).verdict, CheckVerdict::Fail);

@@ -1,3 +1,5 @@
+//! Runs probes over links.
+
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,20 +12,20 @@ use longhaul_core::result::{LinkReport, LinkWarning, MachineTiming};
 use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent, Witness};
 use crate::Wan;
 
-/// Where the first receiver listens; the others follow.
+/// The port of the first receiver; further receivers use the following ports.
 const PORT: u16 = 5211;
 
 /// Runs probes over links.
 pub(super) struct Lab<'a> {
-    /// The command that runs one end of a probe.
+    /// Builds the command that runs one end of a probe.
     pub(super) probe: &'a dyn Fn(&ProbePlan) -> Command,
-    /// What every link's seed follows from.
+    /// The seed from which the seed of every link is derived.
     pub(super) seed: u64,
-    /// How many links there were.
+    /// The number of links so far.
     pub(super) links: u64,
 }
 
-/// What to send from near to far.
+/// The datagrams to send from near to far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stream {
     pub(super) datagrams: u64,
@@ -32,12 +34,12 @@ pub(super) struct Stream {
     pub(super) interval: Duration,
     pub(super) ecn_capable: bool,
     pub(super) verify: bool,
-    /// How many threads send it.
+    /// The number of sending threads.
     pub(super) threads: u16,
 }
 
 impl Stream {
-    /// As many small datagrams as can be counted in little time.
+    /// Returns a stream of small datagrams, as many as can be counted in a short time.
     pub(super) fn many(datagrams: u64) -> Self {
         Stream {
             datagrams,
@@ -50,34 +52,34 @@ impl Stream {
         }
     }
 
-    /// One small datagram at a time.
+    /// Returns a stream of single small datagrams.
     pub(super) fn single(datagrams: u64, interval: Duration) -> Self {
         Stream { datagrams, payload_bytes: 100, together: 1, interval, ..Self::many(0) }
     }
 
-    /// The IP bytes of each datagram.
+    /// Returns the IP bytes of each datagram.
     pub(super) fn ip_bytes(&self, ipv6: bool) -> u64 {
         u64::from(self.payload_bytes) + if ipv6 { 48 } else { 28 }
     }
 }
 
-/// What became of the streams over one link.
+/// The measurements of the streams over one link.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Of each stream.
+    /// The report of each stream.
     pub(super) probes: Vec<ProbeReport>,
     pub(super) link: LinkReport,
-    /// What the machine did to a bare timer meanwhile.
+    /// The lateness of a bare timer on the machine during the streams.
     pub(super) machine: MachineTiming,
 }
 
 impl Outcome {
-    /// What the probe itself or the machine lost or spoiled, so that nothing can be said of the
-    /// link.
+    /// Returns a description of datagrams that the probe or the machine lost, in which case the
+    /// check is inconclusive.
     fn spoiled(&self) -> Option<String> {
         let drops: u64 = self.probes.iter().map(|probe| probe.socket_drops).sum();
         if drops > 0 {
-            return Some(format!("the probe was too slow and lost {drops} datagrams itself"));
+            return Some(format!("the probe was too slow and dropped {drops} datagrams"));
         }
         let drops = self.link.up.interface_drops;
         if drops > 0 {
@@ -87,8 +89,8 @@ impl Outcome {
         (step > 0.02).then(|| format!("the wall clock was set by {step:.3} ms meanwhile"))
     }
 
-    /// The emulator's own word that it did not keep up with the plan.
-    pub(super) fn confession(&self) -> Option<String> {
+    /// Returns the emulator's warning that it did not follow the plan, if there is one.
+    pub(super) fn emulator_warning(&self) -> Option<String> {
         use LinkWarning::{BehindSchedule, MemoryFull, NotConserved, ProcessorStarved, Refused};
         let serious = self.link.warnings.iter().find(|warning| {
             matches!(
@@ -104,7 +106,7 @@ impl Outcome {
     }
 }
 
-/// Why nothing could be measured.
+/// The reason why a measurement is missing.
 #[derive(Debug)]
 pub(super) struct Unmeasured(String);
 
@@ -114,14 +116,14 @@ impl fmt::Display for Unmeasured {
     }
 }
 
-/// With all its causes in one line.
+/// Joins an error and all its causes in one line.
 fn unmeasured(error: &dyn std::error::Error) -> Unmeasured {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     Unmeasured(causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")))
 }
 
 impl Lab<'_> {
-    /// Sends one stream over a link of these options.
+    /// Sends one stream over a link with these options.
     pub(super) fn send(
         &mut self,
         options: &str,
@@ -135,8 +137,8 @@ impl Lab<'_> {
         }
     }
 
-    /// Sends some streams at once over a link of these options. Where the machine was too slow
-    /// for the probe, it tries once more, four times as slowly.
+    /// Sends several streams at once over a link with these options. If the machine was too slow
+    /// for the probe, it tries once more at a quarter of the speed.
     pub(super) fn send_all(
         &mut self,
         options: &str,
@@ -163,7 +165,7 @@ impl Lab<'_> {
         streams: &[Stream],
     ) -> Result<Outcome, Unmeasured> {
         let mut plan = parse(options)?;
-        // Two links never share a seed, so that their checks are independent.
+        // No two links share a seed, so that their checks are independent.
         self.links += 1;
         plan.seed = Some(derive_seed(self.seed, &["selftest", &self.links.to_string()]));
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
@@ -184,7 +186,7 @@ impl Lab<'_> {
     }
 }
 
-/// The plan of options as `longhaul wan run` takes them; no file is read.
+/// Parses options as `longhaul wan run` takes them; reads no file.
 fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
     let mut given = LinkOptions::default();
     let words: Vec<&str> = options.split_whitespace().collect();
@@ -242,7 +244,8 @@ impl Pair {
         Ok(Pair { sender, receiver, output })
     }
 
-    /// Waits for the sender, tells the receiver, and waits for its report.
+    /// Waits for the sender, passes its result to the receiver, and waits for the receiver's
+    /// report.
     fn finish(self) -> io::Result<ProbeReport> {
         let Pair { sender, mut receiver, mut output } = self;
         let sent = sender.wait_with_output()?.stdout;

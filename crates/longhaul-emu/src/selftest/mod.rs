@@ -1,13 +1,13 @@
-//! Proof of the emulator's accuracy on this machine, by a witness that knows nothing of it.
+//! Measures the emulator's accuracy on this machine with an independent probe.
 //!
-//! [`run`] builds one link after the other, lets the [`probe`] send over each, and compares three
-//! figures: what the link was configured for, what the probe saw, and what the emulator counted.
-//! The result is a [`Certificate`](longhaul_core::result::Certificate). What could not be measured
-//! here is in it as not done, and never as passed.
+//! [`run`] builds one link after another, sends over each with the [`probe`], and compares three
+//! figures: the configured value, the value that the probe measured, and the emulator's counter.
+//! The result is a [`Certificate`](longhaul_core::result::Certificate). A check that could not be
+//! measured is recorded as not done, never as passed.
 //!
 //! - `lab` runs a probe over a link.
-//! - `case` judges figures: how sure one can be, and what is good enough.
-//! - `checks` are the checks, a file for each kind of property.
+//! - `case` judges figures by confidence intervals.
+//! - `checks` has one file per kind of property.
 
 mod case;
 mod checks;

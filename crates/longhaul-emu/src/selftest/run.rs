@@ -1,34 +1,36 @@
+//! Runs the self-test.
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::LinkPlan;
 use longhaul_core::result::{Certificate, Check};
 
-use super::case::LUCK;
+use super::case::FALSE_ALARM;
 use super::checks;
 use super::lab::Lab;
 use super::probe::ProbePlan;
 use crate::{EmuError, Wan};
 
-/// How to test.
+/// The settings of a self-test.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// A quarter of the datagrams, and fewer checks.
+    /// True for a quarter of the datagrams and fewer checks.
     pub quick: bool,
-    /// What all random decisions follow from.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// When it begins (RFC 3339), for the certificate.
+    /// The start time (RFC 3339) for the certificate.
     pub started: String,
 }
 
-/// Checks the emulator on this machine, which takes under two minutes. `probe` makes the command
-/// that runs one end of a probe: the program that calls this, with the plan. Each check is shown to
-/// `each` as it is made.
+/// Checks the emulator on this machine in less than two minutes. `probe` builds the command that
+/// runs one end of a probe: the calling program with the plan. Each check is passed to `each` when
+/// it is finished.
 ///
-/// The process must have what [`crate::acquire_privileges`] acquires.
+/// The process must have the privileges of [`crate::acquire_privileges`].
 ///
 /// # Errors
-/// No link can be built here at all. What fails later is part of the certificate.
+/// No link can be built on this machine. Later failures are part of the certificate.
 pub fn run(
     settings: &Settings,
     probe: &dyn Fn(&ProbePlan) -> Command,
@@ -52,7 +54,7 @@ pub fn run(
         quick: settings.quick,
         seed: settings.seed,
         seconds: begun.elapsed().as_secs_f64(),
-        false_alarm: LUCK * made.len() as f64,
+        false_alarm: FALSE_ALARM * made.len() as f64,
         checks: made,
     })
 }

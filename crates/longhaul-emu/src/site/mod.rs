@@ -1,14 +1,14 @@
-//! A site: a host of the emulated network, where commands run.
+//! A site: an emulated host in which commands run.
 //!
-//! A site is a thread that has moved into network and mount namespaces of its own and whose
-//! children live in a PID namespace of their own. Commands are sent to the thread, which spawns
-//! them and sends the child back. The namespaces have no name anywhere: they live as long as the
-//! thread, the site's first process and its commands, and the first process is killed by the
-//! kernel when the thread ends, in whichever way. So nothing is left behind, even by SIGKILL.
+//! A site is a thread in separate network and mount namespaces, whose children live in a separate
+//! PID namespace. Other threads send commands to it; it starts them and returns the child process.
+//! The namespaces have no name. They exist as long as the thread, the site's first process and its
+//! commands. The kernel kills the first process when the thread ends for any reason, so nothing is
+//! left behind, even after SIGKILL.
 //!
-//! Each link ends in an interface of the site. A site has one address of each family, the same on
-//! all of its interfaces, and a route to every other site that it can reach; what a site knows of
-//! the topology is all in its [`SiteSpec`].
+//! Each link ends at an interface of the site. A site has one address per family, the same on all
+//! its interfaces, and a route to every other site that it can reach. [`SiteSpec`] holds everything
+//! that a site knows about the topology.
 
 mod names;
 mod network;

@@ -1,4 +1,4 @@
-//! The names by which the sites find each other, for any program that asks the system's resolver.
+//! The host names of the sites, for every program that uses the system's resolver.
 
 use std::fs;
 use std::io;
@@ -8,29 +8,29 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Host, network};
 
-/// Where the files are made before they are bound to their places. Any directory that is sure to
-/// exist would do: a file system in memory covers it for a moment, and only for this thread.
-const WORKSHOP: &str = "/tmp";
+/// The directory in which the files are created before they are bound to their places. It only has
+/// to exist: a tmpfs covers it for a moment, and only in this thread's namespace.
+const STAGING: &str = "/tmp";
 
-/// With no `nameserver` line the resolver asks the local host, where nothing listens.
+/// Without a `nameserver` line the resolver asks the local host, where no server listens.
 const RESOLV: &str = "# No name server is reachable from an emulated site.\n";
 
-/// IPv4 before IPv6 where a program asks for neither (gai.conf(5), RFC 6724 section 10.3), so that
-/// a figure does not hang on whether the host has IPv6.
+/// Prefers IPv4 to IPv6 where a program requests neither (gai.conf(5), RFC 6724 section 10.3), so
+/// that figures do not depend on the host's IPv6.
 const PREFERENCE: &str = "precedence ::ffff:0:0/96  100\n";
 
-/// Gives the calling thread's mount namespace an `/etc/hosts` that knows every site, and an
-/// `/etc/resolv.conf` without a server, so that looking up any other name fails at once instead
-/// of waiting for a server that no packet can reach.
+/// Gives the calling thread's mount namespace an `/etc/hosts` with every site, and an
+/// `/etc/resolv.conf` without a server, so that the lookup of any other name fails at once instead
+/// of waiting for an unreachable server.
 ///
-/// The files live in memory and in this namespace alone; none is ever made on a disk.
+/// The files exist only in memory and in this namespace.
 pub(super) fn install(sites: &[Host]) -> io::Result<()> {
-    rustix::mount::mount("longhaul", WORKSHOP, "tmpfs", MountFlags::NOSUID, None)?;
+    rustix::mount::mount("longhaul", STAGING, "tmpfs", MountFlags::NOSUID, None)?;
     let installed = bind("hosts", &hosts(sites, network::speaks_ipv6()))
         .and_then(|()| bind("resolv.conf", RESOLV))
         .and_then(|()| bind("gai.conf", PREFERENCE));
-    // The bound files keep the file system alive under it.
-    rustix::mount::unmount(WORKSHOP, UnmountFlags::DETACH)?;
+    // The bound files keep the unmounted file system alive.
+    rustix::mount::unmount(STAGING, UnmountFlags::DETACH)?;
     installed
 }
 
@@ -49,11 +49,11 @@ fn hosts(sites: &[Host], ipv6: bool) -> String {
 
 fn bind(name: &str, content: &str) -> io::Result<()> {
     let target = Path::new("/etc").join(name);
-    // Systems without the file need none: a bind mount could not make one either.
+    // A system without the file needs none, and a bind mount could not create it.
     if !target.exists() {
         return Ok(());
     }
-    let made = Path::new(WORKSHOP).join(name);
+    let made = Path::new(STAGING).join(name);
     fs::write(&made, content)?;
     Ok(rustix::mount::mount_bind(&made, &target)?)
 }

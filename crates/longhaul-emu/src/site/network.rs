@@ -1,4 +1,4 @@
-//! The calling thread's network namespace: switches, interfaces, addresses, routes.
+//! Configures the calling thread's network namespace: sysctls, interfaces, addresses and routes.
 
 use std::fs;
 use std::io;
@@ -9,37 +9,38 @@ use longhaul_sys::interface::Interface;
 
 use super::SiteSpec;
 
-/// Super-packets that wait for the emulator before the device drops. The default of 500 is half a
-/// millisecond of acknowledgements; a place costs eight bytes.
+/// The number of super-packets that a device queues for the emulator before it drops. The default
+/// of 500 is half a millisecond of acknowledgements; an entry costs eight bytes.
 const RING: u32 = 8192;
 
-/// Switches that interfaces made from now on start with (ip-sysctl.rst). Links carry what commands
-/// send and nothing of the kernel's own: no link-local address is made (`addr_gen_mode` 1), none
-/// is asked about, no router is looked for. Best effort: where they cannot be set, links work and
-/// carry a few packets more.
+/// The sysctls for interfaces created from now on (ip-sysctl.rst). Links carry only the packets of
+/// commands and none of the kernel's own: no link-local address (`addr_gen_mode` 1), no duplicate
+/// address detection, no router solicitation. Best effort: if a sysctl cannot be set, links work
+/// and carry a few more packets.
 const QUIET: [(&str, &str); 6] = [
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/default/addr_gen_mode", "1"),
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/accept_ra", "0"),
     ("ipv6/conf/default/router_solicitations", "0"),
-    // Routes go by delay, which may differ by direction, so an answer may come by another way.
+    // Routes follow delays, which may differ by direction, so replies may arrive on another
+    // interface.
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// Prepares the namespace, before it has interfaces.
+/// Prepares the namespace before it has interfaces.
 pub(super) fn prepare() {
     for (switch, value) in QUIET {
         let _ = set(switch, value);
     }
-    // The stricter of `all` and the interface's own counts.
+    // The stricter of `all` and the interface's own value applies.
     let _ = set("ipv4/conf/all/rp_filter", "0");
-    // A figure must not depend on what an earlier connection learnt of the path.
+    // Figures must not depend on metrics that an earlier connection stored for the path.
     let _ = set("ipv4/tcp_no_metrics_save", "1");
 }
 
-/// Passes on what is meant for others. For interfaces that exist, lest each joins the multicast
-/// group of routers and announces it.
+/// Enables forwarding. The interfaces must exist already; otherwise each joins the multicast group
+/// of routers and announces it.
 pub(super) fn forward() -> io::Result<()> {
     set("ipv4/ip_forward", "1")?;
     if speaks_ipv6() {
@@ -48,12 +49,12 @@ pub(super) fn forward() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this kernel speaks IPv6.
+/// Returns whether the kernel supports IPv6.
 pub(super) fn speaks_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// Gives the interfaces, which exist, their addresses and routes.
+/// Assigns addresses and routes to the existing interfaces.
 pub(super) fn configure(spec: &SiteSpec) -> io::Result<()> {
     Interface::named("lo")?.up()?;
     let ipv6 = spec.own.ipv6.filter(|_| speaks_ipv6());
@@ -79,7 +80,7 @@ pub(super) fn configure(spec: &SiteSpec) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets `ping` work without privilege. In a user namespace only mapped groups may be named.
+/// Allows `ping` without privileges. In a user namespace only mapped groups can be named.
 pub(super) fn open_ping() {
     const SWITCH: &str = "ipv4/ping_group_range";
     let own = rustix::process::getegid().as_raw();

@@ -1,4 +1,4 @@
-//! Turns the calling thread into a site, step by step.
+//! Turns the calling thread into a site.
 
 use longhaul_sys::namespace::Init;
 use rustix::mount::MountFlags;
@@ -8,9 +8,9 @@ use super::{SiteSpec, names, network, windows};
 use crate::EmuError;
 use crate::device::{Device, DeviceMaker};
 
-/// What a site consists of while its thread lives.
+/// The parts of a site that exist while its thread lives.
 #[derive(Debug)]
-pub(super) struct Furnished {
+pub(super) struct SiteParts {
     /// The site's ends of its links, in the order of the specification's interfaces.
     pub(super) devices: Vec<Device>,
     pub(super) init: Init,
@@ -18,17 +18,17 @@ pub(super) struct Furnished {
     pub(super) windows_set: bool,
 }
 
-/// Moves the calling thread into new namespaces and furnishes them.
+/// Moves the calling thread into new namespaces and sets them up.
 ///
 /// # Errors
-/// The step that failed; what was made until then goes with the thread.
-pub(super) fn furnish(spec: &SiteSpec) -> Result<Furnished, EmuError> {
+/// The step that failed. Everything created before is removed when the thread ends.
+pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
     let step =
         |operation| move |source| EmuError::Site { operation, site: spec.own.name.clone(), source };
     let maker = DeviceMaker::enter_site()?;
     let tables = Tables::open().map_err(step("open the network tables"))?;
     let init = Init::start().map_err(step("start the first process"))?;
-    // Best effort, as for /proc: containers may forbid it, and few tools look there.
+    // Best effort, as for /proc: containers may forbid the mount, and few tools read /sys.
     let no_programs = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", no_programs, None);
     network::prepare();
@@ -41,11 +41,11 @@ pub(super) fn furnish(spec: &SiteSpec) -> Result<Furnished, EmuError> {
     if spec.forwards() {
         network::forward().map_err(step("allow forwarding"))?;
     }
-    // Programs that ask for their own host's name, and resolve it, find the site's.
+    // Programs that resolve their own host name find the address of the site.
     rustix::system::sethostname(spec.own.name.as_bytes())
         .map_err(|errno| step("set the host's name")(errno.into()))?;
     names::install(&spec.hosts).map_err(step("install /etc/hosts"))?;
     network::open_ping();
     let windows_set = windows::install(spec.windows).is_ok();
-    Ok(Furnished { devices, init, tables, windows_set })
+    Ok(SiteParts { devices, init, tables, windows_set })
 }

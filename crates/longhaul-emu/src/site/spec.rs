@@ -1,15 +1,17 @@
+//! The specification of a site.
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use longhaul_core::plan::TopologyPlan;
 
 use super::Windows;
 
-/// A site as the others know it.
+/// A site as other sites see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) ipv4: Ipv4Addr,
-    /// `None` where no link of the site takes the smallest packet of IPv6.
+    /// `None` if no link of the site supports the smallest IPv6 packet.
     pub(crate) ipv6: Option<Ipv6Addr>,
 }
 
@@ -20,7 +22,7 @@ pub(crate) struct InterfaceSpec {
     pub(crate) mtu: u32,
 }
 
-/// By which of its interfaces a site reaches another.
+/// The interface through which a site reaches an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouteSpec {
     pub(crate) to: IpAddr,
@@ -28,11 +30,11 @@ pub(crate) struct RouteSpec {
     pub(crate) interface: usize,
 }
 
-/// What a site is to be like.
+/// The specification of a site.
 #[derive(Debug, Clone)]
 pub(crate) struct SiteSpec {
     pub(crate) own: Host,
-    /// Every site of the topology, this one too.
+    /// All sites of the topology, including this one.
     pub(crate) hosts: Vec<Host>,
     pub(crate) interfaces: Vec<InterfaceSpec>,
     pub(crate) routes: Vec<RouteSpec>,
@@ -40,7 +42,7 @@ pub(crate) struct SiteSpec {
 }
 
 impl Host {
-    /// The address of this host that a peer at `other` sees.
+    /// Returns the address of this host in the family of `other`.
     pub(crate) fn address_like(&self, other: IpAddr) -> Option<IpAddr> {
         match other {
             IpAddr::V4(_) => Some(self.ipv4.into()),
@@ -48,22 +50,22 @@ impl Host {
         }
     }
 
-    /// Its addresses.
+    /// Returns the addresses of the host.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         [Some(IpAddr::V4(self.ipv4)), self.ipv6.map(IpAddr::V6)].into_iter().flatten()
     }
 }
 
 impl SiteSpec {
-    /// What every IPv6 link must take (RFC 8200, 5).
+    /// The smallest MTU of an IPv6 link (RFC 8200, section 5).
     pub(crate) const MIN_MTU_V6: u32 = 1280;
 
-    /// Whether the site passes on what is not meant for it.
+    /// Returns whether the site forwards packets.
     pub(crate) fn forwards(&self) -> bool {
         self.interfaces.len() > 1
     }
 
-    /// The environment that tells a command where it and the other sites are.
+    /// Returns the environment variables with the addresses of this and the other sites.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let mut variables = vec![("LONGHAUL_SITE".to_owned(), self.own.name.clone())];
         for host in &self.hosts {

@@ -1,10 +1,10 @@
-//! A site's tables in `/proc/net`: what its interfaces dropped, and who listens.
+//! Reads a site's tables in `/proc/net`: packets dropped by interfaces, and listening sockets.
 
 use std::fs::File;
 use std::io;
 
-/// The namespace's tables, opened before `/proc` shows another PID namespace, in which the site's
-/// thread has no entry of its own.
+/// The namespace's tables, opened before `/proc` shows another PID namespace in which the site's
+/// thread has no entry.
 #[derive(Debug)]
 pub(super) struct Tables {
     devices: File,
@@ -12,44 +12,45 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The tables of the calling thread's network namespace.
+    /// Opens the tables of the calling thread's network namespace.
     pub(super) fn open() -> io::Result<Tables> {
         let open = |name| File::open(format!("/proc/thread-self/net/{name}"));
         let sockets = ["tcp", "tcp6", "udp", "udp6"].into_iter().filter_map(|name| open(name).ok());
         Ok(Tables { devices: open("dev")?, sockets: sockets.collect() })
     }
 
-    /// Packets that interface `name` dropped because its ring was full.
+    /// Returns the packets that interface `name` dropped because its ring was full.
     ///
     /// # Errors
     /// The table cannot be read.
     pub(super) fn device_drops(&self, name: &str) -> io::Result<u64> {
-        // The counters of an interface that somebody in the site deleted went with it.
+        // If a program in the site deleted the interface, its counters are gone.
         Ok(device_drops(&reread(&self.devices)?, name).unwrap_or(0))
     }
 
-    /// Whether any socket of the site listens for connections or is bound for datagrams.
+    /// Returns whether any socket of the site listens for connections or is bound for datagrams.
     pub(super) fn has_listener(&self) -> bool {
         self.sockets.iter().any(|table| reread(table).is_ok_and(|text| has_listener(&text)))
     }
 }
 
-/// The transmit-drop column of an interface's row in `/proc/net/dev`.
+/// Returns the transmit-drop column of an interface's row in `/proc/net/dev`.
 fn device_drops(table: &str, name: &str) -> Option<u64> {
     let row =
         table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    // Eight columns of receiving, then bytes, packets, errs and drop of sending.
+    // The columns are eight for receiving, then bytes, packets, errs and drop for sending.
     row.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Whether a table like `/proc/net/tcp` or `/proc/net/udp` has a socket that waits for a peer.
+/// Returns whether a table like `/proc/net/tcp` or `/proc/net/udp` has a socket that waits for a
+/// peer.
 fn has_listener(table: &str) -> bool {
-    // include/net/tcp_states.h: TCP_LISTEN, and TCP_CLOSE for an unconnected UDP socket; a closed
+    // include/net/tcp_states.h: TCP_LISTEN, and TCP_CLOSE for an unconnected UDP socket. A closed
     // TCP socket is in no table.
     table.lines().skip(1).any(|row| matches!(row.split_whitespace().nth(3), Some("0A" | "07")))
 }
 
-/// The present content of a table that stays open.
+/// Returns the current content of an open table.
 fn reread(table: &File) -> io::Result<String> {
     use std::os::unix::fs::FileExt;
     let mut text = Vec::new();

@@ -1,3 +1,5 @@
+//! A running site and the thread that serves it.
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
@@ -6,15 +8,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::SiteSpec;
-use super::setup::{Furnished, furnish};
+use super::setup::{SiteParts, set_up};
 use crate::EmuError;
 use crate::device::Device;
 
-/// A site that runs; dropping it kills every process in it.
+/// A running site. Dropping it kills every process in it.
 #[derive(Debug)]
 pub(crate) struct Site {
     spec: SiteSpec,
-    /// `None` once the thread was told to end.
+    /// `None` once the thread has been asked to end.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     windows_set: bool,
@@ -27,7 +29,7 @@ enum Request {
     HasListener(Sender<bool>),
 }
 
-/// What the thread hands out when it is furnished.
+/// The parts that the thread returns when the site is ready.
 struct Ready {
     devices: Vec<Device>,
     windows_set: bool,
@@ -35,7 +37,7 @@ struct Ready {
 }
 
 impl Site {
-    /// Builds a site, and returns it with the site's ends of its links, in their order.
+    /// Starts a site and returns it with its ends of its links, in their order.
     pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Vec<Device>), EmuError> {
         let failed = |operation| {
             let site = spec.own.name.clone();
@@ -47,9 +49,9 @@ impl Site {
         let own = spec.clone();
         let thread = std::thread::Builder::new()
             .name(format!("site {}", spec.own.name))
-            .spawn(move || match furnish(&own) {
+            .spawn(move || match set_up(&own) {
                 Err(error) => drop(outcome.send(Err(error))),
-                Ok(furnished) => live(&own, furnished, &outcome, &inbox),
+                Ok(parts) => live(&own, parts, &outcome, &inbox),
             })
             .map_err(failed("start a thread"))?;
         let Ready { devices, windows_set, init } = ready.recv().map_err(|_| gone)??;
@@ -57,12 +59,12 @@ impl Site {
         Ok((site, devices))
     }
 
-    /// What the site was made from.
+    /// Returns the specification of the site.
     pub(crate) fn spec(&self) -> &SiteSpec {
         &self.spec
     }
 
-    /// The first process of the site, in whose namespaces its commands live.
+    /// Returns the first process of the site, in whose namespaces its commands run.
     pub(crate) fn init(&self) -> &OwnedFd {
         &self.init
     }
@@ -75,7 +77,8 @@ impl Site {
         })
     }
 
-    /// Packets that one of the site's interfaces dropped because nobody read them in time.
+    /// Returns the packets that one interface of the site dropped because the emulator did not read
+    /// them in time.
     pub(crate) fn device_drops(&self, interface: usize) -> Result<u64, EmuError> {
         let step = |source| EmuError::Site {
             operation: "read the interface's counters",
@@ -85,12 +88,12 @@ impl Site {
         self.ask(|reply| Request::DeviceDrops(interface, reply))?.map_err(step)
     }
 
-    /// Whether a program in the site waits for connections or datagrams.
+    /// Returns whether a program in the site waits for connections or datagrams.
     pub(crate) fn has_listener(&self) -> Result<bool, EmuError> {
         self.ask(Request::HasListener)
     }
 
-    /// Whether TCP's windows could be set.
+    /// Returns whether the TCP windows could be set.
     pub(crate) fn windows_set(&self) -> bool {
         self.windows_set
     }
@@ -115,21 +118,21 @@ impl Drop for Site {
     }
 }
 
-/// What the site's thread does once furnished, until nobody can ask it any more.
+/// Serves requests until the requests' sender is dropped.
 fn live(
     spec: &SiteSpec,
-    furnished: Furnished,
+    parts: SiteParts,
     outcome: &Sender<Result<Ready, EmuError>>,
     inbox: &Receiver<Request>,
 ) {
-    let Furnished { devices, init, tables, windows_set } = furnished;
+    let SiteParts { devices, init, tables, windows_set } = parts;
     let site = || spec.own.name.clone();
     let ready = init.handle().try_clone().map(|init| Ready { devices, windows_set, init }).map_err(
         |source| EmuError::Site { operation: "hold the first process", site: site(), source },
     );
     if outcome.send(ready).is_ok() {
         for request in inbox {
-            // An asker that is gone needs no answer.
+            // If the requester is gone, nobody needs the answer.
             match request {
                 Request::Spawn(mut command, reply) => {
                     command.envs(spec.environment());
@@ -144,8 +147,9 @@ fn live(
         }
     }
     init.kill();
-    // Its end tells that every process of the site is gone. It waits for those of our children
-    // that nobody has waited for yet; they are dead, hold nothing, and are not worth hanging for.
+    // The exit of the first process shows that every process of the site is gone. It waits for our
+    // children that nobody has reaped yet; they are dead and hold no resources, so the wait is
+    // limited.
     let deadline = Instant::now() + Duration::from_secs(1);
     while !init.reaped() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));

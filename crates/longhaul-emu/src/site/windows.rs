@@ -1,8 +1,8 @@
 //! TCP windows for the bandwidth-delay products of a site's paths.
 //!
-//! `tcp_rmem` and `tcp_wmem` belong to each network namespace and start at the kernel's defaults
-//! (6 and 4 MiB); `tcp_mem` is the whole host's. Once the sockets of the host together pass its
-//! second number, every flow's window stays small until they are closed, so the windows given here
+//! `tcp_rmem` and `tcp_wmem` belong to each network namespace and start at the kernel's defaults (6
+//! and 4 MiB). `tcp_mem` belongs to the whole host: once all sockets of the host together exceed
+//! its second number, every flow's window stays small until they are closed. The windows set here
 //! leave room for a sender and a receiver that both fill theirs.
 
 use std::fs;
@@ -14,40 +14,41 @@ use longhaul_core::units::{Bytes, Rate};
 
 use crate::driver::UNLIMITED;
 
-/// What a path between two sites asks of TCP.
+/// The requirements of a path between two sites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PathNeed {
-    /// The round trip of a packet that waits nowhere.
+    /// The round-trip time without queueing.
     pub(crate) rtt: Duration,
-    /// The least rate that a link on the way there, and on the way back, promises.
+    /// The lowest configured rate of a link in each direction of the path.
     pub(crate) rates: [Option<Rate>; 2],
 }
 
 impl PathNeed {
-    /// The most that a promised rate keeps under way in a round trip; zero without a promise.
+    /// Returns the bandwidth-delay product at the configured rate; zero without a rate.
     pub(crate) fn promised(&self) -> Bytes {
         let rates = self.rates.iter().flatten();
         rates.map(|rate| rate.bdp(self.rtt)).max_by_key(|bytes| bytes.get()).unwrap_or_default()
     }
 
-    /// What a flow needs to fill the path as long as nothing is lost.
+    /// Returns the window that fills the path without losses.
     fn window(&self) -> u64 {
-        // A sender keeps what is unacknowledged and as much again to send; a receiver spends up
-        // to half of its buffer on bookkeeping (tcp_adv_win_scale).
+        // A sender keeps the unacknowledged data and as much again to send. A receiver uses up to
+        // half of its buffer for bookkeeping (tcp_adv_win_scale).
         self.products(2)
     }
 
-    /// What it makes use of where a promised rate is to be filled in spite of losses: for a round
-    /// trip after each, nothing is acknowledged while as much again is sent.
+    /// Returns the window that fills a path with a rate in spite of losses: for a round trip after
+    /// a loss, nothing is acknowledged while as much again is sent.
     fn roomy_window(&self) -> u64 {
         if self.is_promised() { self.products(4) } else { self.window() }
     }
 
-    /// So many bandwidth-delay products, and some to start with.
+    /// Returns `count` bandwidth-delay products plus a minimum.
     fn products(&self, count: u64) -> u64 {
-        /// The kernel's own default for a receiver, below which nothing is gained.
+        /// The kernel's default for a receiver, below which a smaller window saves nothing.
         const SMALLEST: u64 = 6 << 20;
-        /// The window field's 16 bits, scaled by at most 2^14 (RFC 7323), and below an int's range.
+        /// The 16 bits of the window field, scaled by at most 2^14 (RFC 7323); below the range of
+        /// an int.
         const LARGEST: u64 = 65_535 << 14;
         let [there, back] = self.rates.map(|rate| rate.unwrap_or(UNLIMITED));
         let product = there.max(back).bdp(self.rtt).get();
@@ -59,16 +60,16 @@ impl PathNeed {
     }
 }
 
-/// The most that a single socket may buffer, in each direction.
+/// The most bytes that a single socket may buffer in each direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Windows {
-    /// For the third number of `tcp_rmem` and `tcp_wmem`.
+    /// The third number of `tcp_rmem` and `tcp_wmem`.
     pub(crate) largest: Bytes,
 }
 
 impl Windows {
-    /// The warning that these windows are too small for one flow to fill a path of `need`. An
-    /// unlimited path promises no rate, so that nothing is clipped on it.
+    /// Returns a warning if these windows are too small for one flow to fill a path of `need`. A
+    /// path without a rate produces no warning.
     pub(crate) fn warning(self, need: &PathNeed) -> Option<LinkWarning> {
         let wanted = Bytes::new(need.window());
         (need.is_promised() && self.largest < wanted)
@@ -76,23 +77,24 @@ impl Windows {
     }
 }
 
-/// The windows for a site with these paths, on a host whose TCP holds back at `pressure`.
+/// Returns the windows for a site with these paths, on a host whose TCP limits windows at
+/// `pressure`.
 pub(crate) fn plan_windows(needs: impl IntoIterator<Item = PathNeed>, pressure: Bytes) -> Windows {
     let wanted = needs.into_iter().map(|need| need.roomy_window()).max().unwrap_or_default();
-    // Two sockets at two fifths each stay below the point of pressure. Less than the kernel's own
-    // default is never set.
+    // Two sockets with two fifths each stay below the pressure limit. The windows are never below
+    // the kernel's default.
     let largest = wanted.min(pressure.get() / 5 * 2).max(6 << 20);
     Windows { largest: Bytes::new(largest) }
 }
 
-/// Where the kernel starts to hold TCP's memory back: the second number of `tcp_mem`, in pages.
+/// Returns the second number of `tcp_mem`, at which the kernel starts to limit TCP's memory.
 pub(crate) fn memory_pressure() -> Option<Bytes> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(Bytes::new(pages * rustix::param::page_size() as u64))
 }
 
-/// Sets the windows of the calling thread's network namespace.
+/// Sets the windows in the calling thread's network namespace.
 pub(super) fn install(windows: Windows) -> io::Result<()> {
     for file in ["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"] {
         let now = fs::read_to_string(file)?;
@@ -101,7 +103,7 @@ pub(super) fn install(windows: Windows) -> io::Result<()> {
     Ok(())
 }
 
-/// The three numbers of `tcp_rmem` with the last one replaced.
+/// Returns the three numbers of `tcp_rmem` with the last one replaced.
 fn with_largest(three: &str, largest: u64) -> String {
     let mut numbers: Vec<&str> = three.split_whitespace().collect();
     let largest = largest.to_string();

@@ -1,11 +1,14 @@
+//! The addresses of the sites.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use longhaul_core::plan::TopologyPlan;
 
 use crate::site::{Host, SiteSpec};
 
-/// The networks for benchmarks, which no host's own network uses: 198.18.0.0/15 (RFC 2544) and
-/// 2001:2::/48 (RFC 5180). The n-th site has the n-th address of either.
+/// Returns the hosts of a topology. Their networks are reserved for benchmarks and not used by any
+/// host's own network: 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180). The n-th site has the
+/// n-th address of each.
 pub(super) fn hosts(plan: &TopologyPlan) -> Vec<Host> {
     let numbered = plan.sites.iter().zip(1u16..);
     numbered

@@ -1,9 +1,8 @@
-//! Whether this machine can hold what a topology's rates keep under way.
+//! Checks that this machine has the memory for the data in flight of a topology.
 //!
-//! A rate is a promise: a link that has one must carry it for as long as somebody sends. What it
-//! then keeps under way lies twice in memory: in the emulator, and in the sender's socket until it
-//! is acknowledged. A link without a rate promises nothing; it is as fast as the machine is, and
-//! what memory does to it is part of that.
+//! A link with a rate must sustain it. Its data in flight are in memory twice: in the emulator, and
+//! in the sender's socket until they are acknowledged. A link without a rate is as fast as the
+//! machine allows, and its memory use is not checked.
 
 use longhaul_core::plan::{Side, TopologyPlan};
 use longhaul_core::units::Bytes;
@@ -13,8 +12,8 @@ use super::Routes;
 use crate::EmuError;
 use crate::site::memory_pressure;
 
-/// Refuses a topology that this machine's memory, or the part of it that TCP may use, is too small
-/// for.
+/// Returns an error if the topology needs more memory than this machine has, or more than TCP may
+/// use.
 pub(super) fn check_fit(plan: &TopologyPlan, routes: &Routes) -> Result<(), EmuError> {
     check(plan, routes, Bytes::new(usable_bytes()), memory_pressure())
 }
@@ -26,8 +25,8 @@ fn check(
     pressure: Option<Bytes>,
 ) -> Result<(), EmuError> {
     let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
-    // Half is for the sockets and the programs. Of the other half a direction may have a half, so
-    // that none starves the one against it.
+    // Half of the memory is for sockets and programs. One direction may use half of the other half,
+    // so that it cannot starve the opposite direction.
     let [half, quarter] = [2, 4].map(|part| memory.get() / part);
     let mut sum = 0u64;
     for (link, side) in lanes {
@@ -85,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_memory_cannot_hold_is_refused() {
-        // 1 GB in a round trip: half of it on the way there, and a whole one in the queue.
+        // 1 GB per round trip: half of it on the way there, and a full product in the queue.
         let rate = Some(10_000_000_000);
         assert_eq!(refusal(rate, Bytes::gib(8), Bytes::gib(1)), None);
         let memory = refusal(rate, Bytes::gib(4), Bytes::gib(1)).unwrap();

@@ -1,3 +1,5 @@
+//! A running link.
+
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,26 +14,26 @@ use crate::driver::{Driver, Lane, Snapshot, memory_budget};
 use crate::link::LinkModel;
 use crate::verdict::{lateness_bound_ms, starvation, verdicts};
 
-/// Where a link ends.
+/// An end of a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
-    /// Index of the site.
+    /// The index of the site.
     pub(super) site: usize,
-    /// Index among that site's interfaces.
+    /// The index of the site's interface.
     pub(super) interface: usize,
 }
 
-/// A link that runs; dropping it stops its packets.
+/// A running link. Dropping it stops its packets.
 #[derive(Debug)]
 pub(super) struct Link {
     plan: LinkPlan,
-    /// Near and far.
+    /// The near and the far end.
     pub(super) ends: [End; 2],
     offloads: Offloads,
-    /// What was wrong from the start.
+    /// Warnings that hold from the start.
     warnings: Vec<LinkWarning>,
     started: Instant,
-    /// Its lanes are those from near and from far.
+    /// The driver; its lanes are those from near and from far.
     driver: Driver,
 }
 
@@ -52,7 +54,7 @@ impl Link {
         Ok(Link { plan, ends, offloads, warnings, started: Instant::now(), driver })
     }
 
-    /// Lets packets that enter from now on be treated by `plan`.
+    /// Applies `plan` to packets that enter from now on.
     pub(super) fn set(&mut self, plan: &LinkPlan) {
         for (lane, side) in Side::BOTH.into_iter().enumerate() {
             let changed = plan.clone();
@@ -62,7 +64,7 @@ impl Link {
         self.plan = plan.clone();
     }
 
-    /// What passed so far, given what the interfaces at its ends dropped.
+    /// Returns the counters so far, given the drops of the interfaces at its ends.
     pub(super) fn report(&self, drops: [u64; 2]) -> Result<LinkReport, EmuError> {
         let gone = || {
             let source = io::Error::other("its thread panicked");

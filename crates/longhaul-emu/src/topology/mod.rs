@@ -1,8 +1,8 @@
-//! Many sites and the links between them.
+//! Topologies: many sites and the links between them.
 //!
-//! A plan becomes addresses ([`hosts`]) and routes ([`Routes`]), is held against what this machine
-//! has ([`check_fit`]), and only then are sites made and links started ([`Topology`]). Routes are
-//! fixed when the topology is built: a delay that is changed later changes none.
+//! A plan is turned into addresses ([`hosts`]) and routes ([`Routes`]) and checked against the
+//! machine's memory ([`check_fit`]). Then sites and links are started ([`Topology`]). Routes are
+//! fixed when the topology is built; changing a delay later changes no route.
 
 mod addresses;
 mod fit;

@@ -1,9 +1,8 @@
-//! Which link a packet takes at each site.
+//! Computes the link that a packet takes at each site.
 //!
-//! Where two sites share a link, it is used. To any other site packets go by the path of the
-//! shortest round trip, and among equals by that of the fewest links. The choice of a site agrees
-//! with those of the sites after it: each of them is nearer to the destination than the one
-//! before, so no packet goes in a circle.
+//! Two sites that share a link use it. Other packets take the path with the shortest round trip,
+//! and among equal paths the one with the fewest links. Every site on a path is nearer to the
+//! destination than the site before it, so routes have no loops.
 
 use std::time::Duration;
 
@@ -11,12 +10,12 @@ use longhaul_core::plan::{Side, TopologyPlan};
 
 use crate::site::PathNeed;
 
-/// A link, as it is passed.
+/// One link of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hop {
-    /// Index of the link.
+    /// The index of the link.
     pub(super) link: usize,
-    /// The end at which a packet enters it.
+    /// The end at which a packet enters the link.
     pub(super) from: Side,
 }
 
@@ -29,16 +28,16 @@ struct Edge {
     rtt: Duration,
 }
 
-/// The first hop from every site to every other.
+/// The first hop from every site to every other site.
 #[derive(Debug)]
 pub(super) struct Routes {
     edges: Vec<Edge>,
-    /// `towards[to][from]`; `None` for the site itself and for those out of reach.
+    /// `towards[to][from]`; `None` for the site itself and for unreachable sites.
     towards: Vec<Vec<Option<Hop>>>,
 }
 
 impl Edge {
-    /// The hop from `site` over this link and the site that it leads to.
+    /// Returns the hop from `site` over this link, and the site at its other end.
     fn leave(&self, site: usize) -> Option<(Hop, usize)> {
         let hop = |from| Hop { link: self.link, from };
         match site {
@@ -50,7 +49,8 @@ impl Edge {
 }
 
 impl Routes {
-    /// The routes over those links that take packets of `mtu` bytes. The plan is valid.
+    /// Computes the routes over the links that support packets of `mtu` bytes. The plan must be
+    /// valid.
     pub(super) fn plan(plan: &TopologyPlan, mtu: u32) -> Self {
         let edges: Vec<Edge> = plan
             .links
@@ -67,12 +67,12 @@ impl Routes {
         Routes { edges, towards }
     }
 
-    /// The link by which `from` sends to `to`.
+    /// Returns the first link from `from` to `to`.
     pub(super) fn next(&self, from: usize, to: usize) -> Option<Hop> {
         self.towards[to][from]
     }
 
-    /// The links that a packet passes; `None` when there is no way, or none is needed.
+    /// Returns the links of a path; `None` if there is no path or the sites are equal.
     pub(super) fn path(&self, from: usize, to: usize) -> Option<Vec<Hop>> {
         let mut hops = Vec::new();
         let mut site = from;
@@ -85,7 +85,7 @@ impl Routes {
         (!hops.is_empty()).then_some(hops)
     }
 
-    /// What TCP between two sites needs; `None` when there is no way between them.
+    /// Returns the requirements of TCP between two sites; `None` if there is no path between them.
     pub(super) fn need(&self, plan: &TopologyPlan, a: usize, b: usize) -> Option<PathNeed> {
         let ways = [self.path(a, b)?, self.path(b, a)?];
         let direction = |hop: &Hop| plan.links[hop.link].plan.from(hop.from);
@@ -98,10 +98,10 @@ impl Routes {
     }
 }
 
-/// The first hop of every site towards `to`.
+/// Returns the first hop of every site towards `to`.
 fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
-    // Dijkstra's algorithm from the destination, in which the neighbours of the destination keep
-    // their direct link whatever it takes. Distances are a time and a number of links.
+    // Dijkstra's algorithm from the destination. The neighbours of the destination keep their
+    // direct link whatever its delay. A distance is a time and a number of links.
     let mut known: Vec<Option<((Duration, u32), Hop)>> = vec![None; sites];
     let mut settled = vec![false; sites];
     settled[to] = true;

@@ -1,3 +1,5 @@
+//! A running topology.
+
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, Command};
@@ -14,22 +16,22 @@ use crate::device::Device;
 use crate::link::random_seed;
 use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, plan_windows};
 
-/// Sites and links that run.
+/// Running sites and links.
 ///
-/// Commands run in a site through [`Topology::spawn`], and find every other site by its name.
-/// [`Topology::finish`] takes everything down and reports; dropping it only takes it down. Either
-/// way every process still in a site is killed.
+/// Commands run in a site through [`Topology::spawn`] and find every other site by name.
+/// [`Topology::finish`] removes everything and returns a report; dropping the value removes
+/// everything without a report. Either way every process in a site is killed.
 #[derive(Debug)]
 pub struct Topology {
     plan: TopologyPlan,
     started: Instant,
-    // Dropped in this order: packets stop, then the sites' processes.
+    // Fields drop in this order: packets stop first, then the sites' processes end.
     links: Vec<Link>,
     sites: Vec<Site>,
 }
 
-/// A topology on paper: everything but the devices.
-struct Drawing {
+/// A topology without its devices.
+struct Draft {
     sites: Vec<SiteSpec>,
     ends: Vec<[End; 2]>,
     warnings: Vec<Vec<LinkWarning>>,
@@ -39,12 +41,12 @@ impl Topology {
     /// Builds the sites and starts the links.
     ///
     /// # Errors
-    /// The plan is invalid or asks for more memory than there is; a permission or a device is
-    /// missing ([`EmuError`] says which and what grants it); or a step of the set-up failed.
-    /// Nothing is left in any of these cases.
+    /// The plan is invalid or needs more memory than the machine has, a privilege or a device is
+    /// missing ([`EmuError`] names it and its remedy), or a step of the set-up failed. In all cases
+    /// nothing is left behind.
     pub fn start(plan: &TopologyPlan) -> Result<Topology, EmuError> {
         plan.validate()?;
-        // The report tells it, so that a run can be had again.
+        // The report contains the seed, so that the run can be repeated.
         let mut plan = plan.clone();
         for link in &mut plan.links {
             link.plan.seed.get_or_insert_with(random_seed);
@@ -52,18 +54,16 @@ impl Topology {
         let plan = &plan;
         let routes = Routes::plan(plan, 0);
         check_fit(plan, &routes)?;
-        let drawing = draw(plan, &routes);
+        let draft = draft(plan, &routes);
         let mut sites = Vec::new();
         let mut devices: Vec<Vec<Option<Device>>> = Vec::new();
-        for spec in drawing.sites {
+        for spec in draft.sites {
             let (site, tuns) = Site::start(spec)?;
             sites.push(site);
             devices.push(tuns.into_iter().map(Some).collect());
         }
         let mut links = Vec::new();
-        for ((link, ends), mut warnings) in
-            plan.links.iter().zip(drawing.ends).zip(drawing.warnings)
-        {
+        for ((link, ends), mut warnings) in plan.links.iter().zip(draft.ends).zip(draft.warnings) {
             for (side, end) in Side::BOTH.into_iter().zip(ends) {
                 if !sites[end.site].windows_set() {
                     warnings.push(LinkWarning::WindowsUnset { site: side });
@@ -81,40 +81,40 @@ impl Topology {
         Ok(Topology { plan: plan.clone(), started: Instant::now(), links, sites })
     }
 
-    /// What was built, with the links as they are now.
+    /// Returns the plan, with the links as they are now.
     pub fn plan(&self) -> &TopologyPlan {
         &self.plan
     }
 
-    /// Starts `command` at a site (by index), with `LONGHAUL_SITE` and the addresses of all sites
-    /// in its environment.
+    /// Starts `command` at a site (by index) with `LONGHAUL_SITE` and the addresses of all sites in
+    /// its environment.
     ///
-    /// The child is the caller's to wait for, and shares its standard streams unless the command
-    /// says otherwise.
+    /// The caller waits for the child. The child inherits the standard streams unless the command
+    /// sets others.
     ///
     /// # Errors
-    /// The command could not be started: its `source` tells a missing program from one that may
-    /// not be executed.
+    /// The command could not be started. The error's `source` distinguishes a missing program from
+    /// one that may not be executed.
     pub fn spawn(&self, site: usize, command: Command) -> Result<Child, EmuError> {
         self.sites[site].spawn(command)
     }
 
-    /// The process in whose namespaces the commands of a site (by index) live, for
+    /// Returns the process in whose namespaces the commands of a site (by index) run, for
     /// [`longhaul_sys::namespace::join`].
     pub fn site_process(&self, site: usize) -> BorrowedFd<'_> {
         self.sites[site].init().as_fd()
     }
 
-    /// What a command at a site (by index) finds in its environment.
+    /// Returns the environment variables that a command at a site (by index) gets.
     pub fn environment(&self, site: usize) -> Vec<(String, String)> {
         self.sites[site].spec().environment()
     }
 
-    /// Waits until a program at a site (by index) listens for connections or datagrams, for at
-    /// most `patience`; whether one does.
+    /// Waits until a program at a site (by index) listens for connections or datagrams, for at most
+    /// `patience`. Returns whether one does.
     ///
     /// # Errors
-    /// The site is gone.
+    /// The thread of the site has ended.
     pub fn wait_for_listener(&self, site: usize, patience: Duration) -> Result<bool, EmuError> {
         let deadline = Instant::now() + patience;
         loop {
@@ -126,11 +126,11 @@ impl Topology {
         }
     }
 
-    /// Treats packets that enter a link (by index) from now on by another plan; its MTU stays.
-    /// Routes stay, too, though they were chosen by the delays at the start.
+    /// Applies another plan to packets that enter a link (by index) from now on. The MTU and the
+    /// routes stay as they are.
     ///
     /// # Errors
-    /// The plan is invalid, or asks for more memory than there is; the link is as it was.
+    /// The plan is invalid or needs more memory than the machine has; the link is unchanged.
     pub fn set(&mut self, link: usize, plan: LinkPlan) -> Result<(), EmuError> {
         let mut changed = self.plan.clone();
         let seed = changed.links[link].plan.seed;
@@ -142,7 +142,7 @@ impl Topology {
         Ok(())
     }
 
-    /// What passed so far.
+    /// Returns the counters so far.
     ///
     /// # Errors
     /// A counter could not be read.
@@ -166,10 +166,10 @@ impl Topology {
         })
     }
 
-    /// Takes everything down and tells what passed. Processes still in the sites are killed.
+    /// Removes everything and returns the report. Processes in the sites are killed.
     ///
     /// # Errors
-    /// A counter could not be read; everything is taken down nevertheless.
+    /// A counter could not be read; everything is removed nevertheless.
     pub fn finish(self) -> Result<TopologyReport, EmuError> {
         self.report()
     }
@@ -184,11 +184,12 @@ fn site_report(spec: &SiteSpec) -> SiteReport {
     }
 }
 
-fn draw(plan: &TopologyPlan, routes: &Routes) -> Drawing {
+fn draft(plan: &TopologyPlan, routes: &Routes) -> Draft {
     let hosts = hosts(plan);
     let routes_v6 = Routes::plan(plan, SiteSpec::MIN_MTU_V6);
     let pressure = memory_pressure().unwrap_or(Bytes::gib(1));
-    // The links that end at each site, in the order of the plan: that of its interfaces.
+    // The links that end at each site, in the order of the plan, which is also the order of its
+    // interfaces.
     let mut own: Vec<Vec<usize>> = vec![Vec::new(); hosts.len()];
     let mut ends = Vec::new();
     for (index, link) in plan.links.iter().enumerate() {
@@ -233,7 +234,7 @@ fn draw(plan: &TopologyPlan, routes: &Routes) -> Drawing {
         sites[near].windows.min(sites[far].windows).warning(&need)
     };
     let warnings = ends.iter().map(|ends| warning(ends).into_iter().collect()).collect();
-    Drawing { sites, ends, warnings }
+    Draft { sites, ends, warnings }
 }
 
 fn route(to: IpAddr, interface: Option<usize>) -> Option<RouteSpec> {

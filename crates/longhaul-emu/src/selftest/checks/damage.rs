@@ -1,3 +1,5 @@
+//! Checks of duplication, corruption and ECN marks.
+
 use longhaul_core::result::{Check, Unit};
 
 use super::super::case::{Case, Judged, Tallies};
@@ -5,7 +7,7 @@ use super::super::lab::{Lab, Stream};
 
 const RATE: f64 = 1e-2;
 
-/// Copies, changed bits and marks.
+/// Checks duplicates, changed bits and ECN marks.
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     let stream = Stream::many(if quick { 50_000 } else { 200_000 });
     duplicates(lab, stream, each);
@@ -33,7 +35,7 @@ fn duplicates(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
     });
 }
 
-/// What is damaged so that the checksum tells never arrives; the receiving kernel counts it.
+/// Detected damage must never arrive; the receiving kernel counts it.
 fn detected(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
     let options = format!("--up-corrupt {RATE}");
     let case = Case::new("corruption 1e-2, detected", &options, Unit::Share);
@@ -50,7 +52,7 @@ fn detected(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
     });
 }
 
-/// What is damaged silently arrives, changed, and no checksum told.
+/// Silent damage must arrive without a checksum error.
 fn silent(lab: &mut Lab<'_>, stream: Stream, each: &mut dyn FnMut(Check)) {
     let options = format!("--up-corrupt-silent {RATE}");
     let case = Case::new("corruption 1e-2, silent", &options, Unit::Share);

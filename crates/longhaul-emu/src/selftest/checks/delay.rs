@@ -1,3 +1,5 @@
+//! Checks of the one-way delay, idle and under load.
+
 use std::time::Duration;
 
 use longhaul_core::result::{Check, CheckVerdict, Unit};
@@ -5,17 +7,17 @@ use longhaul_core::result::{Check, CheckVerdict, Unit};
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
 
-/// How late the median and 99 % of the datagrams may be, one way.
+/// The highest one-way lateness of the median and of 99 % of the datagrams.
 const MEDIAN_MS: f64 = 0.1;
 const P99_MS: f64 = 0.3;
 
-/// Of 99 % beside a load: which also wait for the load's super-packets.
+/// The same for 99 % under load: these datagrams also wait for the super-packets of the load.
 const LOADED_P99_MS: f64 = 1.0;
 
-/// How early a departure may be: what the clocks of the time stamps differ by.
+/// The highest earliness: the difference of the clocks of the time stamps.
 const EARLY_MS: f64 = 0.01;
 
-/// One datagram now and then over an otherwise idle link.
+/// Checks the delay of occasional datagrams over an otherwise idle link.
 pub(super) fn idle(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn FnMut(Check)) {
     let stream = Stream::single(if quick { 200 } else { 600 }, Duration::from_micros(2300));
     for delay_ms in [0.0, 10.0, 90.0] {
@@ -26,25 +28,24 @@ pub(super) fn idle(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn Fn
 fn idle_once(lab: &mut Lab<'_>, ipv6: bool, delay_ms: f64, stream: Stream) -> Vec<Check> {
     let options = format!("--up-delay {delay_ms}ms");
     let measured = lab.send(&options, ipv6, stream);
-    let check =
-        |(which, quantile, late_ms): (&str, f64, f64)| {
-            let name = format!("delay {delay_ms} ms, idle, {which}");
-            let case = Case::new(name, &options, Unit::Ms).over(ipv6);
-            match &measured {
-                Err(reason) => case.not_done(reason.to_string()),
-                Ok((probe, outcome)) => {
-                    let delay = probe.delay.clone().unwrap_or_default();
-                    let figures = (delay_ms, delay.quantile_ms(quantile));
-                    let range = (delay_ms - EARLY_MS, delay_ms + late_ms);
-                    because(case.between(figures, range, delay.samples), outcome.confession())
-                        .beside(outcome.machine, quantile, late_ms)
-                }
+    let check = |(which, quantile, late_ms): (&str, f64, f64)| {
+        let name = format!("delay {delay_ms} ms, idle, {which}");
+        let case = Case::new(name, &options, Unit::Ms).over(ipv6);
+        match &measured {
+            Err(reason) => case.not_done(reason.to_string()),
+            Ok((probe, outcome)) => {
+                let delay = probe.delay.clone().unwrap_or_default();
+                let figures = (delay_ms, delay.quantile_ms(quantile));
+                let range = (delay_ms - EARLY_MS, delay_ms + late_ms);
+                because(case.between(figures, range, delay.samples), outcome.emulator_warning())
+                    .beside(outcome.machine, quantile, late_ms)
             }
-        };
+        }
+    };
     [("median", 0.5, MEDIAN_MS), ("99 %", 0.99, P99_MS)].map(check).into()
 }
 
-/// The same beside a load of 5 Gb/s, or of 2 where the machine makes no more.
+/// Checks the delay beside a load of 5 Gb/s, or of 2 Gb/s if the machine cannot generate 5.
 pub(super) fn loaded(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     let seconds = if quick { 1.0 } else { 2.0 };
     let mut check = |load, bps| twice(|| vec![loaded_once(lab, load, bps, seconds)]);
@@ -73,20 +74,20 @@ fn loaded_once(lab: &mut Lab<'_>, load: &str, bps: f64, seconds: f64) -> Check {
     };
     if heavy.rate_bps < bps * 0.9 {
         let rate = Unit::Bps.format(heavy.rate_bps);
-        return case.not_done(format!("the machine made only {rate} of load"));
+        return case.not_done(format!("the machine generated a load of only {rate}"));
     }
     let delay = light.delay.clone().unwrap_or_default();
     let figures = (DELAY_MS, delay.quantile_ms(0.99));
     let range = (DELAY_MS - EARLY_MS, DELAY_MS + LOADED_P99_MS);
-    because(case.between(figures, range, delay.samples), outcome.confession()).beside(
+    because(case.between(figures, range, delay.samples), outcome.emulator_warning()).beside(
         outcome.machine,
         0.99,
         LOADED_P99_MS,
     )
 }
 
-/// A failed check with what the emulator itself says of it; a passed one as it is.
-fn because(check: Check, confession: Option<String>) -> Check {
+/// Adds the emulator's own warning to a failed check.
+fn because(check: Check, emulator_warning: Option<String>) -> Check {
     let failed = !check.reason.is_empty();
-    check.unless(confession.filter(|_| failed))
+    check.unless(emulator_warning.filter(|_| failed))
 }

@@ -1,19 +1,22 @@
+//! Checks of the jitter distributions.
+
 use std::time::Duration;
 
 use longhaul_core::result::{Check, Unit};
 use longhaul_core::stats::{kolmogorov_bound, kolmogorov_distance, normal_p};
 
-use super::super::case::{Case, Judged, LUCK, twice};
+use super::super::case::{Case, FALSE_ALARM, Judged, twice};
 use super::super::lab::{Lab, Stream};
 
 const DELAY_MS: f64 = 60.0;
 const SPREAD_MS: f64 = 10.0;
 
-/// What the timing itself adds to the distance between the distributions: 0.1 ms, where 10 ms of
-/// spread have a density of at most 0.26 per ms (that of the Pareto distribution at its start).
+/// The part of the distance between the distributions that timing explains: an error of 0.1 ms,
+/// where 10 ms of spread have a density of at most 0.26 per ms (that of the Pareto distribution at
+/// its start).
 const TIMING: f64 = 0.026;
 
-/// The distribution of delays, and that jitter alone keeps the order.
+/// Checks the distribution of delays, and that jitter keeps the order by default.
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     let stream = Stream::single(if quick { 4000 } else { 15_000 }, Duration::from_micros(100));
     for (name, distribution) in
@@ -29,7 +32,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
                     let delay = probe.delay.unwrap_or_default();
                     let at = |ms: f64| distribution((ms - DELAY_MS) / SPREAD_MS);
                     let distance = kolmogorov_distance(&delay.quantiles_ms, at);
-                    let bound = kolmogorov_bound(delay.samples as usize, LUCK) + TIMING;
+                    let bound = kolmogorov_bound(delay.samples as usize, FALSE_ALARM) + TIMING;
                     case.between((0.0, distance), (0.0, bound), delay.samples)
                         .given(outcome.machine)
                 }
@@ -45,7 +48,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
     });
 }
 
-/// The distribution functions of what jitter adds, in units of its spread.
+/// The distribution functions of the jitter, in units of its spread.
 fn uniform(x: f64) -> f64 {
     ((x + 1.0) / 2.0).clamp(0.0, 1.0)
 }
@@ -54,9 +57,9 @@ fn normal(x: f64) -> f64 {
     normal_p(x)
 }
 
-/// Shape 3, mean 0, deviation 1.
+/// Shape 3, mean 0, standard deviation 1.
 fn pareto(x: f64) -> f64 {
-    // Of scale m the mean is 1.5 m and the deviation m x sqrt(3) / 2.
+    // With scale m the mean is 1.5 m and the standard deviation m x sqrt(3) / 2.
     let scale = 2.0 / 3.0_f64.sqrt();
     let value = x + 1.5 * scale;
     if value <= scale { 0.0 } else { 1.0 - (scale / value).powi(3) }
@@ -80,7 +83,7 @@ mod tests {
                 square += p * (x + step / 2.0).powi(2);
             }
             assert!(mean.abs() < 0.001, "{mean}");
-            // Of the Pareto distribution's square the part beyond 1000 is missing.
+            // The integral of the Pareto distribution's square ends at 1000.
             assert!((square.sqrt() - deviation).abs() < 0.01, "{square}");
         }
     }

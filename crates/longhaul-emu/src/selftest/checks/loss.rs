@@ -1,10 +1,12 @@
+//! Checks of independent and bursty loss.
+
 use longhaul_core::result::{Check, Unit};
 use longhaul_core::stats::pearson_p;
 
-use super::super::case::{Case, LUCK, Tallies};
+use super::super::case::{Case, FALSE_ALARM, Tallies};
 use super::super::lab::{Lab, Stream};
 
-/// Each datagram lost by itself, inside of super-packets of 64.
+/// Checks independent losses of datagrams within super-packets of 64.
 pub(super) fn independent(
     lab: &mut Lab<'_>,
     ipv6: bool,
@@ -23,7 +25,7 @@ pub(super) fn independent(
     });
 }
 
-/// Runs of losses: their mean length, and whether their lengths are geometric.
+/// Checks the mean length of loss bursts, and that their lengths are geometric.
 pub(super) fn bursty(lab: &mut Lab<'_>, datagrams: u64, each: &mut dyn FnMut(Check)) {
     const MEAN: f64 = 5.0;
     let options = format!("--up-loss 1e-2 --up-loss-burst {MEAN}");
@@ -42,16 +44,17 @@ pub(super) fn bursty(lab: &mut Lab<'_>, datagrams: u64, each: &mut dyn FnMut(Che
         each(shape_case.not_done("nothing was lost"));
         return;
     };
-    // The deviation of a geometric variable of this mean.
+    // The standard deviation of a geometric variable with this mean.
     let deviation = (MEAN * (MEAN - 1.0)).sqrt();
     each(mean_case.mean(MEAN, mean, deviation / (runs as f64).sqrt(), runs));
     each(match fit(&probe.loss_runs, MEAN) {
-        Some(p) => shape_case.between((1.0, p), (LUCK, 1.0), runs),
+        Some(p) => shape_case.between((1.0, p), (FALSE_ALARM, 1.0), runs),
         None => shape_case.not_done("too few bursts to tell"),
     });
 }
 
-/// The probability of run lengths at least as odd as these, if they are geometric of this mean.
+/// Returns the probability of run lengths at least as unusual as these, if they are geometric with
+/// this mean.
 fn fit(runs: &std::collections::BTreeMap<u64, u64>, mean: f64) -> Option<f64> {
     let longest = *runs.keys().next_back()?;
     let counts: Vec<u64> =
@@ -59,7 +62,7 @@ fn fit(runs: &std::collections::BTreeMap<u64, u64>, mean: f64) -> Option<f64> {
     let go_on = 1.0 - 1.0 / mean;
     let mut probabilities: Vec<f64> =
         (0..longest).map(|before| go_on.powf(before as f64) / mean).collect();
-    // All that is longer belongs to the last.
+    // The last class holds all longer runs.
     if let Some(last) = probabilities.last_mut() {
         *last = go_on.powf((longest - 1) as f64);
     }

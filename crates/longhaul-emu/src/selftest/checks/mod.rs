@@ -1,4 +1,4 @@
-//! The checks, in the order in which they are made.
+//! The checks, in order of execution.
 
 mod damage;
 mod delay;
@@ -12,7 +12,7 @@ use longhaul_core::result::Check;
 
 use super::lab::Lab;
 
-/// Makes all checks, each shown to `each`.
+/// Runs all checks and passes each to `each`.
 pub(super) fn all(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     for ipv6 in [false, true] {
         identity::check(lab, ipv6, quick, each);

@@ -1,3 +1,5 @@
+//! Checks of the link's rate.
+
 use std::time::Duration;
 
 use longhaul_core::result::{Check, CheckVerdict, Unit};
@@ -5,18 +7,18 @@ use longhaul_core::result::{Check, CheckVerdict, Unit};
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
 
-/// Of the configured rate, over any whole second.
+/// The tolerated relative error of the rate over any whole second.
 const TOLERANCE: f64 = 0.01;
 
-/// How much more than the rate is offered: to high rates only what keeps the queue full, so that
-/// the machine's processors are left to carry it.
+/// The offered load relative to a high rate: just enough to keep the queue full, so that processor
+/// time remains for the emulator.
 const PRESSURE: f64 = 1.15;
 const HIGH_PRESSURE: f64 = 1.04;
 
-/// From this rate on a second thread sends: one makes 9 Gb/s of it.
+/// The rate from which a second thread sends; one thread reaches 9 Gb/s.
 const HIGH_BPS: f64 = 5e9;
 
-/// From 1 Mb/s upwards, until the machine cannot offer or carry more.
+/// Checks rates from 1 Mb/s upwards until the machine cannot send or forward more.
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     let rates: &[(&str, f64)] = &[
         ("1M", 1e6),
@@ -31,7 +33,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
     ];
     for (text, bps) in rates {
         for check in twice(|| vec![one(lab, text, *bps, if quick { 1.3 } else { 2.3 })]) {
-            // What the host spoiled says nothing of higher rates.
+            // A check that the host disturbed says nothing about higher rates.
             let beyond = check.verdict == CheckVerdict::NotDone && !check.spoiled_by_host;
             each(check);
             if beyond {
@@ -62,16 +64,20 @@ fn one(lab: &mut Lab<'_>, text: &str, bps: f64, seconds: f64) -> Check {
     let check = case.near(bps, worst, bps * TOLERANCE, windows.len() as u64);
     let check = check.given(outcome.machine);
     if check.verdict == CheckVerdict::Fail {
-        return match outcome.confession() {
-            // It says itself that the machine does not carry this, so nothing is known.
-            Some(confession) => case.not_done(format!("beyond this machine: {confession}")),
+        return match outcome.emulator_warning() {
+            // The emulator reports that the machine cannot carry this rate, so the check is
+            // inconclusive.
+            Some(emulator_warning) => {
+                case.not_done(format!("beyond this machine: {emulator_warning}"))
+            }
             None => check.judged(),
         };
     }
     check
 }
 
-/// Small datagrams at low rates, so that a second has hundreds; jumbo super-packets at high ones.
+/// Small datagrams at low rates, so that a second has hundreds of them; jumbo super-packets at high
+/// rates.
 fn stream(bps: f64, seconds: f64) -> Stream {
     let (payload_bytes, together) = match bps {
         ..1e7 => (222, 1),

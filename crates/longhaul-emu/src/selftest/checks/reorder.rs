@@ -1,9 +1,11 @@
+//! Checks of reordering.
+
 use longhaul_core::result::{Check, Unit};
 
 use super::super::case::{Case, Tallies};
 use super::super::lab::{Lab, Stream};
 
-/// The share of datagrams that is held back, and how far (RFC 4737).
+/// Checks the share of datagrams held back and their reordering extent (RFC 4737).
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     const RATE: f64 = 1e-2;
     const EXTENT: u64 = 5;
@@ -22,7 +24,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
             each(share.share(RATE, Tallies { seen: probe.reordered, of, emulator }));
             let total: u64 = probe.extents.iter().map(|(extent, count)| extent * count).sum();
             let mean = total as f64 / probe.reordered.max(1) as f64;
-            // One held back together with another leaves with it, and so one place later.
+            // A segment held together with another one leaves with it, and so one place later.
             let range = (EXTENT as f64, EXTENT as f64 + 0.2);
             each(extent.between((EXTENT as f64, mean), range, probe.reordered));
         }

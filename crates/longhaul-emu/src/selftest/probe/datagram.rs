@@ -1,4 +1,4 @@
-//! What a probe's datagram carries, in the machine's own byte order since both ends are on one:
+//! The content of a probe datagram, in native byte order because both ends run on one machine:
 //!
 //! | bytes | |
 //! |---|---|
@@ -9,17 +9,17 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The part that is not filler.
+/// The bytes of a datagram before the filler.
 pub(super) const HEADER_BYTES: usize = 24;
 
-/// What a datagram says of itself.
+/// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) number: u64,
     pub(super) sent_nanos: u64,
 }
 
-/// Writes the header into `datagram`, whose filler stays. With `verify` the checksum covers the
+/// Writes the header into `datagram` and keeps the filler. With `verify` the checksum covers the
 /// filler too.
 pub(super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
     datagram[8..16].copy_from_slice(&header.number.to_ne_bytes());
@@ -29,16 +29,16 @@ pub(super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
     datagram[..8].copy_from_slice(&sum.to_ne_bytes());
 }
 
-/// Reads a header whose checksum fits all the bytes given, which may be the header's alone if it
-/// was sealed so.
+/// Reads the header if its checksum matches all of `bytes`. `bytes` may be only the header if it
+/// was sealed without `verify`.
 pub(super) fn open(bytes: &[u8]) -> Option<Header> {
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let header = Header { number: word(8)?, sent_nanos: word(16)? };
     (word(0)? == checksum(&bytes[8..])).then_some(header)
 }
 
-/// Each step is a bijection of the state and of the word, so that any change within one word is
-/// noticed for sure, and any other but once in 2^64.
+/// Returns a checksum in which each step is a bijection of the state and of the word: a change
+/// within one word is always detected, other changes are missed once in 2^64.
 fn checksum(bytes: &[u8]) -> u64 {
     /// 2^64 divided by the golden ratio, made odd.
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -49,12 +49,12 @@ fn checksum(bytes: &[u8]) -> u64 {
     rest.iter().fold(sum, |sum, byte| step(sum, u64::from(*byte)))
 }
 
-/// Nanoseconds of `CLOCK_REALTIME`, the clock of the kernel's time stamps.
+/// Returns nanoseconds of `CLOCK_REALTIME`, the clock of the kernel's time stamps.
 pub(super) fn realtime_nanos() -> u64 {
     nanos(ClockId::Realtime)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) fn monotonic_nanos() -> u64 {
     nanos(ClockId::Monotonic)
 }

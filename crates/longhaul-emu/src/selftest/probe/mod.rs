@@ -1,17 +1,17 @@
-//! An independent witness: a sender and a receiver of numbered UDP datagrams, each a process at
-//! one end of whatever lies between.
+//! An independent probe: a sender and a receiver of numbered UDP datagrams, each a process at one
+//! end of a link.
 //!
-//! It knows nothing of the emulator. Every datagram carries its number, the time at which it was
-//! sent and a checksum of its own; the receiver tells from these, from the kernel's time stamps
-//! and from the kernel's counters what was lost, doubled, changed, marked, reordered and delayed.
-//! Datagrams go out as super-packets (`UDP_SEGMENT`) and may arrive merged (`UDP_GRO`), so that
-//! millions are counted in seconds; each is looked at by itself.
+//! The probe shares no code with the emulator. Every datagram carries its number, its sending time
+//! and a checksum. From these, the kernel's time stamps and the kernel's counters the receiver
+//! determines which datagrams were lost, duplicated, changed, marked, reordered and delayed.
+//! Datagrams are sent as super-packets (`UDP_SEGMENT`) and may arrive merged (`UDP_GRO`), so that
+//! millions are counted in seconds; each is examined individually.
 //!
-//! A [`Witness`] watches the machine itself meanwhile: how late a thread is woken that does nothing
+//! A [`Witness`] measures the machine during a check: how late a thread wakes that does nothing
 //! else.
 //!
-//! Both ends read the same clock, `CLOCK_REALTIME`, because that is the one of the kernel's time
-//! stamps; a step of it while a probe runs is told by the report's `clock_step_ms`.
+//! Both ends read `CLOCK_REALTIME`, because the kernel's time stamps use it. The report's
+//! `clock_step_ms` shows if the clock was set while a probe ran.
 
 mod datagram;
 mod plan;

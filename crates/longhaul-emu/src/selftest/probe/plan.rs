@@ -1,9 +1,11 @@
+//! The plan of one end of a probe, passed as an argument.
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one end of a probe is to do; the argument of the program's hidden command.
+/// The task of one end of a probe; the argument of the program's hidden command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbePlan {
@@ -11,46 +13,46 @@ pub enum ProbePlan {
     Send(SendPlan),
     /// Receive until standard input gives a [`super::Sent`], then print a [`super::ProbeReport`].
     Receive(ReceivePlan),
-    /// Watch the machine, without a link, then print a
+    /// Watch the machine without a link, then print a
     /// [`MachineTiming`](longhaul_core::result::MachineTiming).
     Watch(WatchPlan),
 }
 
 impl ProbePlan {
-    /// As the hidden command takes it.
+    /// Returns the plan as the hidden command takes it.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// What to send.
+/// The datagrams to send.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendPlan {
-    /// The receiver: a name or an address.
+    /// The receiver: a host name or an address.
     pub to: String,
-    /// Its port.
+    /// The receiver's UDP port.
     pub port: u16,
-    /// By IPv6, where `to` is a name that has addresses of both kinds.
+    /// True to use IPv6 if `to` is a name with addresses of both families.
     #[serde(default)]
     pub ipv6: bool,
-    /// How many datagrams.
+    /// The number of datagrams.
     pub datagrams: u64,
-    /// The UDP payload of each; at least [`SendPlan::LEAST_PAYLOAD`].
+    /// The UDP payload of each datagram in bytes; at least [`SendPlan::LEAST_PAYLOAD`].
     pub payload_bytes: u16,
-    /// How many leave as one super-packet.
+    /// The number of datagrams per super-packet.
     pub together: u16,
-    /// From one super-packet to the next; a sender that falls behind catches up at once.
+    /// The interval between super-packets in seconds; a late sender catches up at once.
     #[serde(with = "duration_seconds")]
     pub interval_seconds: Duration,
-    /// Mark them ECN-capable (ECT(0), RFC 3168).
+    /// True to mark the datagrams ECN-capable (ECT(0), RFC 3168).
     #[serde(default)]
     pub ecn_capable: bool,
-    /// Give each its own number and a checksum over all of it; else only count bytes and times,
-    /// which takes far less of the processor.
+    /// True to give each datagram a number and a checksum over all its bytes. Otherwise the
+    /// receiver only counts bytes and times, which needs far less CPU time.
     pub verify: bool,
-    /// How many threads share the work, each with a socket of its own; only without `verify`, for
-    /// their numbers would repeat.
+    /// The number of sending threads, each with its own socket. Values above 1 need `verify` to be
+    /// false, because the threads repeat numbers.
     #[serde(default = "one")]
     pub threads: u16,
 }
@@ -60,28 +62,28 @@ fn one() -> u16 {
 }
 
 impl SendPlan {
-    /// Number, time and checksum.
+    /// The size of number, time and checksum in bytes.
     pub const LEAST_PAYLOAD: u16 = 24;
 }
 
-/// What to receive.
+/// The parameters of a receiver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceivePlan {
-    /// Where.
+    /// The address and port to receive at.
     pub bind: SocketAddr,
-    /// How long after the sender's last word something may still arrive.
+    /// The time after the sender's end in which datagrams may still arrive, in seconds.
     #[serde(with = "duration_seconds")]
     pub drain_seconds: Duration,
-    /// As the sender's.
+    /// The value of the sender's `verify`.
     pub verify: bool,
 }
 
-/// How to watch the machine.
+/// The parameters of a watch of the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchPlan {
-    /// For how long.
+    /// The duration in seconds.
     #[serde(with = "duration_seconds")]
     pub seconds: Duration,
 }

@@ -1,3 +1,5 @@
+//! The receiving end of a probe.
+
 use std::fs;
 use std::io::{self, BufRead};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,17 +12,17 @@ use super::datagram::{HEADER_BYTES, monotonic_nanos, realtime_nanos};
 use super::tally::Tally;
 use super::{ProbeReport, ReceivePlan, Sent};
 
-/// What may wait in the socket: half a second of 1 Gb/s.
+/// The socket's receive buffer: half a second at 1 Gb/s.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// How long to wait for a datagram before looking whether the sender is done.
+/// The longest wait for a datagram before the receiver checks whether the sender has ended.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Receives until `control` gives the sender's [`Sent`] as a line, and for the plan's time after
-/// that. `ready` is called once datagrams are sure to be received.
+/// Receives until `control` returns the sender's [`Sent`] as a line, and for the plan's drain time
+/// after that. Calls `ready` once the socket receives.
 ///
 /// # Errors
-/// The socket could not be made or read, or `control` ends without a [`Sent`].
+/// The socket could not be created or read, or `control` ended without a [`Sent`].
 pub fn receive(
     plan: &ReceivePlan,
     control: impl BufRead + Send + 'static,
@@ -69,17 +71,18 @@ fn read_sent(mut control: impl BufRead) -> io::Result<Sent> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// By how much the wall clock is ahead; it changes only when that clock is set.
+/// Returns the offset of the wall clock from the monotonic clock; it changes only when the wall
+/// clock is set.
 fn clock_difference() -> i64 {
     realtime_nanos().wrapping_sub(monotonic_nanos()) as i64
 }
 
-/// The network namespace's own counts of datagrams that reached it and not a program.
+/// The network namespace's counts of datagrams that arrived but reached no program.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct KernelCounts {
-    /// The checksum did not fit.
+    /// Datagrams with a wrong checksum.
     checksum_errors: u64,
-    /// A socket's buffer was full.
+    /// Datagrams dropped because a socket's buffer was full.
     buffer_errors: u64,
 }
 
@@ -90,7 +93,7 @@ impl KernelCounts {
         if ipv6 { Self::of_lines(&text) } else { Self::of_columns(&text) }
     }
 
-    /// `/proc/net/snmp6`: a name and a value on each line.
+    /// Parses `/proc/net/snmp6`: one name and value per line.
     fn of_lines(text: &str) -> Self {
         let value = |name: &str| {
             text.lines()
@@ -103,7 +106,7 @@ impl KernelCounts {
         }
     }
 
-    /// `/proc/net/snmp`: a line of names, then one of values.
+    /// Parses `/proc/net/snmp`: a line of names followed by a line of values.
     fn of_columns(text: &str) -> Self {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
         let (names, values) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));

@@ -1,68 +1,73 @@
+//! The report of a probe.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a probe's sender did.
+/// The result of a probe's sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sent {
-    /// Datagrams given to the kernel.
+    /// The number of datagrams passed to the kernel.
     pub datagrams: u64,
-    /// How often the kernel refused a super-packet; each was sent again.
+    /// The number of super-packets that the kernel refused; each was sent again.
     pub refused: u64,
-    /// From the first to the last.
+    /// Seconds from the first to the last datagram.
     pub seconds: f64,
 }
 
-/// What a probe's receiver saw. Without `verify` in its plan only `sent`, `arrivals`, `bytes`,
-/// `rate_bps` and `window_rates_bps` are filled.
+/// The result of a probe's receiver. Without `verify` in its plan, only `sent`, `arrivals`,
+/// `bytes`, `rate_bps` and `window_rates_bps` are filled.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeReport {
-    /// The sender's own account.
+    /// The sender's result.
     pub sent: Sent,
-    /// Datagrams that arrived, copies included.
+    /// The number of datagrams that arrived, duplicates included.
     pub arrivals: u64,
-    /// Their bytes, with the IP and UDP headers of each.
+    /// The bytes that arrived, with the IP and UDP headers of each datagram.
     pub bytes: u64,
-    /// Different numbers that arrived unchanged.
+    /// The number of distinct datagrams that arrived unchanged.
     pub received: u64,
-    /// Sent, and not arrived unchanged or changed.
+    /// The number of datagrams sent that arrived neither unchanged nor changed.
     pub lost: u64,
-    /// Unchanged copies beyond the first.
+    /// The number of unchanged duplicates.
     pub duplicates: u64,
-    /// Arrived with other bytes than were sent.
+    /// The number of datagrams that arrived with changed bytes.
     pub changed: u64,
-    /// Arrived with the mark of congestion (ECN CE).
+    /// The number of datagrams that arrived with a congestion mark (ECN CE).
     pub marked: u64,
-    /// Arrived ECN-capable, marked or not.
+    /// The number of datagrams that arrived ECN-capable, marked or not.
     pub ecn_capable: u64,
-    /// Arrived after a later one, copies left out (RFC 4737, section 3).
+    /// The number of datagrams that arrived after a later one, without duplicates (RFC 4737,
+    /// section 3).
     pub reordered: u64,
-    /// How many had which reordering extent: the arrivals since the first later one (RFC 4737,
-    /// section 4.2).
+    /// The number of datagrams by reordering extent: the arrivals since the first later one (RFC
+    /// 4737, section 4.2).
     pub extents: BTreeMap<u64, u64>,
-    /// How many runs of adjacent lost numbers had which length.
+    /// The number of runs of adjacent lost datagrams by length.
     pub loss_runs: BTreeMap<u64, u64>,
-    /// The first of the lost numbers, at most [`ProbeReport::LISTED`].
+    /// The first lost numbers, at most [`ProbeReport::LISTED`].
     pub first_lost: Vec<u64>,
-    /// Rejected by the receiving kernel because of their checksum.
+    /// The number of datagrams that the receiving kernel rejected because of their checksum.
     pub checksum_errors: u64,
-    /// Lost by the receiving socket itself: the probe was too slow, and `lost` holds them.
+    /// The number of datagrams that the receiving socket dropped because the probe was too slow;
+    /// `lost` includes them.
     pub socket_drops: u64,
-    /// From sending to arrival; one sample for each arrival.
+    /// The one-way delays, one sample per arrival.
     pub delay: Option<DelayReport>,
-    /// The IP rate between the first and the last arrival.
+    /// The IP rate between the first and the last arrival, in bit/s.
     pub rate_bps: f64,
-    /// The same for each whole second of them.
+    /// The IP rate of each whole second, in bit/s.
     pub window_rates_bps: Vec<f64>,
-    /// By how much the wall clock was set meanwhile: delays are wrong by as much.
+    /// The amount by which the wall clock was set during the probe, in ms; the delays are wrong by
+    /// this.
     pub clock_step_ms: f64,
 }
 
 impl ProbeReport {
-    /// How many lost numbers are listed.
+    /// The most lost numbers that are listed.
     pub const LISTED: usize = 1000;
 
-    /// The lost numbers' runs and their mean length.
+    /// Returns the number of runs of lost numbers and their mean length.
     pub fn mean_loss_run(&self) -> Option<(u64, f64)> {
         let runs: u64 = self.loss_runs.values().sum();
         let lost: u64 = self.loss_runs.iter().map(|(length, count)| length * count).sum();
@@ -73,20 +78,20 @@ impl ProbeReport {
 /// One-way delays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayReport {
-    /// How many were measured.
+    /// The number of samples.
     pub samples: u64,
-    /// Their mean.
+    /// The mean in ms.
     pub mean_ms: f64,
-    /// At evenly spaced probabilities from the least to the largest, at most
-    /// [`DelayReport::POINTS`]: all of them, if they are no more than that.
+    /// The delays in ms at evenly spaced probabilities from the least to the largest: at most
+    /// [`DelayReport::POINTS`], or all samples if there are no more.
     pub quantiles_ms: Vec<f64>,
 }
 
 impl DelayReport {
-    /// How many quantiles are kept.
+    /// The most quantiles that are kept.
     pub const POINTS: usize = 1001;
 
-    /// The delay that a part `q` of all did not exceed.
+    /// Returns the delay in ms that a share `q` of the samples does not exceed.
     pub fn quantile_ms(&self, q: f64) -> f64 {
         longhaul_core::stats::quantile(&self.quantiles_ms, q).unwrap_or(f64::NAN)
     }

@@ -1,3 +1,5 @@
+//! The sending end of a probe.
+
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU64;
@@ -8,12 +10,12 @@ use longhaul_sys::datagram;
 use super::datagram::{HEADER_BYTES, Header, realtime_nanos, seal};
 use super::{SendPlan, Sent};
 
-/// Sends what `plan` asks for.
+/// Sends the datagrams of `plan`.
 ///
 /// # Errors
-/// The receiver has no such address, the socket could not be made, or the kernel refuses a
-/// super-packet of this size. A datagram that the kernel could not take for want of memory counts
-/// as not sent.
+/// The receiver has no address of the family, the socket could not be created, or the kernel
+/// refuses a super-packet of this size. A datagram that the kernel refuses for lack of memory
+/// counts as not sent.
 pub fn send(plan: &SendPlan) -> io::Result<Sent> {
     let threads = if plan.verify { 1 } else { plan.threads.max(1) };
     let part = SendPlan {
@@ -39,7 +41,7 @@ fn send_alone(plan: &SendPlan) -> io::Result<Sent> {
     let size = usize::from(plan.payload_bytes.max(SendPlan::LEAST_PAYLOAD));
     let ecn = if plan.ecn_capable { 0b10 } else { 0 };
     let socket = datagram::sender(address(plan)?, size as u16, ecn)?;
-    // The default slack of 50 us would be in every interval.
+    // The default timer slack of 50 us would lengthen every interval.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut buffer = filler(size * usize::from(plan.together.max(1)));
     let begun = Instant::now();
@@ -70,18 +72,22 @@ fn send_alone(plan: &SendPlan) -> io::Result<Sent> {
 fn address(plan: &SendPlan) -> io::Result<SocketAddr> {
     let mut all = (plan.to.as_str(), plan.port).to_socket_addrs()?;
     all.find(|address| address.is_ipv6() == plan.ipv6).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address of this kind")
+        io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            "the receiver has no address of this family",
+        )
     })
 }
 
-/// Memory that was short for a moment, or the peer's word that nobody listened a moment ago.
+/// Returns whether the error is temporary: a lack of memory, or an earlier ICMP message that nobody
+/// listened.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, Interrupted, OutOfMemory, WouldBlock};
     matches!(error.kind(), ConnectionRefused | Interrupted | OutOfMemory | WouldBlock)
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
-/// Bytes that differ from one place to the next, so that a piece put in the wrong place shows.
+/// Returns bytes that differ from place to place, so that a misplaced piece is detected.
 fn filler(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut byte = || {

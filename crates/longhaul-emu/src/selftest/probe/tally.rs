@@ -1,22 +1,24 @@
+//! Counts the datagrams that a probe receives.
+
 use longhaul_sys::datagram::Arrival;
 
 use super::datagram::open;
 use super::{DelayReport, ProbeReport};
 
-/// Numbers beyond this are foreign: the memory for what was seen stays bounded.
+/// Larger numbers are foreign datagrams; the limit bounds the memory of `seen`.
 const LARGEST_NUMBER: u64 = 1 << 28;
 
 /// Counts what arrives.
 #[derive(Debug)]
 pub(super) struct Tally {
     verify: bool,
-    /// IP and UDP headers of one datagram.
+    /// The bytes of the IP and UDP headers of one datagram.
     header_bytes: u64,
-    /// How often each number arrived unchanged, up to 255.
+    /// The number of unchanged arrivals of each number, up to 255.
     seen: Vec<u8>,
-    /// The position of each arrival whose number was larger than all before, and that number.
+    /// The position and number of each arrival whose number was higher than all before it.
     leaders: Vec<(u64, u64)>,
-    /// Time and IP bytes of each piece that arrived.
+    /// The time and IP bytes of each piece that arrived.
     pieces: Vec<(u64, u32)>,
     delays_nanos: Vec<u64>,
     report: ProbeReport,
@@ -62,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// Counts an unchanged datagram and its place in the order.
+    /// Counts an unchanged datagram and its position.
     fn place(&mut self, number: u64) {
         let index = number as usize;
         if self.seen.len() <= index {
@@ -86,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// All that can be told once `sent` datagrams are known to have been sent.
+    /// Returns the report, given that `sent` datagrams were sent.
     pub(super) fn report(mut self, sent: u64) -> ProbeReport {
         if self.verify {
             self.count_losses(sent);
@@ -132,8 +134,8 @@ fn delays(mut nanos: Vec<u64>) -> Option<DelayReport> {
     })
 }
 
-/// The rate at which what came after the first piece arrived: the first one tells when the link
-/// was free, and its own bytes were sent before.
+/// Returns the rate at which everything after the first piece arrived. The first piece only marks
+/// the start; its bytes were sent before.
 fn rate(pieces: &[(u64, u32)]) -> f64 {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return 0.0 };
     let bytes: u64 = pieces[1..].iter().map(|(_, bytes)| u64::from(*bytes)).sum();
@@ -141,8 +143,8 @@ fn rate(pieces: &[(u64, u32)]) -> f64 {
     if nanos == 0 { 0.0 } else { bytes as f64 * 8e9 / nanos as f64 }
 }
 
-/// The rate of each whole second. Each begins and ends with an arrival, so that a slow link's
-/// few large packets do not make it ragged.
+/// Returns the rate of each whole second. Every window begins and ends with an arrival, so that the
+/// few large packets of a slow link do not distort it.
 fn window_rates(pieces: &[(u64, u32)]) -> Vec<f64> {
     const SECOND: u64 = 1_000_000_000;
     let mut rates = Vec::new();

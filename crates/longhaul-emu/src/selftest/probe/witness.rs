@@ -1,3 +1,5 @@
+//! Measures how late the machine wakes a bare timer.
+
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +10,18 @@ use longhaul_core::result::MachineTiming;
 use longhaul_core::stats::quantile;
 use longhaul_sys::cpu::HostTimes;
 
-/// How often each of its threads asks to be woken.
+/// The interval at which each thread asks to be woken.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// Above the emulator's own priority, so that it never waits for the emulator.
+/// A priority above the emulator's, so that a witness never waits for the emulator.
 const PRIORITY: i32 = 2;
 
-/// How many processors are watched at the most.
+/// The most processors that are watched.
 const WATCHED: usize = 4;
 
-/// Watches what the machine alone does to a thread's time, in the way of cyclictest: on each
-/// processor one thread of real-time priority, which only sleeps for a millisecond and looks how
-/// late it was woken. It moves no packets, so what it sees is none of the emulator's doing; it
-/// takes about 1 % of each processor.
+/// Measures the timing of the machine alone, as cyclictest does: on each processor a thread of
+/// real-time priority sleeps for a millisecond and measures how late it wakes. It moves no packets,
+/// so the emulator does not affect it. It uses about 1 % of each processor.
 #[derive(Debug)]
 pub struct Witness {
     threads: Vec<JoinHandle<(bool, Vec<f64>)>>,
@@ -30,8 +31,8 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Begins to watch. Without the permission for real-time priority it watches as an ordinary
-    /// thread, and its report says so.
+    /// Starts to watch. Without permission for real-time priority it uses ordinary threads, and the
+    /// report states that.
     pub fn start() -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let cpus = longhaul_sys::cpu::allowed().unwrap_or_default();
@@ -43,7 +44,7 @@ impl Witness {
         Witness { threads, done, begun: Instant::now(), times: HostTimes::now().ok() }
     }
 
-    /// What it saw.
+    /// Stops and returns the measurements.
     pub fn finish(mut self) -> MachineTiming {
         self.done.store(true, Ordering::Relaxed);
         let seconds = self.begun.elapsed().as_secs_f64();
@@ -80,9 +81,9 @@ impl Drop for Witness {
     }
 }
 
-/// Whether it had real-time priority, and by how many milliseconds it was woken late.
+/// Returns whether the thread had real-time priority, and its lateness at each wake-up in ms.
 fn watch(cpu: u32, done: &AtomicBool) -> (bool, Vec<f64>) {
-    // Where it may not be bound it watches whichever processor it is on.
+    // A thread that cannot be bound watches the processor that it runs on.
     let _ = longhaul_sys::cpu::bind_thread(&[cpu]);
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
