@@ -72,6 +72,11 @@ impl BlockSet {
         self.count
     }
 
+    /// The block after the last of the set.
+    pub(super) fn end(&self) -> u64 {
+        self.runs.last_key_value().map_or(0, |(_, end)| *end)
+    }
+
     /// How many blocks there are from the first on without a gap.
     pub(super) fn leading(&self) -> u64 {
         self.runs.get(&0).copied().unwrap_or(0)
@@ -96,6 +101,7 @@ mod tests {
         assert_eq!(set.insert(0, 2), 2);
         assert_eq!(set.spans(), [(0, 2), (5, 1), (7, 2)]);
         assert_eq!((set.leading(), BlockSet::default().leading()), (2, 0));
+        assert_eq!((set.end(), BlockSet::default().end()), (9, 0));
         assert_eq!(set.insert(6, 7), 1);
         assert_eq!(set.spans(), [(0, 2), (5, 4)]);
         assert_eq!(set.insert(1, 20), 14);

@@ -3,9 +3,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use longhaul_sys::memory::AlignedBuffer;
 
+use super::disk::DIRECT_FROM_BYTES;
+
 /// The most bytes of small files in one block: enough that a header, a table and a queue's locks
 /// are nothing beside them, few enough that packs go out over all connections at once.
 pub(super) const PACK_BYTES: usize = 1 << 20;
+
+/// Whether a file of `size` bytes goes into a pack: whole, with others, in one block of
+/// `block_bytes`. What has no known size does not.
+pub(super) fn fits_in_pack(size: u64, block_bytes: u64) -> bool {
+    size == 0 || size < DIRECT_FROM_BYTES.min(block_bytes)
+}
 
 /// The buffers of one end: for blocks, and smaller ones for packs. In a large buffer a pack would
 /// take huge pages of which it uses half, and memory that is used for the first time is dear where

@@ -4,15 +4,19 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
-use longhaul_core::wire::copy::{CopyKey, CopyReply, CopyRequest, Top};
+use longhaul_core::wire::copy::{
+    CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
+};
+use longhaul_core::wire::{PackEntry, WirePath};
 
+use super::stream::BlockSender;
 use super::tests::{World, bytes, names, options};
 use super::tests_faults::{broken_off, settles};
+use crate::session::{ControlReceiver, ControlSender};
 
 /// A user that these tests do not run as.
 const OTHER: u32 = 4711;
@@ -105,4 +109,145 @@ fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
     drop(dialer.open(7, |_| Ok(())).unwrap());
     drop((sender, receiver, dialer));
     settles(&world, &[]);
+}
+
+#[test]
+fn every_change_of_the_block_size_ends_with_the_file() {
+    // Around the sizes below which files come in packs: the block, and 1 MiB.
+    for (size, before, after) in [
+        (900 << 10, 64 << 10, 4 << 20),
+        (900 << 10, 64 << 10, 64 << 10),
+        (900 << 10, 512 << 10, 1 << 20),
+        ((1 << 20) + 5, 4096, 2 << 20),
+        ((3 << 20) + 77, 1 << 20, 4 << 20),
+        ((3 << 20) + 77, 64 << 10, 768 << 10),
+    ] {
+        let world = World::new();
+        let of =
+            |block| CopyOptions { block_bytes: Bytes::new(block), streams: Some(1), ..options() };
+        let data = bytes(size);
+        fs::write(world.far("data"), &data).unwrap();
+        let rate = format!("{}k", size * 8 / 4000);
+        let slow = CopyOptions { rate_bps: Some(rate.parse().unwrap()), ..of(before) };
+        broken_off(&world, "data", Duration::from_millis(1300), &slow);
+        assert_eq!(names(&world.near("")).len(), 2, "{size}: there is something to go on with");
+        let result = world.pull(&["data"], "data", &of(after)).unwrap();
+        assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
+        assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
+    }
+}
+
+/// A source that the test speaks for: its control channel and its only data connection.
+struct Speaker {
+    sender: ControlSender,
+    receiver: ControlReceiver,
+    blocks: BlockSender,
+}
+
+impl Speaker {
+    fn new(world: &World, block: u64) -> Self {
+        let (sender, mut receiver, dialer) = world.session().split();
+        let protection = Protection::Sealed;
+        let request = CopyRequest::Receive {
+            key: CopyKey::new(4),
+            target: WirePath::new(".").unwrap(),
+            top: Top::Several,
+            options: CopyOptions {
+                streams: Some(1),
+                block_bytes: Bytes::new(block),
+                protection,
+                ..options()
+            },
+        };
+        sender.send(&request).unwrap();
+        let socket = dialer.open(0, |_| Ok(())).unwrap();
+        let blocks = BlockSender::new(socket, &dialer.secret().stream_key(0), protection);
+        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+        receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
+        Speaker { sender, receiver, blocks }
+    }
+
+    /// Announces one file, and nothing more.
+    fn announce(&self, kind: EntryKind) {
+        let entry = Entry::new(WirePath::new("f").unwrap(), kind, 0o644);
+        self.sender.send(&SourceMessage::Entries(vec![entry])).unwrap();
+        self.sender.send(&SourceMessage::End { entries: 1 }).unwrap();
+    }
+
+    /// The last word of the sink.
+    fn end(mut self) -> SinkMessage {
+        loop {
+            let message = self.receiver.receive().expect("the session ends with a word");
+            if matches!(message, SinkMessage::Finished(_) | SinkMessage::Abort { .. }) {
+                return message;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pack_replaces_the_blocks_that_were_there() {
+    const SIZE: usize = 2 << 20;
+    let world = World::new();
+    let data = bytes(SIZE);
+    let kind = EntryKind::File { size_bytes: Bytes::new(SIZE as u64) };
+    let mut first = Speaker::new(&world, 64 << 10);
+    first.announce(kind.clone());
+    for block in 0..10 {
+        let offset = block * (64 << 10);
+        let mut wrong = vec![7; 64 << 10];
+        first.blocks.send(0, offset as u64, &mut wrong).unwrap();
+    }
+    wait_for("the blocks", || names(&world.far("")).len() == 2);
+    std::thread::sleep(Duration::from_millis(300));
+    drop(first);
+    // What this longhaul sends in blocks another version may pack.
+    let mut second = Speaker::new(&world, 4 << 20);
+    second.announce(kind);
+    let pack = [PackEntry { file: 0, length: SIZE as u32 }];
+    second.blocks.send_pack(&pack, &mut data.clone()).unwrap();
+    let last = second.end();
+    let SinkMessage::Finished(report) = last else { panic!("{last:?}") };
+    assert_eq!((report.files, report.resumed_bytes), (1, Bytes::new(0)));
+    settles(&world, &["f"]);
+    assert!(fs::read(world.far("f")).unwrap() == data);
+}
+
+#[test]
+fn blocks_that_cannot_be_of_any_file_end_the_session() {
+    let world = World::new();
+    let hostile = |speaker: Speaker, what: &str| {
+        let last = speaker.end();
+        assert!(matches!(last, SinkMessage::Abort { again: false, .. }), "{what}: {last:?}");
+    };
+
+    let mut source = Speaker::new(&world, 8192);
+    source.announce(EntryKind::File { size_bytes: Bytes::new(5000) });
+    source.blocks.send(1, 0, &mut [1; 100]).unwrap();
+    hostile(source, "a block of a file that is never announced");
+
+    let mut source = Speaker::new(&world, 8192);
+    source.announce(EntryKind::File { size_bytes: Bytes::new(5000) });
+    source.blocks.send_pack(&[PackEntry { file: 9, length: 5 }], &mut [1; 5]).unwrap();
+    hostile(source, "a pack of a file that is never announced");
+
+    settles(&world, &[]);
+    let mut source = Speaker::new(&world, 8192);
+    source.announce(EntryKind::Stream);
+    for block in [0, 1, 5] {
+        source.blocks.send(0, block * 8192, &mut [1; 8192]).unwrap();
+    }
+    wait_for("the stream", || names(&world.far("")).len() == 2);
+    std::thread::sleep(Duration::from_millis(300));
+    let length = SourceMessage::Length { id: 0, size_bytes: Bytes::new(3 * 8192) };
+    source.sender.send(&length).unwrap();
+    hostile(source, "a stream with a block beyond its end");
+}
+
+fn wait_for(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -236,7 +236,7 @@ fn take_file(
                 file.end_at(there.map_or(0, |there| there.size), block_bytes);
             }
             let (size, blocks) = (file.size(), file.size().div_ceil(block_bytes));
-            file.resumed = size;
+            file.resumed = size.into();
             let file = Arc::new(file);
             numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
             shared.ledger.add_resumed(size);
@@ -244,7 +244,8 @@ fn take_file(
             Ok(held(if blocks > 0 { vec![(0, blocks)] } else { Vec::new() }))
         }
         Left::Partial(partial, mut there) => {
-            file.resumed = (there.count() * block_bytes).min(size);
+            let resumed = (there.count() * block_bytes).min(size);
+            file.resumed = resumed.into();
             for (first, count) in holes.spans() {
                 there.insert(first, first + count);
             }
@@ -255,7 +256,7 @@ fn take_file(
                 state.partial = Stage::Open(Some(partial.clone()));
             }
             let file = Arc::new(file);
-            shared.ledger.add_resumed(file.resumed);
+            shared.ledger.add_resumed(resumed);
             shared.recorder.begun(&file, &partial, true);
             announce(shared, file, whole, peer)?;
             Ok(held(spans))

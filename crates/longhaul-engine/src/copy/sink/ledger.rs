@@ -27,8 +27,8 @@ pub(super) struct SinkFile {
     /// Changes with the source's file.
     pub(super) stamp: u64,
     pub(super) sparse: bool,
-    /// Bytes that an earlier attempt had left.
-    pub(super) resumed: u64,
+    /// Bytes that an earlier attempt has left and that count.
+    pub(super) resumed: AtomicU64,
     /// If it is wanted.
     pub(super) digest: Option<FileDigest>,
     state: Mutex<FileState>,
@@ -73,7 +73,7 @@ impl SinkFile {
             attributes,
             stamp: entry.stamp,
             sparse: entry.holes.is_some(),
-            resumed: 0,
+            resumed: AtomicU64::new(0),
             digest: None,
             state: Mutex::new(state),
         }
@@ -89,14 +89,15 @@ impl SinkFile {
         Some(self.size()).filter(|size| *size != UNKNOWN)
     }
 
-    /// Notes how long a stream is; false if that was known.
+    /// Notes how long a stream is; false if that was known, or if blocks beyond it have come.
     pub(super) fn end_at(&self, size: u64, block_bytes: u64) -> bool {
         let mut state = self.lock();
-        if self.known_size().is_some() {
+        let blocks = size.div_ceil(block_bytes);
+        if self.known_size().is_some() || state.written.end() > blocks {
             return false;
         }
         self.size.store(size, Ordering::Relaxed);
-        state.blocks = size.div_ceil(block_bytes);
+        state.blocks = blocks;
         true
     }
 
@@ -144,6 +145,15 @@ struct State {
     stream: Option<Arc<SinkFile>>,
     failed: HashSet<u64>,
     closed: bool,
+}
+
+/// Why there is no entry of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoEntry {
+    /// The copy is over.
+    Over,
+    /// The source has announced everything, and nothing with this number.
+    Never,
 }
 
 /// Where the copy stands.
@@ -196,16 +206,22 @@ impl Ledger {
     pub(super) fn end(&self, total: u64) {
         self.lock().total = Some(total);
         self.settled.notify_all();
+        self.announced.notify_all();
     }
 
     /// Waits until `id` is announced. `Ok(None)` when it is settled already: its blocks are to be
-    /// dropped. `Err` when the copy is over.
-    pub(super) fn file(&self, id: u64) -> Result<Option<Arc<SinkFile>>, ()> {
+    /// dropped.
+    pub(super) fn file(&self, id: u64) -> Result<Option<Arc<SinkFile>>, NoEntry> {
         let mut state = self.lock();
-        while id >= state.next && !state.closed {
+        let awaited = |state: &State| id >= state.next && state.total.is_none_or(|all| id < all);
+        while awaited(&state) && !state.closed {
             state = self.announced.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if id >= state.next { Err(()) } else { Ok(state.open.get(&id).cloned()) }
+        match id < state.next {
+            true => Ok(state.open.get(&id).cloned()),
+            false if state.closed => Err(NoEntry::Over),
+            false => Err(NoEntry::Never),
+        }
     }
 
     /// Settles a file that is in place.
@@ -215,7 +231,7 @@ impl Ledger {
             state.settled += 1;
             state.files += 1;
             state.bytes += file.size();
-            state.resumed += file.resumed;
+            state.resumed += file.resumed.load(Ordering::Relaxed);
             state.done.push(file.id);
             self.settled(&state);
         }
@@ -268,6 +284,12 @@ impl Ledger {
     pub(super) fn add_resumed(&self, bytes: u64) {
         self.resumed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.add_written(bytes);
+    }
+
+    /// Takes back bytes of an earlier attempt that are of no use after all.
+    pub(super) fn take_back(&self, bytes: u64) {
+        self.resumed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.written_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn resumed_bytes(&self) -> u64 {
@@ -350,6 +372,9 @@ mod tests {
         assert!(!file.lock().note_written(0) && !file.lock().note_written(1));
         assert!(file.end_at(15, 10) && file.lock().is_whole());
         assert!(!file.end_at(25, 10), "a stream ends once");
+        let short = super::tests::file(0, UNKNOWN);
+        assert!(!short.lock().note_written(3));
+        assert!(!short.end_at(15, 10), "a block beyond the end has come");
         assert_eq!(file.known_size(), Some(15));
     }
 
@@ -380,6 +405,17 @@ mod tests {
             let waiting = scope.spawn(|| ledger.file(7).is_err());
             ledger.close();
             assert!(waiting.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn an_entry_that_is_never_announced_is_not_waited_for() {
+        let ledger = Ledger::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| ledger.file(1).err());
+            assert!(ledger.announce(0, None));
+            ledger.end(1);
+            assert_eq!(waiting.join().unwrap(), Some(NoEntry::Never));
         });
     }
 }

@@ -67,6 +67,12 @@ impl Temporary {
         Ok(())
     }
 
+    /// Removes what is under the name now, whoever still uses it: the name is free for another file.
+    pub(super) fn discard(&self) {
+        self.released.store(true, Ordering::Relaxed);
+        let _ = unlinkat(&self.dir.fd, &self.temporary, AtFlags::empty());
+    }
+
     /// Lets the file stay under its temporary name, or not, when it is dropped.
     pub(super) fn keep(&self, keep: bool) {
         self.released.store(keep, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use longhaul_core::wire::copy::SinkMessage;
 use longhaul_core::wire::{BlockHeader, PackEntry};
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
-use super::ledger::SinkFile;
+use super::ledger::{NoEntry, SinkFile};
 use super::run::{Content, Received, Shared, broken};
 use crate::copy::link::data_failed;
 use crate::copy::stream::BlockReceiver;
@@ -51,6 +51,15 @@ enum Ended {
     Over,
     /// The source does what it must not.
     Hostile(&'static str),
+}
+
+impl Ended {
+    fn no_entry(reason: NoEntry) -> Self {
+        match reason {
+            NoEntry::Over => Ended::Over,
+            NoEntry::Never => Ended::Hostile("it sent a block of a file that it never announced"),
+        }
+    }
 }
 
 /// Receives and verifies the blocks of one connection, and returns what the kernel knows of it.
@@ -115,7 +124,7 @@ fn receive_block(
             let mut pieces = Vec::with_capacity(files.len());
             let mut start = 0;
             for PackEntry { file: id, length } in files {
-                if let Some(file) = shared.ledger.file(id).map_err(|()| Ended::Over)? {
+                if let Some(file) = shared.ledger.file(id).map_err(Ended::no_entry)? {
                     if file.size() != u64::from(length) {
                         return Err(Ended::Hostile("it sent a file of another length"));
                     }
@@ -135,7 +144,7 @@ fn coming(shared: &Shared<'_>, receiver: &mut BlockReceiver) -> Result<Option<Co
     match shared.receiving.time(|| receiver.header()).map_err(Ended::Broken)? {
         BlockHeader::End => Ok(None),
         BlockHeader::Block { file: id, offset, length } => {
-            let file = shared.ledger.file(id).map_err(|()| Ended::Over)?;
+            let file = shared.ledger.file(id).map_err(Ended::no_entry)?;
             let length = length as usize;
             if !fits(file.as_deref(), offset, length, block_bytes) {
                 return Err(Ended::Hostile("it sent a block that does not fit"));
@@ -165,7 +174,7 @@ fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
         Coming::Block { id, offset, .. } => ask(*id, *offset),
         Coming::Pack { files, .. } => {
             for entry in files {
-                let wanted = shared.ledger.file(entry.file).map_err(|()| Ended::Over)?;
+                let wanted = shared.ledger.file(entry.file).map_err(Ended::no_entry)?;
                 if wanted.is_some() {
                     ask(entry.file, 0);
                 }

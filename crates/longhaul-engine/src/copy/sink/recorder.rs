@@ -14,6 +14,7 @@ use super::partial::PartialFile;
 use super::store::Store;
 use crate::copy::blocks::BlockSet;
 use crate::copy::journal::{FileId, Journal, Past, PastFile, Record, remove_temporary};
+use crate::copy::pool::fits_in_pack;
 use crate::lock::lock;
 
 /// The journal of a sink; without one it notes nothing.
@@ -95,6 +96,8 @@ impl Recorder {
                 let there = store.placed(&file.path).ok().flatten();
                 (there.as_ref() == Some(id)).then_some(Left::Placed)
             }
+            // A file that now comes in a pack comes whole: blocks of it are of no use.
+            Some(PastFile::Partial { .. }) if fits_in_pack(file.size(), self.block_bytes) => None,
             Some(PastFile::Partial { stamp, temporary, id, extents })
                 if *stamp == file.stamp && usable =>
             {

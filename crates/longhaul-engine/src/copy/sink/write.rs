@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender};
 
 use super::finish::{Form, SYNC_BATCH, Whole};
 use super::ledger::{SinkFile, Stage};
+use super::partial::PartialFile;
 use super::run::{Content, Received, Shared};
 use crate::copy::pool::PoolBuffer;
 
@@ -99,13 +101,13 @@ fn write_pack(
 ) -> Vec<Whole> {
     let mut complete = Vec::with_capacity(pieces.len());
     for (file, start) in pieces {
-        // Whoever finds it waiting has it: a file that comes twice is written once.
-        {
-            let mut state = file.lock();
-            if !matches!(state.partial, Stage::Waiting) {
-                continue;
-            }
-            state.partial = Stage::Gone;
+        let before = std::mem::replace(&mut file.lock().partial, Stage::Gone);
+        match before {
+            Stage::Waiting => {}
+            // Blocks of it were there, from now or from an earlier attempt: the whole replaces them.
+            Stage::Open(partial) => shared.take_over(&file, partial.as_deref()),
+            // Failed, or it came twice: it is written once.
+            Stage::Gone => continue,
         }
         let bytes = &buffer[start..start + file.size() as usize];
         if let Some(digest) = &file.digest {
@@ -160,6 +162,15 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<Whole>>) {
 }
 
 impl Shared<'_> {
+    /// Forgets the blocks of a file that has come whole.
+    fn take_over(&self, file: &SinkFile, partial: Option<&PartialFile>) {
+        self.recorder.dropped(file);
+        if let Some(partial) = partial {
+            partial.temporary.discard();
+        }
+        self.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
+    }
+
     /// Settles a file that is in place.
     pub(super) fn settle(&self, file: &SinkFile) {
         if let Err(error) = self.note_digest(file) {

@@ -11,7 +11,8 @@ use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
 use super::feed::Feed;
 use crate::copy::blocks::BlockSet;
-use crate::copy::disk::{DIRECT_FROM_BYTES, Disk, Way};
+use crate::copy::disk::{Disk, Way};
+use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata, Tree};
 use crate::lock::lock;
 
@@ -261,8 +262,8 @@ impl SourceFile {
 
     /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
     pub(super) fn is_small(&self, block_bytes: u64) -> bool {
-        let fits = self.size < DIRECT_FROM_BYTES.min(block_bytes);
-        self.size == 0 || fits && !matches!(self.origin, Origin::Feed(_))
+        let whole = self.size == 0 || !matches!(self.origin, Origin::Feed(_));
+        whole && fits_in_pack(self.size, block_bytes)
     }
 
     /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read,
