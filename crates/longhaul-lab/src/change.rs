@@ -1,4 +1,4 @@
-//! What changed between two matrices: the same rows over the same paths, then and now.
+//! The difference between two matrices: the same rows over the same paths, earlier and later.
 
 use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::units::Rate;
@@ -7,48 +7,48 @@ use serde::Serialize;
 use crate::archive::Header;
 use crate::table::{CellFigure, Table};
 
-/// The cells that two tables share, and what became of them.
+/// The comparison of the cells that two tables share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// The columns that both have.
+    /// The columns that both tables have.
     pub conditions: Vec<Condition>,
-    /// The rows that both have, in the order of the later one.
+    /// The rows that both tables have, in the order of the later one.
     pub rows: Vec<ChangedRow>,
-    /// Rows of the later table alone.
+    /// The rows that only the later table has.
     pub added: Vec<String>,
-    /// Rows of the earlier table alone.
+    /// The rows that only the earlier table has.
     pub gone: Vec<String>,
-    /// Why unlike may have been compared with unlike: facts that differ.
+    /// The facts that differ between the two, so that the comparison may be unfair.
     pub differences: Vec<String>,
 }
 
-/// One row, then and now.
+/// One row in both tables.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedRow {
-    /// The entry's name.
+    /// The name of the entry.
     pub label: String,
-    /// Its work.
+    /// The kind of work.
     pub workload: Workload,
-    /// One for each condition; `None` where one of the tables has no figure.
+    /// One cell per condition; `None` if one of the tables has no figure.
     pub cells: Vec<Option<ChangedCell>>,
 }
 
-/// One cell, then and now.
+/// One cell in both tables.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ChangedCell {
     /// The earlier median.
     pub then_bps: Rate,
     /// The later median.
     pub now_bps: Rate,
-    /// The later over the earlier.
+    /// The later median divided by the earlier one.
     pub ratio: f64,
-    /// Whether the two 95 % intervals lie apart; `None` where a median has no interval, for want
-    /// of six runs.
+    /// True if the two 95 % intervals do not overlap; `None` if a median has no interval because
+    /// the cell has fewer than six runs.
     pub apart: Option<bool>,
 }
 
 impl Change {
-    /// What changed from `then` to `now`, each a table with the header of its archive.
+    /// Compares two tables, each given with the header of its archive.
     pub fn between(then: (&Header, &Table), now: (&Header, &Table)) -> Self {
         let (then_header, then) = then;
         let (now_header, now) = now;

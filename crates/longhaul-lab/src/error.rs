@@ -1,3 +1,5 @@
+//! The errors of the laboratory.
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -7,194 +9,196 @@ use longhaul_core::units::Bytes;
 
 use crate::network::NetworkError;
 
-/// Why the laboratory could not do its work.
+/// The reason why the laboratory could not do its work.
 ///
-/// A tool that fails is not an error here: it is a run with that outcome.
+/// A tool that fails is not an error but a run with that outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A plan is not TOML, or not a plan's TOML.
+    /// A plan is not valid TOML, or has unknown or wrongly typed fields.
     #[error("{place}: {message}")]
     PlanSyntax {
-        /// Where.
+        /// The place of the error.
         place: Place,
-        /// The parser's one line.
+        /// The parser's message, in one line.
         message: String,
     },
-    /// A plan makes no sense.
+    /// A plan is invalid.
     #[error("{place}: {fault}")]
     PlanFault {
-        /// Where.
+        /// The place of the error.
         place: Place,
-        /// What.
+        /// The error.
         fault: MatrixFault,
     },
-    /// A plan names a tool that no driver knows.
-    #[error("{place}: there is no driver for the tool '{tool}'; there are: {known}")]
+    /// A plan names an unknown tool.
+    #[error("{place}: unknown tool '{tool}'; known tools: {known}")]
     UnknownTool {
-        /// Where.
+        /// The place of the name.
         place: Place,
-        /// What was asked for.
+        /// The requested tool.
         tool: String,
-        /// The drivers' names.
+        /// The names of the drivers.
         known: String,
     },
-    /// A plan gives a tool work that it does not do.
-    #[error("{place}: {tool} does not do the workload '{workload}'")]
+    /// A plan assigns a workload to a tool that does not support it.
+    #[error("{place}: {tool} does not support the workload '{workload}'")]
     WrongWorkload {
-        /// Where.
+        /// The place of the workload.
         place: Place,
-        /// The driver.
+        /// The name of the driver.
         tool: String,
-        /// The work.
+        /// The kind of work.
         workload: &'static str,
     },
-    /// A plan gives several files to a tool that is driven with one.
-    #[error("{place}: {tool} is only driven with single files, and '{workload}' has several")]
+    /// A plan gives several files to a tool that copies only one.
+    #[error("{place}: {tool} copies only single files, and '{workload}' has several")]
     NoTrees {
-        /// Where.
+        /// The place of the workload.
         place: Place,
-        /// The driver.
+        /// The name of the driver.
         tool: String,
-        /// The workload.
+        /// The name of the workload.
         workload: String,
     },
-    /// A plan asks a tool for something that it has no option for.
+    /// A plan sets something for which the tool has no option.
     #[error("{place}: {tool} has no option for {setting}")]
     NoSetting {
-        /// Where.
+        /// The place of the setting.
         place: Place,
-        /// The driver.
+        /// The name of the driver.
         tool: String,
-        /// What was asked for.
+        /// The requested setting.
         setting: &'static str,
     },
-    /// A plan sends a tool over a real path whose server cannot be started by ssh alone.
-    #[error("{place}: {tool} cannot be driven over a real path; its server needs files of its own")]
+    /// A plan uses a tool over a real path whose server needs more than a command.
+    #[error(
+        "{place}: {tool} cannot run over a real path because its server needs configuration files"
+    )]
     NotReal {
-        /// Where.
+        /// The place of the tool.
         place: Place,
-        /// The driver.
+        /// The name of the driver.
         tool: String,
     },
-    /// A matrix cannot be continued with other programs than it was begun with.
+    /// A matrix cannot be resumed with programs that differ from those it was started with.
     #[error(
-        "{} was measured with another {program} than the one that is here now; to mix them \
-         nevertheless, add --mix",
+        "{} was measured with a different version of {program}; to mix versions \
+         anyway, add --mix",
         path.display()
     )]
     OtherProgram {
-        /// The directory.
+        /// The directory of the archive.
         path: PathBuf,
-        /// Which.
+        /// The name of the program.
         program: String,
     },
-    /// A selection leaves no entry.
-    #[error("the plan has no entry called '{wanted}'; it has: {known}")]
+    /// A selection matches no entry.
+    #[error("the plan has no entry '{wanted}'; its entries: {known}")]
     UnknownEntry {
-        /// What was asked for.
+        /// The requested entry.
         wanted: String,
-        /// The entries' names.
+        /// The names of the entries.
         known: String,
     },
-    /// A file or directory.
+    /// A file or directory could not be used.
     #[error("cannot {operation} {}", path.display())]
     File {
-        /// The verb.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// The object.
+        /// The path.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something that is neither file nor directory was given as data.
+    /// The data are neither a file nor a directory.
     #[error("{} is neither a file nor a directory; only those can be copied", path.display())]
     NotCopyable {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
-    /// There is nothing in the data.
-    #[error("{} holds no bytes; there is nothing to measure", path.display())]
+    /// The data are empty.
+    #[error("{} is empty; nothing to copy", path.display())]
     EmptyData {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
     /// The disk is too small for the experiment.
     #[error(
-        "the disk of {} has {free} free and this needs {needed}; make room, choose a smaller --size, \
+        "the disk of {} has {free} free, but {needed} are needed; free some space, choose a smaller --size, \
          or another disk with --scratch",
         path.display()
     )]
     NoRoom {
         /// A directory on the disk.
         path: PathBuf,
-        /// Bytes that an ordinary user may still write.
+        /// The bytes that an ordinary user may still write.
         free: Bytes,
-        /// Bytes that the experiment writes.
+        /// The bytes that the experiment writes.
         needed: Bytes,
     },
     /// The disk at the far end of a real path is too small for the experiment.
     #[error(
-        "the disk of {directory} at {host} has {free} free and this needs {needed}; make room \
+        "the disk of {directory} at {host} has {free} free, but {needed} are needed; free space \
          there, choose a smaller --size, or another directory in the plan's [real]"
     )]
     NoFarRoom {
-        /// Its ssh name.
+        /// The ssh name of the host.
         host: String,
-        /// Below which copies go.
+        /// The directory that receives the copies.
         directory: String,
-        /// Bytes that an ordinary user may still write.
+        /// The bytes that an ordinary user may still write.
         free: Bytes,
-        /// Bytes that the experiment writes.
+        /// The bytes that the experiment writes.
         needed: Bytes,
     },
     /// No path could be opened, so nothing can be run.
     #[error("cannot open a network path")]
     Network {
-        /// The network's reason.
+        /// The network's error.
         source: NetworkError,
     },
-    /// The archive's database.
+    /// The database of the archive could not be used.
     #[error("cannot {operation} the archive {}", path.display())]
     Archive {
-        /// The verb.
+        /// The operation, as a verb.
         operation: &'static str,
         /// The database file.
         path: PathBuf,
-        /// SQLite's reason.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// A document inside the archive.
+    /// A document inside the archive could not be parsed.
     #[error("the archive {} holds a {what} that this version cannot read", path.display())]
     ArchiveDocument {
         /// The database file.
         path: PathBuf,
-        /// Which document.
+        /// The kind of document.
         what: &'static str,
-        /// The reader's reason.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// The archive's file is not what was written.
+    /// The contents of the archive differ from what was written.
     #[error(
-        "the archive {} is damaged ({reason}) and was left as it is; restore it from a copy, or \
-         measure into another directory with --out (the documents in runs/ beside it are whole files \
-         of their own)",
+        "the archive {} is damaged ({reason}) and was not changed; restore it from a copy, or \
+         choose another directory with --out (the documents in runs/ beside it are separate \
+         files)",
         path.display()
     )]
     ArchiveDamaged {
         /// The database file.
         path: PathBuf,
-        /// What was found.
+        /// The kind of damage.
         reason: String,
     },
-    /// There is a file of an archive's name that is none.
-    #[error("{} is not an archive of longhaul matrix, and was left as it is", path.display())]
+    /// A file with the archive's name is not an archive.
+    #[error("{} is not an archive of longhaul matrix and was not changed", path.display())]
     NotAnArchive {
         /// The file.
         path: PathBuf,
     },
-    /// The archive was written by a later version.
+    /// A later version wrote the archive.
     #[error(
-        "the archive {} has schema {found} and this longhaul reads up to {known}; use a newer one",
+        "the archive {} has schema {found}, but this longhaul reads schemas up to {known}; use a newer longhaul",
         path.display()
     )]
     ArchiveVersion {
@@ -202,56 +206,56 @@ pub enum LabError {
         path: PathBuf,
         /// Its `user_version`.
         found: i64,
-        /// The latest that is known.
+        /// The latest schema that this version reads.
         known: i64,
     },
-    /// There is no archive where one was expected.
-    #[error("{} holds no archive ({})", path.display(), crate::archive::FILE_NAME)]
+    /// A directory has no archive.
+    #[error("{} contains no archive ({})", path.display(), crate::archive::FILE_NAME)]
     NoArchive {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory for results is in use.
+    /// The directory for results is not empty.
     #[error(
-        "{} is not empty; continue it with --resume or name another with --out",
+        "{} is not empty; resume it with --resume or choose another directory with --out",
         path.display()
     )]
     NotEmpty {
         /// The directory.
         path: PathBuf,
     },
-    /// An interrupted matrix cannot be continued with another plan.
+    /// An interrupted matrix cannot be resumed with another plan.
     #[error(
-        "{} was measured with the plan {archived} and this is the plan {given}; give the same plan \
-         and options (or none, to take the archive's), or name another directory with --out",
+        "{} was measured with plan {archived}, not with this plan {given}; use the same plan \
+         and options (or none, for those of the archive), or choose another directory with --out",
         path.display()
     )]
     OtherPlan {
         /// The directory.
         path: PathBuf,
-        /// The archived plan's fingerprint.
+        /// The fingerprint of the archived plan.
         archived: String,
-        /// The given plan's fingerprint.
+        /// The fingerprint of the given plan.
         given: String,
     },
-    /// A driver was given work that it does not do.
-    #[error("{tool} was given work that it does not do")]
+    /// A driver got work that it does not support.
+    #[error("{tool} does not support this workload")]
     Task {
-        /// The driver.
+        /// The name of the driver.
         tool: &'static str,
     },
-    /// A tool that is driven with single files was given a directory.
-    #[error("{tool} is only driven with single files; leave it out, or name a file as the data")]
+    /// A tool that copies only single files got a directory.
+    #[error("{tool} copies only single files; omit it, or use a file as the data")]
     SingleFile {
-        /// The driver.
+        /// The name of the driver.
         tool: &'static str,
     },
     /// A helper program that a driver needs failed.
     #[error("{program} failed: {reason}")]
     Helper {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
-        /// Its last line.
+        /// The last line of its output.
         reason: String,
     },
 }
@@ -270,12 +274,12 @@ impl LabError {
     }
 }
 
-/// Where in a plan's text something is.
+/// A position in a plan's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file, or what stands for it.
+    /// The file, or a name for another origin of the plan.
     pub file: String,
-    /// Line and column, from 1; `None` when the value came from elsewhere.
+    /// Line and column, from 1; `None` if the value is not from a text.
     pub line_column: Option<(usize, usize)>,
 }
 

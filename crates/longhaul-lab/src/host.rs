@@ -1,4 +1,4 @@
-//! Facts of the host that a figure means nothing without.
+//! Facts of the host that are needed to interpret a figure.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,11 @@ use std::thread;
 
 use longhaul_core::units::Bytes;
 
-/// One fact: its name and its value, both for people.
+/// A fact: its name and its value as text.
 pub type Fact = (String, String);
 
-/// Kernel, processor, memory and TCP of this host. What cannot be read is left out.
+/// Returns facts about kernel, processor, memory and TCP of this host. Unreadable facts are
+/// omitted.
 pub fn facts() -> Vec<Fact> {
     let cpuinfo = read("/proc/cpuinfo");
     let meminfo = read("/proc/meminfo");
@@ -29,7 +30,7 @@ pub fn facts() -> Vec<Fact> {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The kind of file system that `path` is on, by the mount point that is its nearest parent.
+/// Returns the file system type of `path`, from its nearest mount point.
 pub fn file_system(path: &Path) -> Option<String> {
     nearest_mount(&read("/proc/self/mounts"), &fs::canonicalize(path).ok()?)
 }
@@ -40,11 +41,11 @@ fn nearest_mount(mounts: &str, path: &Path) -> Option<String> {
         .filter_map(|mount| {
             let mut words = mount.split(' ');
             let (_device, point, kind) = (words.next()?, words.next()?, words.next()?);
-            // A blank in a mount point is written as \040; see proc_pid_mounts(5).
+            // A blank in a mount point is written as \040 (proc_pid_mounts(5)).
             Some((point.replace("\\040", " "), kind))
         })
         .filter(|(point, _)| path.starts_with(point))
-        // The last of equals: what is mounted later covers what was there.
+        // The last of equal mount points: a later mount covers an earlier one.
         .max_by_key(|(point, _)| point.len())
         .map(|(_, kind)| kind.to_owned())
 }
@@ -58,7 +59,7 @@ fn line(path: &str) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The value after `name:` in a file of such lines.
+/// Returns the value after `name:` in a file of such lines.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

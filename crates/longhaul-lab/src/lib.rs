@@ -1,13 +1,14 @@
-//! The laboratory: runs tools against each other over a path, keeps every run, draws the figures.
+//! The laboratory: runs tools against each other over a path, stores every run and draws the
+//! figures.
 //!
-//! A [`MatrixPlan`](longhaul_core::plan::MatrixPlan) says what to compare ([`plan`]); a
-//! [`Driver`](drivers::Driver) knows one tool; the [`runner`] runs each cell as commands over a
-//! path that a [`Network`] opens; the [`archive`] keeps each run the moment it ends; [`table`]
-//! folds runs into the comparison, [`change`] compares two of them, and [`report`] draws both.
+//! A [`MatrixPlan`](longhaul_core::plan::MatrixPlan) states the comparison ([`plan`]). A
+//! [`Driver`](drivers::Driver) handles one tool. The [`runner`] runs each cell as commands over a
+//! path that a [`Network`] opens. The [`archive`] stores each run when it ends. [`table`]
+//! aggregates runs, [`change`] compares two tables, and [`report`] renders both.
 //!
-//! The laboratory links neither the emulator nor the engine: the program supplies the network,
-//! and longhaul's own commands are driven like any other tool's, so that they get no privilege
-//! in a comparison.
+//! The laboratory links neither the emulator nor the engine. The program supplies the network, and
+//! longhaul's own commands are driven like those of any other tool, so they get no privilege in a
+//! comparison.
 
 pub mod archive;
 pub mod change;

@@ -1,5 +1,5 @@
-//! Folds runs into the table: a row for each entry, a column for each condition, in each cell the
-//! median of the runs that count.
+//! Aggregates runs into the table: one row per entry, one column per condition, and in each cell
+//! the median of the valid runs.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,60 +11,60 @@ use serde::Serialize;
 
 use crate::archive::Contents;
 
-/// The comparison.
+/// The comparison of all entries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Table {
-    /// The columns.
+    /// The columns of the table.
     pub conditions: Vec<Condition>,
     /// The rows, in the order of the plan.
     pub rows: Vec<Row>,
-    /// What the numbers in the cells refer to: note 1 is the first.
+    /// The notes that cells refer to by number, from 1.
     pub notes: Vec<String>,
 }
 
 /// One entry of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The entry's name.
+    /// The name of the entry.
     pub label: String,
-    /// Its driver.
+    /// The name of the driver.
     pub tool: String,
-    /// Its work.
+    /// The kind of work.
     pub workload: Workload,
-    /// The plan's name for it; rows of another moved something else.
+    /// The plan's name of the work; rows with another name moved other data.
     pub work: String,
-    /// What its transfers promise; `None` when none was run.
+    /// The guarantees of its transfers; `None` if none was run.
     pub guarantees: Option<Guarantees>,
-    /// Median time after the tool's end until its copies were on stable storage.
+    /// The median time in seconds from the tool's end until its copies were on stable storage.
     pub sync_seconds: Option<f64>,
-    /// The row that the cells' ratios are to; `None` for one that others are compared with.
+    /// The row that the ratios of the cells refer to; `None` for the row of reference.
     pub compared_with: Option<String>,
-    /// One for each condition.
+    /// One cell per condition.
     pub cells: Vec<CellFigure>,
-    /// Numbers of notes about the whole row, from 1.
+    /// The numbers of notes about the whole row, from 1.
     pub notes: Vec<usize>,
 }
 
-/// What was found for one entry under one condition.
+/// The result of one entry under one condition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellFigure {
-    /// Whether there is a figure, and why not.
+    /// The state of the cell: measured, or the reason why there is no figure.
     pub state: CellState,
-    /// The median of the runs that count.
+    /// The median of the valid runs.
     pub median_bps: Option<Rate>,
-    /// The least of them.
+    /// The smallest valid figure.
     pub min_bps: Option<Rate>,
-    /// The greatest of them.
+    /// The largest valid figure.
     pub max_bps: Option<Rate>,
-    /// Where the median lies with 95 % confidence, whatever the distribution; it takes six runs.
+    /// The distribution-free 95 % confidence interval of the median; it needs six runs.
     pub interval_bps: Option<(Rate, Rate)>,
-    /// This row's figure over that of the first row of its workload, in the same pass: the median
-    /// of these ratios, and where it lies with 95 % confidence. What drifts from pass to pass
-    /// falls on both alike.
+    /// The ratio of this row's figure to that of the first row of its workload in the same pass:
+    /// the median of these ratios and its 95 % confidence interval. Drift from pass to pass affects
+    /// both rows equally.
     pub ratio: Option<Ratio>,
-    /// How many count.
+    /// The number of valid runs.
     pub runs: usize,
-    /// Numbers of notes, from 1.
+    /// The numbers of notes, from 1.
     pub notes: Vec<usize>,
 }
 
@@ -73,30 +73,30 @@ pub struct CellFigure {
 pub struct Ratio {
     /// The median.
     pub median: f64,
-    /// Its 95 % interval; it takes six passes.
+    /// The 95 % confidence interval; it needs six passes.
     pub interval: Option<(f64, f64)>,
-    /// Passes in which both rows have a figure.
+    /// The number of passes in which both rows have a figure.
     pub passes: usize,
 }
 
-/// Whether a cell has a figure.
+/// The state of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CellState {
-    /// It has.
+    /// The cell has a figure.
     Measured,
-    /// No run counts, for the path was not what was asked for.
+    /// No run is valid because the path violated its conditions.
     Invalid,
-    /// No run counts, for the tool failed.
+    /// No run is valid because the tool failed.
     Failed,
-    /// The tool is not on this host.
+    /// The tool is not installed.
     NotInstalled,
-    /// The matrix has not come to it.
+    /// The matrix has not reached the cell.
     NotRun,
 }
 
 impl CellState {
-    /// The text of a cell without a figure.
+    /// Returns the text of a cell without a figure.
     pub const fn label(self) -> &'static str {
         match self {
             CellState::Measured => "",
@@ -109,7 +109,7 @@ impl CellState {
 }
 
 impl Table {
-    /// The table of an archive's contents.
+    /// Aggregates an archive's contents.
     pub fn fold(contents: &Contents) -> Self {
         let plan = &contents.header.plan;
         let conditions = plan.conditions();
@@ -121,7 +121,7 @@ impl Table {
             let label = row.label.clone();
             let runs: Vec<&RunRecord> =
                 contents.runs.iter().filter(|run| run.label == label).collect();
-            // Rows are compared with the first that has the same work and setting.
+            // A row is compared with the first row of the same work and setting.
             let same = |other: &&PlanRow| {
                 (&other.work.name, other.streams, other.window, other.clients)
                     == (&row.work.name, row.streams, row.window, row.clients)
@@ -148,7 +148,7 @@ impl Table {
                 .collect();
             let absent = missing
                 .filter(|_| runs.is_empty())
-                .map(|program| format!("not installed: {program} is not found"));
+                .map(|program| format!("not installed: {program} not found"));
             let about = absent.or_else(|| smaller_size(plan, row));
             rows.push(Row {
                 notes: about.map(|text| notes.number(text)).into_iter().collect(),
@@ -165,13 +165,13 @@ impl Table {
         Table { conditions, rows, notes: notes.texts }
     }
 
-    /// The rows of one workload.
+    /// Returns the rows of one workload.
     pub fn rows_of(&self, workload: Workload) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.workload == workload)
     }
 }
 
-/// Notes, each text once.
+/// The notes, each text once.
 #[derive(Default)]
 struct Notes {
     texts: Vec<String>,
@@ -198,7 +198,7 @@ fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
         let about = match &run.outcome {
             Outcome::Ok => continue,
             Outcome::Invalid { .. } if made_good(run) => {
-                numbers.insert(notes.number("an invalid run was made again".into()));
+                numbers.insert(notes.number("an invalid run was repeated".into()));
                 continue;
             }
             Outcome::Failed { reason } => {
@@ -239,7 +239,7 @@ fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
     }
 }
 
-/// The ratio of two rows' figures within passes.
+/// Returns the ratio of two rows' figures within passes.
 fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) -> Option<Ratio> {
     let counted = |run: &RunRecord| {
         let rate = run.throughput_bps.filter(|_| run.outcome == Outcome::Ok)?;
@@ -252,7 +252,7 @@ fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) ->
     Some(Ratio { median: median(&ratios)?, interval, passes: ratios.len() })
 }
 
-/// That a row copies less than others with the same workload.
+/// Returns the note that a row copies less than others with the same workload.
 fn smaller_size(plan: &MatrixPlan, row: &PlanRow) -> Option<String> {
     let bytes = |content: &Content| match content {
         Content::Files { files, size } => Some(Bytes::new(files * size.get())),

@@ -86,7 +86,7 @@ fn loss_distance_and_repeats_have_their_figures() {
     let (dir, figures) = written("distance", &synthetic::contents(distance));
     assert_eq!(figures, ["cpu-memory", "distance", "stability", "time-memory"]);
     let page = fs::read_to_string(dir.join("report.html")).unwrap();
-    for said in ["Decrease, Mb/s a mile", "Standard deviation, Mb/s", "ib_rdma-bw"] {
+    for said in ["Decrease, Mb/s per mile", "Standard deviation, Mb/s", "ib_rdma-bw"] {
         assert!(page.contains(said), "{said}");
     }
 }

@@ -12,7 +12,7 @@ use longhaul_core::result::{Guarantees, Outcome};
 use longhaul_core::units::Rate;
 use longhaul_lab::archive::{Archive, Contents, Data, Header};
 use longhaul_lab::data::Source;
-use longhaul_lab::drivers::{Detected, Driver, Job, Reading, Said, Server, Task};
+use longhaul_lab::drivers::{Detected, Driver, Job, Reading, RunOutput, Server, Task};
 use longhaul_lab::runner::{Ended, Event, Matrix, Setup, find_tools};
 use longhaul_lab::table::{CellState, Table};
 use longhaul_lab::{
@@ -146,7 +146,7 @@ impl Driver for Script {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         let rate = said.client.stdout.trim().parse().ok().map(Rate::from_bps);
         Ok(Reading { throughput: rate, bytes: None })
     }
@@ -312,7 +312,7 @@ fn a_failing_tool_is_a_row_and_the_rest_goes_on() {
         "tester at 90 ms is invalid (5.00 Gb/s): released packets 9 ms late",
         "data has 1000 bytes instead of 300000",
         "crasher failed: ended with code 3: disk on fire",
-        "not installed: nowhere is not found",
+        "not installed: nowhere not found",
     ] {
         assert!(notes.contains(said), "{said} is not in:\n{notes}");
     }
@@ -377,8 +377,8 @@ fn a_hanging_tool_and_a_server_that_dies_are_told_apart() {
         Outcome::Failed { reason } => reason.clone(),
         other => panic!("{tool}: {other:?}"),
     };
-    assert_eq!(reason("hanger"), "given up after 1 s without an end; it said: still here");
-    assert_eq!(reason("serverless"), "its server ended at once (its server: no such port)");
+    assert_eq!(reason("hanger"), "timed out after 1 s; last output: still here");
+    assert_eq!(reason("serverless"), "the server ended at once (server: no such port)");
 }
 
 #[test]
@@ -397,11 +397,11 @@ fn garbage_wrong_bytes_and_leftovers_are_marked() {
         Outcome::Failed { reason } => assert!(reason.contains(says), "{reason}"),
         other => panic!("{tool}: {other:?}"),
     };
-    failed("babbler", "it states no rate; it said: %$# no figure");
+    failed("babbler", "the output has no rate; last output: %$# no figure");
     failed("flipper", "data differs at byte 0");
     let littered = run("litterer");
     assert_eq!(littered.outcome, Outcome::Ok);
-    let note = "litterer left 1 processes running, which were ended: sleep";
+    let note = "litterer left 1 processes running; they were killed: sleep";
     assert!(littered.notes.iter().any(|said| said == note), "{:?}", littered.notes);
 }
 
@@ -428,17 +428,17 @@ fn copies_at_a_far_end_of_its_own_are_held_to_the_same() {
         assert!(run.near_command.contains("/copies/longhaul-run-"), "{}", run.near_command);
     }
     for (label, says) in [
-        ("flipper", "data has other bytes"),
+        ("flipper", "data has different bytes"),
         ("liar", "data has 1000 bytes instead of 300000"),
         ("crasher", "ended with code 3: disk on fire"),
-        ("stuck", "given up after 3 s without an end; it said: copying"),
+        ("stuck", "timed out after 3 s; last output: copying"),
     ] {
         match &run(label).outcome {
             Outcome::Failed { reason } => assert!(reason.contains(says), "{label}: {reason}"),
             other => panic!("{label}: {other:?}"),
         }
     }
-    let note = "straggler left 1 processes running at the far end, which were ended: sleep";
+    let note = "straggler left 1 processes running at the far end; they were killed: sleep";
     assert_eq!(run("straggler").notes, [note]);
     let child = fs::read_to_string(bench.dir.path().join("data.child")).unwrap();
     // Gone, or a zombie that waits for the init process.

@@ -1,8 +1,8 @@
-//! The archive of one matrix: a directory with a SQLite database and one JSON document for each
-//! run, both written the moment the run ends.
+//! The archive of one matrix: a directory with a SQLite database and one JSON document per run.
+//! Both are written when the run ends.
 //!
-//! The format is described in `docs/design/archive.md`. The database holds what tables and plots
-//! are made from; the documents hold everything, raw output included.
+//! `docs/design/archive.md` describes the format. The database holds the data for tables and plots;
+//! the documents hold everything, including raw output.
 
 mod read;
 mod schema;
@@ -28,47 +28,47 @@ pub struct Archive {
     connection: rusqlite::Connection,
 }
 
-/// What a matrix is, once for all its runs.
+/// The facts about a matrix that hold for all its runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The plan as it was run, overrides included.
+    /// The plan as it was run, with command-line overrides.
     pub plan: MatrixPlan,
-    /// When it was started first, RFC 3339 in UTC.
+    /// The time of the first start, RFC 3339 in UTC.
     pub started_at: String,
-    /// The longhaul that ran it.
+    /// The version of the longhaul that ran it.
     pub program_version: String,
-    /// A digest of the longhaul that ran it; `None` in archives that do not tell.
+    /// A digest of the longhaul program that ran it; `None` in archives that do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_digest: Option<String>,
-    /// What the network says it is.
+    /// The description of the network.
     pub network: String,
-    /// What disk entries copied.
+    /// The data that disk entries copied.
     pub data: Option<Data>,
-    /// Facts of the host.
+    /// Facts about the host.
     pub facts: Vec<Fact>,
 }
 
-/// What disk entries copied.
+/// The data that disk entries copied.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Data {
-    /// File or directory.
+    /// The path of a file or directory.
     pub path: String,
-    /// Of all files.
+    /// The size of all files together.
     pub bytes: Bytes,
-    /// How many.
+    /// The number of files.
     pub files: u64,
 }
 
-/// A tool of the plan, as it was found on the host.
+/// A tool of the plan and its installation on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
-    /// The driver.
+    /// The name of the driver.
     pub name: String,
-    /// What it says its version is; `None` when it is not installed.
+    /// The version that the tool reports; `None` if it is not installed.
     pub version: Option<String>,
     /// The program that is missing.
     pub missing: Option<String>,
-    /// The program's file; `None` when it is not installed or in archives that do not tell.
+    /// The path of the program; `None` if it is not installed or the archive does not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// A digest of that file.
@@ -76,17 +76,17 @@ pub struct Tool {
     pub digest: Option<String>,
 }
 
-/// All that an archive holds.
+/// The contents of an archive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contents {
-    /// What the matrix is.
+    /// The facts about the matrix.
     pub header: Header,
     /// The tools of the plan.
     pub tools: Vec<Tool>,
-    /// The runs, in the order of their numbers. Their output is cut; the documents have it whole.
+    /// The runs in order of their numbers. Their output is shortened; the documents have all of it.
     pub runs: Vec<RunRecord>,
-    /// What each path was like before its first run, in the order in which they were met.
+    /// The survey of each path before its first run, in the order of measurement.
     pub surveys: Vec<Survey>,
-    /// What the emulator was proven to do on this machine, where someone attached it.
+    /// The certificate of the emulator on this machine, if one is attached.
     pub certificate: Option<Certificate>,
 }

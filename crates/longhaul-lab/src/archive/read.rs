@@ -1,3 +1,5 @@
+//! Opens an archive and reads its contents.
+
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -14,23 +16,23 @@ use crate::LabError;
 type Place = (u32, u32);
 
 impl Archive {
-    /// Opens the archive in `dir` to read it; one of an earlier schema stays as it is.
+    /// Opens the archive in `dir` for reading. An archive with an earlier schema is not changed.
     ///
     /// # Errors
-    /// There is none, it is damaged, or a later version wrote it.
+    /// There is no archive, it is damaged, or a later version wrote it.
     pub fn open(dir: &Path) -> Result<Self, LabError> {
         Self::open_with(dir, OpenFlags::SQLITE_OPEN_READ_ONLY).map(|(archive, _)| archive)
     }
 
-    /// Opens the archive in `dir` to keep further runs in it; one of an earlier schema is brought
-    /// to the present one first, wholly or not at all.
+    /// Opens the archive in `dir` for adding runs. An archive with an earlier schema is migrated to
+    /// the current one in one transaction.
     ///
     /// # Errors
-    /// Those of [`Archive::open`], and the disk's.
+    /// Those of [`Archive::open`], or the disk cannot be written.
     pub fn open_to_continue(dir: &Path) -> Result<Self, LabError> {
         let (archive, version) = Self::open_with(dir, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::advance(&archive.connection, version)
-            .map_err(failed("bring to the present version", &archive.path()))?;
+            .map_err(failed("migrate to the current schema", &archive.path()))?;
         Ok(archive)
     }
 
@@ -46,10 +48,10 @@ impl Archive {
         Ok((Archive { dir: dir.to_owned(), connection }, version))
     }
 
-    /// What the matrix is.
+    /// Returns the facts about the matrix.
     ///
     /// # Errors
-    /// The database's, damage, or a header of a later version.
+    /// The database cannot be read, is damaged, or has the header of a later version.
     pub fn header(&self) -> Result<Header, LabError> {
         let seal = if self.is_sealed()? { "seal" } else { "NULL" };
         let query = format!("SELECT header_json, {seal} FROM matrix");
@@ -61,12 +63,12 @@ impl Archive {
         self.unseal("header", json, seal.as_deref(), &[])
     }
 
-    /// Everything, for a report.
+    /// Reads everything that a report needs.
     ///
     /// # Errors
-    /// The database's, damage, or a document of a later version.
+    /// The database cannot be read, is damaged, or has a document of a later version.
     pub fn contents(&self) -> Result<Contents, LabError> {
-        // An archive of an earlier schema has no digests.
+        // Archives with an earlier schema have no digests.
         let columns = match self.has_column("tool", "digest")? {
             true => "name, version, missing, program, digest",
             false => "name, version, missing, NULL, NULL",
@@ -85,14 +87,14 @@ impl Archive {
         Ok(Contents { header, tools, runs, surveys, certificate })
     }
 
-    /// The runs that are kept, with their samples, in the order of their places and attempts.
+    /// Reads the runs with their samples, in the order of places and attempts.
     ///
     /// # Errors
-    /// The database's, damage, or a document of a later version.
+    /// The database cannot be read, is damaged, or has a document of a later version.
     pub fn runs(&self) -> Result<Vec<RunRecord>, LabError> {
         let mut samples = self.samples()?;
         let seal = if self.is_sealed()? { "seal" } else { "NULL" };
-        // Rows were added in the order of attempts. One of schema 1 has no attempt, and no samples.
+        // Rows were added in the order of attempts. Schema 1 has neither attempts nor samples.
         let attempt = if self.has_column("run", "attempt")? { "attempt" } else { "1" };
         let query = format!(
             "SELECT sequence, {attempt}, record_json, {seal} FROM run ORDER BY sequence, rowid"
@@ -107,7 +109,7 @@ impl Archive {
         records.collect()
     }
 
-    /// What the paths of all runs carried over time; nothing in archives that do not tell.
+    /// Reads the throughput over time of all runs; empty for archives that do not record it.
     fn samples(&self) -> Result<HashMap<Place, Vec<RunSample>>, LabError> {
         let mut all: HashMap<Place, Vec<RunSample>> = HashMap::new();
         if self.has_column("sample", "seconds")? {
@@ -123,10 +125,11 @@ impl Archive {
         Ok(all)
     }
 
-    /// What each path was like before its first run; nothing in archives that do not tell.
+    /// Reads the survey of each path before its first run; empty for archives that do not record
+    /// it.
     ///
     /// # Errors
-    /// The database's, damage, or a document of a later version.
+    /// The database cannot be read, is damaged, or has a document of a later version.
     pub fn surveys(&self) -> Result<Vec<Survey>, LabError> {
         if !self.has_column("path", "seal")? {
             return Ok(Vec::new());
@@ -172,7 +175,7 @@ impl Archive {
         rows().map_err(failed("read", &self.path()))
     }
 
-    /// Reads a document, if it is the one that was sealed.
+    /// Parses a document if its seal matches.
     fn unseal<T: DeserializeOwned>(
         &self,
         what: &'static str,
@@ -183,7 +186,7 @@ impl Archive {
         if seal.is_some_and(|seal| seal != seal::of_run(json, samples)) {
             return Err(LabError::damaged(
                 self.path(),
-                format!("a {what} is not what was written"),
+                format!("the seal of a {what} does not match"),
             ));
         }
         serde_json::from_str(json).map_err(|source| LabError::ArchiveDocument {

@@ -1,17 +1,17 @@
-//! Seals: digests of what is kept, kept beside it. SQLite notices a damaged page only where its
-//! structure is broken; a changed digit within a text it reads as it finds it.
+//! Seals: digests of archived documents, stored beside them. SQLite detects a damaged page only if
+//! its structure is broken, not a changed digit within a text.
 
 use std::hash::Hasher;
 
 use longhaul_core::result::RunSample;
 use twox_hash::XxHash3_64;
 
-/// The seal of a document.
+/// Returns the seal of a document.
 pub(super) fn of_text(text: &str) -> String {
     of_run(text, &[])
 }
 
-/// The seal of a run: its document in the database, and its samples.
+/// Returns the seal of a run: of its document in the database and its samples.
 pub(super) fn of_run(json: &str, samples: &[RunSample]) -> String {
     let mut hasher = XxHash3_64::with_seed(0);
     hasher.write(json.as_bytes());
@@ -36,8 +36,8 @@ mod tests {
         for other in [of_run("{\"a\": 2}", &[sample(10)]), of_run("{\"a\": 1}", &[sample(11)])] {
             assert_ne!(seal, other);
         }
-        // Kept in archives: another digest would call them all damaged. XXH3 of the empty text is
-        // 2d06800538d394c2 by its specification.
+        // Archives store this digest; another function would make all of them look damaged. The
+        // specification of XXH3 gives 2d06800538d394c2 for the empty text.
         assert_eq!(of_text(""), "2d06800538d394c2");
     }
 }

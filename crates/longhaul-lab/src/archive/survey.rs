@@ -1,21 +1,23 @@
+//! The survey of a path, as an archive keeps it.
+
 use longhaul_core::result::{PathResult, ProbeFigures};
 use serde::{Deserialize, Serialize};
 
-/// What a path was like before its first run.
+/// The survey of a path before its first run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Survey {
     /// The path, by its heading in tables.
     pub path: String,
-    /// When, RFC 3339 in UTC.
+    /// The time of measurement, RFC 3339 in UTC.
     pub measured_at: String,
-    /// What `longhaul path` found; `None` when it could not be run.
+    /// The result of `longhaul path`; `None` if it failed.
     pub found: Option<Box<PathResult>>,
-    /// Why it could not.
+    /// The reason of the failure.
     pub failure: Option<String>,
 }
 
 impl Survey {
-    /// The least round trips of small packets and of the largest.
+    /// Returns the lowest round-trip times of small and of full-size packets.
     pub fn rtt_ms(&self) -> [Option<f64>; 2] {
         let rtt = self.found.as_ref().and_then(|found| found.rtt.as_ref());
         let least = |trips: &Option<longhaul_core::result::RoundTrips>| {
@@ -24,7 +26,7 @@ impl Survey {
         [rtt.and_then(|rtt| least(&rtt.small)), rtt.and_then(|rtt| least(&rtt.full))]
     }
 
-    /// The path MTU there and back.
+    /// Returns the path MTU from near to far and from far to near.
     pub fn mtu_bytes(&self) -> [Option<u32>; 2] {
         let found = self.found.as_ref();
         [
@@ -33,8 +35,8 @@ impl Survey {
         ]
     }
 
-    /// Probes that left a host, and those of them that were lost on the way, both directions
-    /// together; `None` where loss was not looked for.
+    /// Returns the number of probes that left a host and the number that were lost on the way,
+    /// summed over both directions; `None` if loss was not measured.
     pub fn loss(&self) -> Option<(u64, u64)> {
         let found = self.found.as_ref()?;
         let ways = [found.forward.probes?, found.reverse.probes?];

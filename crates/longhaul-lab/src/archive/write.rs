@@ -1,3 +1,5 @@
+//! Creates an archive and adds runs to it.
+
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -9,18 +11,18 @@ use super::{Archive, FILE_NAME, Header, Survey, Tool, schema, seal};
 use crate::LabError;
 use crate::plan::fingerprint;
 
-/// What the database keeps of a command's error output; the run's document has all of it.
+/// The bytes of a command's error output in the database; the run's document has all of it.
 const TAIL: usize = 2048;
 
 impl Archive {
-    /// Makes a new archive in `dir`, which is made too, or is empty.
+    /// Creates a new archive in `dir`, which must be empty or missing.
     ///
     /// # Errors
-    /// The directory holds something, or the disk's reasons.
+    /// The directory is not empty or cannot be written.
     pub fn create(dir: &Path, header: &Header) -> Result<Self, LabError> {
         fs::create_dir_all(dir.join("runs")).map_err(LabError::file("create", dir))?;
         let path = dir.join(FILE_NAME);
-        // Whatever has this name already is not written over, damaged or not.
+        // An existing file with this name is never overwritten, damaged or not.
         File::create_new(&path).map_err(LabError::file("create", &path))?;
         let connection = Connection::open(&path).map_err(failed("create", &path))?;
         schema::create(&connection).map_err(failed("create", &path))?;
@@ -55,10 +57,10 @@ impl Archive {
         insert(&self.connection).map_err(failed("write", &self.path()))
     }
 
-    /// Keeps what was found of a tool; what was found last holds.
+    /// Stores a tool; a later call replaces an earlier one.
     ///
     /// # Errors
-    /// The database's.
+    /// The database cannot be written.
     pub fn keep_tool(&mut self, tool: &Tool) -> Result<(), LabError> {
         self.connection
             .execute(
@@ -69,16 +71,16 @@ impl Archive {
         Ok(())
     }
 
-    /// Keeps a run: first its document, then its row, so that a row always has a document.
+    /// Stores a run: first its document, then its row, so that a row always has a document.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk cannot be written.
     pub fn keep(&mut self, run: &RunRecord) -> Result<(), LabError> {
         let document = self.dir.join("runs").join(document_name(run));
         let mut json = serde_json::to_vec_pretty(run).unwrap_or_default();
         json.push(b'\n');
         fs::write(&document, json).map_err(LabError::file("write", &document))?;
-        // A run and its samples, or neither.
+        // The run and its samples are stored in one transaction.
         let kept = self.connection.unchecked_transaction().and_then(|transaction| {
             self.insert(run)?;
             self.insert_samples(run)?;
@@ -157,10 +159,10 @@ impl Archive {
         Ok(())
     }
 
-    /// Keeps what a path was like; what was kept last holds.
+    /// Stores the survey of a path; a later call replaces an earlier one.
     ///
     /// # Errors
-    /// The database's.
+    /// The database cannot be written.
     pub fn keep_survey(&mut self, survey: &Survey) -> Result<(), LabError> {
         let json = to_json(survey);
         let ([small, full], [there, back]) = (survey.rtt_ms(), survey.mtu_bytes());
@@ -187,10 +189,11 @@ impl Archive {
         Ok(())
     }
 
-    /// Keeps what the emulator was proven to do on this machine; what was kept last holds.
+    /// Stores the certificate of the emulator on this machine; a later call replaces an earlier
+    /// one.
     ///
     /// # Errors
-    /// The database's.
+    /// The database cannot be written.
     pub fn keep_certificate(&mut self, certificate: &Certificate) -> Result<(), LabError> {
         let json = to_json(certificate);
         let seal = seal::of_text(&json);
@@ -205,16 +208,16 @@ impl Archive {
     }
 }
 
-/// What a run's link counted, of both directions.
+/// The counters of a run's link, both directions together.
 struct Link {
-    /// Segments that did not arrive, by the plan or by accident.
+    /// The segments that did not arrive, lost by the plan or by accident.
     lost_segments: Option<i64>,
-    /// The worse direction's.
+    /// The lateness in ms of the worse direction.
     late_p999_ms: Option<f64>,
 }
 
 impl Link {
-    /// Nothing for a path that is not an emulated link.
+    /// Returns empty counters for a path that is not an emulated link.
     fn of(run: &RunRecord) -> Self {
         let report = LinkReport::deserialize(&run.path).ok();
         Link {
@@ -230,7 +233,7 @@ impl Link {
     }
 }
 
-/// Wraps SQLite's error with the operation and the file; says so where the file is damaged.
+/// Wraps SQLite's error with the operation and the file, and marks a damaged file as such.
 pub(super) fn failed(
     operation: &'static str,
     path: &Path,
@@ -244,8 +247,8 @@ pub(super) fn failed(
     }
 }
 
-/// The run without its output, the end of standard error apart, and without its samples, which
-/// have a table.
+/// Returns the run without its output, except for the end of standard error, and without its
+/// samples, which have a table.
 fn cut(run: &RunRecord) -> RunRecord {
     let shorter = |output: &ToolOutput| {
         let from = output.stderr.ceil_char_boundary(output.stderr.len().saturating_sub(TAIL));
@@ -264,7 +267,8 @@ fn cut(run: &RunRecord) -> RunRecord {
     }
 }
 
-/// `0007-scp-90ms.json`, a second attempt `0007-scp-90ms-2.json`
+/// Returns the name of a run's document: `0007-scp-90ms.json`, or `0007-scp-90ms-2.json` for a
+/// second attempt.
 fn document_name(run: &RunRecord) -> String {
     let plain = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-");
     let rtt = longhaul_core::units::format_span(run.condition.rtt);
@@ -272,7 +276,7 @@ fn document_name(run: &RunRecord) -> String {
     format!("{:04}-{}-{rtt}{attempt}.json", run.sequence, plain(&run.tool))
 }
 
-/// Headers and runs are numbers, texts and lists of them; writing them cannot fail.
+/// Serialization cannot fail: headers and runs consist of numbers, texts and lists of them.
 fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,28 +1,30 @@
+//! Creates the files that copies use as data.
+
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
 use longhaul_core::units::Bytes;
 
-/// Writes a file of incompressible bytes; another `number` has other bytes.
+/// Writes a file of incompressible bytes. Different values of `number` give different bytes.
 pub(super) fn file(path: &Path, size: Bytes, number: u64) -> io::Result<()> {
     let file = File::create(path)?;
     fill(&file, size.get(), number)?;
     file.sync_all()
 }
 
-/// Writes a directory of such files, whose names sort in their order.
+/// Writes a directory of such files, whose names sort in the order of `sizes`.
 pub(super) fn tree(dir: &Path, sizes: impl Iterator<Item = Bytes>) -> io::Result<()> {
     fs::create_dir(dir)?;
     for (number, size) in (1..).zip(sizes) {
         fill(&File::create(dir.join(format!("f{number:08}")))?, size.get(), number)?;
     }
-    // All at once: a sync for each of many small files would take minutes.
+    // One sync for all files: a sync per small file would take minutes.
     rustix::fs::syncfs(File::open(dir)?)?;
     Ok(())
 }
 
-/// Copies the user's file or directory; links and devices are left out.
+/// Copies the user's file or directory without links and devices.
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let data = fs::symlink_metadata(from)?;
     if data.is_file() {
@@ -37,11 +39,11 @@ pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes `size` bytes of SplitMix64 (Steele, Lea and Flood, 2014): passes for noise with every
-/// compressor, and the same on every machine.
+/// Writes `size` bytes of SplitMix64 (Steele, Lea and Flood, 2014). They are incompressible and the
+/// same on every machine.
 fn fill(mut file: &File, size: u64, number: u64) -> io::Result<()> {
-    // Any number; fixed, so that data of one size is the same data. The files of a tree differ,
-    // so that none can be had from another.
+    // The seed is arbitrary but fixed, so that data of one size are always the same. The files of a
+    // tree differ, so that none can be deduplicated.
     let mut state: u64 = 0x10_9a01 ^ number.rotate_left(32);
     let mut block = vec![0_u8; size.next_multiple_of(8).clamp(8, 1 << 20) as usize];
     let mut left = size;
@@ -56,7 +58,7 @@ fn fill(mut file: &File, size: u64, number: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// One step of SplitMix64.
+/// Does one step of SplitMix64.
 pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -1,30 +1,33 @@
+//! A directory in memory for workloads that read or write there.
+
 use std::path::Path;
 
 use tempfile::TempDir;
 
 use crate::LabError;
 
-/// Where Linux keeps a file system in memory that every user may write (shm_overview(7)).
+/// The directory in which Linux provides a memory file system writable by every user
+/// (shm_overview(7)).
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A directory in memory for workloads that read or write there; gone when it is dropped.
+/// A directory in memory for workloads that read or write there. It is removed on drop.
 #[derive(Debug)]
 pub struct MemoryStore {
     dir: TempDir,
 }
 
 impl MemoryStore {
-    /// Makes it.
+    /// Creates the directory.
     ///
     /// # Errors
-    /// The host has no file system in memory, or lets this user make nothing there.
+    /// The host has no memory file system, or the user may not write there.
     pub fn create() -> Result<Self, LabError> {
         let dir = tempfile::Builder::new().prefix("longhaul-").tempdir_in(SHARED_MEMORY);
-        let dir = dir.map_err(LabError::file("make a directory in memory at", SHARED_MEMORY))?;
+        let dir = dir.map_err(LabError::file("create a directory in", SHARED_MEMORY))?;
         Ok(MemoryStore { dir })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

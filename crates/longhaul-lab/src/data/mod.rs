@@ -1,5 +1,5 @@
-//! What copies copy: the user's own data, or files of incompressible bytes that are made once and
-//! reused; and whether disk and memory have room for it and a copy.
+//! The data that tools copy: the user's own data, or files of incompressible bytes that are created
+//! once and reused. Also checks that disk and memory have space for the data and the copies.
 
 mod make;
 mod memory;

@@ -1,3 +1,5 @@
+//! The disk space and memory that a matrix needs.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,20 +11,20 @@ use longhaul_core::units::Bytes;
 use super::Source;
 use crate::LabError;
 
-/// What a matrix needs beside time.
+/// The space that a matrix needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Room {
-    /// On disk at once, made data and the largest copy.
+    /// The disk space in use at once: created data and the largest copy.
     pub disk: Bytes,
-    /// In memory at once, the same.
+    /// The memory in use at once: created data and the largest copy.
     pub memory: Bytes,
-    /// At the far end of a real path at once, the largest copy; nothing where paths are emulated.
+    /// The disk space at the far end of a real path for the largest copy; zero for emulated paths.
     pub far: Bytes,
 }
 
 impl Room {
-    /// Of `sources`, each of which is copied by as many clients at once as its number says, to
-    /// this host or to the far end of a `real` path.
+    /// Computes the space for `sources`, each with the number of clients that copy it at once. With
+    /// `real` the copies go to the far end of a real path, otherwise to this host.
     pub fn of<'a>(sources: impl IntoIterator<Item = (&'a Source, u32)>, real: bool) -> Self {
         let mut made: BTreeMap<&Path, (Store, u64)> = BTreeMap::new();
         let mut largest = [0_u64; 2];
@@ -44,7 +46,8 @@ impl Room {
         }
     }
 
-    /// Memory that the host can give now, by the kernel's own estimate (proc_meminfo(5)).
+    /// Returns the memory that the host can provide now, as the kernel estimates it
+    /// (proc_meminfo(5)).
     pub fn available_memory() -> Option<Bytes> {
         let text = fs::read_to_string("/proc/meminfo").ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -53,12 +56,12 @@ impl Room {
     }
 }
 
-/// Checks that the disks have room for the data that is still to be made and for the copies of
-/// the largest, with 5 % to spare for metadata and for what else the machine writes. `scratch` is
-/// on the disk that receives the copies; `None` if that is another host's.
+/// Checks that the disks have space for the data still to be created and for the copies of the
+/// largest source, with 5 % to spare for metadata and other writers. `scratch` is on the disk that
+/// receives the copies; `None` if the copies go to another host.
 ///
 /// # Errors
-/// They have not, or cannot be asked.
+/// The space is insufficient or unknown.
 pub fn check_room<'a>(
     sources: impl IntoIterator<Item = (&'a Source, u32)>,
     scratch: Option<&Path>,
@@ -88,7 +91,7 @@ pub fn check_room<'a>(
     scratch.filter(|_| copies > 0).map_or(Ok(()), |scratch| room_for(scratch, copies))
 }
 
-/// With 5 % to spare.
+/// Returns `bytes` plus 5 %.
 pub(crate) fn with_margin(bytes: u64) -> u64 {
     bytes + bytes / 20
 }
@@ -99,7 +102,7 @@ fn device(path: &Path) -> Result<u64, LabError> {
 
 fn room_for(path: &Path, needed: u64) -> Result<(), LabError> {
     let disk = rustix::fs::statvfs(path)
-        .map_err(|error| LabError::file("ask for the room on the disk of", path)(error.into()))?;
+        .map_err(|error| LabError::file("get the free space on the disk of", path)(error.into()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free < needed {
         let (free, needed) = (Bytes::new(free), Bytes::new(needed));

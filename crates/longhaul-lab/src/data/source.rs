@@ -1,3 +1,5 @@
+//! The source of a copy: the user's data or created files.
+
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,44 +11,44 @@ use twox_hash::XxHash3_64;
 use super::make;
 use crate::LabError;
 
-/// What a row copies.
+/// The data that a row copies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Whether it is a directory.
+    /// True if the source is a directory.
     pub tree: bool,
-    /// Of all files together.
+    /// The size of all files together.
     pub bytes: Bytes,
-    /// How many.
+    /// The number of files.
     pub files: u64,
-    /// Of each, where all are of one size.
+    /// The size of each file, if all files have the same size.
     pub file_bytes: Option<Bytes>,
-    /// Where it is.
+    /// The kind of storage that holds the source.
     pub store: Store,
-    /// Where its copies go.
+    /// The kind of storage that receives the copies.
     pub to: Store,
     pub(super) origin: Origin,
 }
 
-/// How a source comes to be.
+/// The origin of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Origin {
-    /// It is there.
+    /// Existing data of the user.
     Own,
     /// The user's data, copied into memory.
     CopyOf(PathBuf),
-    /// Files of one size.
+    /// Created files of one size.
     Alike,
-    /// Files of many sizes.
+    /// Created files of different sizes.
     Mixed(Mixed),
 }
 
 impl Source {
-    /// The user's own file or directory, copied from disk to disk.
+    /// Describes the user's file or directory, copied from disk to disk.
     ///
     /// # Errors
-    /// It cannot be read, is neither file nor directory, or holds nothing.
+    /// It cannot be read, is neither a file nor a directory, or is empty.
     pub fn own(path: &Path) -> Result<Self, LabError> {
         let path = fs::canonicalize(path).map_err(LabError::file("read the data", path))?;
         let tree = path.is_dir();
@@ -69,11 +71,11 @@ impl Source {
         })
     }
 
-    /// What a workload copies; `None` for a timed one. Made files may not exist yet. `memory` is
-    /// where files in memory are to be.
+    /// Describes the data that a workload copies; `None` for a timed workload. Created files may
+    /// not exist yet. `memory` is the directory for files in memory.
     ///
     /// # Errors
-    /// The user's data cannot be read, or the cache's directory cannot be made.
+    /// The user's data cannot be read, or the cache directory cannot be created.
     pub fn of(work: &Work, memory: Option<&Path>) -> Result<Option<Self>, LabError> {
         let source = match &work.content {
             Content::Timed { .. } => return Ok(None),
@@ -132,22 +134,23 @@ impl Source {
         Source { path, store: Store::Memory, origin, ..self }
     }
 
-    /// Bytes that [`Source::make`] would write.
+    /// Returns the number of bytes that [`Source::make`] would write.
     pub fn missing(&self) -> Bytes {
         let there = fs::metadata(&self.path)
             .is_ok_and(|data| data.is_dir() || data.len() == self.bytes.get());
         Bytes::new(if self.origin == Origin::Own || there { 0 } else { self.bytes.get() })
     }
 
-    /// Writes what is missing, under its name only when it is whole.
+    /// Creates the data if they are missing. They get their final name only when they are complete.
     ///
     /// # Errors
-    /// The disk's, or memory's.
+    /// The disk or memory is full or cannot be written.
     pub fn make(&self) -> Result<(), LabError> {
         if self.missing().get() == 0 {
             return Ok(());
         }
-        // Parts are told apart, so that two matrices may make the same data.
+        // The partial file has the process id in its name, so that two matrices can create the same
+        // data.
         let part = self.path.with_extension(format!("part-{}", std::process::id()));
         let written = match &self.origin {
             Origin::Own => Ok(()),
@@ -166,10 +169,10 @@ impl Source {
     }
 }
 
-/// What each row of a plan copies; `None` for timed rows.
+/// Returns the source of each row of a plan; `None` for timed rows.
 ///
 /// # Errors
-/// The user's data cannot be read, or the cache's directory cannot be made.
+/// The user's data cannot be read, or the cache directory cannot be created.
 pub fn sources(plan: &MatrixPlan, memory: Option<&Path>) -> Result<Vec<Option<Source>>, LabError> {
     let mut known: Vec<(Work, Option<Source>)> = Vec::new();
     let mut all = Vec::new();
@@ -196,7 +199,8 @@ fn cache_dir() -> Result<PathBuf, LabError> {
     Ok(dir)
 }
 
-/// Bytes and number of all files in `path`. Symbolic links are not followed and count nothing.
+/// Returns the bytes and the number of all files in `path`. Symbolic links are neither followed nor
+/// counted.
 fn measure(path: &Path) -> Result<(u64, u64), LabError> {
     let failed = |error| LabError::file("read the data", path)(error);
     let data = fs::symlink_metadata(path).map_err(failed)?;
@@ -239,7 +243,7 @@ mod tests {
         assert_eq!(fs::read(&one.path).unwrap(), fs::read(&two.path).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a part is left");
 
-        // A file of another size under that name is not taken for the data.
+        // A file of another size under that name is not used as data.
         fs::write(&one.path, b"short").unwrap();
         assert_eq!(one.missing(), one.bytes);
     }

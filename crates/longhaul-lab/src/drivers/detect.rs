@@ -1,28 +1,30 @@
+//! Finds the programs of tools and their versions.
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use longhaul_core::result::ToolOutput;
 
-/// Whether a tool is on this host.
+/// The result of looking for a tool on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detected {
-    /// It is, and says that this is its version.
+    /// The tool is installed.
     Installed {
-        /// One line.
+        /// The first line of the version that it reports.
         version: String,
     },
-    /// A program that it needs is not found.
+    /// A program that the tool needs is missing.
     Missing {
-        /// That program.
+        /// The name of that program.
         program: &'static str,
     },
 }
 
-/// Where servers are that an ordinary user's PATH leaves out.
+/// The directories of servers that an ordinary user's PATH omits.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The full path of a program on PATH or in the system's directories.
+/// Returns the full path of a program on PATH or in the system's directories.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -31,7 +33,7 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| is_executable(candidate))
 }
 
-/// The full path of a program, or its bare name, whose start will then say that it is missing.
+/// Returns the full path of a program, or its bare name; starting that reports that it is missing.
 pub(super) fn program(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| PathBuf::from(name))
 }
@@ -40,7 +42,7 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Looks for all of `programs`, and asks the first for its version with `argument`.
+/// Looks for all of `programs`, and runs the first one with `argument` for its version.
 pub(super) fn detect(programs: &[&'static str], argument: &str) -> Detected {
     if let Some(program) = programs.iter().find(|program| find(program).is_none()) {
         return Detected::Missing { program };
@@ -50,7 +52,7 @@ pub(super) fn detect(programs: &[&'static str], argument: &str) -> Detected {
     }
 }
 
-/// The first line that `program argument` prints, on whichever stream.
+/// Returns the first line that `program argument` prints on standard output or standard error.
 pub(super) fn version(program: &Path, argument: &str) -> String {
     let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
     let text = match &output {
@@ -59,14 +61,14 @@ pub(super) fn version(program: &Path, argument: &str) -> String {
         Err(_) => return "unknown".to_owned(),
     };
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
-    // Rows of a table of facts, not a paragraph: rsync pads its line and adds its protocol.
+    // The version goes into a table of facts: rsync pads its line and adds its protocol version.
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A figure that a driver expects in JSON and did not find.
+/// Parses the JSON output of a tool, or returns the error for output that is not JSON.
 pub(super) fn json(output: &ToolOutput) -> Result<serde_json::Value, String> {
     serde_json::from_str(&output.stdout)
-        .map_err(|error| format!("its output is not the JSON that was asked for ({error})"))
+        .map_err(|error| format!("its output is not valid JSON ({error})"))
 }
 
 #[cfg(test)]
@@ -85,7 +87,7 @@ mod tests {
     fn a_version_is_one_line_from_either_stream() {
         let sh = find("sh").unwrap();
         assert!(sh.is_absolute());
-        // dash and bash alike print a one-line complaint about an unknown option.
+        // dash and bash both print one line about an unknown option.
         assert!(!version(&sh, "--no-such-option").contains('\n'));
     }
 }

@@ -1,3 +1,5 @@
+//! The trait that every tool driver implements, and the jobs that drivers get.
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,16 +10,16 @@ use longhaul_core::units::{Bytes, Rate};
 use super::{Detected, detect};
 use crate::LabError;
 
-/// One tool.
+/// The driver of one tool.
 pub trait Driver {
-    /// The name by which plans ask for it.
+    /// Returns the name of the tool in plans.
     fn name(&self) -> &'static str;
 
-    /// The work it does: [`Workload::Memory`], or [`Workload::Disk`] for a tool that copies files,
-    /// wherever they are.
+    /// Returns the kind of work: [`Workload::Memory`], or [`Workload::Disk`] for a tool that copies
+    /// files, wherever they are.
     fn workload(&self) -> Workload;
 
-    /// Whether it does this kind of work.
+    /// Returns whether the tool supports this kind of work.
     fn does(&self, workload: Workload) -> bool {
         match self.workload() {
             Workload::Memory => workload == Workload::Memory,
@@ -25,111 +27,115 @@ pub trait Driver {
         }
     }
 
-    /// Whether it copies directories, too.
+    /// Returns whether the tool can copy directories.
     fn trees(&self) -> bool {
         true
     }
 
-    /// Whether several clients may be at its server at once.
+    /// Returns whether one server of the tool supports several clients at once.
     fn many_clients(&self) -> bool {
         false
     }
 
-    /// The arguments that ask for so many parallel streams; `None` where it has no such option.
+    /// Returns the arguments for `_count` parallel streams, or `None` if the tool has no such
+    /// option.
     fn streams(&self, _count: u32) -> Option<Vec<String>> {
         None
     }
 
-    /// The arguments that ask for a window of this size; `None` where it has no such option.
+    /// Returns the arguments for a window of `_size`, or `None` if the tool has no such option.
     fn window(&self, _size: Bytes) -> Option<Vec<String>> {
         None
     }
 
-    /// Whether it works over a real path: it copies over the user's own ssh, or its server needs
-    /// nothing but its command.
+    /// Returns whether the tool works over a real path: it copies over the user's own ssh, or its
+    /// server needs only a command and no files.
     fn goes_far(&self) -> bool {
         false
     }
 
-    /// What holds it back whatever the path, for guesses of time.
+    /// Returns the limits of the tool's protocol, used to estimate the duration of runs.
     fn pace(&self) -> Pace {
         Pace::default()
     }
 
-    /// What its transfer promises with these options.
+    /// Returns the guarantees of a transfer with `options`.
     fn guarantees(&self, options: &[String]) -> Guarantees;
 
-    /// Whether the tool, and all that it needs, is on this host.
+    /// Looks for the tool and all programs that it needs on this host.
     fn detect(&self) -> Detected;
 
-    /// The same for a real path, whose server's programs are needed at the far end alone.
+    /// Like [`Driver::detect`] for a real path, whose server programs are needed only at the far
+    /// end.
     fn detect_near(&self) -> Detected {
         self.detect()
     }
 
-    /// The file of its program; by default the one on PATH that its name begins with.
+    /// Returns the path of the program; by default the program on PATH named by the first word of
+    /// the tool's name.
     fn program(&self) -> Option<PathBuf> {
         detect::find(self.name().split(' ').next()?)
     }
 
-    /// The server that must listen at the far end before the client starts; `None` for a tool
-    /// that needs none, as what runs over ssh to a far end that has its own sshd.
+    /// Returns the server that must listen at the far end before the client starts, or `None` if
+    /// the tool needs none, for example over ssh to a far end with its own sshd.
     ///
     /// # Errors
-    /// What the server needs, such as a key, could not be made.
+    /// A file that the server needs, such as a key, could not be created.
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError>;
 
-    /// The command at the near end; its wall-clock time is the time of the run.
+    /// Returns the command at the near end, whose wall-clock time is the time of the run.
     ///
     /// # Errors
-    /// What the client needs could not be made.
+    /// A file that the client needs could not be created.
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError>;
 
-    /// Reads what client and server printed, when the client ended well. A copy is timed by the
-    /// runner, so that a copying tool that states no rate has nothing to read.
+    /// Reads the output of client and server after the client succeeded. The runner times copies,
+    /// so a copying tool that prints no rate can keep this default.
     ///
     /// # Errors
-    /// One line: why there is no figure in the output.
-    fn read(&self, _job: &Job<'_>, _said: Said<'_>) -> Result<Reading, String> {
+    /// One line with the reason why the output has no figure.
+    fn read(&self, _job: &Job<'_>, _said: RunOutput<'_>) -> Result<Reading, String> {
         Ok(Reading::default())
     }
 
-    /// Why the client failed, from what it printed.
+    /// Returns the reason why the client failed, from its output.
     fn failure(&self, output: &ToolOutput) -> Option<String> {
         output.last_line().map(str::to_owned)
     }
 }
 
-/// What holds a tool back on a long path.
+/// The protocol limits of a tool on a long path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pace {
-    /// The most that it has under way, by its own protocol; `None` is no limit.
+    /// The most data in flight that the protocol allows; `None` means no limit.
     pub window: Option<Bytes>,
-    /// Round trips that each file costs.
+    /// The number of round trips per file.
     pub trips_per_file: u32,
 }
 
 impl Pace {
-    /// OpenSSH's: a channel has at most 2 MiB under way (`CHAN_SES_WINDOW_DEFAULT` in its
-    /// channels.h).
+    /// The limits of OpenSSH: a channel has at most 2 MiB in flight (`CHAN_SES_WINDOW_DEFAULT` in
+    /// its channels.h).
     pub const SSH: Pace = Pace { window: Some(Bytes::mib(2)), trips_per_file: 0 };
 }
 
-/// What a driver is asked to build commands for.
+/// The job for which a driver builds commands.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The near end's name, as the far end resolves it.
     pub near: &'a str,
     /// The far end's name, as the near end resolves it.
     pub far: &'a str,
-    /// The far end by its ssh name (`user@host`) on a real path, where the user's own ssh and the
-    /// sshd that is there are used; `None` where the driver has to bring an sshd.
+    /// The far end's ssh name (`user@host`) on a real path, where the user's own ssh and the
+    /// existing sshd are used; `None` if the driver has to start an sshd.
     pub ssh: Option<&'a str>,
-    /// The plan's options, with those for streams and window.
+    /// The plan's options, including those for streams and window.
     pub options: &'a [String],
     /// The work.
     pub task: Task<'a>,
-    /// A directory for keys and configuration, readable by this user only, gone after the run.
+    /// A directory for keys and configuration. Only this user can read it, and it is removed after
+    /// the run.
     pub private: &'a Path,
 }
 
@@ -142,32 +148,32 @@ pub enum Task<'a> {
     Disk(DiskTask<'a>),
 }
 
-/// Memory to memory, for a time.
+/// A memory-to-memory test of a given duration.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryTask {
-    /// Seconds that count.
+    /// The seconds that count.
     pub seconds: u32,
-    /// Seconds before them that do not.
+    /// The seconds before them, which do not count.
     pub omit_seconds: u32,
 }
 
-/// Copy `source` so that it becomes `destination`. Both are absolute, and the destination's
-/// directory exists and is empty.
+/// A copy of `source` to `destination`. Both paths are absolute, and the destination's directory
+/// exists and is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskTask<'a> {
-    /// What is copied, at the near end.
+    /// The source at the near end.
     pub source: &'a Path,
-    /// Whether it is a directory.
+    /// True if the source is a directory.
     pub tree: bool,
-    /// What it becomes, at the far end.
+    /// The path of the copy at the far end.
     pub destination: &'a Path,
 }
 
 impl<'a> Job<'a> {
-    /// The work of a job that must be memory to memory.
+    /// Returns the task of a memory-to-memory job.
     ///
     /// # Errors
-    /// It is not; a checked plan does not lead here.
+    /// The job is another one; a checked plan never causes this.
     pub fn memory(&self, tool: &'static str) -> Result<MemoryTask, LabError> {
         match self.task {
             Task::Memory(task) => Ok(task),
@@ -175,10 +181,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The work of a job that must be disk to disk.
+    /// Returns the task of a disk-to-disk job.
     ///
     /// # Errors
-    /// It is not; a checked plan does not lead here.
+    /// The job is another one; a checked plan never causes this.
     pub fn disk(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.task {
             Task::Disk(task) => Ok(task),
@@ -186,10 +192,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// As [`Job::disk`], for a tool that is driven with single files.
+    /// Like [`Job::disk`], for a tool that copies only single files.
     ///
     /// # Errors
-    /// The source is a directory, too.
+    /// As for [`Job::disk`], or the source is a directory.
     pub fn single_file(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.disk(tool)? {
             task if task.tree => Err(LabError::SingleFile { tool }),
@@ -198,39 +204,41 @@ impl<'a> Job<'a> {
     }
 }
 
-/// A far server.
+/// A server at the far end.
 #[derive(Debug)]
 pub struct Server {
-    /// Its command, which stays in the foreground.
+    /// The command, which stays in the foreground.
     pub command: Command,
-    /// The TCP port on which it listens once it is ready.
+    /// The TCP port that it listens on when it is ready.
     pub port: u16,
-    /// An empty directory that had to be made outside of the job's own, to be removed again.
+    /// An empty directory outside the job's private one that was created for the server and must be
+    /// removed.
     pub made: Option<PathBuf>,
 }
 
 impl Server {
-    /// A server that made nothing.
+    /// Creates a server without an additional directory.
     pub fn new(command: Command, port: u16) -> Self {
         Server { command, port, made: None }
     }
 }
 
-/// What the two ends of a run printed.
+/// The output of the two ends of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
-    /// The client at the near end.
+pub struct RunOutput<'a> {
+    /// The output of the client at the near end.
     pub client: &'a ToolOutput,
-    /// The server at the far end, if there was one; it was ended after the client.
+    /// The output of the server at the far end, if there was one; it was stopped after the client.
     pub server: Option<&'a ToolOutput>,
 }
 
-/// What a tool says it did.
+/// The figures that a tool prints.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Reading {
-    /// The rate it states. The figure of a memory run; for a disk run only kept beside it.
+    /// The rate that the tool prints. It is the figure of a memory run; for a disk run it is only
+    /// recorded.
     pub throughput: Option<Rate>,
-    /// The bytes it states.
+    /// The number of bytes that the tool prints.
     pub bytes: Option<Bytes>,
 }
 
@@ -243,7 +251,7 @@ pub(super) mod tests {
         Job { near: "near", far: "far", ssh: None, options: &[], task, private }
     }
 
-    /// Calls `then` with a memory job of two seconds after one omitted.
+    /// Calls `then` with a memory job of two seconds after one omitted second.
     pub(in crate::drivers) fn memory_job<T>(then: impl FnOnce(&Job<'_>) -> T) -> T {
         then(&job(Task::Memory(MemoryTask { seconds: 2, omit_seconds: 1 })))
     }
@@ -261,7 +269,7 @@ pub(super) mod tests {
         then(&Job { options, ..job(task) })
     }
 
-    /// The same over a real path to `me@dtn`.
+    /// Calls `then` with such a job over a real path to `me@dtn`.
     pub(in crate::drivers) fn real_job<T>(tree: bool, then: impl FnOnce(&Job<'_>) -> T) -> T {
         let task = Task::Disk(DiskTask {
             source: Path::new("/data/a b"),

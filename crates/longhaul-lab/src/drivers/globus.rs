@@ -1,3 +1,5 @@
+//! Driver of globus-url-copy.
+
 use std::path::Path;
 use std::process::Command;
 
@@ -11,8 +13,8 @@ use crate::LabError;
 const NAME: &str = "globus-url-copy";
 const PORT: u16 = 2811;
 
-/// globus-url-copy to an anonymous globus-gridftp-server: GridFTP as the published matrices ran
-/// it, in clear text.
+/// globus-url-copy to an anonymous globus-gridftp-server: GridFTP in clear text, as in the
+/// published matrices.
 pub(super) struct GlobusUrlCopy;
 
 impl Driver for GlobusUrlCopy {
@@ -55,14 +57,14 @@ impl Driver for GlobusUrlCopy {
         if rustix::process::geteuid().is_root() {
             command.args(["-anonymous-user", "root", "-allow-root"]);
         }
-        // Globus resolves the host's own name, which a namespace's hosts file need not know.
+        // Globus resolves the host's name, which may be missing in a namespace's hosts file.
         command.env("GLOBUS_HOSTNAME", job.far);
         Ok(Some(Server::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
-        // A directory is named by a slash at the end, and its copy must be asked for.
+        // A trailing slash marks a directory, and recursion needs an option.
         let slash = if task.tree { "/" } else { "" };
         let mut command = Command::new(detect::program("globus-url-copy"));
         command.env("GLOBUS_HOSTNAME", job.near).args(job.options);
@@ -73,7 +75,7 @@ impl Driver for GlobusUrlCopy {
     }
 }
 
-/// A path as it stands in a URL: what RFC 3986 calls unreserved, and slashes, as they are.
+/// Returns a path as part of a URL: slashes and the characters that RFC 3986 calls unreserved stay.
 pub(super) fn url_path(path: &Path) -> String {
     let mut url = String::new();
     for &byte in path.as_os_str().as_encoded_bytes() {

@@ -1,3 +1,5 @@
+//! Drivers of curl, wget and aria2c.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -6,10 +8,10 @@ use longhaul_core::result::Guarantees;
 use super::{Detected, DiskTask, Driver, Job, Server, detect, nginx};
 use crate::LabError;
 
-/// A program that fetches a file by HTTP from nginx, and so pulls.
+/// A program that fetches a file from nginx by HTTP, so the far end sends.
 pub(super) struct Fetch {
     name: &'static str,
-    /// Adds the program's own arguments, the plan's, and where the copy goes; the URL comes last.
+    /// Adds the program's arguments, the plan's options and the destination; the URL comes last.
     arguments: fn(&mut Command, &[String], &DiskTask<'_>),
 }
 

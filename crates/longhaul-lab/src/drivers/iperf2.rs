@@ -1,17 +1,19 @@
+//! Driver of iperf 2.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Said, Server, detect};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "iperf";
 const PORT: u16 = 5001;
 
-/// iperf 2 to its server, whose intervals are the figure: the client's own count what it wrote,
-/// not what arrived.
+/// iperf 2, measured by its server's intervals: the client's intervals count bytes written, not
+/// bytes that arrived.
 pub(super) struct Iperf2;
 
 impl Driver for Iperf2 {
@@ -61,31 +63,31 @@ impl Driver for Iperf2 {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         let task = job.memory(NAME).map_err(|error| error.to_string())?;
         let from = f64::from(task.omit_seconds);
         let to = from + f64::from(task.seconds);
         let text = said.server.map_or("", |server| server.stdout.as_str());
         let bytes = bytes_between(text, from, to);
         if bytes == 0 {
-            return Err("its server printed no interval".into());
+            return Err("the server printed no interval".into());
         }
         let rate = Rate::from_bps(bytes * 8 / u64::from(task.seconds.max(1)));
         Ok(Reading { throughput: Some(rate), bytes: Some(Bytes::new(bytes)) })
     }
 }
 
-/// The bytes of all streams in the one-second intervals between two times.
+/// Returns the bytes of all streams in the one-second intervals between two times.
 ///
 /// A row is `time,address,port,address,port,stream,from-to,bytes,bits per second`; the last row of
-/// a stream is its whole.
+/// a stream is its total.
 fn bytes_between(csv: &str, from: f64, to: f64) -> u64 {
     let bytes = |row: &str| -> Option<u64> {
         let fields: Vec<&str> = row.split(',').collect();
         let (begun, ended) = fields.get(6)?.split_once('-')?;
         let (begun, ended): (f64, f64) = (begun.parse().ok()?, ended.parse().ok()?);
         let counts = begun >= from - 0.01 && begun < to - 0.01 && ended - begun < 1.5;
-        // A stream with the number -1 is the sum of the others.
+        // The stream number -1 is the sum of the others.
         (counts && *fields.get(5)? != "-1").then_some(fields.get(7)?.parse().ok()?)
     };
     csv.lines().filter_map(bytes).sum()

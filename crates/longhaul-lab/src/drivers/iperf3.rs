@@ -1,16 +1,18 @@
+//! Driver of iperf3.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Said, Server, detect};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "iperf3";
 const PORT: u16 = 5201;
 
-/// iperf3, read from its JSON.
+/// iperf3, measured by its JSON output.
 pub(super) struct Iperf3;
 
 impl Driver for Iperf3 {
@@ -57,15 +59,16 @@ impl Driver for Iperf3 {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         let document = detect::json(said.client)?;
         if let Some(error) = document["error"].as_str() {
             return Err(error.to_owned());
         }
-        // What the receiver counted, without the omitted seconds; `sum` is where UDP has it.
+        // The receiver's count without the omitted seconds; UDP tests report it as `sum`.
         let end = &document["end"];
         let sum = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
-        let rate = sum["bits_per_second"].as_f64().ok_or("its JSON has no end.sum_received")?;
+        let rate =
+            sum["bits_per_second"].as_f64().ok_or("the JSON output has no end.sum_received")?;
         Ok(Reading {
             throughput: Some(Rate::from_bps(rate as u64)),
             bytes: sum["bytes"].as_u64().map(Bytes::new),
@@ -73,7 +76,7 @@ impl Driver for Iperf3 {
     }
 
     fn failure(&self, output: &ToolOutput) -> Option<String> {
-        // With -J even the complaint is JSON, on standard output.
+        // With -J the error message is JSON on standard output, too.
         let said =
             detect::json(output).ok().and_then(|doc| doc["error"].as_str().map(str::to_owned));
         said.or_else(|| output.last_line().map(str::to_owned))
@@ -98,7 +101,8 @@ mod tests {
                     "bytes": 2991063040, "bits_per_second": 11946196998.227762}}}"#,
         );
         let reading =
-            memory_job(|job| Iperf3.read(job, Said { client: &output, server: None })).unwrap();
+            memory_job(|job| Iperf3.read(job, RunOutput { client: &output, server: None }))
+                .unwrap();
         assert_eq!(reading.throughput, Some(Rate::from_bps(11_946_196_998)));
         assert_eq!(reading.bytes, Some(Bytes::new(2_991_063_040)));
     }
@@ -109,7 +113,8 @@ mod tests {
         let said = Iperf3.failure(&output).unwrap();
         assert_eq!(said, "unable to connect to server: Connection refused");
         assert!(
-            memory_job(|job| Iperf3.read(job, Said { client: &output, server: None })).is_err()
+            memory_job(|job| Iperf3.read(job, RunOutput { client: &output, server: None }))
+                .is_err()
         );
     }
 }

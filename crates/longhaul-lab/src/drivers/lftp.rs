@@ -1,3 +1,5 @@
+//! Driver of lftp.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -9,7 +11,7 @@ use crate::LabError;
 const NAME: &str = "lftp";
 const PORT: u16 = 2121;
 
-/// lftp to a private, anonymous vsftpd: FTP with one data connection, in clear text.
+/// lftp to a private anonymous vsftpd: FTP with one data connection, in clear text.
 pub(super) struct Lftp;
 
 impl Driver for Lftp {
@@ -39,7 +41,7 @@ impl Driver for Lftp {
 
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
         let file = job.private.join("vsftpd.conf");
-        // As the user that runs the matrix, who owns the directory of the copies.
+        // vsftpd runs as the user of the matrix, who owns the directory of the copies.
         let text = format!(
             "listen=YES\nlisten_port={PORT}\nbackground=NO\nrun_as_launching_user=YES\n\
              anonymous_enable=YES\nno_anon_password=YES\nftp_username={}\nanon_root=/\n\
@@ -55,7 +57,8 @@ impl Driver for Lftp {
         Ok(Some(Server::new(command, PORT)))
     }
 
-    /// The plan's options are settings, such as `net:socket-buffer 0`.
+    /// Builds the client's command. The plan's options are lftp settings such as
+    /// `net:socket-buffer 0`.
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
         let word = |path: &std::path::Path| {

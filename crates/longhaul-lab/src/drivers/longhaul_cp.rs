@@ -1,3 +1,5 @@
+//! Driver of `longhaul cp`.
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -5,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::longhaul_test::{PORT, read_summary};
-use super::{Detected, Driver, Job, Reading, Said, Server, detect, sshd};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "longhaul cp";
@@ -80,7 +82,7 @@ impl Driver for LonghaulCp {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         read_summary(said.client)
     }
 }

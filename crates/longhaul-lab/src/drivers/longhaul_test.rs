@@ -1,3 +1,5 @@
+//! Driver of `longhaul test`.
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -5,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Said, Server, detect};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "longhaul test";
@@ -66,17 +68,18 @@ impl Driver for LonghaulTest {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         read_summary(said.client)
     }
 }
 
-/// Reads the `summary` that every document of longhaul's transfers has.
+/// Reads the `summary` object of a longhaul result document.
 pub(super) fn read_summary(output: &ToolOutput) -> Result<Reading, String> {
     let document = detect::json(output)?;
     let summary = &document["summary"];
-    let throughput =
-        summary["throughput_bps"].as_f64().ok_or("its JSON has no summary.throughput_bps")?;
+    let throughput = summary["throughput_bps"]
+        .as_f64()
+        .ok_or("the JSON output has no summary.throughput_bps")?;
     let bytes = summary["bytes"].as_u64().or_else(|| summary["receiver"]["bytes"].as_u64());
     Ok(Reading {
         throughput: Some(Rate::from_bps(throughput as u64)),
@@ -116,6 +119,6 @@ mod tests {
     #[test]
     fn says_what_it_misses() {
         assert!(read_summary(&printed("{}")).unwrap_err().contains("summary.throughput_bps"));
-        assert!(read_summary(&printed("oops")).unwrap_err().contains("not the JSON"));
+        assert!(read_summary(&printed("oops")).unwrap_err().contains("not valid JSON"));
     }
 }

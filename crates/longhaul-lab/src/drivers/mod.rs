@@ -1,9 +1,9 @@
-//! Drivers: one small file for each tool, behind one trait.
+//! Drivers: one small file per tool, behind one trait.
 //!
-//! A driver finds the tool and its version, builds the far server's and the near client's
-//! commands, reads the client's output, and says what the tool's transfer guarantees. It starts
-//! nothing itself, except helpers that write keys: the [`runner`](crate::runner) starts, times
-//! and ends commands, the same way for every tool.
+//! A driver finds the tool and its version, builds the commands of the far server and the near
+//! client, reads their output, and states the guarantees of the tool's transfers. It starts nothing
+//! except helpers that write keys: the [`runner`](crate::runner) starts, times and stops the
+//! commands of all tools in the same way.
 //!
 //! A new tool is a new file here and a line in [`all`], or a row of the table in [`optional`].
 
@@ -32,9 +32,9 @@ mod xrdcp;
 use std::path::Path;
 
 pub use detect::Detected;
-pub use driver::{DiskTask, Driver, Job, MemoryTask, Pace, Reading, Said, Server, Task};
+pub use driver::{DiskTask, Driver, Job, MemoryTask, Pace, Reading, RunOutput, Server, Task};
 
-/// Every driver. `program` is the longhaul that is measured.
+/// Returns all drivers. `program` is the longhaul to measure.
 pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
     let own: Vec<Box<dyn Driver>> = vec![
         Box::new(longhaul_test::LonghaulTest { program: program.to_owned() }),

@@ -1,7 +1,7 @@
-//! A private nginx at the far end that serves the source, for the tools that fetch by HTTP.
+//! A private nginx at the far end that serves the source to tools that fetch by HTTP.
 //!
-//! These tools pull: the far end reads the source and the near end writes the copy. The path is
-//! the same in both directions, and so is the disk.
+//! These tools pull: the far end reads the source and the near end writes the copy. Path and disk
+//! are the same in both directions.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::LabError;
 
 pub(super) const PORT: u16 = 8080;
 
-/// The program that is needed beside the tool itself.
+/// The program needed in addition to the tool.
 pub(super) const PROGRAM: &str = "nginx";
 
-/// Writes the server's configuration and makes its command.
+/// Writes the server's configuration and returns its command.
 pub(super) fn server(job: &Job<'_>, tool: &'static str) -> Result<Server, LabError> {
     let task = job.single_file(tool)?;
     let root = task.source.parent().unwrap_or(Path::new("/"));
@@ -40,7 +40,7 @@ pub(super) fn server(job: &Job<'_>, tool: &'static str) -> Result<Server, LabErr
     Ok(Server::new(command, PORT))
 }
 
-/// The source, as a client at the near end asks for it.
+/// Returns the URL of the source for a client at the near end.
 pub(super) fn url(job: &Job<'_>, tool: &'static str) -> Result<String, LabError> {
     let task = job.single_file(tool)?;
     let name = task.source.file_name().unwrap_or_default();

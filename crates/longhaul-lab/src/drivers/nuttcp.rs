@@ -1,18 +1,20 @@
+//! Driver of nuttcp.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, Said, Server, detect};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "nuttcp";
-/// nuttcp's control port; its data goes to the next.
+/// nuttcp's control port; its data use the next port.
 const PORT: u16 = 5000;
 
-/// nuttcp, read from its interval lines: it has no option to leave slow start out, so the driver
-/// leaves out the first intervals itself.
+/// nuttcp, measured by its interval lines: it has no option to omit slow start, so the driver omits
+/// the first intervals.
 pub(super) struct Nuttcp;
 
 impl Driver for Nuttcp {
@@ -28,7 +30,7 @@ impl Driver for Nuttcp {
         Some(vec![format!("-N{count}")])
     }
 
-    /// nuttcp counts windows in KiB.
+    /// Returns the arguments for a window; nuttcp counts it in KiB.
     fn window(&self, size: Bytes) -> Option<Vec<String>> {
         Some(vec![format!("-w{}", size.get().div_ceil(1024))])
     }
@@ -60,16 +62,17 @@ impl Driver for Nuttcp {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         let omit = job.memory(NAME).map_err(|error| error.to_string())?.omit_seconds;
         let (mut time, mut counted, mut bits) = (0.0, 0.0, 0.0);
         for line in said.client.stdout.lines() {
-            // Interval lines say real_sec, the last line real_seconds.
+            // Interval lines have real_sec, the last line has real_seconds.
             let (Some(seconds), Some(rate)) = (field(line, "real_sec"), field(line, "rate_Mbps"))
             else {
                 continue;
             };
-            // Half a second of grace, for intervals are a little longer or shorter than one.
+            // Half a second of tolerance, because an interval is a little longer or shorter than a
+            // second.
             if time > f64::from(omit) - 0.5 {
                 counted += seconds;
                 bits += rate * 1e6 * seconds;
@@ -77,7 +80,7 @@ impl Driver for Nuttcp {
             time += seconds;
         }
         if counted <= 0.0 {
-            return Err(format!("it printed no interval after the {omit} s that are left out"));
+            return Err(format!("it printed no interval after the {omit} s that are omitted"));
         }
         Ok(Reading {
             throughput: Some(Rate::from_bps((bits / counted) as u64)),
@@ -86,7 +89,7 @@ impl Driver for Nuttcp {
     }
 }
 
-/// The number after `key=` in a line of `key=value` pairs.
+/// Returns the number after `key=` in a line of `key=value` pairs.
 fn field(line: &str, key: &str) -> Option<f64> {
     line.split_whitespace()
         .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
@@ -112,14 +115,15 @@ mod tests {
             ..ToolOutput::default()
         };
         let reading =
-            memory_job(|job| Nuttcp.read(job, Said { client: &output, server: None })).unwrap();
+            memory_job(|job| Nuttcp.read(job, RunOutput { client: &output, server: None }))
+                .unwrap();
         assert_eq!(reading.throughput, Some(Rate::from_bps(14_000_000_000)));
     }
 
     #[test]
     fn says_when_there_is_nothing_to_count() {
         let said = memory_job(|job| {
-            Nuttcp.read(job, Said { client: &ToolOutput::default(), server: None })
+            Nuttcp.read(job, RunOutput { client: &ToolOutput::default(), server: None })
         })
         .unwrap_err();
         assert!(said.contains("no interval"), "{said}");

@@ -1,3 +1,5 @@
+//! Driver of rclone.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -28,7 +30,7 @@ impl Driver for Rclone {
         Pace { trips_per_file: 4, ..Pace::SSH }
     }
 
-    /// It runs md5sum or sha1sum at the far end after each file, unless told not to.
+    /// rclone runs md5sum or sha1sum at the far end after each file unless told otherwise.
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let verified = !options.iter().any(|option| option == "--ignore-checksum");
         Guarantees { encrypted: true, verified, synced: false }

@@ -1,10 +1,12 @@
+//! Driver of rsync over ssh.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Pace, Reading, Said, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, Reading, RunOutput, Server, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "rsync";
@@ -33,7 +35,7 @@ impl Driver for Rsync {
         Pace::SSH
     }
 
-    /// rsync compares a checksum of each whole file after it was put together.
+    /// rsync compares a checksum of each complete file.
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let synced = options.iter().any(|option| option == "--fsync");
         Guarantees { encrypted: true, verified: true, synced }
@@ -60,25 +62,25 @@ impl Driver for Rsync {
         let shell: Vec<String> = shell.collect();
         let mut command = Command::new(detect::program("rsync"));
         command.args(["-a", "--info=stats1", "-e", &shell.join(" ")]).args(job.options);
-        // A slash at the end: the contents of the directory, not the directory into another.
+        // The trailing slash copies the contents of the directory instead of the directory itself.
         let slash = if task.tree { "/" } else { "" };
         command.arg(format!("{}{slash}", task.source.display()));
         command.arg(format!("{host}:{}{slash}", task.destination.display()));
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         Ok(statistics(&said.client.stdout))
     }
 }
 
-/// A word of `-e`, which rsync splits at blanks outside of quotes.
+/// Quotes a word of `-e`, which rsync splits at blanks outside quotes.
 fn for_rsync(word: String) -> String {
     if word.contains(char::is_whitespace) { format!("'{word}'") } else { word }
 }
 
-/// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`; a line that has
-/// changed its looks costs only rsync's own figure, which is kept beside the measured one.
+/// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`. If the format
+/// changes, only rsync's own figure is missing, which is recorded beside the measured one.
 pub(super) fn statistics(text: &str) -> Reading {
     let number = |text: &str| text.replace(',', "").parse::<f64>().ok();
     for line in text.lines() {

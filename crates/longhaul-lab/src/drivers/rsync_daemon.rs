@@ -1,9 +1,11 @@
+//! Driver of rsync with its daemon.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Reading, Said, Server, detect, rsync, sshd};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect, rsync, sshd};
 use crate::LabError;
 
 const NAME: &str = "rsync daemon";
@@ -25,7 +27,7 @@ impl Driver for RsyncDaemon {
         true
     }
 
-    /// rsync compares a checksum of each whole file after it was put together.
+    /// rsync compares a checksum of each complete file.
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let synced = options.iter().any(|option| option == "--fsync");
         Guarantees { encrypted: false, verified: true, synced }
@@ -54,7 +56,7 @@ impl Driver for RsyncDaemon {
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
         let name = task.destination.file_name().unwrap_or_default().to_string_lossy();
-        // A slash at the end: the contents of the directory, not the directory into another.
+        // The trailing slash copies the contents of the directory instead of the directory itself.
         let slash = if task.tree { "/" } else { "" };
         let mut command = Command::new(detect::program("rsync"));
         command.args(["-a", "--info=stats1"]).args(job.options);
@@ -63,7 +65,7 @@ impl Driver for RsyncDaemon {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         Ok(rsync::statistics(&said.client.stdout))
     }
 }

@@ -1,3 +1,5 @@
+//! Driver of scp.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -32,14 +34,14 @@ impl Driver for Scp {
         Pace { trips_per_file: 2, ..Pace::SSH }
     }
 
-    /// ssh authenticates each packet, but nothing compares the file that was written.
+    /// ssh authenticates each packet, but the written file is not compared.
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees { encrypted: true, verified: false, synced: false }
     }
 
     fn detect(&self) -> Detected {
         let [ssh, sshd, keygen] = sshd::PROGRAMS;
-        // scp has no version of its own.
+        // scp prints no version.
         detect::detect(&[ssh, "scp", sshd, keygen], "-V")
     }
 

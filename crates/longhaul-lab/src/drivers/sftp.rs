@@ -1,3 +1,5 @@
+//! Driver of sftp.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -32,7 +34,7 @@ impl Driver for Sftp {
         Pace { trips_per_file: 2, ..Pace::SSH }
     }
 
-    /// ssh authenticates each packet, but nothing compares the file that was written.
+    /// ssh authenticates each packet, but the written file is not compared.
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let synced = options.iter().any(|option| option == "-f");
         Guarantees { encrypted: true, verified: false, synced }
@@ -40,7 +42,7 @@ impl Driver for Sftp {
 
     fn detect(&self) -> Detected {
         let [ssh, sshd, keygen] = sshd::PROGRAMS;
-        // sftp has no version of its own.
+        // sftp prints no version.
         detect::detect(&[ssh, "sftp", sshd, keygen], "-V")
     }
 
@@ -59,7 +61,7 @@ impl Driver for Sftp {
             let path = path.to_string_lossy();
             format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
         });
-        // A directory is put into one that is there.
+        // A directory is copied into an existing one.
         let lines = if task.tree {
             format!("mkdir {destination}\nput -R {source}/. {destination}\n")
         } else {

@@ -1,3 +1,5 @@
+//! Driver of wget through a squid cache.
+
 use std::path::Path;
 use std::process::Command;
 
@@ -11,8 +13,8 @@ use crate::LabError;
 const NAME: &str = "wget through squid";
 const PORT: u16 = 3128;
 
-/// wget from a squid in front of nginx, both at the far end: what many clients ask for comes from
-/// the cache's memory, as calibration data do (Frontier).
+/// wget from a squid in front of nginx, both at the far end: repeated requests of many clients are
+/// served from the cache's memory, as for calibration data (Frontier).
 pub(super) struct WgetSquid;
 
 impl Driver for WgetSquid {
@@ -44,7 +46,7 @@ impl Driver for WgetSquid {
         let origin = nginx::server(job, NAME)?;
         let file = job.private.join("squid.conf");
         sshd::write(&file, &configuration())?;
-        // One command: the origin first, which squid needs only with the first request.
+        // One command starts both: nginx first, which squid needs only at the first request.
         let words = |command: &Command| {
             let all = std::iter::once(command.get_program()).chain(command.get_args());
             all.map(|word| quote(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
@@ -72,7 +74,7 @@ impl Driver for WgetSquid {
     }
 }
 
-/// A cache in memory alone that keeps nothing on disk and writes no log.
+/// Returns the configuration of a cache that keeps everything in memory and writes no log.
 fn configuration() -> String {
     let user =
         if rustix::process::geteuid().is_root() { "cache_effective_user nobody\n" } else { "" };

@@ -1,8 +1,8 @@
-//! A private sshd at the far end, with throw-away keys, for the tools that run over ssh.
+//! A private sshd at the far end with temporary keys, for tools that run over ssh.
 //!
-//! Nothing of the host's or the user's ssh configuration is read or written, and the keys are
-//! gone with the job's private directory. On a real path it is the other way round: the far end
-//! has its sshd, and the user's own configuration, agent and jump hosts lead there.
+//! The ssh configuration of host and user is neither read nor written, and the keys are removed
+//! with the job's private directory. On a real path it is the opposite: the far end's own sshd is
+//! used, with the user's configuration, agent and jump hosts.
 
 use std::fs;
 use std::io;
@@ -12,18 +12,19 @@ use std::process::{Command, Stdio};
 use super::{Job, Server, detect};
 use crate::LabError;
 
-/// Free to choose: the far end is a namespace of its own.
+/// The port is arbitrary: the far end is a separate network namespace.
 pub(super) const PORT: u16 = 2222;
-/// The name under which the client knows the host key, whatever the far end is called.
+/// The alias under which the client stores the host key, whatever the far end is called.
 const ALIAS: &str = "longhaul-far";
-/// Where sshd drops its privileges to when it is started by root; Debian makes it only with the
-/// system's own service.
+/// The directory for privilege separation of an sshd started by root. On Debian only the system's
+/// sshd service creates it.
 const PRIVILEGE_SEPARATION_DIR: &str = "/run/sshd";
 
-/// The programs that are needed beside the tool itself.
+/// The programs needed in addition to the tool.
 pub(super) const PROGRAMS: [&str; 3] = ["ssh", "sshd", "ssh-keygen"];
 
-/// The server of a tool that runs over ssh: none on a real path, else the private one.
+/// Returns the server of a tool that runs over ssh: none on a real path, otherwise the private
+/// sshd.
 pub(super) fn server(job: &Job<'_>) -> Result<Option<Server>, LabError> {
     match job.ssh {
         Some(_) => Ok(None),
@@ -31,7 +32,7 @@ pub(super) fn server(job: &Job<'_>) -> Result<Option<Server>, LabError> {
     }
 }
 
-/// Makes keys and configuration in the job's private directory, and the server's command.
+/// Creates keys and configuration in the job's private directory and returns the server's command.
 pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
     let dir = job.private;
     make_key(&dir.join("host_key"))?;
@@ -41,20 +42,19 @@ pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
     write(&dir.join("authorized_keys"), &read(&dir.join("user_key.pub"))?)?;
     write(&dir.join("sshd_config"), &configuration(dir))?;
     let made = make_privilege_separation_dir()?;
-    // sshd insists on being started by its full path, because it starts itself again.
+    // sshd must be started by its full path because it executes itself again.
     let mut command = Command::new(detect::program("sshd"));
     command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config"));
     Ok(Server { command, port: PORT, made })
 }
 
-/// Of every ssh: nobody is there to answer a question.
+/// Options for every ssh: nobody can answer a prompt.
 const QUIET: [&str; 2] = ["BatchMode=yes", "LogLevel=ERROR"];
-/// Of ssh over a real path: an end to waiting for a host that is gone.
+/// Options for ssh over a real path: timeouts for an unreachable host.
 const PATIENCE: [&str; 2] = ["ConnectTimeout=15", "ServerAliveInterval=5"];
 
-/// The arguments of `ssh` and `scp` that reach that server and nothing else; the port apart,
-/// since the two disagree about its letter. On a real path the user's own configuration says how
-/// to get there.
+/// Returns the arguments with which `ssh` and `scp` reach that server only, without the port
+/// option, whose letter differs. On a real path the user's own configuration applies.
 pub(super) fn client_options(job: &Job<'_>) -> Vec<String> {
     let worded = |words: &[&str]| -> Vec<String> {
         words.iter().flat_map(|word| ["-o".to_owned(), (*word).to_owned()]).collect()
@@ -79,7 +79,7 @@ pub(super) fn client_options(job: &Job<'_>) -> Vec<String> {
     options
 }
 
-/// `user@far`, or the far end's ssh name on a real path.
+/// Returns `user@far`, or the far end's ssh name on a real path.
 pub(super) fn destination_host(job: &Job<'_>) -> Result<String, LabError> {
     match job.ssh {
         Some(name) => Ok(name.to_owned()),
@@ -87,7 +87,7 @@ pub(super) fn destination_host(job: &Job<'_>) -> Result<String, LabError> {
     }
 }
 
-/// The same where a path may follow after a colon: an IPv6 address is put into brackets.
+/// Like [`destination_host`], for use before a colon and a path: an IPv6 address gets brackets.
 pub(super) fn destination_files(job: &Job<'_>) -> Result<String, LabError> {
     let name = destination_host(job)?;
     let (user, host) = name.rsplit_once('@').map_or(("", &*name), |(user, host)| (user, host));
@@ -95,7 +95,7 @@ pub(super) fn destination_files(job: &Job<'_>) -> Result<String, LabError> {
     Ok(if host.contains(':') { format!("{user}{at}[{host}]") } else { name })
 }
 
-/// The user that the server lets in: the one that started it.
+/// Returns the user that the server accepts: the one that started it.
 pub(super) fn user() -> Result<String, LabError> {
     Ok(helper("id", &["-un"])?.trim().to_owned())
 }
@@ -147,7 +147,7 @@ fn helper(program: &'static str, arguments: &[&str]) -> Result<String, LabError>
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(failed(said.lines().last().unwrap_or("it said nothing").to_owned()))
+        Err(failed(said.lines().last().unwrap_or("no output").to_owned()))
     }
 }
 
@@ -155,7 +155,7 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::file("read", path))
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 pub(super) fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

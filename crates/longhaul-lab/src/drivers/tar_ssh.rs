@@ -1,3 +1,5 @@
+//! Driver of tar over ssh.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -9,7 +11,7 @@ use crate::LabError;
 
 const NAME: &str = "tar over ssh";
 
-/// tar at both ends of one ssh connection: no round trip for a file, and one stream.
+/// tar at both ends of one ssh connection: no round trip per file, and one stream.
 pub(super) struct TarSsh;
 
 impl Driver for TarSsh {
@@ -33,7 +35,7 @@ impl Driver for TarSsh {
         Pace::SSH
     }
 
-    /// ssh authenticates each packet, but nothing compares the files that were written.
+    /// ssh authenticates each packet, but the written files are not compared.
     fn guarantees(&self, _options: &[String]) -> Guarantees {
         Guarantees { encrypted: true, verified: false, synced: false }
     }
@@ -51,13 +53,14 @@ impl Driver for TarSsh {
         sshd::server(job)
     }
 
-    /// The plan's options are those of the packing tar.
+    /// Builds the client's command. The plan's options are those of the packing tar.
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.disk(NAME)?;
         let words = |path: &std::path::Path| quote(&path.to_string_lossy());
         let parent = task.source.parent().unwrap_or(task.source);
         let name = task.source.file_name().unwrap_or_default().to_string_lossy();
-        // Flags r and h: names and the targets of hard links change, those of symbolic links not.
+        // Flags r and h: the transformation applies to names and hard link targets, not to symbolic
+        // link targets.
         let copy = task.destination.file_name().unwrap_or_default().to_string_lossy();
         let unpack = format!(
             "tar -xf - -C {} --transform {}",

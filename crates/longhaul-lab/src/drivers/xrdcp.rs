@@ -1,3 +1,5 @@
+//! Driver of xrdcp.
+
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -53,8 +55,8 @@ impl Driver for Xrdcp {
         );
         sshd::write(&file, &text)?;
         let mut command = if rustix::process::geteuid().is_root() {
-            // It refuses to run as root; as another name for root in a user namespace it may
-            // still write where the matrix may.
+            // xrootd refuses to run as root. As another user mapped to root in a user namespace it
+            // can still write where the matrix can.
             let mut command = Command::new(detect::program("unshare"));
             command.args(["--user", "--map-user=1000", "--map-group=1000", "--"]);
             command.arg(detect::program("xrootd"));
@@ -70,7 +72,7 @@ impl Driver for Xrdcp {
         let task = job.single_file(NAME)?;
         let mut command = Command::new(detect::program("xrdcp"));
         command.args(["--nopbar", "--force"]).args(job.options).arg(task.source);
-        // Two slashes: an absolute path.
+        // Two slashes denote an absolute path.
         command.arg(format!("root://{}:{PORT}/{}", job.far, task.destination.display()));
         Ok(command)
     }

@@ -1,3 +1,5 @@
+//! Reads, checks and selects plans.
+
 use std::fs;
 use std::mem;
 use std::path::Path;
@@ -12,16 +14,16 @@ use crate::{LabError, Place};
 /// Reads and checks the plan file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, is not a plan, or is a plan that makes no sense.
+/// The file cannot be read, is not a plan, or is an invalid plan.
 pub fn load(path: &Path, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
     let text = fs::read_to_string(path).map_err(LabError::file("read the plan", path))?;
     parse(&path.display().to_string(), &text, drivers)
 }
 
-/// Reads and checks a plan's text; `file` names it in errors.
+/// Parses and checks a plan's text; `file` is its name in errors.
 ///
 /// # Errors
-/// The text is not a plan, or is a plan that makes no sense.
+/// The text is not a plan or is an invalid plan.
 pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
     let plan: MatrixPlan = toml::from_str(text).map_err(|error| LabError::PlanSyntax {
         place: place::at_offset(file, text, error.span().map_or(0, |span| span.start)),
@@ -31,10 +33,10 @@ pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<Matr
     Ok(plan)
 }
 
-/// Checks a plan whose values came from elsewhere than a text, such as arguments.
+/// Checks a plan whose values are not from a text, for example from arguments.
 ///
 /// # Errors
-/// The plan makes no sense.
+/// The plan is invalid.
 pub fn check(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Result<(), LabError> {
     check_at(plan, drivers, |_| Place { file: format!("plan {}", plan.name), line_column: None })
 }
@@ -86,7 +88,7 @@ fn check_at(
     Ok(())
 }
 
-/// Whether a row is known to copy a directory.
+/// Returns whether a row is known to copy a directory.
 fn is_tree(row: &Row) -> bool {
     match row.work.content {
         Content::Files { files, .. } => files > 1,
@@ -95,11 +97,11 @@ fn is_tree(row: &Row) -> bool {
     }
 }
 
-/// Keeps only the entries that one of `wanted` names: by the row's name, by the tool
-/// (`longhaul cp`), or by the program (`longhaul`).
+/// Keeps only the entries that match one of `wanted`: the row's name, the tool (`longhaul cp`), or
+/// the program (`longhaul`).
 ///
 /// # Errors
-/// One of `wanted` names none.
+/// One of `wanted` matches no entry.
 pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> {
     for name in wanted {
         if !plan.entries.iter().any(|entry| entry.is_called(name)) {
@@ -110,7 +112,7 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
         }
     }
     plan.entries.retain(|entry| wanted.iter().any(|name| entry.is_called(name)));
-    // A constraint on what is left out now says nothing any more.
+    // Constraints on removed entries are removed too.
     let named = |rule: &Rule| {
         let all = rule.tool.iter();
         rule.tool.is_empty() || all.clone().any(|n| plan.entries.iter().any(|e| e.is_called(n)))
@@ -122,9 +124,9 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
     Ok(())
 }
 
-/// Sixteen hexadecimal digits that differ between different plans.
+/// Returns sixteen hexadecimal digits that differ between different plans.
 pub fn fingerprint(plan: &MatrixPlan) -> String {
-    // A plan is numbers, texts and lists of them; writing it cannot fail.
+    // Serialization cannot fail: a plan consists of numbers, texts and lists of them.
     let text = serde_json::to_string(plan).unwrap_or_default();
     format!("{:016x}", XxHash3_128::oneshot(text.as_bytes()) as u64)
 }
@@ -180,9 +182,9 @@ workload = "disk"
             ("\"90ms\"", "\"0ms\"", "my.toml:3:15: conditions.rtt has 0ms twice"),
             ("\"10G\"", "\"0\"", "my.toml:4:9: a rate of 0.00 b/s is below"),
             ("\"2GiB\"", "0", "my.toml:6:8: disk.size is 0"),
-            ("\"scp\"", "\"scpp\"", "my.toml:8:8: there is no driver for the tool 'scpp'"),
-            ("\"disk\"", "\"memory\"", "my.toml:9:12: scp does not do"),
-            ("\"disk\"", "\"disc\"", "my.toml:9:12: the plan has no workload 'disc'; it has"),
+            ("\"scp\"", "\"scpp\"", "my.toml:8:8: unknown tool 'scpp'"),
+            ("\"disk\"", "\"memory\"", "my.toml:9:12: scp does not support"),
+            ("\"disk\"", "\"disc\"", "my.toml:9:12: the plan has no workload 'disc'"),
             ("\"disk\"", "\"disk\"\nstreams = 4", "my.toml:10:11: scp has no option for"),
             ("rate =", "lose = [1]\nrate =", "my.toml:4:9: there is no link option 'lose'"),
             ("rate =", "loss = [\"0\", \"9\"]\nrate =", "my.toml:4:14: loss cannot be '9'"),
@@ -215,6 +217,6 @@ workload = "disk"
             assert_eq!(some.entries.len(), rows, "{wanted:?}");
         }
         let error = select(&mut quick.clone(), &["ftp".into()]).unwrap_err().to_string();
-        assert!(error.starts_with("the plan has no entry called 'ftp'; it has: longhaul test,"));
+        assert!(error.starts_with("the plan has no entry 'ftp'; its entries: longhaul test,"));
     }
 }

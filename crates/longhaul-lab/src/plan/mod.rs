@@ -1,5 +1,5 @@
-//! Plans as text: those that ship, and reading a TOML file into a checked
-//! [`MatrixPlan`](longhaul_core::plan::MatrixPlan) with line and column in every error.
+//! Plans as text: the plans that ship, and the parser of TOML files into a checked
+//! [`MatrixPlan`](longhaul_core::plan::MatrixPlan), with line and column in every error.
 
 mod load;
 mod place;

@@ -1,3 +1,5 @@
+//! Finds the line and column of a value in a plan's text.
+
 use std::ops::Range;
 
 use longhaul_core::plan::Step;
@@ -6,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Place;
 
-/// The place of `offset` bytes into `text`.
+/// Returns the place `offset` bytes into `text`.
 pub(super) fn at_offset(file: &str, text: &str, offset: usize) -> Place {
     let before = &text.as_bytes()[..offset.min(text.len())];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
@@ -14,8 +16,8 @@ pub(super) fn at_offset(file: &str, text: &str, offset: usize) -> Place {
     Place { file: file.to_owned(), line_column: Some((line, column)) }
 }
 
-/// The place of the value that `steps` lead to in the plan `text`, or of the nearest value on
-/// the way to it that is written there; a default has no place, and then only the file is named.
+/// Returns the place of the value at `steps` in the plan `text`, or of its nearest parent in the
+/// text. A default has no place, so only the file is named.
 pub(super) fn of(file: &str, text: &str, steps: &[Step]) -> Place {
     let nowhere = || Place { file: file.to_owned(), line_column: None };
     let Ok(root) = DeTable::parse(text) else { return nowhere() };
@@ -43,8 +45,8 @@ fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
     Some(value.span())
 }
 
-/// A quantity may be written under its full name or without the unit, `size` for `size_bytes`, and
-/// a list of workloads under the name of one.
+/// Looks up a key. A quantity may be written with or without its unit (`size` for `size_bytes`),
+/// and a list of workloads under the name of one.
 fn look_up<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
     let short = key.strip_suffix("_bytes").or_else(|| key.strip_suffix("_bps"));
     let plural = (key == "workload").then_some("workloads");

@@ -1,19 +1,21 @@
+//! The plans that ship with the program.
+
 use longhaul_core::plan::MatrixPlan;
 
 use super::parse;
 use crate::LabError;
 use crate::drivers::Driver;
 
-/// A plan that ships with the program. Its text is a plan file like any user's.
+/// A plan that ships with the program. Its text is an ordinary plan file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shipped {
-    /// By which it is asked for.
+    /// The name of the plan on the command line.
     pub name: &'static str,
-    /// The plan's TOML.
+    /// The TOML text of the plan.
     pub text: &'static str,
 }
 
-/// Every plan that ships.
+/// All plans that ship.
 pub static SHIPPED: [Shipped; 11] = [
     Shipped { name: "quick", text: include_str!("shipped/quick.toml") },
     Shipped { name: "default", text: include_str!("shipped/default.toml") },
@@ -29,15 +31,16 @@ pub static SHIPPED: [Shipped; 11] = [
 ];
 
 impl Shipped {
-    /// The plan of this name.
+    /// Returns the plan with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SHIPPED.iter().find(|plan| plan.name == name)
     }
 
-    /// The plan.
+    /// Parses the plan.
     ///
     /// # Errors
-    /// None for the drivers that ship; a laboratory with other drivers may lack a tool.
+    /// A tool of the plan has no driver in `drivers`; this cannot happen with the drivers that
+    /// ship.
     pub fn plan(&self, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
         parse(&format!("shipped plan {}", self.name), self.text, drivers)
     }

@@ -1,7 +1,7 @@
-//! Figures that others published, each with its source, to stand beside what is measured.
+//! Published figures of other groups with their sources, shown beside measured ones.
 //!
-//! They were taken on other machines over other paths: they say what an expert reached then, and
-//! are never part of a median or a ratio.
+//! They come from other machines and paths: they show what experts reached at the time, and are
+//! excluded from medians and ratios.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use longhaul_core::plan::Workload;
 use serde::{Deserialize, Serialize};
 
-/// All published figures, in the order of their sources.
+/// Returns all published figures, in the order of their sources.
 pub fn published() -> &'static Published {
     static ALL: LazyLock<Published> = LazyLock::new(|| {
-        // A constant of the program, which a test reads.
+        // The text is a constant of the program that a test parses.
         toml::from_str(include_str!("published.toml")).unwrap_or_default()
     });
     &ALL
 }
 
-/// Sources, and the figures in them.
+/// The sources and their figures.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -30,17 +30,17 @@ pub struct Published {
     pub figures: Vec<Figure>,
 }
 
-/// Where figures were published.
+/// A publication with figures.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// The name by which figures refer to it.
+    /// The id by which figures refer to the source.
     pub id: String,
-    /// The heading under which the figures stand.
+    /// The heading of the figures.
     pub title: String,
-    /// Who measured.
+    /// The authors of the measurement.
     pub by: String,
-    /// The document, and when.
+    /// The document and its date.
     pub place: String,
 }
 
@@ -48,50 +48,50 @@ pub struct Source {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// A [`Source::id`].
+    /// The [`Source::id`] of the publication.
     pub source: String,
     /// The tool, as the source names it.
     pub tool: String,
-    /// The tools of longhaul that it may be compared with.
+    /// The drivers with which the figure can be compared.
     #[serde(default)]
     pub drivers: Vec<String>,
-    /// What it did.
+    /// The kind of work.
     pub workload: Workload,
-    /// The path's round-trip time, where the source tells.
+    /// The round-trip time of the path in ms, if the source states it.
     #[serde(default)]
     pub rtt_ms: Option<f64>,
-    /// The path's length, where the source tells.
+    /// The length of the path in miles, if the source states it.
     #[serde(default)]
     pub miles: Option<f64>,
     /// The figure, in Gb/s.
     pub gbps: f64,
-    /// Standard deviation over repeats, in Mb/s.
+    /// The standard deviation over repeats in Mb/s.
     #[serde(default)]
     pub deviation_mbps: Option<f64>,
-    /// How much less for each mile, in Mb/s.
+    /// The decrease per mile in Mb/s.
     #[serde(default)]
     pub decrease_mbps_per_mile: Option<f64>,
-    /// How many worked together.
+    /// The number of simultaneous clients or streams.
     #[serde(default)]
     pub count: Option<u32>,
-    /// What one of them reached alone, in Gb/s.
+    /// The throughput of one of them running alone, in Gb/s.
     #[serde(default)]
     pub single_gbps: Option<f64>,
-    /// Together, over as many times one alone.
+    /// The joint throughput divided by `count` times the throughput of one.
     #[serde(default)]
     pub scale_factor: Option<f64>,
-    /// Size of the data set, in GB.
+    /// The size of the data set in GB.
     #[serde(default)]
     pub data_gb: Option<f64>,
-    /// The figure as it is printed.
+    /// The figure as printed in the source.
     pub published: String,
-    /// What it was measured under.
+    /// The conditions of the measurement.
     pub under: String,
 }
 
 impl Published {
-    /// The figures of a tool's driver for the same work at the same round-trip time: within 1 ms
-    /// or a twentieth, whichever is more.
+    /// Returns the figures for a driver and workload at the same round-trip time: within 1 ms or 5
+    /// %, whichever is more.
     pub fn beside(
         &self,
         driver: &str,
@@ -107,7 +107,7 @@ impl Published {
         })
     }
 
-    /// The number of a figure's source, from 1.
+    /// Returns the number of a figure's source, from 1.
     pub fn number(&self, figure: &Figure) -> usize {
         self.sources.iter().position(|source| source.id == figure.source).map_or(0, |at| at + 1)
     }
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Gb/s must be what the source prints, in another unit.
+    /// Gb/s must equal the printed figure in its unit.
     #[test]
     fn units_were_converted_exactly() {
         for figure in &published().figures {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(beside("bbftp", Workload::Disk, 100), [0.264, 0.264]);
     }
 
-    /// Decreases and factors as the sources round or cut them.
+    /// Decreases and factors must match the sources' rounding or truncation.
     #[test]
     fn derived_columns_agree_with_their_own_figures() {
         for figure in &published().figures {

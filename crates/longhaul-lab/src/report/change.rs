@@ -1,9 +1,11 @@
+//! Renders the difference of two matrices as text.
+
 use longhaul_core::plan::Condition;
 
 use super::text::{align, gbps};
 use crate::change::{Change, ChangedCell};
 
-/// What changed, as text: in each cell the later median and its ratio to the earlier one.
+/// Renders a change as text: in each cell the later median and its ratio to the earlier one.
 pub fn change_text(change: &Change) -> String {
     let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
     head.extend(change.conditions.iter().map(Condition::label));
@@ -16,8 +18,8 @@ pub fn change_text(change: &Change) -> String {
     let mut lines = align(&table, change.conditions.len());
     lines.push(String::new());
     lines.push(
-        "Gb/s, and times the earlier median; *: the 95 % intervals lie apart, ?: too few runs to \
-         tell (six of each)."
+        "Gb/s, and the ratio to the earlier median; *: the 95 % intervals do not overlap, ?: too few runs to \
+         decide (six of each needed)."
             .to_owned(),
     );
     let named = [("Only in the later", &change.added), ("Only in the earlier", &change.gone)];

@@ -1,8 +1,10 @@
+//! Renders runs as CSV.
+
 use longhaul_core::result::{Outcome, RunRecord};
 
 use crate::archive::Contents;
 
-/// The columns, by the names of the archive's table `run`.
+/// The columns, named as in the archive's table `run`.
 const COLUMNS: [&str; 34] = [
     "sequence",
     "attempt",
@@ -40,8 +42,8 @@ const COLUMNS: [&str; 34] = [
     "near_command",
 ];
 
-/// Every run as a row of comma-separated values (RFC 4180), for spreadsheets and data frames. An
-/// empty field is a figure that there is not.
+/// Renders every run as a row of comma-separated values (RFC 4180) for spreadsheets and data
+/// frames. An empty field means a missing figure.
 pub fn csv(contents: &Contents) -> String {
     let mut text = line(COLUMNS.map(str::to_owned));
     for run in &contents.runs {

@@ -1,3 +1,5 @@
+//! Renders an archive as JSON.
+
 use longhaul_core::result::RunRecord;
 use serde::Serialize;
 
@@ -17,7 +19,7 @@ struct Document<'a> {
     runs: &'a [RunRecord],
 }
 
-/// Everything in one JSON document, `longhaul.matrix/1`, with a line break at its end.
+/// Renders everything as one JSON document, `longhaul.matrix/1`, with a final line break.
 pub fn json(contents: &Contents, table: &Table) -> String {
     let document = Document {
         schema: "longhaul.matrix/1",
@@ -28,7 +30,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
         surveys: &contents.surveys,
         runs: &contents.runs,
     };
-    // Numbers, texts and lists of them; writing them cannot fail.
+    // Serialization cannot fail: the document consists of numbers, texts and lists of them.
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text

@@ -1,10 +1,12 @@
+//! Renders the table as Markdown.
+
 use longhaul_core::plan::Condition;
 
 use super::text::{cell, guarantees, headline, legend, references, sync};
 use crate::archive::Contents;
 use crate::table::Table;
 
-/// The table in Markdown, for an issue, a wiki or a README.
+/// Renders the table as Markdown for an issue, a wiki or a README.
 pub fn markdown(contents: &Contents, table: &Table) -> String {
     let mut lines = vec![headline(contents), String::new()];
     let conditions: Vec<String> = table.conditions.iter().map(Condition::label).collect();
@@ -35,7 +37,7 @@ fn row(fields: impl Iterator<Item = String>) -> String {
     format!("| {} |", fields.collect::<Vec<_>>().join(" | "))
 }
 
-/// Text of the user's own, so that it stays text.
+/// Escapes text from the user.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -1,7 +1,8 @@
-//! Renders a [`Table`](crate::table::Table): as text for the terminal, as Markdown, as JSON, as
-//! one self-contained HTML file with plots; and the runs themselves as CSV.
+//! Renders a [`Table`](crate::table::Table) as text for the terminal, as Markdown, as JSON, and as
+//! one self-contained HTML file with plots; and the runs as CSV.
 //!
-//! Renderers read and compute nothing; the same archive gives the same bytes.
+//! The same archive gives the same bytes. Only [`figures`] computes: it aggregates runs for the
+//! charts.
 
 mod change;
 mod chart;

@@ -1,4 +1,4 @@
-//! Contents of an archive for the tests of the renderers: every kind of cell is in them.
+//! The contents of an archive for tests of the renderers, with every kind of cell.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) fn contents() -> Contents {
         entry("rsync", "disk", &["<odd> & 'long' option of the user's own"]),
     ];
     let mut runs = Vec::new();
-    // Gb/s at the four round-trip times; two passes, 10 % apart.
+    // Gb/s at the four round-trip times in two passes, 10 % apart.
     for (entry, gbps) in [
         (0, [25.0, 24.0, 22.0, 23.0]),
         (2, [10.4, 9.9, 9.5, 9.4]),
@@ -42,7 +42,7 @@ pub(crate) fn contents() -> Contents {
             }
         }
     }
-    // scp failed both times at 180 ms, and once at 90 ms; iperf3's path was late once at 0 ms.
+    // scp failed twice at 180 ms and once at 90 ms; the path of iperf3 was late once at 0 ms.
     for run in &mut runs {
         let at = (run.tool.as_str(), run.condition.rtt.as_millis(), run.repeat);
         if matches!(at, ("scp", 180, _) | ("scp", 90, 1)) {

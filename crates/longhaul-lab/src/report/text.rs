@@ -1,3 +1,5 @@
+//! Renders the table as text.
+
 use longhaul_core::plan::{Condition, MatrixPlan, Workload};
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::Rate;
@@ -5,14 +7,14 @@ use longhaul_core::units::Rate;
 use crate::archive::Contents;
 use crate::table::{CellFigure, Row, Table};
 
-/// The table as text: tool, type, one column for each condition, medians in Gb/s.
+/// Renders the table as text: tool, type, one column per condition, medians in Gb/s.
 pub fn text(contents: &Contents, table: &Table) -> String {
     let mut lines = vec![headline(contents), String::new()];
     lines.extend(align(&cells(table), table.conditions.len()));
     lines.push(String::new());
     lines.push(legend(table).to_owned());
     if table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.interval_bps.is_some()) {
-        lines.push("(low-high): where the median lies with 95 % confidence.".to_owned());
+        lines.push("(low-high): 95 % confidence interval of the median.".to_owned());
     }
     for (number, note) in (1..).zip(&table.notes) {
         lines.push(format!("[{number}] {note}"));
@@ -21,7 +23,7 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     lines.join("\n")
 }
 
-/// What was measured, in one line.
+/// Returns a one-line description of the measurement.
 pub(super) fn headline(contents: &Contents) -> String {
     let plan = &contents.header.plan;
     let mut parts = vec![format!("longhaul matrix: {}", plan.name)];
@@ -42,13 +44,13 @@ pub(super) fn headline(contents: &Contents) -> String {
     format!("{}; Gb/s", parts.join(", "))
 }
 
-/// How often each cell was run.
+/// Returns the number of runs per cell.
 pub(super) fn passes(plan: &MatrixPlan) -> String {
     match (&plan.precision, plan.repeats) {
         (Some(target), _) => {
-            format!("medians known to {:.0} % where runs allow it", target.share * 100.0)
+            format!("medians within {:.0} % where runs allow it", target.share * 100.0)
         }
-        (None, 1) => "one run a cell".to_owned(),
+        (None, 1) => "one run per cell".to_owned(),
         (None, repeats) => format!("medians of {repeats}"),
     }
 }
@@ -84,7 +86,7 @@ pub(super) fn references(notes: &[usize]) -> String {
     notes.iter().map(|number| format!("[{number}]")).collect()
 }
 
-/// A rate in Gb/s with three significant digits, so that a column can be compared at a glance.
+/// Formats a rate in Gb/s with three significant digits, so that columns are easy to compare.
 pub(super) fn gbps(rate: Rate) -> String {
     let value = rate.bps() as f64 / 1e9;
     match value {
@@ -105,7 +107,7 @@ pub(super) fn guarantees(row: &Row) -> String {
     }
 }
 
-/// `encrypted, verified`
+/// Returns for example `encrypted, verified`.
 pub(super) fn guarantees_in_words(guarantees: Guarantees) -> String {
     let Guarantees { encrypted, verified, synced } = guarantees;
     let all = [(encrypted, "encrypted"), (verified, "verified"), (synced, "synced")];
@@ -122,10 +124,10 @@ pub(super) fn legend(table: &Table) -> &'static str {
         return "Memory: goodput at the receiver.";
     }
     "Disk: bytes over the command's wall-clock time. E encrypted, V verified end to end by the \
-     tool, S on stable\nstorage when it ends; Sync: the time until it is, after the tool has ended."
+     tool, S on stable\nstorage when the tool ends; Sync: time from the end of the tool until then."
 }
 
-/// Pads the columns; names to the left, figures to the right, a rule under the head.
+/// Pads the columns: names left-aligned, figures right-aligned, a rule below the head.
 pub(super) fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
     let columns = lines.first().map_or(0, Vec::len);
     let width =

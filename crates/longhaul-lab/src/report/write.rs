@@ -1,3 +1,5 @@
+//! Writes the HTML report and its figures to a directory.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,11 +10,11 @@ use crate::LabError;
 use crate::archive::Contents;
 use crate::table::Table;
 
-/// Writes `report.html` into `dir`, and its figures into `figures/` there, as files of their own
-/// for use elsewhere. Returns the report's path.
+/// Writes `report.html` into `dir`, and its figures as separate files into `figures/`. Returns the
+/// path of the report.
 ///
 /// # Errors
-/// The disk's.
+/// The disk cannot be written.
 pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, LabError> {
     let beside = dir.join("figures");
     fs::create_dir_all(&beside).map_err(LabError::file("create", &beside))?;
@@ -27,7 +29,7 @@ pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, 
     Ok(report)
 }
 
-/// Whole or not at all: a report that is being read is never half of one.
+/// Writes a file atomically, so that a reader never sees half of it.
 fn save(path: &Path, text: &str) -> Result<(), LabError> {
     let part = path.with_extension("part");
     fs::write(&part, text)

@@ -1,10 +1,12 @@
+//! Compares a copy with its source on this host.
+
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Compares a copy with its source, every byte; for trees every file, and that there are no more.
+/// Compares a copy with its source byte by byte. A tree must have the same files and no others.
 ///
-/// `Ok(Some(reason))` says how they differ.
+/// `Ok(Some(reason))` describes the first difference.
 pub(super) fn compare(source: &Path, copy: &Path) -> io::Result<Option<String>> {
     let Ok(found) = fs::symlink_metadata(copy) else {
         return Ok(Some(format!("{} was not copied", source.display())));
@@ -14,11 +16,11 @@ pub(super) fn compare(source: &Path, copy: &Path) -> io::Result<Option<String>> 
         return if found.is_dir() {
             compare_trees(source, copy)
         } else {
-            Ok(Some(format!("the copy of {} is no directory", source.display())))
+            Ok(Some(format!("the copy of {} is not a directory", source.display())))
         };
     }
     if !expected.is_file() {
-        // Links and devices are the tool's to treat as it documents.
+        // The treatment of links and devices is documented by each tool.
         return Ok(None);
     }
     if found.len() != expected.len() {
@@ -38,7 +40,7 @@ fn compare_trees(source: &Path, copy: &Path) -> io::Result<Option<String>> {
     for entry in fs::read_dir(copy)? {
         let name = entry?.file_name();
         if fs::symlink_metadata(source.join(&name)).is_err() {
-            return Ok(Some(format!("the copy has a stray {}", name.to_string_lossy())));
+            return Ok(Some(format!("the copy has an extra {}", name.to_string_lossy())));
         }
     }
     Ok(None)
@@ -90,6 +92,6 @@ mod tests {
         fs::write(at("b/in/file"), &wrong).unwrap();
         assert_eq!(compare(&at("a"), &at("b")).unwrap(), None);
         fs::write(at("b/in/other"), []).unwrap();
-        differs("stray other");
+        differs("extra other");
     }
 }

@@ -1,3 +1,5 @@
+//! The page cache and the scratch directory of disk runs.
+
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -8,12 +10,12 @@ use rustix::fs::{Advice, fadvise, sync, syncfs};
 
 use crate::LabError;
 
-/// Makes the page cache cold: nothing dirty left from before, and neither the source nor
-/// anything else already in memory.
+/// Empties the page cache: no dirty pages of earlier runs remain, and no file of the source is in
+/// memory.
 pub(super) fn cool(source: &Path, tree: bool) -> Caches {
     sync();
-    // Only clean pages can be dropped, hence the sync; 1 is the page cache alone, 3 also the
-    // entries and inodes of directories. See Documentation/admin-guide/sysctl/vm.rst.
+    // Only clean pages can be dropped, hence the sync. 1 drops the page cache, 3 also directory
+    // entries and inodes (Documentation/admin-guide/sysctl/vm.rst).
     match fs::write("/proc/sys/vm/drop_caches", if tree { "3" } else { "1" }) {
         Ok(()) => Caches::Dropped,
         Err(_) => {
@@ -23,7 +25,8 @@ pub(super) fn cool(source: &Path, tree: bool) -> Caches {
     }
 }
 
-/// Best effort, as advice is: a file that cannot be opened will fail the copy itself.
+/// Advises the kernel to drop the pages of a file. Best effort: a file that cannot be opened fails
+/// the copy itself.
 fn advise(path: &Path) {
     if let Ok(entries) = fs::read_dir(path) {
         entries.flatten().for_each(|entry| advise(&entry.path()));
@@ -32,7 +35,7 @@ fn advise(path: &Path) {
     }
 }
 
-/// Writes out what the destination's file system still holds in memory, and says how long it took.
+/// Writes the destination's file system to stable storage and returns the time this took.
 pub(super) fn settle(dir: &Path) -> io::Result<Duration> {
     let handle = File::open(dir)?;
     let begun = Instant::now();
@@ -40,13 +43,13 @@ pub(super) fn settle(dir: &Path) -> io::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Makes `dir` an empty directory.
+/// Creates `dir` or empties it.
 pub(super) fn empty(dir: &Path) -> Result<(), LabError> {
     remove(dir)?;
     fs::create_dir_all(dir).map_err(LabError::file("create", dir))
 }
 
-/// Removes a directory with all that is in it, if it is there.
+/// Removes a directory with its contents, if it exists.
 pub(super) fn remove(dir: &Path) -> Result<(), LabError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,5 +1,4 @@
-//! The two ends of a run: the server, and then the client or clients, started, timed, watched and
-//! ended.
+//! The two ends of a run: starts, times, watches and stops the server and the clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +18,10 @@ use super::shell;
 use crate::drivers::{DiskTask, Job, Server, Task};
 use crate::network::NetPath;
 
-/// How often the path's counters are read.
+/// The interval at which the path's counters are read.
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Starts server and clients over an open path, times the clients, reads their figure. Copies go
+/// Starts server and clients over an open path, times the clients and reads their figure. Copies go
 /// to `landing`.
 pub(super) fn run(
     run: &Run<'_>,
@@ -51,7 +50,7 @@ pub(super) fn run(
         private,
     };
     let jobs: Vec<Job<'_>> = destinations.iter().map(|path| job(path.as_path())).collect();
-    // A row has a client at least.
+    // A row has at least one client.
     let Some(first) = jobs.first() else { return Err(Trouble::Stopped) };
     let mut ends = Ends { run, path, landing, record };
     let done = match run.driver.server(first)? {
@@ -70,7 +69,7 @@ struct Ends<'a> {
     record: &'a mut RunRecord,
 }
 
-/// What all clients printed, and the time until the last of them ended.
+/// The output of all clients, and the time until the last of them ended.
 type Done = (Vec<ToolOutput>, Duration);
 
 impl Ends<'_> {
@@ -81,13 +80,13 @@ impl Ends<'_> {
             let done = match ready::wait(&server, port, self.path, self.run.stop) {
                 Readiness::Listening => self.clients(jobs),
                 Readiness::Stopped => Err(Trouble::Stopped),
-                Readiness::Ended => Err(Trouble::Failed("its server ended at once".into())),
+                Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),
                 Readiness::Late => {
-                    Err(Trouble::Failed(format!("its server does not listen on port {port}")))
+                    Err(Trouble::Failed(format!("the server does not listen on port {port}")))
                 }
             };
             let Finished { output, cpu_seconds, left } = server.finish();
-            self.note_left("its server", &left);
+            self.note_left("the server", &left);
             if let Some(cpu) = &mut self.record.cpu {
                 cpu.far_seconds = cpu_seconds;
             }
@@ -95,13 +94,13 @@ impl Ends<'_> {
             done.map_err(|trouble| with_server_words(trouble, self.record.far_output.as_ref()))
         });
         if let Some(made) = made {
-            // Not ours any more if someone put something into it.
+            // remove_dir keeps the directory if another process has created something in it.
             let _ = fs::remove_dir(made);
         }
         done
     }
 
-    /// Runs the clients to their end.
+    /// Runs the clients until they end.
     fn clients(&mut self, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
         let mut commands = Vec::new();
         for job in jobs {
@@ -117,7 +116,7 @@ impl Ends<'_> {
         let mut waited = Ok(Waited::Ended(Duration::ZERO));
         let mut watch = Watch::new(self.path, begun);
         for client in &clients {
-            // The time of the last that is waited for is that of the last to end.
+            // The clients are waited for in turn, so the last wait ends when the last client ends.
             waited = client.wait(self.run.limit, self.run.stop, &mut || watch.look());
             if !matches!(waited, Ok(Waited::Ended(_))) {
                 break;
@@ -136,8 +135,8 @@ impl Ends<'_> {
             Waited::TimedOut => {
                 let limit = self.run.limit.as_secs();
                 let said = self.record.near_output.last_line();
-                let said = said.map_or_else(String::new, |line| format!("; it said: {line}"));
-                Err(Trouble::Failed(format!("given up after {limit} s without an end{said}")))
+                let said = said.map_or_else(String::new, |line| format!("; last output: {line}"));
+                Err(Trouble::Failed(format!("timed out after {limit} s{said}")))
             }
             Waited::Ended(_) => {
                 self.record.seconds = Some(took.as_secs_f64());
@@ -147,7 +146,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Ends the clients; the first that failed, else the first, is the one whose output is kept.
+    /// Stops the clients. The output of the first that failed, or else of the first, is kept.
     fn finish(&mut self, clients: Vec<Process>) -> Vec<ToolOutput> {
         let finished: Vec<Finished> = clients.into_iter().map(Process::finish).collect();
         for one in &finished {
@@ -170,13 +169,13 @@ impl Ends<'_> {
         if !left.is_empty() {
             let count = left.len();
             let names = left.join(", ");
-            let note = format!("{who} left {count} processes running, which were ended: {names}");
+            let note = format!("{who} left {count} processes running; they were killed: {names}");
             self.record.notes.push(note);
         }
     }
 }
 
-/// Follows what the path carries.
+/// Samples the bytes that the path carries.
 struct Watch<'a> {
     path: &'a dyn NetPath,
     begun: Instant,
@@ -206,12 +205,12 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// A client often only knows that the server is gone; the server's last words say why.
+/// Adds the server's last line to a failure: a client often knows only that the server is gone.
 fn with_server_words(trouble: Trouble, server: Option<&ToolOutput>) -> Trouble {
     let words = server.and_then(|output| output.stderr.lines().rfind(|l| !l.trim().is_empty()));
     match (trouble, words) {
-        (Trouble::Failed(reason), Some(words)) if !reason.contains("(its server: ") => {
-            Trouble::Failed(format!("{reason} (its server: {})", words.trim()))
+        (Trouble::Failed(reason), Some(words)) if !reason.contains("(server: ") => {
+            Trouble::Failed(format!("{reason} (server: {})", words.trim()))
         }
         (trouble, _) => trouble,
     }

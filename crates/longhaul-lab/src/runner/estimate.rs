@@ -1,3 +1,5 @@
+//! Estimates the duration of a matrix.
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -8,28 +10,28 @@ use super::{Cell, cells};
 use crate::data::{Room, Source};
 use crate::drivers::{Driver, Pace};
 
-/// Opening and closing a path, starting a server, dropping caches, comparing the copy:
-/// bench/matrix.sh measures it.
+/// The time to open and close a path, start a server, drop caches and compare the copy, as measured
+/// by bench/matrix.sh.
 const OVERHEAD: Duration = Duration::from_millis(1000);
-/// What a copy is guessed to reach before one was measured.
+/// The assumed rate of a copy before one was measured.
 const FIRST_GUESS: Rate = Rate::from_bps(2_000_000_000);
-/// What a small file is guessed to cost beside its bytes: half of the time of the slowest tool
-/// that was measured on a path without delay.
+/// The assumed time per small file in addition to its bytes: half of that of the slowest tool
+/// measured on a path without delay.
 const PER_FILE: Duration = Duration::from_micros(200);
 
-/// What a matrix will take: a guess before it is begun.
+/// The estimated cost of a matrix before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Runs of the plan's own passes, tools that are not installed left out.
+    /// The runs of the plan's own passes, without tools that are not installed.
     pub runs: usize,
-    /// The time for them.
+    /// The time for these runs.
     pub time: Duration,
-    /// Disk and memory.
+    /// The disk space and memory.
     pub room: Room,
 }
 
 impl Cost {
-    /// Of a plan whose rows copy `sources`, with the tools that `drivers` find.
+    /// Estimates the cost of a plan whose rows copy `sources`, with the tools that `drivers` find.
     pub fn of(
         plan: &MatrixPlan,
         drivers: &[Box<dyn Driver>],
@@ -48,7 +50,7 @@ impl Cost {
     }
 }
 
-/// Guesses how long runs take, from the plan and then from the runs so far.
+/// Estimates the duration of runs, first from the plan and then also from completed runs.
 pub(super) struct Estimate {
     limit: Option<Duration>,
     cool_down: Duration,
@@ -59,7 +61,7 @@ pub(super) struct Estimate {
     begun: Instant,
 }
 
-/// What the guess for a row's copies follows from.
+/// The properties of a row's source that determine the estimate.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     bytes: u64,
@@ -102,7 +104,7 @@ impl Estimate {
         self.seen.insert((cell.row, cell.condition), self.begun.elapsed());
     }
 
-    /// The time for all of `cells`.
+    /// Returns the time for all of `cells`.
     pub(super) fn of(&self, cells: &[Cell]) -> Duration {
         cells.iter().map(|cell| self.of_one(cell)).sum()
     }
@@ -114,8 +116,8 @@ impl Estimate {
         }
     }
 
-    /// What a run would take by the plan alone, or, where the same row was measured over another
-    /// path, by how far the guess was off there.
+    /// Returns the duration of a run by the plan, scaled by the error of the estimate if the same
+    /// row was measured over another path.
     fn guess(&self, cell: &Cell) -> Duration {
         let plain = self.by_plan(cell.row, cell.condition);
         if self.timed(cell.row).is_some() {
@@ -135,7 +137,7 @@ impl Estimate {
         let time = self.timed(row).unwrap_or_else(|| {
             let Size { bytes, files, pace } = self.sizes[row];
             let rate = path.rate.map_or(FIRST_GUESS, |rate| rate.min(FIRST_GUESS));
-            // Two round trips to begin with, and what slow start costs.
+            // Two round trips to connect, plus the cost of slow start.
             let begin = path.rtt * 10;
             let streams = u64::from(self.rows[row].streams.unwrap_or(1) * self.rows[row].clients);
             let bytes_at_once = pace.window.filter(|_| !path.rtt.is_zero());
@@ -152,7 +154,7 @@ impl Estimate {
         time + OVERHEAD + self.cool_down
     }
 
-    /// The time of a timed test.
+    /// Returns the duration of a timed test.
     fn timed(&self, row: usize) -> Option<Duration> {
         match self.rows[row].work.content {
             Content::Timed { seconds, omit_seconds } => {
@@ -162,9 +164,9 @@ impl Estimate {
         }
     }
 
-    /// When a run is given up, unless the plan says: a timed one, after twice what it should take
-    /// and half a minute; a copy, after as long as 20 Mb/s and 20 files a second would take and
-    /// two minutes.
+    /// Returns the time limit of a run unless the plan sets one. A timed test gets twice its
+    /// expected duration plus 30 s; a copy gets the time for 20 Mb/s and 20 files per second plus 2
+    /// minutes.
     pub(super) fn limit(&self, row: usize) -> Duration {
         const SLOWEST: Rate = Rate::from_bps(20_000_000);
         const SLOWEST_FILE: Duration = Duration::from_millis(50);
@@ -202,7 +204,7 @@ mod tests {
         };
         assert_eq!(of(&estimate, 0, 1), 15.0, "ten seconds, four omitted, and the overhead");
         assert!(of(&estimate, 1, 0) < 3.0);
-        // 2 MiB each 180 ms are 93 Mb/s.
+        // 2 MiB per 180 ms are 93 Mb/s.
         assert!((9.0..14.0).contains(&of(&estimate, 1, 1)), "{}", of(&estimate, 1, 1));
         assert!(estimate.limit(1) > Duration::from_secs(150));
 

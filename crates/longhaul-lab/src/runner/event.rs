@@ -1,3 +1,5 @@
+//! The events of a running matrix.
+
 use std::time::Duration;
 
 use longhaul_core::plan::{Condition, Row};
@@ -5,50 +7,50 @@ use longhaul_core::result::RunRecord;
 
 use super::Cell;
 
-/// What happens while a matrix runs, for whoever shows it.
+/// An event of a running matrix, for the program that displays it.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The data file is being made.
+    /// The data file is being created.
     MakingData,
-    /// A tool of the plan is not on this host; its rows stay empty.
+    /// A tool of the plan is not installed; its rows stay empty.
     NotInstalled {
-        /// The driver.
+        /// The name of the driver.
         tool: &'a str,
-        /// The program that is missing.
+        /// The missing program.
         program: &'a str,
     },
-    /// A path is looked at before its first run.
+    /// A path is surveyed before its first run.
     Surveying {
         /// The path.
         condition: &'a Condition,
     },
-    /// A run begins.
+    /// A run starts.
     Started {
-        /// Which.
+        /// The cell.
         cell: Cell,
         /// The row.
         row: &'a Row,
         /// The path.
         condition: &'a Condition,
-        /// How far the matrix is.
+        /// The progress of the matrix.
         progress: Progress,
     },
-    /// A run ended, well or not, and is kept.
+    /// A run ended, successfully or not, and is stored.
     Finished {
-        /// It.
+        /// The run.
         run: &'a RunRecord,
-        /// How far the matrix is.
+        /// The progress of the matrix.
         progress: Progress,
     },
 }
 
-/// How far a matrix is.
+/// The progress of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs that ended, those of earlier sessions among them.
+    /// The number of completed runs, including those of earlier sessions.
     pub done: usize,
-    /// All runs.
+    /// The number of all runs.
     pub total: usize,
-    /// A guess at the time until the last run ends.
+    /// The estimated time until the last run ends.
     pub left: Duration,
 }

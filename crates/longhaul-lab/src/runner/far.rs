@@ -1,8 +1,8 @@
-//! Copies at the far end of a real path: a directory for each run, made and removed by scripts of
-//! sh(1) over ssh, and the room for it.
+//! Copies at the far end of a real path: one directory per run, created and removed by sh(1)
+//! scripts over ssh, and the check of free space.
 //!
-//! Invariants: nothing is removed but the directory that mktemp(1) made for the run; what still
-//! works in it when the run is over is ended first. The scripts need GNU's coreutils and find.
+//! Invariants: only the directory that mktemp(1) created for the run is removed; processes that
+//! still use it after the run are killed first. The scripts need GNU coreutils and find.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,11 +19,12 @@ use crate::LabError;
 use crate::data::{Source, with_margin};
 use crate::network::{FarHost, Network, NetworkError};
 
-/// Where Linux keeps a file system in memory that every user may write (shm_overview(7)).
+/// The directory in which Linux provides a memory file system writable by every user
+/// (shm_overview(7)).
 const MEMORY: &str = "/dev/shm";
-/// How the directories of runs are called, in the words of mktemp(1).
+/// The name template of run directories for mktemp(1).
 const TEMPLATE: &str = "longhaul-run-XXXXXXXXXX";
-/// How long the far half of a tool that has ended may take to end as well, in tenths of a second.
+/// The time that the far half of a finished tool has to end, in tenths of a second.
 const PATIENCE: u32 = 20;
 
 /// A directory at the far end for the copies of one run.
@@ -33,9 +34,9 @@ pub(super) struct FarDir {
 }
 
 impl FarDir {
-    /// Makes it, below the directory of the far end or in its memory.
+    /// Creates the directory below the far end's directory or in its memory.
     pub(super) fn make(far: &dyn FarHost, store: Store) -> Result<Self, NetworkError> {
-        // Never given up: what was made has to be known to be removed.
+        // Never aborted: a created directory must be known to be removed.
         let said = far.run(&make_script(base(far, store)), &|| false)?;
         let path = said.lines().last().unwrap_or_default().trim().to_owned();
         let name = TEMPLATE.trim_end_matches('X');
@@ -46,13 +47,13 @@ impl FarDir {
         Ok(FarDir { path })
     }
 
-    /// Absolute, and a single word to every shell.
+    /// Returns the absolute path, which is a single word in every shell.
     pub(super) fn path(&self) -> &Path {
         Path::new(&self.path)
     }
 
-    /// Writes out what its file system still holds in memory; how long that took there, without
-    /// the time of ssh.
+    /// Syncs the directory's file system and returns the time this took at the far end, without the
+    /// time of ssh.
     pub(super) fn settle(
         &self,
         far: &dyn FarHost,
@@ -60,10 +61,10 @@ impl FarDir {
     ) -> Result<Duration, NetworkError> {
         let said = far.run(&settle_script(&self.path), &|| stop.load(Ordering::Relaxed))?;
         let nanoseconds = said.lines().last().and_then(|line| line.trim().parse().ok());
-        Ok(Duration::from_nanos(nanoseconds.ok_or("the far end's clock shows no nanoseconds")?))
+        Ok(Duration::from_nanos(nanoseconds.ok_or("date(1) at the far end prints no nanoseconds")?))
     }
 
-    /// Compares copies in it with their source; how the first that differs does.
+    /// Compares copies in the directory with their source and describes the first difference.
     pub(super) fn compare(
         &self,
         far: &dyn FarHost,
@@ -74,7 +75,7 @@ impl FarDir {
         let give_up = || stop.load(Ordering::Relaxed);
         let parsed = |text: &str, root: &str| Listing::parse(text, root);
         thread::scope(|scope| {
-            // Both ends read at once.
+            // Both ends read at the same time.
             let here = scope.spawn(|| {
                 let root = source.to_string_lossy();
                 let text = run_script(Command::new("sh"), &listing::script(&root), &give_up)?;
@@ -91,7 +92,8 @@ impl FarDir {
         })
     }
 
-    /// Ends what still works in it, and removes it; the names of what was ended.
+    /// Kills the processes that still use the directory, removes it, and returns the names of the
+    /// killed processes.
     pub(super) fn remove(
         self,
         far: &dyn FarHost,
@@ -106,12 +108,12 @@ impl FarDir {
     }
 }
 
-/// Checks that the far end of a real path has room for the copies of the largest of `sources`,
-/// each with the number of clients that copy it at once. Other paths end on this host, and there
-/// is nothing to check.
+/// Checks that the far end of a real path has space for the copies of the largest of `sources`,
+/// each given with the number of clients that copy it at once. Other paths end on this host and
+/// need no check.
 ///
 /// # Errors
-/// It has not, or cannot be asked.
+/// The space is insufficient or unknown.
 pub fn check_far_room<'a>(
     network: &mut dyn Network,
     plan: &longhaul_core::plan::MatrixPlan,
@@ -136,7 +138,9 @@ pub fn check_far_room<'a>(
         let directory = base(far, store);
         let said = far.run(&room_script(directory), &|| false).map_err(unreachable)?;
         let free = free_room(&said).ok_or_else(|| {
-            unreachable(format!("df of {directory} at {} says no room", far.ssh_name()).into())
+            unreachable(
+                format!("df of {directory} at {} printed no free space", far.ssh_name()).into(),
+            )
         })?;
         if free < needed {
             let (host, directory) = (far.ssh_name().to_owned(), directory.to_owned());
@@ -162,7 +166,7 @@ fn make_script(base: &str) -> String {
     )
 }
 
-/// Also the directory's own ancestors will do: it may not be there yet.
+/// The nearest existing ancestor is checked, because the directory may not exist yet.
 fn room_script(base: &str) -> String {
     format!(
         "d='{base}'\n\
@@ -181,7 +185,7 @@ fn settle_script(dir: &str) -> String {
     )
 }
 
-/// A process works in the directory if it is its current one, or if a file in it is open. A tool
+/// A process uses the directory if it is its current directory or if a file in it is open. A tool
 /// may leave directories that their owner may not write.
 fn remove_script(dir: &str, patience: u32) -> String {
     format!(
@@ -198,8 +202,8 @@ fn remove_script(dir: &str, patience: u32) -> String {
     )
 }
 
-/// The available blocks of 1024 bytes in the last line of `df -Pk`: they stand before the first
-/// share, while names may hold blanks.
+/// Parses the available blocks of 1024 bytes in the last line of `df -Pk`: they precede the first
+/// percentage, while names may contain blanks.
 fn free_room(df: &str) -> Option<Bytes> {
     let words: Vec<&str> = df.lines().last()?.split_whitespace().collect();
     let share = words.iter().position(|word| word.ends_with('%'))?;

@@ -1,4 +1,4 @@
-//! Where the copies of a run go: to this host, or to the far end of a real path.
+//! The destination of a run's copies: this host, or the far end of a real path.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -8,17 +8,17 @@ use super::disk;
 use super::far::FarDir;
 use crate::network::NetPath;
 
-/// Where the copies of a run go.
+/// The destination of a run's copies.
 #[derive(Clone, Copy)]
 pub(super) enum Landing<'a> {
     /// A directory of this host, which both ends see.
     Here(&'a Path),
-    /// One of the far end's own.
+    /// A directory of the far end.
     There(&'a FarDir),
 }
 
 impl Landing<'_> {
-    /// What the copy of a client (from 0) becomes.
+    /// Returns the path of the copy of a client (from 0).
     pub(super) fn destination(self, client: u32) -> PathBuf {
         let dir = match self {
             Landing::Here(dir) => dir,
@@ -27,7 +27,7 @@ impl Landing<'_> {
         dir.join(name(client))
     }
 
-    /// How long the copies took to reach stable storage; `None` where that cannot be told.
+    /// Returns the time until the copies were on stable storage; `None` if it is unknown.
     pub(super) fn settle(self, path: &dyn NetPath, stop: &AtomicBool) -> Option<Duration> {
         match self {
             Landing::Here(dir) => disk::settle(dir).ok(),
@@ -36,7 +36,7 @@ impl Landing<'_> {
     }
 }
 
-/// What the copy of a client (from 0) is called.
+/// Returns the file name of the copy of a client (from 0).
 pub(super) fn name(client: u32) -> String {
     match client {
         0 => "copy".to_owned(),

@@ -1,14 +1,14 @@
-//! What a copy between two hosts is compared by: a listing of each end, made by the same script,
-//! with the size and the SHA-256 digest of every file.
+//! Compares a copy on another host with its source: the same script lists each end with the size
+//! and the SHA-256 digest of every file.
 //!
-//! It finds what [`compare`](super::compare) finds where both ends see each other's files, except
-//! for the first byte that differs. Names that are no UTF-8 are read with replacements, the same
-//! at both ends.
+//! The comparison finds the same differences as [`compare`](super::compare) on one host, except for
+//! the position of the first differing byte. Names that are not UTF-8 are read with replacement
+//! characters, the same at both ends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// All that is in a file or directory, by the path below it; the thing itself has an empty path.
+/// The contents of a file or directory by relative path; the root has an empty path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Listing {
     entries: BTreeMap<String, Entry>,
@@ -19,15 +19,15 @@ enum Entry {
     Directory,
     File {
         bytes: u64,
-        /// Hexadecimal; empty until it was read.
+        /// The digest in hexadecimal; empty until it is read.
         digest: String,
     },
-    /// Links and devices are the tool's to treat as it documents.
+    /// A link or device, whose treatment each tool documents.
     Other,
 }
 
-/// The script of sh(1), with GNU find and sha256sum, that lists `root`; it prints nothing where
-/// there is no such thing. Names may hold anything, so that NUL parts all.
+/// Returns the sh(1) script, with GNU find and sha256sum, that lists `root`. It prints nothing if
+/// `root` does not exist. NUL separates all fields, because names may contain any other byte.
 pub(super) fn script(root: &str) -> String {
     let root = format!("'{}'", root.replace('\'', "'\\''"));
     format!(
@@ -38,12 +38,12 @@ pub(super) fn script(root: &str) -> String {
 }
 
 impl Listing {
-    /// Reads what [`script`] printed about `root`.
+    /// Parses the output of [`script`] for `root`.
     ///
     /// # Errors
-    /// The first thing in it that is none of it.
+    /// The first line that is not valid.
     pub(super) fn parse(text: &str, root: &str) -> Result<Self, String> {
-        let strange = |what: &str| format!("a listing has the strange line '{}'", what.trim());
+        let strange = |what: &str| format!("invalid line in a listing: '{}'", what.trim());
         let mut entries = BTreeMap::new();
         let mut records = text.split('\0');
         for record in records.by_ref().take_while(|record| !record.is_empty()) {
@@ -63,7 +63,7 @@ impl Listing {
             entries.insert(name.to_owned(), entry);
         }
         for record in records.filter(|record| !record.is_empty()) {
-            // 64 digits, a blank, a blank or asterisk, and the name: sha256sum(1).
+            // 64 digits, a blank, a blank or asterisk, and the name (sha256sum(1)).
             let (sum, path) = record.split_once(' ').ok_or_else(|| strange(record))?;
             let path = path.get(1..).and_then(|path| path.strip_prefix(root));
             let name = path.map(|path| path.strip_prefix('/').unwrap_or(path));
@@ -80,7 +80,8 @@ impl Listing {
         }
     }
 
-    /// How a copy differs from `self`, the listing of `source`; `None` if it does not.
+    /// Describes the first difference of a copy from `self`, the listing of `source`; `None` if
+    /// there is none.
     pub(super) fn difference(&self, copy: &Listing, source: &Path) -> Option<String> {
         let missing = self.entries.iter().find_map(|(name, expected)| {
             let path = if name.is_empty() { source.to_owned() } else { source.join(name) };
@@ -88,27 +89,28 @@ impl Listing {
             match (expected, copy.entries.get(name)) {
                 (_, None) => Some(format!("{path} was not copied")),
                 (Entry::Directory, Some(Entry::Directory)) | (Entry::Other, Some(_)) => None,
-                (Entry::Directory, Some(_)) => Some(format!("the copy of {path} is no directory")),
+                (Entry::Directory, Some(_)) => {
+                    Some(format!("the copy of {path} is not a directory"))
+                }
                 (
                     Entry::File { bytes, digest },
                     Some(Entry::File { bytes: has, digest: found }),
                 ) => match has == bytes {
                     false => Some(format!("the copy of {path} has {has} bytes instead of {bytes}")),
-                    true => (digest != found).then(|| {
-                        format!("the copy of {path} has other bytes: its SHA-256 differs")
-                    }),
+                    true => (digest != found)
+                        .then(|| format!("the copy of {path} has different bytes (SHA-256)")),
                 },
-                (Entry::File { .. }, Some(_)) => Some(format!("the copy of {path} is no file")),
+                (Entry::File { .. }, Some(_)) => Some(format!("the copy of {path} is not a file")),
             }
         });
         missing.or_else(|| {
             let mut names = copy.entries.keys();
             let stray = names.find(|name| !self.explains(name))?;
-            Some(format!("the copy has a stray {stray}"))
+            Some(format!("the copy has an extra {stray}"))
         })
     }
 
-    /// Whether there is such a thing, or a link above it, which a tool may have followed.
+    /// Returns whether the source has this entry, or a link above it that a tool may have followed.
     fn explains(&self, name: &str) -> bool {
         let above = name.match_indices('/').map(|(at, _)| &name[..at]);
         let is_link = |above: &str| self.entries.get(above) == Some(&Entry::Other);
@@ -134,7 +136,7 @@ mod tests {
     fn every_way_to_differ_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let (source, copy) = (dir.path().join("it's a"), dir.path().join("b"));
-        // Whatever a name holds, it is one name.
+        // Any characters are part of one name.
         let odd = "in/odd \n -name'\\\"$(x)*";
         fs::create_dir_all(source.join("in/empty")).unwrap();
         fs::write(source.join(odd), [7; 3000]).unwrap();
@@ -149,21 +151,21 @@ mod tests {
         fs::write(copy.join(odd), [7; 2999]).unwrap();
         differs("has 2999 bytes instead of 3000");
         fs::write(copy.join(odd), [8; 3000]).unwrap();
-        differs("has other bytes: its SHA-256 differs");
+        differs("has different bytes (SHA-256)");
         fs::write(copy.join(odd), [7; 3000]).unwrap();
         differs("nothing was not copied");
         fs::create_dir(copy.join("nothing")).unwrap();
-        differs("nothing is no file");
+        differs("nothing is not a file");
         fs::remove_dir(copy.join("nothing")).unwrap();
         fs::write(copy.join("nothing"), []).unwrap();
         assert_eq!(list(&source).difference(&list(&copy), &source), None);
         fs::remove_dir(copy.join("in/empty")).unwrap();
         fs::write(copy.join("in/empty"), []).unwrap();
-        differs("in/empty is no directory");
+        differs("in/empty is not a directory");
         fs::remove_file(copy.join("in/empty")).unwrap();
         fs::create_dir(copy.join("in/empty")).unwrap();
         fs::write(copy.join("in/other"), []).unwrap();
-        differs("stray in/other");
+        differs("extra in/other");
     }
 
     #[test]
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(list(&one).difference(&list(&two), &one), None);
         fs::write(&two, b"sane").unwrap();
         let said = list(&one).difference(&list(&two), &one).unwrap();
-        assert!(said.contains("/one has other bytes"), "{said}");
+        assert!(said.contains("/one has different bytes"), "{said}");
     }
 
     #[test]

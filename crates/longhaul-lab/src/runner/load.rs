@@ -1,20 +1,22 @@
+//! The load of the host during a run.
+
 use std::fs;
 
 use longhaul_core::result::HostLoad;
 
-/// The part of the processors' time that a hypervisor may take while a command runs. Of 144 runs on
-/// two cores it took 12 % in the median one, and 26 to 40 % in the seven that were slowest, at a
-/// quarter to two thirds of the rate of their like.
+/// The share of processor time that a hypervisor may take during a valid run. In 144 runs on two
+/// cores the median was 12 %, and 26 to 40 % in the seven slowest, which had a quarter to two
+/// thirds of the rate of comparable runs.
 const WITHHELD_SHARE: f64 = 0.25;
-/// Ticks of 10 ms say nothing of a shorter run.
+/// The shortest run in seconds for which ticks of 10 ms are meaningful.
 const LEAST_SECONDS: f64 = 2.0;
 
-/// Why the figure of a run that took so long does not count on a host with this load.
+/// Returns the reason why a run of `seconds` is invalid on a host with this load.
 pub(super) fn fault(load: HostLoad, seconds: f64) -> Option<String> {
     let withheld = load.steal_share;
     (withheld > WITHHELD_SHARE && seconds >= LEAST_SECONDS).then(|| {
         format!(
-            "the host of this virtual machine withheld {:.0} % of its processors' time ({:.0} % are \
+            "the hypervisor took {:.0} % of this virtual machine's processor time ({:.0} % are \
              allowed)",
             100.0 * withheld,
             100.0 * WITHHELD_SHARE
@@ -22,7 +24,7 @@ pub(super) fn fault(load: HostLoad, seconds: f64) -> Option<String> {
     })
 }
 
-/// The processors' time so far, in ticks; see proc_stat(5).
+/// The processor times in ticks (proc_stat(5)).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CpuTimes {
     all: u64,
@@ -31,12 +33,12 @@ pub(super) struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Now; `None` where the kernel does not tell.
+    /// Reads the current times; `None` if the kernel does not provide them.
     pub(super) fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// What the processors did since `self`.
+    /// Returns the load of the processors since `self`.
     pub(super) fn until_now(self) -> Option<HostLoad> {
         self.until(Self::now()?)
     }
@@ -51,7 +53,7 @@ impl CpuTimes {
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|t| t.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guest times are within user and nice.
+        // user nice system idle iowait irq softirq steal; user and nice include guest times.
         let [.., idle, iowait, _, _, stolen] = ticks.get(..8)? else { return None };
         let all = ticks[..8].iter().sum();
         Some(CpuTimes { all, idle: idle + iowait, stolen: *stolen })
@@ -67,7 +69,7 @@ mod tests {
         let load = |steal_share| HostLoad { busy_share: 0.9, steal_share };
         assert_eq!(fault(load(0.2), 5.0), None);
         assert_eq!(fault(load(0.4), 0.5), None);
-        assert!(fault(load(0.4), 5.0).unwrap().contains("withheld 40 %"));
+        assert!(fault(load(0.4), 5.0).unwrap().contains("took 40 %"));
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Runs the cells of a matrix.
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,40 +20,39 @@ use crate::data::Source;
 use crate::drivers::{Driver, MemoryTask};
 use crate::network::Network;
 
-/// What a matrix is run with.
+/// The inputs of a matrix run.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// What to run; checked.
+    /// The checked plan.
     pub plan: &'a MatrixPlan,
-    /// The tools that are driven.
+    /// The drivers.
     pub drivers: &'a [Box<dyn Driver>],
-    /// What was found of them; see [`find_tools`](super::find_tools).
+    /// The tools on this host; see [`find_tools`](super::find_tools).
     pub tools: &'a [Tool],
-    /// What each row of the plan copies; see [`sources`](crate::data::sources).
+    /// The source of each row of the plan; see [`sources`](crate::data::sources).
     pub sources: &'a [Option<Source>],
-    /// A directory of the matrix's own on the disk that receives the copies, unless they go over
-    /// a real path.
+    /// A private directory on the disk that receives the copies, unless they go over a real path.
     pub scratch: &'a Path,
-    /// The same in memory, for the workloads that write there.
+    /// A private directory in memory, for the workloads that write there.
     pub memory: Option<&'a Path>,
-    /// The longhaul that surveys each path before its first run; without one none is.
+    /// The longhaul that surveys each path before its first run; `None` for no surveys.
     pub surveyor: Option<&'a Path>,
-    /// Whether places whose run failed in an earlier session are tried again.
+    /// True to repeat runs that failed in an earlier session.
     pub retry_failed: bool,
-    /// Raised to end early: the run in progress is thrown away, all others are kept.
+    /// Set to stop early: the current run is discarded, all others are kept.
     pub stop: &'a AtomicBool,
 }
 
-/// How a matrix ended.
+/// The way in which a matrix ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// Every cell was run.
     Complete,
-    /// The stop flag was raised; what was measured is in the archive.
+    /// The stop flag was set; the archive has all completed runs.
     Interrupted,
 }
 
-/// A matrix that is being run.
+/// A matrix in progress.
 pub struct Matrix<'a> {
     setup: Setup<'a>,
     archive: &'a mut Archive,
@@ -62,10 +63,10 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Makes the data, and proves that a path can be opened before anything is run.
+    /// Creates the data, and checks that a path can be opened before anything is run.
     ///
     /// # Errors
-    /// No path can be opened, data cannot be made, or the archive cannot be written.
+    /// No path can be opened, data cannot be created, or the archive cannot be written.
     pub fn prepare(
         setup: Setup<'a>,
         archive: &'a mut Archive,
@@ -95,11 +96,11 @@ impl<'a> Matrix<'a> {
         Ok(Matrix { setup, archive, network, rows, conditions, versions })
     }
 
-    /// Runs every cell that the archive does not have yet, and further passes as the plan's
-    /// precision asks.
+    /// Runs every cell that the archive lacks, and further passes as required by the plan's
+    /// precision.
     ///
     /// # Errors
-    /// The archive cannot be read or written. A tool's failure is an outcome, not an error.
+    /// The archive cannot be read or written. The failure of a tool is an outcome, not an error.
     pub fn run(&mut self, show: &mut dyn FnMut(Event<'_>)) -> Result<Ended, LabError> {
         let Setup { plan, drivers, sources, retry_failed, .. } = self.setup;
         let begun = Instant::now();
@@ -131,7 +132,7 @@ impl<'a> Matrix<'a> {
             {
                 return Ok(Ended::Interrupted);
             }
-            // What is left is known for the plan's own passes, and for the one that runs.
+            // The remaining time is known for the plan's own passes and for the current pass.
             let progress = |tally: &Tally<'_>, estimate: &Estimate| {
                 let known = all.iter().take_while(|(_, c)| c.repeat <= pass.max(plan.repeats));
                 let is_left = |(number, cell): &&(u32, Cell)| tally.wants(*number, cell);
@@ -166,7 +167,7 @@ impl<'a> Matrix<'a> {
         &self.setup.plan.entries[self.rows[cell.row].entry].tool
     }
 
-    /// Looks at a path; false when the stop flag ended it.
+    /// Surveys a path. Returns false if the stop flag ended the survey.
     fn survey(
         &mut self,
         condition: usize,
@@ -183,7 +184,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// One run; `None` when the stop flag ended it.
+    /// Makes one run. Returns `None` if the stop flag ended it.
     fn make(
         &mut self,
         sequence: u32,
@@ -196,7 +197,7 @@ impl<'a> Matrix<'a> {
         let row = &self.rows[cell.row];
         let condition = &self.conditions[cell.condition];
         let entry = &plan.entries[row.entry];
-        // A checked plan names drivers that exist, and has a source where it copies.
+        // A checked plan names only existing drivers and has a source for every copy.
         let driver = drivers.iter().find(|driver| driver.name() == entry.tool)?;
         let work = match (&row.work.content, row.work.to) {
             (Content::Timed { seconds, omit_seconds }, _) => {
@@ -217,7 +218,7 @@ impl<'a> Matrix<'a> {
             repeat: cell.repeat,
             row,
             condition,
-            // The tools of a pass meet the same chances over the same path.
+            // All tools of a pass get the same random decisions over the same path.
             seed: derive_seed(
                 plan.seed,
                 &[&plan.name, &condition.label(), &cell.repeat.to_string()],
@@ -233,7 +234,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Waits, unless the stop flag is raised.
+/// Waits for `time` or until the stop flag is set.
 fn rest(time: Duration, stop: &AtomicBool) {
     let end = Instant::now() + time;
     while !stop.load(Ordering::Relaxed) {

@@ -1,10 +1,11 @@
-//! Runs a matrix: complete passes over all cells, shuffled within each pass, one run at a time,
-//! each over a path of its own, each kept the moment it ends.
+//! Runs a matrix: complete passes over all cells in random order, one run at a time. Each run has a
+//! new path and is stored when it ends.
 //!
-//! A fresh path for every run costs some tenths of a second and buys independence: no cached TCP
-//! metrics, no server or child left from the run before, no emulator memory that another tool
-//! warmed. A tool that fails, hangs or delivers wrong bytes is a run with that outcome, and the
-//! rest goes on. Before its first run each path is surveyed, over one of its own. A run over a path that was not what was asked for is made again, twice at most.
+//! A new path per run costs some tenths of a second and makes runs independent: no cached TCP
+//! metrics, no leftover server or child, no emulator memory touched by another tool. A tool that
+//! fails, hangs or delivers wrong bytes is a run with that outcome, and the matrix continues. Each
+//! path is surveyed before its first run. A run over a path that violates its conditions is
+//! repeated, at most twice.
 
 mod compare;
 mod disk;

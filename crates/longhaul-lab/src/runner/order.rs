@@ -1,23 +1,25 @@
+//! The order of runs.
+
 use longhaul_core::plan::{MatrixPlan, PlanCell};
 
 use crate::data::split_mix;
 
-/// One cell in one pass: what is run at a time.
+/// One cell in one pass: the unit of running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// The pass, from 1.
     pub repeat: u32,
-    /// Index of the plan's row.
+    /// The index of the plan's row.
     pub row: usize,
-    /// Index of the plan's condition.
+    /// The index of the plan's condition.
     pub condition: usize,
 }
 
-/// All cells in the order of running, to the last pass that the plan may make: complete passes,
-/// each shuffled by the plan's seed.
+/// Returns all cells in running order, up to the last pass that the plan allows: complete passes,
+/// each shuffled with the plan's seed.
 ///
-/// Randomised complete blocks: what drifts over the hours (another tenant, a warming disk) then
-/// falls on all tools alike, and an interrupted matrix has whole passes to show.
+/// These are randomised complete blocks: drift over hours (another tenant, a warming disk) affects
+/// all tools equally, and an interrupted matrix has complete passes.
 pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
     let cells = plan.cells();
     let mut all = Vec::new();
@@ -30,7 +32,7 @@ pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
     all
 }
 
-/// Fisher and Yates's shuffle. The remainder favours small numbers by less than 2^-50 here.
+/// Shuffles as Fisher and Yates. The remainder favours small numbers by less than 2^-50 here.
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed;
     for last in (1..items.len()).rev() {

@@ -1,3 +1,5 @@
+//! Processes of a run: started in a process group, timed, and killed with all their descendants.
+
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -16,41 +18,41 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use super::strays::{self, Mark};
 use crate::network::{NetPath, NetworkError};
 
-/// What is kept of each stream; the rest is read and thrown away, so that the tool never waits.
+/// The bytes kept of each stream. The rest is read and discarded, so that the tool never blocks.
 const KEPT: usize = 4 << 20;
-/// How often a wait looks at the stop flag.
+/// The interval at which a wait checks the stop flag.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a process has between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A command at one end of a path, leader of its own process group.
+/// A command at one end of a path, which leads a separate process group.
 pub(super) struct Process {
     child: Child,
     started: Instant,
     stdout: Collector,
     stderr: Collector,
-    /// What is in the environment of this process and of all that it started.
+    /// The mark in the environment of this process and all its descendants.
     mark: Mark,
 }
 
-/// What is known of a process when it and all that it started have ended.
+/// The facts about a process after it and its descendants have ended.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) output: ToolOutput,
-    /// Of the process and the children that it waited for.
+    /// The CPU seconds of the process and the children that it waited for.
     pub(super) cpu_seconds: Option<f64>,
-    /// Names of processes that had left its group and lived on; they were killed.
+    /// The names of processes that had left its group and survived; they were killed.
     pub(super) left: Vec<String>,
 }
 
-/// How a wait ended.
+/// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// The process ended, after this wall-clock time.
+    /// The process ended after this wall-clock time.
     Ended(Duration),
-    /// It did not within the limit.
+    /// The process exceeded the limit.
     TimedOut,
-    /// The stop flag was raised.
+    /// The stop flag was set.
     Stopped,
 }
 
@@ -61,8 +63,8 @@ impl Process {
         mut command: Command,
     ) -> Result<Self, NetworkError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own, so that children can be ended with it and a Ctrl-C at the terminal
-        // reaches this program alone, which then ends things in order.
+        // A separate process group, so that children can be killed with it, and so that Ctrl-C
+        // reaches only this program, which then stops everything in order.
         command.process_group(0);
         let mark = Mark::new();
         command.env(Mark::VARIABLE, mark.value());
@@ -81,8 +83,8 @@ impl Process {
         self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for the end; does not reap, so that the group can still be signalled safely.
-    /// `tick` is called again and again meanwhile.
+    /// Waits for the end without reaping, so that the group can still be signalled safely. Calls
+    /// `tick` repeatedly meanwhile.
     pub(super) fn wait(
         &self,
         limit: Duration,
@@ -109,7 +111,7 @@ impl Process {
         }
     }
 
-    /// Ends the process and all that it started, if they have not ended.
+    /// Kills the process and its descendants if they have not ended.
     pub(super) fn finish(mut self) -> Finished {
         let (status, cpu_seconds) = self.end();
         let left = strays::end(&self.mark);
@@ -125,12 +127,12 @@ impl Process {
     }
 
     fn end(&mut self) -> (Option<ExitStatus>, Option<f64>) {
-        // Until the leader is reaped its number cannot be anyone else's, so the group is ours.
+        // Until the leader is reaped its process id cannot be reused, so the group is ours.
         if !self.has_ended() {
             let _ = kill_process_group(self.pid(), Signal::TERM);
             self.ends_within(GRACE);
         }
-        // Of a process that ended and was not reaped the kernel still tells.
+        // The kernel still reports the times of a process that ended and was not reaped.
         let cpu_seconds = cpu_seconds(self.id());
         let _ = kill_process_group(self.pid(), Signal::KILL);
         (self.child.wait().ok(), cpu_seconds)
@@ -147,18 +149,18 @@ impl Process {
     }
 }
 
-/// The processor time of a process and of the children that it waited for, as proc_pid_stat(5)
-/// tells: utime, stime, cutime and cstime.
+/// Returns the CPU seconds of a process and the children that it waited for: utime, stime, cutime
+/// and cstime of proc_pid_stat(5).
 fn cpu_seconds(id: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name in parentheses may hold anything; state is the third field.
+    // The name in parentheses may contain any character; state is the third field.
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
     let ticks: Vec<u64> = fields.skip(11).take(4).filter_map(|t| t.parse().ok()).collect();
     let of_second = rustix::param::clock_ticks_per_second() as f64;
     (ticks.len() == 4).then(|| ticks.iter().sum::<u64>() as f64 / of_second)
 }
 
-/// Reads a stream to its end on a thread of its own.
+/// Reads a stream to its end on a separate thread.
 struct Collector {
     kept: Arc<Mutex<Kept>>,
     ended: Receiver<()>,
@@ -190,8 +192,8 @@ impl Collector {
         Collector { kept, ended }
     }
 
-    /// The text so far, and whether there was more. A process that left the group may hold the
-    /// stream open for ever; it gets a second.
+    /// Returns the text so far and whether it was cut. A process that left the group may keep the
+    /// stream open forever, so the wait is limited to a second.
     fn finish(self) -> (String, bool) {
         let _ = self.ended.recv_timeout(Duration::from_secs(1));
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +260,7 @@ mod tests {
         process.finish();
         let child = std::fs::read_to_string(&file).unwrap();
         let lives = || {
-            // Gone, or a zombie that waits for the init process.
+            // The process is gone, or a zombie that waits for the init process.
             let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
             state.is_ok_and(|state| !state.contains(") Z "))
         };
@@ -277,7 +279,7 @@ mod tests {
         assert!(matches!(waited, Waited::Ended(_)));
         let mark = process.mark.clone();
         let begun = Instant::now();
-        // setsid has become sleep, which has another group than the shell.
+        // setsid has executed sleep, which is in another group than the shell.
         while !strays::find(&mark).iter().any(|(_, name)| name == "sleep") {
             assert!(begun.elapsed() < Duration::from_secs(10));
             thread::sleep(Duration::from_millis(5));

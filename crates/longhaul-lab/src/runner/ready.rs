@@ -1,3 +1,5 @@
+//! Waits until a server listens.
+
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -6,26 +8,26 @@ use std::time::{Duration, Instant};
 use super::process::Process;
 use crate::network::NetPath;
 
-/// How long a server has to start to listen.
+/// The time that a server has to start listening.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What came of waiting for a server.
+/// The result of waiting for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// It listens.
+    /// The server listens.
     Listening,
-    /// It ended instead.
+    /// The server ended.
     Ended,
-    /// Neither, within the limit.
+    /// The time limit was reached.
     Late,
-    /// The stop flag was raised.
+    /// The stop flag was set.
     Stopped,
 }
 
-/// Waits until the namespace of `server` has a listener on TCP `port`.
+/// Waits until the network namespace of `server` has a listener on TCP `port`.
 ///
-/// The kernel's table of the process's own network namespace is read, so that no probe connects
-/// to a server which would count it as a client.
+/// The function reads the kernel's table of the process's network namespace. A connection attempt
+/// would count as a client at some servers.
 pub(super) fn wait(
     server: &Process,
     port: u16,
@@ -50,7 +52,7 @@ pub(super) fn wait(
     Readiness::Late
 }
 
-/// Whether tables in the format of proc_pid_net(5) have a TCP listener on `port`.
+/// Returns whether tables in the format of proc_pid_net(5) have a TCP listener on `port`.
 pub fn has_listener(table: &str, port: u16) -> bool {
     // TCP_LISTEN of include/net/tcp_states.h.
     const LISTEN: &str = "0A";

@@ -1,3 +1,5 @@
+//! One run of a tool: opens a path, measures, compares copies, and builds the record.
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +17,10 @@ use super::load;
 use super::{disk, ends};
 use crate::LabError;
 use crate::data::Source;
-use crate::drivers::{Driver, Job, MemoryTask, Reading, Said};
+use crate::drivers::{Driver, Job, MemoryTask, Reading, RunOutput};
 use crate::network::{FarHost, NetPath, Network};
 
-/// One run that is about to be made.
+/// A run that is about to start.
 pub(super) struct Run<'a> {
     pub(super) sequence: u32,
     pub(super) attempt: u32,
@@ -34,23 +36,23 @@ pub(super) struct Run<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// What the run works on.
+/// The work of a run.
 #[derive(Clone, Copy)]
 pub(super) enum Work<'a> {
     Timed(MemoryTask),
     Copy {
         source: &'a Source,
-        /// Made empty before the run and removed after it; `None` on a real path, whose far end
-        /// has a directory of its own.
+        /// A directory that is emptied before the run and removed after it; `None` on a real path,
+        /// whose far end has its own directory.
         scratch: Option<&'a Path>,
     },
 }
 
-/// Why a run has no figure.
+/// The reason why a run has no figure.
 pub(super) enum Trouble {
-    /// The stop flag was raised; the run does not count at all.
+    /// The stop flag was set; the run does not count.
     Stopped,
-    /// One line.
+    /// The run failed, for the reason in one line.
     Failed(String),
 }
 
@@ -67,7 +69,7 @@ impl From<LabError> for Trouble {
 }
 
 impl Run<'_> {
-    /// Makes the run; `None` when the stop flag ended it.
+    /// Makes the run. Returns `None` if the stop flag ended it.
     pub(super) fn make(&self, network: &mut dyn Network) -> Option<RunRecord> {
         let mut record = self.blank();
         let measured = self.measure(network, &mut record);
@@ -118,8 +120,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures over an open path. On a real one the copies are compared while it is open, and
-    /// gone from the far end whatever happened.
+    /// Measures over an open path. On a real path the copies are compared while it is open, and
+    /// removed from the far end in any case.
     fn over(
         &self,
         path: &mut dyn NetPath,
@@ -140,7 +142,7 @@ impl Run<'_> {
         match dir.remove(far_host(path)?, self.stop) {
             Ok(left) if left.is_empty() => {}
             Ok(left) => record.notes.push(format!(
-                "{} left {} processes running at the far end, which were ended: {}",
+                "{} left {} processes running at the far end; they were killed: {}",
                 self.entry.tool,
                 left.len(),
                 left.join(", ")
@@ -150,8 +152,8 @@ impl Run<'_> {
         measured
     }
 
-    /// Reads the figure from what the clients printed, in their order, and from the time that
-    /// all of them took.
+    /// Reads the figure from the clients' output, in their order, and from the time that all of
+    /// them took.
     pub(super) fn read(
         &self,
         jobs: &[Job<'_>],
@@ -161,10 +163,10 @@ impl Run<'_> {
     ) -> Result<(), Trouble> {
         let mut readings = Vec::new();
         for (job, output) in jobs.iter().zip(clients) {
-            let said = Said { client: output, server: record.far_output.as_ref() };
+            let said = RunOutput { client: output, server: record.far_output.as_ref() };
             readings.push(self.read_one(job, said)?);
         }
-        // One clock for all clients' sums: rates of clients that ran at once add up.
+        // One clock for all clients: the rates of simultaneous clients add up.
         let sum = |of: fn(&Reading) -> Option<u64>| {
             readings.iter().map(of).collect::<Option<Vec<u64>>>().map(|all| all.iter().sum::<u64>())
         };
@@ -173,7 +175,7 @@ impl Run<'_> {
         record.tool_throughput_bps = stated;
         (record.bytes, record.throughput_bps) = match self.work {
             Work::Timed(_) => (bytes.map(longhaul_core::units::Bytes::new), stated),
-            // One clock for all tools: what the user waits for, from start to exit.
+            // One clock for all tools: the time that the user waits, from start to exit.
             Work::Copy { source, .. } => {
                 let all = source.bytes.get() * u64::from(self.row.clients);
                 let all = longhaul_core::units::Bytes::new(all);
@@ -183,12 +185,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn read_one(&self, job: &Job<'_>, said: Said<'_>) -> Result<Reading, Trouble> {
+    fn read_one(&self, job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, Trouble> {
         match said.client.exit_code {
             Some(0) => {}
             code => {
                 let how = code.map_or("by a signal".into(), |code| format!("with code {code}"));
-                let said = self.driver.failure(said.client).unwrap_or("it said nothing".into());
+                let said = self.driver.failure(said.client).unwrap_or("no output".into());
                 return Err(Trouble::Failed(format!("ended {how}: {said}")));
             }
         }
@@ -198,12 +200,12 @@ impl Run<'_> {
         })?;
         if matches!(self.work, Work::Timed(_)) && reading.throughput.is_none() {
             let tail = tail(said.client);
-            return Err(Trouble::Failed(format!("it states no rate{tail}")));
+            return Err(Trouble::Failed(format!("the output has no rate{tail}")));
         }
         Ok(reading)
     }
 
-    /// Compares each copy with its source; not part of the time.
+    /// Compares each copy with its source, outside the measured time.
     fn verify(&self, source: &Source, scratch: &Path) -> Result<(), Trouble> {
         for client in 0..self.row.clients {
             match compare(&source.path, &Landing::Here(scratch).destination(client)) {
@@ -217,7 +219,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The same at the far end of a real path.
+    /// Compares the copies at the far end of a real path.
     fn verify_there(
         &self,
         source: &Source,
@@ -236,7 +238,7 @@ impl Run<'_> {
         }
     }
 
-    /// The plan's options, and those that ask for the row's setting.
+    /// Returns the plan's options and those for the row's setting.
     pub(super) fn options(&self) -> Vec<String> {
         let streams = self.row.streams.and_then(|count| self.driver.streams(count));
         let window = self.row.window.and_then(|size| self.driver.window(size));
@@ -294,20 +296,20 @@ impl Run<'_> {
     }
 }
 
-/// The far end of a path to another host.
+/// Returns the far end of a path to another host.
 fn far_host(path: &dyn NetPath) -> Result<&dyn FarHost, Trouble> {
     path.far_host()
-        .ok_or_else(|| Trouble::Failed("the far end of this path takes no copies".into()))
+        .ok_or_else(|| Trouble::Failed("the far end of this path cannot receive copies".into()))
 }
 
-/// The last line that a tool printed, to be put after a reason.
+/// Returns the last line of a tool's output, as a suffix for a reason.
 fn tail(output: &ToolOutput) -> String {
     const LONGEST: usize = 200;
     let cut = |line: &str| line.chars().take(LONGEST).collect::<String>();
-    output.last_line().map_or_else(String::new, |line| format!("; it said: {}", cut(line)))
+    output.last_line().map_or_else(String::new, |line| format!("; last output: {}", cut(line)))
 }
 
-/// An error and its causes in one line, whatever a tool put into them.
+/// Joins an error and its causes in one line, even if a tool's output has line breaks.
 pub(super) fn chain(error: &dyn Error) -> String {
     longhaul_core::text::chain(error).replace('\n', "; ")
 }

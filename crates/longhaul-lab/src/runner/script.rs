@@ -1,4 +1,4 @@
-//! Short shell scripts, run here or by ssh at the far end of a real path, and given up in order.
+//! Runs short shell scripts, here or by ssh at the far end of a real path, and aborts them cleanly.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use crate::network::NetworkError;
 
-/// How often a script that runs is looked at.
+/// The interval at which a running script is checked.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs a script by `shell`, a command that reads one from its standard input, so that it passes
-/// no other shell on the way; returns what it printed, or fails with its last words.
+/// Runs a script with `shell`, a command that reads a script from standard input, so that no other
+/// shell interprets it. Returns its output.
 ///
-/// It is ended when `give_up` says so. A Ctrl-C at the terminal does not reach it: what cleans up
-/// must come to its end.
+/// The script is aborted when `give_up` returns true. Ctrl-C at the terminal does not reach it,
+/// because cleanup must complete.
 ///
 /// # Errors
-/// The shell cannot be started, the script failed, or was given up.
+/// The shell cannot be started, the script failed (with its last line of output), or it was
+/// aborted.
 pub fn run_script(
     mut shell: Command,
     script: &str,
@@ -27,7 +28,8 @@ pub fn run_script(
     shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = shell.spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        // Shorter than a pipe holds. A shell that ended before it read says why itself.
+        // The script is shorter than a pipe's buffer. A shell that ended before reading it reports
+        // the reason.
         let _ = input.write_all(script.as_bytes());
     }
     let (output, errors) = (child.stdout.take(), child.stderr.take());
@@ -37,7 +39,7 @@ pub fn run_script(
         let ended = wait(&mut child, give_up);
         let (output, errors) = (output.join().unwrap_or_default(), errors.join());
         match ended? {
-            None => Err("given up".into()),
+            None => Err("aborted".into()),
             Some(status) if status.success() => Ok(output),
             Some(status) => {
                 let errors = errors.unwrap_or_default();
@@ -48,7 +50,7 @@ pub fn run_script(
     })
 }
 
-/// `None` when it was given up.
+/// Waits for the end. Returns `None` if the script was aborted.
 fn wait(
     child: &mut Child,
     give_up: &dyn Fn() -> bool,
@@ -58,7 +60,7 @@ fn wait(
             return Ok(Some(status));
         }
         if give_up() {
-            // With all that it started: they hold the streams that are read.
+            // The group is killed with all descendants, which hold the streams that are read.
             if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
@@ -71,7 +73,7 @@ fn wait(
 
 fn read(stream: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // What came before an error is all that there is.
+    // On an error, the text before it is used.
     let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -99,7 +101,7 @@ mod tests {
     fn one_that_is_given_up_ends_with_its_children() {
         let begun = Instant::now();
         let late = || begun.elapsed() > Duration::from_millis(200);
-        assert_eq!(sh("sleep 300 & sleep 300", &late), Err("given up".into()));
+        assert_eq!(sh("sleep 300 & sleep 300", &late), Err("aborted".into()));
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 }

@@ -1,8 +1,10 @@
+//! Formats commands for the report.
+
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// The command as a shell would take it, with the variables that were set for it.
+/// Returns the command as a shell would accept it, with the variables that were set for it.
 pub(super) fn words(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {

@@ -1,8 +1,8 @@
-//! Finds what a tool left running after it had ended, also where it left its process group.
+//! Finds processes that a tool left running after it ended, even outside its process group.
 //!
-//! Every command is started with a mark in its environment, which children inherit whatever they
-//! do to their session and parents. A process that clears its environment escapes here; the end
-//! of the path's namespaces, where there are any, ends it nevertheless.
+//! Every command has a mark in its environment, which children inherit even if they change their
+//! session and parent. A process that clears its environment is not found here; the end of the
+//! path's namespaces, if there are any, ends it.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// How long killed processes have to be gone.
+/// The time that killed processes have to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A mark that no other command of this or any other matrix has.
+/// A mark that no other command of any matrix has.
 #[derive(Debug, Clone)]
 pub(super) struct Mark(String);
 
 impl Mark {
-    /// The environment variable.
+    /// The name of the environment variable.
     pub(super) const VARIABLE: &str = "LONGHAUL_RUN";
 
     pub(super) fn new() -> Self {
@@ -33,14 +33,15 @@ impl Mark {
     }
 }
 
-/// Kills every process that has the mark; the names of those that there were.
+/// Kills every process with the mark and returns their names.
 pub(super) fn end(mark: &Mark) -> Vec<String> {
     let found = find(mark);
     let begun = Instant::now();
     let mut left: Vec<(Pid, String)> = found.clone();
     while !left.is_empty() && begun.elapsed() < PATIENCE {
         for (process, _) in &left {
-            // A handle first, and the mark again: the number may have passed to another.
+            // The handle is opened first and the mark checked again, because the process id may
+            // have been reused.
             let Ok(handle) = pidfd_open(*process, PidfdFlags::empty()) else { continue };
             if has(*process, mark) {
                 let _ = pidfd_send_signal(handle, Signal::KILL);
@@ -52,7 +53,7 @@ pub(super) fn end(mark: &Mark) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Every living process that has the mark, and its name.
+/// Returns every living process with the mark, and its name.
 pub(super) fn find(mark: &Mark) -> Vec<(Pid, String)> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -67,7 +68,7 @@ pub(super) fn find(mark: &Mark) -> Vec<(Pid, String)> {
         .collect()
 }
 
-/// A process that has ended has no environment any more, and so not the mark.
+/// Returns whether a process has the mark. A process that has ended has no environment.
 fn has(process: Pid, mark: &Mark) -> bool {
     let path = format!("/proc/{}/environ", process.as_raw_nonzero());
     let Ok(environment) = fs::read(path) else { return false };

@@ -1,4 +1,4 @@
-//! What a path is like before its first run, by `longhaul path`, run as any other command.
+//! Surveys a path before its first run with `longhaul path`, run like any other command.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,15 +16,15 @@ use crate::network::{NetPath, Network};
 
 /// The default port of `longhaul serve`.
 const PORT: u16 = 5210;
-/// A second of probes for loss, and few round trips: what tells whether the path is the one that was
-/// asked for. Hops there are none, and the link's rate is the plan's.
+/// One second of probes for loss and a few round trips show whether the path has the configured
+/// properties. There are no hops, and the plan defines the link's rate.
 const ARGUMENTS: [&str; 9] =
     ["-t", "1", "-c", "20", "--skip", "hops,capacity", "--json", "--quiet", "--port"];
-/// How long it may take: over the longest paths some fifteen seconds.
+/// The time limit; over the longest paths a survey takes about 15 s.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Surveys a fresh path under `condition` with `program`, which is longhaul; `None` when the stop flag
-/// ended it.
+/// Surveys a new path with `condition` by `program`, which is longhaul. Returns `None` if the stop
+/// flag ended it.
 pub(super) fn survey(
     program: &Path,
     network: &mut dyn Network,
@@ -81,13 +81,13 @@ fn client(
     match waited.map_err(|error| Trouble::of(&error))? {
         Waited::Stopped => return Err(Trouble::Stopped),
         Waited::TimedOut => {
-            return Err(Trouble::Failed(format!("given up after {} s", LIMIT.as_secs())));
+            return Err(Trouble::Failed(format!("timed out after {} s", LIMIT.as_secs())));
         }
         Waited::Ended(_) => {}
     }
     serde_json::from_str(&output.stdout).map_err(|_| {
         let said = output.last_line().unwrap_or("nothing").to_owned();
-        Trouble::Failed(format!("longhaul path printed no document; it said: {said}"))
+        Trouble::Failed(format!("longhaul path printed no document; last output: {said}"))
     })
 }
 

@@ -1,3 +1,5 @@
+//! Decides which runs are still to be made.
+
 use std::collections::HashMap;
 
 use longhaul_core::plan::{Condition, MatrixPlan, Row};
@@ -6,11 +8,12 @@ use longhaul_core::stats::{median, median_interval};
 
 use super::Cell;
 
-/// How often a place in the matrix is tried before it stays invalid. What made one run invalid, a
-/// burst of other work on the host, is often gone a minute later; what spoils three is not.
+/// The number of attempts before a place in the matrix stays invalid. The cause of one invalid run,
+/// such as a burst of other work on the host, has often ended a minute later; the cause of three
+/// has not.
 const ATTEMPTS: u32 = 3;
 
-/// What was run so far, and so what is still to be run.
+/// The completed runs, and so the runs still to be made.
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     plan: &'a MatrixPlan,
@@ -18,15 +21,15 @@ pub(super) struct Tally<'a> {
     conditions: Vec<Condition>,
     retry_failed: bool,
     places: HashMap<u32, Place>,
-    /// The figures that count, by the row's name and the path.
+    /// The valid figures by row name and path.
     figures: HashMap<String, Vec<(Condition, f64)>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Place {
-    /// Attempts in all.
+    /// The number of all attempts.
     attempts: u32,
-    /// Attempts since this matrix was started or resumed.
+    /// The number of attempts since this matrix was started or resumed.
     here: u32,
     last: Last,
 }
@@ -41,7 +44,7 @@ enum Last {
 }
 
 impl<'a> Tally<'a> {
-    /// The tally of an archive's runs. Failed runs are made again if `retry_failed` says so.
+    /// Creates the tally of an archive's runs. With `retry_failed`, failed runs are repeated.
     pub(super) fn new(plan: &'a MatrixPlan, runs: &[RunRecord], retry_failed: bool) -> Self {
         let (rows, conditions) = (plan.rows(), plan.conditions());
         let (places, figures) = Default::default();
@@ -71,7 +74,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Which attempt is to be made at a place, if one is.
+    /// Returns the number of the next attempt at a place, if one is due.
     pub(super) fn next_attempt(&self, sequence: u32) -> Option<u32> {
         let place = self.places.get(&sequence).copied().unwrap_or_default();
         let again = match place.last {
@@ -83,20 +86,20 @@ impl<'a> Tally<'a> {
         again.then_some(place.attempts + 1)
     }
 
-    /// Whether anything was run at a place.
+    /// Returns whether a place has any run.
     pub(super) fn has(&self, sequence: u32) -> bool {
         self.places.contains_key(&sequence)
     }
 
-    /// Whether `cell` is still to be run: its place has no run that counts, and its pass is one
-    /// that the plan asks for or that the cell's median needs.
+    /// Returns whether `cell` is still to be run: its place has no valid run, and its pass is
+    /// required by the plan or for the precision of the cell's median.
     pub(super) fn wants(&self, sequence: u32, cell: &Cell) -> bool {
         let asked_for = cell.repeat <= self.plan.repeats || !self.is_settled(cell);
         asked_for && self.next_attempt(sequence).is_some()
     }
 
-    /// Whether the median of a cell is known as well as the plan asks. A tool that never counts
-    /// never settles; it is given the plan's repeats and no more.
+    /// Returns whether the median of a cell has the plan's precision. A tool that never has a valid
+    /// run never reaches it; it gets only the plan's repeats.
     fn is_settled(&self, cell: &Cell) -> bool {
         let Some(target) = &self.plan.precision else { return true };
         let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
@@ -170,7 +173,7 @@ mod tests {
         let mut same: Vec<(u32, Cell)> = (1..).zip(all).collect();
         same.retain(|(_, cell)| (cell.row, cell.condition) == (first.row, first.condition));
         let mut tally = Tally::new(&plan, &[], false);
-        // Within 5 % of 10 Gb/s, but for one.
+        // All within 5 % of 10 Gb/s except one.
         for ((sequence, cell), bps) in same.iter().zip([100, 60, 99, 101, 102, 98]) {
             assert!(tally.wants(*sequence, cell));
             tally.add(&run(&plan, cell, *sequence, Outcome::Ok, bps * 100_000_000));

@@ -1,3 +1,5 @@
+//! Finds the tools of a plan and detects changed ones.
+
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -30,13 +32,13 @@ pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
     drivers.iter().map(|driver| &**driver).filter(wanted).map(found).collect()
 }
 
-/// Looks for one tool on this host, with the server of its own that an emulated path needs.
+/// Looks for one tool on this host, with the server programs that an emulated path needs.
 pub fn detect(driver: &dyn Driver, plan: &MatrixPlan) -> Detected {
     if plan.real.is_some() { driver.detect_near() } else { driver.detect() }
 }
 
-/// The first of the tools found now that is another than the one that an archive was begun with.
-/// Tools of which the archive does not tell, and those that are or were missing, differ in no
+/// Returns the first tool that differs from the one that an archive was started with. A tool that
+/// the archive does not describe, or that is or was missing, does not count, because it affects no
 /// figure.
 pub fn changed_tool<'a>(archived: &[Tool], now: &'a [Tool]) -> Option<&'a str> {
     let differs = |tool: &&Tool| {
@@ -51,8 +53,8 @@ pub fn changed_tool<'a>(archived: &[Tool], now: &'a [Tool]) -> Option<&'a str> {
     now.iter().find(differs).map(|tool| tool.name.as_str())
 }
 
-/// Sixteen hexadecimal digits that differ between different files; `None` for a file that cannot
-/// be read.
+/// Returns sixteen hexadecimal digits that differ between different files; `None` for an unreadable
+/// file.
 pub fn digest(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let mut hash = XxHash3_128::new();

@@ -249,10 +249,10 @@ fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
             other => panic!("{tool}: {other:?}"),
         };
         failed("scp", "has 1048575 bytes instead of 1048576");
-        failed("rsync", "given up after 8 s without an end; it said: thinking");
+        failed("rsync", "timed out after 8 s; last output: thinking");
         assert_eq!(sleepers(&seconds), 0, "what the tools started lives on");
         assert!(!matches!(run("sftp").outcome, Outcome::Failed { .. }), "{:?}", run("sftp"));
-        let note = "sftp left 1 processes running, which were ended: sleep";
+        let note = "sftp left 1 processes running; they were killed: sleep";
         assert!(run("sftp").notes.iter().any(|said| said == note), "{:?}", run("sftp").notes);
         let said = text(&output.stdout);
         assert!(said.contains("scp failed: the copy of"), "{said}");

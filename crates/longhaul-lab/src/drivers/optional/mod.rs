@@ -1,8 +1,8 @@
-//! Tools that few hosts have, driven where they are found on PATH.
+//! Tools that few hosts have, driven if they are on PATH.
 //!
-//! Their commands are alike, so that each is a row of a table: what it is found by, what it
-//! promises, and how its two commands are built. They follow each tool's own documentation; tests
-//! run them with stand-ins that take the same arguments.
+//! Their commands are similar, so each tool is a row of a table: its programs, its guarantees and
+//! its two commands. The commands follow each tool's documentation; the tests use stand-ins that
+//! accept the same arguments.
 
 mod over_ssh;
 mod own_server;
@@ -18,40 +18,40 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::Bytes;
 
-use super::{Detected, Driver, Job, Pace, Reading, Said, Server, detect};
+use super::{Detected, Driver, Job, Pace, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
-/// Reads a figure from what a client printed, or says why there is none.
+/// Reads a figure from a client's output, or returns the reason why there is none.
 type ReadFigure = fn(&ToolOutput) -> Result<Reading, String>;
 
 /// A tool of the table.
 #[derive(Clone)]
 pub(super) struct Tool {
     name: &'static str,
-    /// What it needs; its own client stands first.
+    /// The programs that it needs; the first is its client.
     programs: &'static [&'static str],
-    /// What makes that client tell its version.
+    /// The argument that makes the client print its version.
     version: &'static str,
     workload: Workload,
     trees: bool,
     many_clients: bool,
     guarantees: fn(&[String]) -> Guarantees,
-    /// The argument for a number of streams, which follows it as a word of its own.
+    /// The argument for the number of streams, which follows as a separate word.
     streams: Option<&'static str>,
-    /// The same for a window in bytes.
+    /// The argument for a window in bytes, which follows as a separate word.
     window: Option<&'static str>,
     server: fn(&Job<'_>, &Programs) -> Result<Option<Server>, LabError>,
     client: fn(&Job<'_>, &Programs) -> Result<Command, LabError>,
-    /// The figure that it states; `None` for a tool that is timed by its copies alone.
+    /// Reads the figure that the tool prints; `None` if only the wall-clock time counts.
     read: Option<ReadFigure>,
-    /// Where programs are looked for.
+    /// The directories to search for programs.
     found_in: Programs,
 }
 
-/// Where programs are.
+/// The directories to search for programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Programs {
-    /// In place of PATH and the system's directories.
+    /// The only directory to search, instead of PATH and the system's directories.
     only: Option<PathBuf>,
 }
 
@@ -66,16 +66,17 @@ impl Programs {
         }
     }
 
-    /// Its full path, or its bare name, whose start will then say that it is missing.
+    /// Returns the full path of a program, or its bare name; starting that reports that it is
+    /// missing.
     fn get(&self, name: &str) -> PathBuf {
         self.find(name).unwrap_or_else(|| PathBuf::from(name))
     }
 }
 
-/// What stands before the name of a file system that the kernel must have.
+/// The prefix that marks a file system of the kernel in a list of programs.
 const KERNEL: &str = "the kernel's ";
 
-/// Where the kernel says that it has a file system, or could load it.
+/// Returns the file that shows that the kernel has or can load a file system.
 fn in_kernel(file_system: &str) -> Option<PathBuf> {
     const KNOWN: &str = "/proc/filesystems";
     let known = std::fs::read_to_string(KNOWN).unwrap_or_default();
@@ -87,7 +88,7 @@ fn in_kernel(file_system: &str) -> Option<PathBuf> {
     there.then(|| PathBuf::from(KNOWN))
 }
 
-/// Every tool of the table.
+/// Returns the drivers of all tools of the table.
 pub(super) fn all() -> Vec<Box<dyn Driver>> {
     let tools = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
     tools.map(|tool| Box::new(tool.clone()) as Box<dyn Driver>).collect()
@@ -147,17 +148,17 @@ impl Driver for Tool {
         (self.client)(job, &self.found_in)
     }
 
-    fn read(&self, _job: &Job<'_>, said: Said<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
         self.read.map_or(Ok(Reading::default()), |read| read(said.client))
     }
 }
 
-/// Nothing.
+/// Guarantees nothing.
 fn plain(_options: &[String]) -> Guarantees {
     Guarantees::default()
 }
 
-/// Every packet is authenticated and encrypted; nothing compares the files that were written.
+/// Every packet is authenticated and encrypted, but the written files are not compared.
 fn encrypted(_options: &[String]) -> Guarantees {
     Guarantees { encrypted: true, ..Guarantees::default() }
 }
@@ -166,8 +167,8 @@ fn has(options: &[String], wanted: &str) -> bool {
     options.iter().any(|option| option == wanted)
 }
 
-/// A name in the private directory that leads to the source and is called like the copy, for a
-/// tool that copies a file under its own name into a directory.
+/// Creates a link in the private directory that points to the source and has the name of the copy,
+/// for a tool that copies a file under its own name into a directory.
 fn link_to_source(job: &Job<'_>, tool: &'static str) -> Result<PathBuf, LabError> {
     let task = job.disk(tool)?;
     let dir = job.private.join("source");
@@ -181,7 +182,7 @@ fn link_to_source(job: &Job<'_>, tool: &'static str) -> Result<PathBuf, LabError
     }
 }
 
-/// PATH with `first` before it.
+/// Returns PATH with `first` prepended.
 fn path_with(first: &Path) -> std::ffi::OsString {
     let rest = env::var_os("PATH").unwrap_or_default();
     env::join_paths(std::iter::once(first.to_owned()).chain(env::split_paths(&rest)))

@@ -1,4 +1,4 @@
-//! Tools that reach their far half through ssh, here a private sshd.
+//! Tools that start their far half over ssh, here through a private sshd.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ const BASE: Tool = Tool {
 };
 
 pub(super) const TOOLS: &[Tool] = &[
-    // https://www.slac.stanford.edu/~abh/bbcp/: data travels in clear text beside ssh.
+    // https://www.slac.stanford.edu/~abh/bbcp/: the data connections are in clear text.
     Tool {
         name: "bbcp",
         programs: &["bbcp", "ssh", "sshd", "ssh-keygen"],
@@ -39,7 +39,7 @@ pub(super) const TOOLS: &[Tool] = &[
         client: |job, programs| {
             let task = job.disk("bbcp")?;
             let mut command = with_ssh(job, programs, "bbcp")?;
-            // %I is its own word for the identity, %U and %H for user and host.
+            // bbcp replaces %I by the identity, %U by the user and %H by the host.
             let remote = format!("ssh -x -a %I -l %U %H {}", programs.get("bbcp").display());
             command.args(["-f", "-S", &remote, "-T", &remote]);
             command.args(task.tree.then_some("-r")).args(job.options).arg(task.source);
@@ -48,7 +48,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://bbftp.in2p3.fr: the daemon is started through ssh, data travels in clear text.
+    // https://bbftp.in2p3.fr: ssh starts the daemon, data connections are in clear text.
     Tool {
         name: "bbftp",
         programs: &["bbftp", "bbftpd", "ssh", "sshd", "ssh-keygen"],
@@ -69,7 +69,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://github.com/upa/mscp: several ssh connections, one copy.
+    // https://github.com/upa/mscp: one copy over several ssh connections.
     Tool {
         name: "mscp",
         programs: &["mscp", "ssh", "sshd", "ssh-keygen"],
@@ -84,7 +84,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://www.psc.edu/hpn-ssh-home/: scp without the 2 MiB window. Its sshd, if there is one.
+    // https://www.psc.edu/hpn-ssh-home/: scp without the 2 MiB window, with its own sshd.
     Tool {
         name: "hpn-ssh",
         programs: &["hpnscp", "hpnssh", "hpnsshd", "ssh-keygen"],
@@ -106,7 +106,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://github.com/esnet/EScp: sealed by AES-GCM; its receiver is started through ssh.
+    // https://github.com/esnet/EScp: encrypted with AES-GCM; ssh starts the receiver.
     Tool {
         name: "escp",
         programs: &["escp", "ssh", "sshd", "ssh-keygen"],
@@ -120,7 +120,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://github.com/crazyscot/qcp: QUIC, with keys passed through ssh; single files.
+    // https://github.com/crazyscot/qcp: QUIC with keys exchanged over ssh; single files only.
     Tool {
         name: "qcp",
         programs: &["qcp", "ssh", "sshd", "ssh-keygen"],
@@ -133,13 +133,13 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://github.com/LabAdvComp/UDR: rsync over UDT, in clear text unless -n is left out of
-    // its options; ssh starts the far half.
+    // https://github.com/LabAdvComp/UDR: rsync over UDT, in clear text unless -n is given; ssh
+    // starts the far half.
     Tool {
         name: "udr",
         programs: &["udr", "rsync", "ssh", "sshd", "ssh-keygen"],
         guarantees: |options| Guarantees {
-            // rsync compares a checksum of each whole file after it was put together.
+            // rsync compares a checksum of each complete file.
             encrypted: has(options, "-n"),
             verified: true,
             synced: false,
@@ -148,7 +148,8 @@ pub(super) const TOOLS: &[Tool] = &[
             let task = job.disk("udr")?;
             let mut command = with_ssh(job, programs, "udr")?;
             command.args(["-P", &sshd::PORT.to_string()]).args(job.options).args(["rsync", "-a"]);
-            // A slash at the end: the contents of the directory, not the directory into another.
+            // The trailing slash copies the contents of the directory instead of the directory
+            // itself.
             let slash = if task.tree { "/" } else { "" };
             command.arg(format!("{}{slash}", task.source.display()));
             command.arg(format!("{}{slash}", far_path(job)?));
@@ -178,13 +179,13 @@ pub(super) const TOOLS: &[Tool] = &[
     },
 ];
 
-/// `user@far:/path`.
+/// Returns the destination as `user@far:/path`.
 fn far_path(job: &Job<'_>) -> Result<String, LabError> {
     let task = job.disk("ssh")?;
     Ok(format!("{}:{}", sshd::destination_host(job)?, task.destination.display()))
 }
 
-/// The files of the private sshd as OpenSSH's own options.
+/// Returns the options of OpenSSH that name the files of the private sshd.
 fn ssh_files(job: &Job<'_>) -> Vec<String> {
     let dir = job.private.display();
     vec![
@@ -195,8 +196,8 @@ fn ssh_files(job: &Job<'_>) -> Vec<String> {
     ]
 }
 
-/// The command of a tool that starts `ssh` itself: it finds one that knows the private sshd and
-/// nothing else.
+/// Returns the command of a tool that starts `ssh` itself. Its PATH begins with an `ssh` that
+/// connects only to the private sshd.
 fn with_ssh(job: &Job<'_>, programs: &Programs, tool: &str) -> Result<Command, LabError> {
     let dir = job.private.join("bin");
     fs::create_dir_all(&dir).map_err(LabError::file("create", &dir))?;
@@ -206,7 +207,7 @@ fn with_ssh(job: &Job<'_>, programs: &Programs, tool: &str) -> Result<Command, L
     let text = format!("#!/bin/sh\nexec {} {} \"$@\"\n", ssh.display(), words.join(" "));
     sshd::write(&file, &text)?;
     let executable = fs::Permissions::from_mode(0o700);
-    fs::set_permissions(&file, executable).map_err(LabError::file("make executable", &file))?;
+    fs::set_permissions(&file, executable).map_err(LabError::file("set permissions of", &file))?;
     let mut command = Command::new(programs.get(tool));
     command.env("PATH", path_with(&dir));
     Ok(command)

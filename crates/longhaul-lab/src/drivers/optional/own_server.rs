@@ -1,4 +1,4 @@
-//! Tools with a server of their own.
+//! Tools with their own servers.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ const TSUNAMI_PORT: u16 = 46224;
 const IRODS_PORT: u16 = 1247;
 
 pub(super) const TOOLS: &[Tool] = &[
-    // https://fast-data-transfer.github.io; `fdt` is what runs `java -jar fdt.jar` for the user.
+    // https://fast-data-transfer.github.io; `fdt` is a script that runs `java -jar fdt.jar`.
     Tool {
         name: "fdt",
         programs: &["fdt"],
@@ -48,7 +48,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         client: |job, programs| {
             let task = job.disk("fdt")?;
-            // It copies under the source's own name into a directory.
+            // FDT copies into a directory under the source's name.
             let source = link_to_source(job, "fdt")?;
             let mut command = Command::new(programs.get("fdt"));
             command.args(["-c", job.far, "-p", &FDT_PORT.to_string(), "-noupdates"]);
@@ -58,8 +58,8 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://github.com/facebook/wdt: sender and receiver share a transfer id; it compares a
-    // checksum of each block.
+    // https://github.com/facebook/wdt: sender and receiver share a transfer id; the receiver
+    // compares a checksum of each block.
     Tool {
         name: "wdt",
         programs: &["wdt"],
@@ -90,7 +90,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://tsunami-udp.sourceforge.net: the client fetches, so that the far end reads.
+    // https://tsunami-udp.sourceforge.net: the client fetches, so the far end reads.
     Tool {
         name: "tsunami",
         programs: &["tsunami", "tsunamid"],
@@ -102,7 +102,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(format!("--port={TSUNAMI_PORT}")).current_dir(parent(task.source));
             Ok(Some(Server::new(command, TSUNAMI_PORT)))
         },
-        // Commands are words: settings come before `connect`, and the plan's options are such.
+        // Commands are separate words. Settings, among them the plan's options, precede `connect`.
         client: |job, programs| {
             let task = job.single_file("tsunami")?;
             let mut command = Command::new(programs.get("tsunami"));
@@ -114,8 +114,8 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://irods.org: a server that is set up on this host, started at the far end; the copy
-    // is registered where it can be compared.
+    // https://irods.org: a server that is set up on this host, started at the far end; the copy is
+    // registered where it can be compared.
     Tool {
         name: "irods",
         programs: &["iput", "irodsServer"],
@@ -125,7 +125,7 @@ pub(super) const TOOLS: &[Tool] = &[
         trees: false,
         server: |_, programs| {
             let mut command = Command::new(programs.get("irodsServer"));
-            // In the foreground, as its containers start it.
+            // In the foreground, as in its containers.
             command.arg("-u");
             Ok(Some(Server::new(command, IRODS_PORT)))
         },
@@ -139,8 +139,8 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // The kernel's NFS, version 4.2, by the commands of nfs-utils; the client is cp. Both mount
-    // namespaces go with the path.
+    // The kernel's NFS, version 4.2, with the commands of nfs-utils; the client is cp. The mount
+    // namespaces of both ends disappear with the path.
     Tool {
         name: "nfs",
         programs: &[
@@ -152,8 +152,8 @@ pub(super) const TOOLS: &[Tool] = &[
             "the kernel's nfsd",
         ],
         version: "-V",
-        // cp's close waits until the server has what was written on stable storage (RFC 8881,
-        // 18.3: COMMIT).
+        // close waits until the server has the data on stable storage (RFC 8881, section 18.3:
+        // COMMIT).
         guarantees: |options| Guarantees { synced: true, ..plain(options) },
         streams: Some("nconnect"),
         server: |job, programs| {
@@ -176,7 +176,7 @@ pub(super) const TOOLS: &[Tool] = &[
             let mount = job.private.join("mount");
             let name = Path::new(task.destination.file_name().unwrap_or_default());
             let mut options = vec!["vers=4.2".to_owned(), "rsize=1048576,wsize=1048576".to_owned()];
-            // Streams come as two words, other options as mount's.
+            // Streams are two words, other options are mount options.
             let mut words = job.options.iter();
             while let Some(option) = words.next() {
                 let value = (option == "nconnect").then(|| words.next()).flatten();
@@ -201,7 +201,7 @@ pub(super) const TOOLS: &[Tool] = &[
 
 const NFS_PORT: u16 = 2049;
 
-/// Its state is a mount of this script's own, so that the host's exports stay as they are.
+/// The script keeps its state in a private mount, so the host's exports stay unchanged.
 const NFS_SERVER: &str = "set -e
 mkdir -p @STATE@ /var/lib/nfs
 mount --bind @STATE@ /var/lib/nfs

@@ -1,5 +1,4 @@
-//! perftest, which measures what RDMA reaches from memory to memory; it needs a device at both
-//! ends.
+//! perftest, which measures memory-to-memory throughput of RDMA; it needs a device at both ends.
 
 use std::process::Command;
 
@@ -33,7 +32,7 @@ pub(super) const TOOLS: &[Tool] = &[Tool {
     found_in: Programs { only: None },
 }];
 
-/// Both ends take the same arguments.
+/// Builds the command; both ends take the same arguments.
 fn command(job: &Job<'_>, programs: &Programs) -> Result<Command, LabError> {
     let task = job.memory("perftest")?;
     let mut command = Command::new(programs.get("ib_write_bw"));
@@ -42,13 +41,13 @@ fn command(job: &Job<'_>, programs: &Programs) -> Result<Command, LabError> {
     Ok(command)
 }
 
-/// The line under its heading: size, iterations, peak, average in Gb/s, messages.
+/// Reads the line below the heading: size, iterations, peak, average in Gb/s, message rate.
 fn read(output: &ToolOutput) -> Result<Reading, String> {
     let mut lines = output.stdout.lines().skip_while(|line| !line.contains("BW average"));
-    let figures = lines.nth(1).ok_or("it printed no line of figures")?;
+    let figures = lines.nth(1).ok_or("it printed no result line")?;
     let fields: Vec<f64> = figures.split_whitespace().map_while(|f| f.parse().ok()).collect();
     let [size, iterations, _peak, average, ..] = fields[..] else {
-        return Err(format!("'{figures}' is no line of figures"));
+        return Err(format!("'{figures}' is not a result line"));
     };
     Ok(Reading {
         throughput: Some(Rate::from_bps((average * 1e9) as u64)),

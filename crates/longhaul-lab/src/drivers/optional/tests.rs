@@ -1,3 +1,5 @@
+//! Tests of the table with stand-ins for the tools.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -6,7 +8,7 @@ use super::super::driver::Task;
 use super::super::{DiskTask, MemoryTask};
 use super::*;
 
-/// Every program of the table as a script that tells its version, and else keeps its arguments.
+/// Writes a script for every program of the table. It prints its version or records its arguments.
 fn stand_ins(dir: &Path) {
     for tool in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
         for program in tool.programs {
@@ -36,7 +38,7 @@ fn absent_tools_are_told_by_the_program_that_is_missing() {
 fn commands_are_those_of_each_tools_documentation() {
     let programs = tempfile::tempdir().unwrap();
     stand_ins(programs.path());
-    // What the client is told, after its name.
+    // The expected arguments of the client after its name.
     for (name, expected) in [
         (
             "bbcp",
@@ -114,7 +116,7 @@ fn a_private_ssh_goes_before_the_hosts_own() {
 
 #[test]
 fn a_file_system_is_asked_of_the_kernel() {
-    // Every Linux has the one, and none the other.
+    // Every Linux has the first file system, and none has the second.
     assert!(in_kernel("proc").is_some());
     assert!(in_kernel("no-such-file-system").is_none());
 }

@@ -1,13 +1,15 @@
+//! Bar charts.
+
 use super::lines::significant;
 use super::svg::{Drawing, Svg, shorten};
 use super::{Axis, Scale, Width};
 
-/// Bars from zero to the right, in groups with a name each.
+/// A chart of horizontal bars from zero, in named groups.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct BarChart {
     pub(in crate::report) title: String,
     pub(in crate::report) subtitle: String,
-    /// What the bars are of, with the unit.
+    /// The quantity of the bars, with its unit.
     pub(in crate::report) label: String,
     pub(in crate::report) groups: Vec<(String, Vec<Bar>)>,
 }
@@ -15,7 +17,7 @@ pub(in crate::report) struct BarChart {
 /// One bar.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct Bar {
-    /// Its name within the group.
+    /// The name of the bar within its group.
     pub(in crate::report) name: String,
     pub(in crate::report) value: f64,
     pub(in crate::report) range: Option<(f64, f64)>,
@@ -23,18 +25,18 @@ pub(in crate::report) struct Bar {
 
 const BAR: f64 = 15.0;
 const GAP: f64 = 13.0;
-/// For a bar's name, before it: as wide as the longest needs, within these.
+/// The smallest and largest width for bar names, which are drawn before the bars.
 const NAME: (f64, f64) = (92.0, 230.0);
-/// Of a character of such a name.
+/// The width of a character of a bar name.
 const CHARACTER: f64 = 6.1;
-/// For its figure, after it.
+/// The width for the figure after a bar.
 const FIGURE: f64 = 58.0;
 
 impl BarChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
-        // A page has the groups' names beside the bars, a phone above them.
+        // A page has the groups' names beside the bars, a phone has them above.
         let beside = width == Width::Page;
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
         let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();

@@ -1,25 +1,27 @@
+//! Heat maps.
+
 use super::Width;
 use super::lines::significant;
 use super::svg::{Drawing, Svg};
 
-/// Figures over two dimensions: a tile for each pair, coloured by its figure and with the figure
-/// in it, so that it is read in grey as well.
+/// A heat map over two dimensions: one tile per pair, with colour and figure, so that it is
+/// readable in grey too.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct HeatMap {
     pub(in crate::report) title: String,
     pub(in crate::report) subtitle: String,
-    /// What the columns are, and their names from left to right.
+    /// The quantity of the columns, and their names from left to right.
     pub(in crate::report) x: (String, Vec<String>),
-    /// What the rows are, and their names from bottom to top.
+    /// The quantity of the rows, and their names from bottom to top.
     pub(in crate::report) y: (String, Vec<String>),
-    /// By row and column; `None` where nothing was measured.
+    /// The figures by row and column; `None` if there is no measurement.
     pub(in crate::report) cells: Vec<Vec<Option<f64>>>,
-    /// Of the figures.
+    /// The unit of the figures.
     pub(in crate::report) unit: String,
 }
 
-/// The cividis map of Nunez, Anderton and Renslow (PLoS ONE 13(7), 2018) at eight equal steps: of even
-/// steps in lightness, and the same to eyes that see no red or no green.
+/// The cividis map of Nunez, Anderton and Renslow (PLoS ONE 13(7), 2018) at eight equal steps: its
+/// lightness changes evenly, and it looks the same with red or green colour blindness.
 const CIVIDIS: [[f64; 3]; 8] = [
     [0.0, 34.0, 78.0],
     [39.0, 63.0, 108.0],
@@ -77,7 +79,7 @@ impl HeatMap {
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, base + 88.0)
     }
 
-    /// The colours from zero to the greatest.
+    /// Draws the scale of colours from zero to the greatest figure.
     fn key(&self, svg: &mut Svg, left: f64, top: f64, greatest: f64) {
         const STEPS: usize = 24;
         for step in 0..STEPS {
@@ -95,7 +97,7 @@ impl HeatMap {
     }
 }
 
-/// The colour of a share, 0 to 1.
+/// Returns the colour of a share from 0 to 1.
 fn color(share: f64) -> String {
     let place = share.clamp(0.0, 1.0) * (CIVIDIS.len() - 1) as f64;
     let below = (place.floor() as usize).min(CIVIDIS.len() - 2);

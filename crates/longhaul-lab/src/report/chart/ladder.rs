@@ -1,12 +1,14 @@
+//! The chart of a diagnosis.
+
 use super::svg::{Drawing, Svg, shorten};
 use super::{Axis, Scale, Width};
 
-/// Rungs from zero to the right, one of which is marked.
+/// A chart of horizontal bars from zero, one of which is marked.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct LadderChart {
     pub(in crate::report) title: String,
     pub(in crate::report) subtitle: String,
-    /// What the bars are of, with the unit.
+    /// The quantity of the bars, with its unit.
     pub(in crate::report) label: String,
     pub(in crate::report) rungs: Vec<LadderRung>,
 }
@@ -15,21 +17,21 @@ pub(in crate::report) struct LadderChart {
 #[derive(Debug, Clone)]
 pub(in crate::report) struct LadderRung {
     pub(in crate::report) name: String,
-    /// The value, and its text; `None` where there is none.
+    /// The value and its text; `None` if there is none.
     pub(in crate::report) value: Option<(f64, String)>,
-    /// The least and the most of it.
+    /// The smallest and the largest value.
     pub(in crate::report) range: Option<(f64, f64)>,
-    /// What is written after the figure of the bar that is marked.
+    /// The text after the figure of a marked bar.
     pub(in crate::report) mark: Option<String>,
 }
 
 const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
-/// For a rung's name, before its bar on a page; on a phone it stands above.
+/// The width for names before the bars on a page; on a phone names are above the bars.
 const NAME: f64 = 236.0;
-/// For its figure, after the bar.
+/// The width for the figure after a bar.
 const FIGURE: f64 = 150.0;
-/// The colours of a bar (`style.rs`): blue, and the marked one orange.
+/// The colours of a bar (`style.rs`): blue, and orange for the marked bar.
 const PLAIN: usize = 0;
 const MARKED: usize = 1;
 

@@ -1,12 +1,14 @@
+//! The legend of a chart.
+
 use super::svg::{Svg, shorten, width_of};
 
-/// Height of a row.
+/// The height of a row.
 const ROW: f64 = 20.0;
-/// Of a swatch, its marker, and the space after it.
+/// The width of a swatch with its marker and the space after it.
 const SWATCH: f64 = 32.0;
 
-/// Draws the names of series with their look, in rows of `width`, from `top` on; returns where the
-/// rows end.
+/// Draws the names of series with their markers in rows of `width`, from `top` down. Returns the
+/// lower end of the rows.
 pub(super) fn legend(
     svg: &mut Svg,
     names: &[(usize, &str)],

@@ -1,3 +1,5 @@
+//! Line charts.
+
 use std::fmt::Write;
 
 use super::legend::legend;
@@ -5,45 +7,45 @@ use super::scale::spread;
 use super::svg::{At, Drawing, Svg, shorten};
 use super::{Axis, Width};
 
-/// Lines over one or several panels with the same axes.
+/// A line chart of one or more panels with the same axes.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct LineChart {
     pub(in crate::report) title: String,
-    /// What the figures are, under the title.
+    /// The description below the title.
     pub(in crate::report) subtitle: String,
     pub(in crate::report) x: Axis,
     pub(in crate::report) y: Axis,
     pub(in crate::report) panels: Vec<Panel>,
-    /// The series' names; a series looks the same in every panel.
+    /// The names of the series; a series looks the same in every panel.
     pub(in crate::report) names: Vec<String>,
 }
 
 /// One pair of axes.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct Panel {
-    /// What it is of; empty for a chart of one panel.
+    /// The title of the panel; empty in a chart of one panel.
     pub(in crate::report) title: String,
     pub(in crate::report) lines: Vec<Line>,
-    /// Published figures, each a cross.
+    /// Published figures, drawn as crosses.
     pub(in crate::report) references: Vec<Point>,
 }
 
 /// One line of a panel.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct Line {
-    /// Index of its name.
+    /// The index of the line's name.
     pub(in crate::report) series: usize,
     pub(in crate::report) kind: LineKind,
-    /// By rising x.
+    /// The points in order of x.
     pub(in crate::report) points: Vec<Point>,
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::report) enum LineKind {
-    /// A marker for each point, and its range.
+    /// A marker and a range per point.
     Points,
-    /// Many points in time: a marker at the last, and at those with a title.
+    /// Many points in time: markers only at the last point and at points with a title.
     Trace,
 }
 
@@ -52,29 +54,29 @@ pub(in crate::report) enum LineKind {
 pub(in crate::report) struct Point {
     pub(in crate::report) x: f64,
     pub(in crate::report) y: f64,
-    /// From where to where the figures lie.
+    /// The range of the figures.
     pub(in crate::report) range: Option<(f64, f64)>,
-    /// What it says when it is pointed at.
+    /// The tooltip.
     pub(in crate::report) title: String,
-    /// Whether figures between it and the point before are missing.
+    /// True if figures between this point and the previous one are missing.
     pub(in crate::report) after_gap: bool,
 }
 
 const LEFT: f64 = 56.0;
-/// Right of a panel: half of the last tick's text.
+/// The space right of a panel: half of the last tick's text.
 const SIDE: f64 = 30.0;
-/// Under a panel: ticks and the axis' label.
+/// The space below a panel: ticks and axis label.
 const FOOT: f64 = 50.0;
-/// For names at the lines' ends.
+/// The space for names at the ends of the lines.
 const NAMES: f64 = 232.0;
-/// Between the baselines of two names.
+/// The distance between the baselines of two names.
 const NAME: f64 = 17.0;
-/// As many names as have room at the ends.
+/// The most names that fit at the ends of the lines.
 const AT_ENDS: usize = 16;
-/// Between two ticks' texts.
+/// The least distance between the texts of two ticks.
 const TICK: f64 = 24.0;
 
-/// Where a panel is.
+/// The place of a panel.
 struct Frame {
     left: f64,
     top: f64,
@@ -86,7 +88,7 @@ impl LineChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
-        // Names at the lines' ends, where one panel leaves them room; else above.
+        // Names are at the ends of the lines if one panel has space for them, otherwise above.
         let few = self.panels.iter().all(|panel| panel.lines.len() <= AT_ENDS);
         let at_ends = width == Width::Page && self.panels.len() == 1 && few;
         y += 6.0;
@@ -112,7 +114,7 @@ impl LineChart {
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, bottom + 4.0)
     }
 
-    /// The series that any panel draws, with their names.
+    /// Returns the index and name of every series with a line in a panel.
     fn drawn(&self) -> Vec<(usize, &str)> {
         let has = |series: usize| {
             let mut lines = self.panels.iter().flat_map(|panel| &panel.lines);
@@ -180,7 +182,7 @@ impl LineChart {
             svg.path("line trace", &places);
         } else {
             for (pair, points) in places.windows(2).zip(line.points.windows(2)) {
-                // Dotted where a figure in between is missing: nothing was measured there.
+                // Dotted where a figure in between is missing.
                 let class = if points[1].after_gap { "line gap" } else { "line" };
                 svg.line(class, pair[0], pair[1]);
             }
@@ -196,7 +198,7 @@ impl LineChart {
         }
     }
 
-    /// The line's name and its last figure, at its end.
+    /// Draws the name and the last figure of a line at its end.
     fn name(&self, svg: &mut Svg, line: &Line, place: &Frame, y: f64) {
         let (Some(point), Some(name)) = (line.points.last(), self.names.get(line.series)) else {
             return;
@@ -210,7 +212,7 @@ impl LineChart {
     }
 }
 
-/// Three significant digits.
+/// Formats a value with three significant digits.
 pub(super) fn significant(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),

@@ -1,11 +1,11 @@
 //! Charts as SVG: lines, bars and heat maps from numbers and names.
 //!
-//! Knows nothing of tools and runs. Every chart is drawn at two widths, one for a page and one
-//! for a phone, because letters that shrink with a drawing are not read. Series are told apart
-//! without colour as well: each has a marker, a dash and, where there is room, its name at its end.
-//! Axes begin at zero; one that does not says that it is logarithmic.
+//! This module knows nothing about tools and runs. Every chart is drawn at two widths, for a page
+//! and for a phone, because scaled-down text is unreadable. Series differ without colour too: each
+//! has a marker, a dash pattern and, if there is space, its name at its end. Axes start at zero or
+//! are labelled as logarithmic.
 //!
-//! A drawing carries no network reference and no script, and follows the reader's light or dark.
+//! A drawing has no network reference and no script, and follows the reader's light or dark theme.
 
 mod bars;
 mod heat;
@@ -24,17 +24,17 @@ pub(super) use scale::{Axis, Scale, plain};
 pub(super) use style::STYLE;
 pub(super) use svg::Drawing;
 
-/// For what a chart is drawn.
+/// The kind of page that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
-    /// A page: screens from a tablet up, and print.
+    /// A page: screens from tablet size, and print.
     Page,
-    /// A phone held upright.
+    /// A phone in portrait orientation.
     Phone,
 }
 
 impl Width {
-    /// In the units of the drawing, which are a screen's pixels where it is not scaled.
+    /// Returns the width in drawing units, which are screen pixels if the drawing is not scaled.
     const fn units(self) -> f64 {
         match self {
             Width::Page => 860.0,

@@ -1,21 +1,23 @@
-/// From values to places on an axis, as shares (0 to 1) of its length.
+//! Axes and scales.
+
+/// A map from values to positions on an axis, as shares (0 to 1) of its length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::report) enum Scale {
-    /// From zero, in equal steps.
+    /// Starts at zero, in equal steps.
     Linear {
         /// The value at the end.
         to: f64,
     },
-    /// Equal factors are equal distances.
+    /// Equal factors have equal distances.
     Log {
-        /// The value at the beginning.
+        /// The value at the start.
         from: f64,
         /// The value at the end.
         to: f64,
     },
-    /// As `Log`, with a place for zero before it.
+    /// Like `Log`, with a position for zero before it.
     ZeroLog {
-        /// The least value but zero.
+        /// The smallest value except zero.
         from: f64,
         /// The value at the end.
         to: f64,
@@ -25,21 +27,21 @@ pub(in crate::report) enum Scale {
 /// One axis.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct Axis {
-    /// What it is of, with the unit.
+    /// The quantity of the axis, with its unit.
     pub(in crate::report) label: String,
     pub(in crate::report) scale: Scale,
-    /// Values and their texts.
+    /// The values of the ticks and their texts.
     pub(in crate::report) ticks: Vec<(f64, String)>,
 }
 
-/// The share of an axis that lies between zero and the least other value.
+/// The share of an axis between zero and the smallest other value.
 const ZERO_GAP: f64 = 0.14;
-/// From this factor between the greatest and the least value on, small ones could not be read on
-/// a scale from zero.
+/// The factor between the largest and the smallest value from which small values would be
+/// unreadable on a scale from zero.
 const WIDE: f64 = 20.0;
 
 impl Scale {
-    /// From zero to a round value above all `values`.
+    /// Creates a scale from zero to a round value above all `values`.
     pub(in crate::report) fn from_zero(values: &[f64]) -> Self {
         let greatest = values.iter().copied().fold(0.0, f64::max);
         let greatest = if greatest > 0.0 { greatest } else { 1.0 };
@@ -47,7 +49,8 @@ impl Scale {
         Scale::Linear { to: (greatest / step - 1e-9).ceil() * step }
     }
 
-    /// Logarithmic, between marks of the series 1, 2, 5 around the `values` above zero.
+    /// Creates a logarithmic scale between marks of the series 1, 2, 5 around the `values` above
+    /// zero.
     pub(in crate::report) fn log(values: &[f64]) -> Self {
         let above = || values.iter().copied().filter(|value| *value > 0.0);
         let least = above().fold(f64::INFINITY, f64::min);
@@ -58,7 +61,7 @@ impl Scale {
         Scale::Log { from, to: if to > from { to } else { from * 2.0 } }
     }
 
-    /// From zero; logarithmic where the least could not be read then.
+    /// Creates a scale from zero, or a logarithmic one if the smallest value would be unreadable.
     pub(in crate::report) fn for_values(values: &[f64]) -> Self {
         let greatest = values.iter().copied().fold(0.0, f64::max);
         let least = values.iter().copied().filter(|value| *value > 0.0).fold(greatest, f64::min);
@@ -69,8 +72,8 @@ impl Scale {
         }
     }
 
-    /// Logarithmic from the least to the greatest of `values` themselves, with a place for zero if
-    /// it is among them.
+    /// Creates a logarithmic scale from the smallest to the largest of `values`, with a position
+    /// for zero if it is among them.
     pub(in crate::report) fn steps_between(values: &[f64]) -> Self {
         let above: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let from = above.iter().copied().fold(f64::INFINITY, f64::min);
@@ -86,7 +89,7 @@ impl Scale {
         }
     }
 
-    /// Where a value is.
+    /// Returns the position of a value.
     pub(in crate::report) fn place(&self, value: f64) -> f64 {
         match *self {
             Scale::Linear { to } => value / to,
@@ -98,12 +101,12 @@ impl Scale {
         }
     }
 
-    /// Whether equal distances are equal factors.
+    /// Returns whether equal distances are equal factors.
     pub(in crate::report) fn is_log(&self) -> bool {
         !matches!(self, Scale::Linear { .. })
     }
 
-    /// Round values on the scale, with their texts.
+    /// Returns round values on the scale with their texts.
     pub(in crate::report) fn ticks(&self) -> Vec<(f64, String)> {
         let values: Vec<f64> = match *self {
             Scale::Linear { to } => {
@@ -113,7 +116,7 @@ impl Scale {
             Scale::Log { from, to } | Scale::ZeroLog { from, to } => {
                 let on = |mark: &f64| (from * 0.999_999..=to * 1.000_001).contains(mark);
                 let all: Vec<f64> = marks().filter(on).collect();
-                // Over many decades only their beginnings.
+                // Over many decades only the powers of ten.
                 let decades = |mark: &f64| (mark.log10() - mark.log10().round()).abs() < 1e-6;
                 if all.len() > 10 { all.into_iter().filter(decades).collect() } else { all }
             }
@@ -123,7 +126,7 @@ impl Scale {
 }
 
 impl Axis {
-    /// An axis with round ticks; its label says when it is logarithmic.
+    /// Creates an axis with round ticks. The label of a logarithmic axis says so.
     pub(in crate::report) fn new(label: &str, scale: Scale) -> Self {
         let label =
             if scale.is_log() { format!("{label} (logarithmic)") } else { label.to_owned() };
@@ -131,28 +134,29 @@ impl Axis {
     }
 }
 
-/// 1, 2, 5, 10, ... from a millionth on.
+/// Returns 1, 2, 5, 10, ... from a millionth on.
 fn marks() -> impl Iterator<Item = f64> {
     (-6..13).flat_map(|power: i32| {
-        // Whole powers of ten are exact; their reciprocals are the nearest there is.
+        // Powers of ten with a positive exponent are exact; their reciprocals are correctly
+        // rounded.
         let decade = 10_f64.powi(power.abs());
         [1.0, 2.0, 5.0].map(|digit| if power < 0 { digit / decade } else { digit * decade })
     })
 }
 
-/// A step of 1, 2 or 5 times a power of ten, of which four to ten reach `to`.
+/// Returns a step of 1, 2 or 5 times a power of ten, of which four to ten reach `to`.
 fn step_for(to: f64) -> f64 {
     marks().find(|step| to / step <= 6.0 + 1e-9).unwrap_or(to)
 }
 
-/// A number with as many digits as it needs, six at most.
+/// Formats a number with as many digits as it needs, at most six.
 pub(in crate::report) fn plain(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Moves `places` apart until neighbours are at least `gap` from each other, and none is outside
-/// of 0 to `length`; their order stays.
+/// Moves `places` apart until neighbours are at least `gap` from each other and all lie within 0 to
+/// `length`; keeps their order.
 pub(super) fn spread(places: &[f64], gap: f64, length: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|&a, &b| places[a].total_cmp(&places[b]));

@@ -1,7 +1,10 @@
-/// How a drawing looks, in light and in dark; an `svg.plot` needs it in itself or in its page.
+//! The style sheet of charts.
+
+/// The style sheet of a drawing in light and dark mode; an `svg.plot` needs it in the drawing or in
+/// its page.
 ///
-/// Okabe and Ito's palette ("Color Universal Design", 2008) with its yellow and sky blue darkened
-/// to be legible on white, and lightened counterparts on dark. Print is always light.
+/// The palette is that of Okabe and Ito ("Color Universal Design", 2008), with yellow and sky blue
+/// darkened to be legible on white, and lightened counterparts on dark. Print is always light.
 pub(in crate::report) const STYLE: &str = "\
 .plot{--ground:#fff;--ink:#1c2430;--soft:#5b6675;--grid:#e4e8ee;--edge:#d5dbe3;\
 --c0:#0072b2;--c1:#d55e00;--c2:#00805d;--c3:#b5508d;--c4:#8a6d00;--c5:#2f86b8;--c6:#444b55;--c7:#a33b20;\

@@ -1,9 +1,11 @@
+//! Builds SVG drawings.
+
 use std::fmt::Write;
 
 use super::Axis;
 use super::style::STYLE;
 
-/// A drawing that grows.
+/// A drawing under construction.
 #[derive(Debug, Default)]
 pub(super) struct Svg {
     body: String,
@@ -18,12 +20,12 @@ pub(in crate::report) struct Drawing {
     pub(super) height: f64,
 }
 
-/// A place in the drawing: right and down from its corner.
+/// A position in the drawing: right and down from its corner.
 pub(super) type At = (f64, f64);
 
 impl Svg {
-    /// One that begins with its title and, broken into lines, what there is to say of it; and how
-    /// far down that goes.
+    /// Creates a drawing with a title and a wrapped subtitle. Returns it with the lower end of the
+    /// subtitle.
     pub(super) fn headed(title: &str, subtitle: &str, width: f64) -> (Self, f64) {
         let mut svg = Svg::default();
         svg.text("title", (16.0, 27.0), &shorten(title, (width / 8.6) as usize));
@@ -35,8 +37,8 @@ impl Svg {
         (svg, y)
     }
 
-    /// The axis below bars that go from `left` to the right by `length` at the most, with its grid
-    /// behind them from `top` to `bottom`.
+    /// Draws the axis below bars that extend from `left` by at most `length`, with its grid behind
+    /// them from `top` to `bottom`.
     pub(super) fn value_axis(
         &mut self,
         axis: &Axis,
@@ -52,8 +54,8 @@ impl Svg {
         self.text("soft middle", (left + length / 2.0, bottom + 30.0), &axis.label);
     }
 
-    /// A bar of this height from `at` to the right as far as `end`, with a line through it over its
-    /// `range`; how far right all that goes.
+    /// Draws a bar of the given height from `at` to the right as far as `end`, with a line over its
+    /// `range`. Returns the right end of both.
     pub(super) fn value_bar(
         &mut self,
         at: At,
@@ -93,7 +95,7 @@ impl Svg {
         );
     }
 
-    /// A rectangle of a colour of its own, with what it says, if anything, when it is pointed at.
+    /// Draws a rectangle with its own colour and an optional tooltip.
     pub(super) fn tile(&mut self, fill: &str, at: At, width: f64, height: f64, title: &str) {
         let (x, y) = at;
         let _ = write!(
@@ -114,7 +116,7 @@ impl Svg {
             writeln!(self.body, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
     }
 
-    /// A point of the series `series`: of its shape, with what it says when it is pointed at.
+    /// Draws a point of the series `series` with its shape and an optional tooltip.
     pub(super) fn mark(&mut self, series: usize, at: At, title: &str) {
         let shape = shape(series % SHAPES, at);
         let _ = match title {
@@ -126,7 +128,7 @@ impl Svg {
         };
     }
 
-    /// A published figure: a cross that no series has.
+    /// Draws a published figure as a cross, a shape that no series has.
     pub(super) fn cross(&mut self, at: At, title: &str) {
         let (x, y) = at;
         let _ = writeln!(
@@ -138,7 +140,7 @@ impl Svg {
         );
     }
 
-    /// Begins what belongs to a series: its colour and its dash.
+    /// Starts the elements of a series, with its colour and dash pattern.
     pub(super) fn begin_series(&mut self, series: usize) {
         let (color, dash) = (series % COLORS, series % DASHES);
         let _ = writeln!(self.body, "<g class=\"s{color} d{dash}\">");
@@ -148,7 +150,7 @@ impl Svg {
         self.body.push_str("</g>\n");
     }
 
-    /// Draws `other` over what is there.
+    /// Draws `other` over the existing elements.
     pub(super) fn append(&mut self, other: Svg) {
         self.body.push_str(&other.body);
     }
@@ -159,12 +161,12 @@ impl Svg {
 }
 
 impl Drawing {
-    /// As an element of a page that has [`STYLE`], with a class of the page's.
+    /// Returns an element for a page that contains [`STYLE`], with a class of the page.
     pub(in crate::report) fn embedded(&self, class: &str) -> String {
         self.element(class, "")
     }
 
-    /// As a file of its own.
+    /// Returns a separate SVG file.
     pub(in crate::report) fn document(&self) -> String {
         self.element("", &format!("<style>{STYLE}</style>\n"))
     }
@@ -181,12 +183,12 @@ impl Drawing {
     }
 }
 
-/// Colours in [`STYLE`]. With shapes and dashes they repeat together only after 56 series.
+/// The number of colours in [`STYLE`]. Colour, shape and dash repeat together after 56 series.
 const COLORS: usize = 8;
 const SHAPES: usize = 7;
 const DASHES: usize = 4;
 
-/// A point's element without its end.
+/// Returns the element of a point without its end.
 fn shape(index: usize, (x, y): At) -> String {
     let polygon = |class: &str, corners: &[At]| {
         let at = |(dx, dy): &At| format!("{:.1},{:.1}", x + dx, y + dy);
@@ -205,19 +207,19 @@ fn shape(index: usize, (x, y): At) -> String {
     }
 }
 
-/// A text of the user's own, so that it stays text.
+/// Escapes text from the user.
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")
 }
 
-/// About how wide a text is drawn at the size of names and ticks. A browser's letters differ; this
-/// only decides where a row is full.
+/// Estimates the width of a text at the size of names and ticks. Fonts differ between browsers; the
+/// estimate only decides when a row is full.
 pub(super) fn width_of(text: &str) -> f64 {
     text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 5.0 } else { 8.4 }).sum()
 }
 
-/// `text`, cut to `most` letters.
+/// Cuts `text` to at most `most` characters.
 pub(super) fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -226,7 +228,7 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
     format!("{}...", start.trim_end())
 }
 
-/// Breaks a text into lines of at most about `letters`.
+/// Breaks a text into lines of about `letters` characters at most.
 fn wrap(text: &str, letters: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,3 +1,5 @@
+//! Figures of CPU time.
+
 use std::collections::BTreeMap;
 
 use longhaul_core::plan::Workload;
@@ -8,13 +10,13 @@ use super::facet::{Common, Facets};
 use super::{Chart, Figure};
 use crate::report::chart::{Bar, BarChart};
 
-/// Bars of a tool: its paths, and what its runs cost there.
+/// The bars of a tool: CPU seconds per GB of its runs, by path.
 type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;
 
-/// Of one tool; the table of all runs has the others, too.
+/// The most bars per tool; the table of all runs has all.
 const MOST_BARS: usize = 32;
 
-/// Processor seconds for each gigabyte, of both ends together: a chart for each kind of work.
+/// Returns figures of CPU seconds per GB of both ends together, one chart per kind of work.
 pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
     let mut works: BTreeMap<&str, (Workload, Costs)> = BTreeMap::new();
     for facet in &facets.all {
@@ -40,17 +42,17 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
             (facets.names(&[])[series].clone(), bars.collect::<Vec<Bar>>())
         });
         let chart = BarChart {
-            title: format!("Processor time for a gigabyte: {}", work.label()),
+            title: format!("CPU seconds per GB: {}", work.label()),
             subtitle: format!(
-                "User and system time of the commands at both ends, the emulator's not among it; \
-                 median, and the range of the runs{}",
+                "User and system time of the commands at both ends, without the emulator; \
+                 median, and range of the runs{}",
                 match left_out {
                     0 => String::new(),
-                    1 => "; 1 more bar is not drawn".to_owned(),
-                    many => format!("; {many} more bars are not drawn"),
+                    1 => "; 1 more bar omitted".to_owned(),
+                    many => format!("; {many} more bars omitted"),
                 }
             ),
-            label: "CPU seconds for each GB (10^9 bytes)".into(),
+            label: "CPU seconds per GB (10^9 bytes)".into(),
             groups: groups.collect(),
         };
         Figure::new(&format!("cpu-{name}"), Chart::Bars(chart))
@@ -58,8 +60,8 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
     figures.collect()
 }
 
-/// By the bytes that were copied; for a memory test by those that crossed the path, for what it
-/// states leaves out the seconds that do not count and cost as much.
+/// Returns CPU seconds per GB copied. For a memory test the GB that crossed the path count, because
+/// the tool's own figure excludes the omitted seconds, which need CPU time too.
 fn seconds_a_gigabyte(run: &RunRecord) -> Option<f64> {
     let seconds = run.cpu?.total_seconds();
     let stated = run.bytes.map(|bytes| bytes.get() as f64);
@@ -67,7 +69,7 @@ fn seconds_a_gigabyte(run: &RunRecord) -> Option<f64> {
     (bytes > 0.0).then(|| seconds / (bytes / 1e9))
 }
 
-/// Bytes that the samples add up to.
+/// Returns the sum of the bytes of the samples.
 fn crossed(samples: &[RunSample]) -> Option<f64> {
     let starts = std::iter::once(0.0).chain(samples.iter().map(|sample| sample.seconds));
     let bytes = samples.iter().zip(starts);

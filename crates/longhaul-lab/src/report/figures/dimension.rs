@@ -1,29 +1,31 @@
+//! The dimensions that a plan can vary.
+
 use crate::report::chart::{Axis, Scale, plain};
 
-/// What a plan may vary, and a figure may have along its x axis.
+/// A quantity that a plan can vary and a figure can have on its x axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dimension {
-    /// Milliseconds; of a path whose length is not given instead.
+    /// Round-trip time in ms, for paths without a given length.
     Rtt,
-    /// Statute miles of fibre.
+    /// Length in statute miles of fibre.
     Miles,
-    /// Gb/s of the link.
+    /// Rate of the link in Gb/s.
     Rate,
-    /// Share of segments lost.
+    /// Share of lost segments.
     Loss,
-    /// Bytes of a file.
+    /// Bytes per file.
     Size,
-    /// Parallel streams.
+    /// Number of parallel streams.
     Streams,
-    /// Bytes of a stream's window.
+    /// Window per stream in bytes.
     Window,
-    /// Clients at once.
+    /// Number of simultaneous clients.
     Clients,
 }
 
 impl Dimension {
     pub(super) const COUNT: usize = 8;
-    /// Every one, in the order of figures.
+    /// All dimensions in the order of figures.
     pub(super) const ALL: [Dimension; Self::COUNT] = [
         Dimension::Rtt,
         Dimension::Size,
@@ -35,11 +37,11 @@ impl Dimension {
         Dimension::Clients,
     ];
 
-    /// What a tool is asked for, rather than what its path or its work is.
+    /// The dimensions that are settings of a tool, not properties of the path or the work.
     pub(super) const SETTINGS: [Dimension; 3] =
         [Dimension::Streams, Dimension::Window, Dimension::Clients];
 
-    /// In a heading.
+    /// Returns the name in a heading.
     pub(super) const fn title(self) -> &'static str {
         match self {
             Dimension::Rtt => "round-trip time",
@@ -53,7 +55,7 @@ impl Dimension {
         }
     }
 
-    /// The name of a figure's file.
+    /// Returns the name in a figure's file name.
     pub(super) const fn id(self) -> &'static str {
         match self {
             Dimension::Rtt => "rtt",
@@ -67,21 +69,21 @@ impl Dimension {
         }
     }
 
-    /// The axis' label.
+    /// Returns the label of the axis.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Dimension::Rtt => "Round-trip time, ms",
             Dimension::Miles => "Distance, miles of fibre",
             Dimension::Rate => "Rate of the link, Gb/s",
-            Dimension::Loss => "Share of segments lost",
+            Dimension::Loss => "Share of lost segments",
             Dimension::Size => "File size",
             Dimension::Streams => "Streams",
-            Dimension::Window => "Window of a stream",
-            Dimension::Clients => "Clients at once",
+            Dimension::Window => "Window per stream",
+            Dimension::Clients => "Simultaneous clients",
         }
     }
 
-    /// A value on the axis.
+    /// Formats a value on the axis.
     pub(super) fn tick(self, value: f64) -> String {
         match self {
             Dimension::Size | Dimension::Window => bytes(value),
@@ -91,7 +93,7 @@ impl Dimension {
         }
     }
 
-    /// A value by itself.
+    /// Formats a value with its unit or noun.
     pub(super) fn named(self, value: f64) -> String {
         let text = self.tick(value);
         let many = |what: &str| format!("{text} {what}{}", if value == 1.0 { "" } else { "s" });
@@ -108,8 +110,8 @@ impl Dimension {
         }
     }
 
-    /// An axis with a tick at each of `values`: from zero for time and distance, in equal factors
-    /// for the rest, which plans give in factors.
+    /// Creates an axis with a tick at each of `values`: linear from zero for time and distance,
+    /// logarithmic for the others, which plans vary by factors.
     pub(super) fn axis(self, values: &[f64]) -> Axis {
         let scale = match self {
             Dimension::Rtt | Dimension::Miles => {
@@ -123,8 +125,8 @@ impl Dimension {
     }
 }
 
-/// Bytes with three digits, in the unit, binary or decimal, in which these say more exactly how
-/// many there are.
+/// Formats bytes with three digits, in the binary or decimal unit that represents the value more
+/// exactly.
 fn bytes(value: f64) -> String {
     let in_units = |units: [&str; 5], step: f64| {
         let power = (value.max(1.0).ln() / step.ln() + 1e-9).floor().min(4.0);
@@ -138,7 +140,7 @@ fn bytes(value: f64) -> String {
     if less_off < off { decimal } else { binary }
 }
 
-/// `1e-4`, `2.5e-3`; as it is from a tenth on.
+/// Formats `1e-4`, `2.5e-3`; values from a tenth on without an exponent.
 fn scientific(value: f64) -> String {
     if value >= 0.1 { plain(value) } else { format!("{value:e}") }
 }
@@ -171,7 +173,7 @@ mod tests {
     fn every_value_has_a_tick() {
         let axis = Dimension::Loss.axis(&[0.0, 1e-6, 1e-3]);
         assert_eq!(axis.ticks.len(), 3);
-        assert_eq!(axis.label, "Share of segments lost (logarithmic)");
+        assert_eq!(axis.label, "Share of lost segments (logarithmic)");
         assert_eq!(Dimension::Rtt.axis(&[0.0, 180.0]).scale.place(90.0), 0.5);
     }
 }

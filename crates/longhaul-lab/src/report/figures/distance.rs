@@ -1,3 +1,5 @@
+//! Figures of throughput against distance.
+
 use longhaul_core::stats::{deviation, median};
 
 use super::facet::{Facet, Facets};
@@ -5,8 +7,8 @@ use super::profile::{groups, profile};
 use super::{Columns, Dimension, Figure};
 use crate::reference::published;
 
-/// Throughput against distance, with UltraScience Net's two figures of merit: the standard
-/// deviation at each distance, and the decrease for each mile beyond the shortest.
+/// Returns throughput against distance with the two figures of merit of UltraScience Net: the
+/// standard deviation at each distance, and the decrease per mile beyond the shortest.
 pub(super) fn distance(facets: &Facets<'_>) -> Option<Figure> {
     let figure = profile(facets, Dimension::Miles)?;
     let mut lines = Vec::new();
@@ -49,12 +51,12 @@ pub(super) fn distance(facets: &Facets<'_>) -> Option<Figure> {
         "Miles",
         "Median, Gb/s",
         "Standard deviation, Mb/s",
-        "Decrease, Mb/s a mile",
+        "Decrease, Mb/s per mile",
     ];
     let title = "Distance and stability".to_owned();
     let table = Columns { title, heads: heads.map(str::to_owned).to_vec(), lines };
     Some(figure.with_table(table).with_note(
-        "The decrease a mile is what is lost since the shortest distance of the same line, over \
-         the miles between; below zero it is a gain. Published rows are UltraScience Net's own figures.",
+        "The decrease per mile is the difference from the shortest distance of the same line, divided by \
+         the miles between; a negative value is an increase. Published rows are the figures of UltraScience Net.",
     ))
 }

@@ -1,3 +1,5 @@
+//! Groups valid runs by the properties that figures distinguish.
+
 use std::collections::{BTreeSet, HashMap};
 
 use longhaul_core::plan::{Content, Row, Workload};
@@ -6,35 +8,35 @@ use longhaul_core::result::{Outcome, RunRecord};
 use super::Dimension;
 use crate::archive::Contents;
 
-/// As many settings of all entries as one panel can hold lines.
+/// The most combinations of entries and settings that one panel can show as lines.
 const MOST_VARIANTS: usize = 12;
 
-/// The runs that count, by what a figure may tell apart.
+/// The valid runs, grouped by the properties that a figure can distinguish.
 pub(super) struct Facets<'a> {
     pub(super) all: Vec<Facet<'a>>,
-    /// The plan's entries, each with its driver.
+    /// The entries of the plan, each with its driver.
     entries: Vec<(String, String)>,
-    /// Entries with each of their settings, and the drivers.
+    /// The entries with each of their settings, and their drivers.
     variants: Vec<(String, String)>,
-    /// What has more than one value.
+    /// The dimensions with more than one value.
     pub(super) varying: Vec<Dimension>,
 }
 
-/// One run that counts.
+/// A valid run.
 pub(super) struct Facet<'a> {
     pub(super) run: &'a RunRecord,
     entry: usize,
     variant: usize,
     pub(super) gbps: f64,
     values: [Option<f64>; Dimension::COUNT],
-    /// What else must be alike for figures to be compared.
+    /// Further properties that must be equal for a comparison.
     rest: String,
 }
 
-/// What the points of one panel have in common.
+/// The common properties of the points of one panel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Common {
-    /// The work's place among all.
+    /// The index of the work.
     work: usize,
     rest: String,
     values: [Option<u64>; Dimension::COUNT],
@@ -74,8 +76,8 @@ impl<'a> Facets<'a> {
         self.varying.contains(&dimension)
     }
 
-    /// Whether lines are drawn for each setting of an entry: unless a setting is along the axis, or
-    /// they are too many to be told apart.
+    /// Returns whether each setting of an entry gets its own line: not if a setting is on an axis,
+    /// and not if there are too many lines.
     fn has_variants(&self, along: &[Dimension]) -> bool {
         let is_along = Dimension::SETTINGS.iter().any(|setting| along.contains(setting));
         !is_along && self.variants.len() <= MOST_VARIANTS
@@ -85,23 +87,23 @@ impl<'a> Facets<'a> {
         if self.has_variants(along) { &self.variants } else { &self.entries }
     }
 
-    /// What the lines are called in a figure with these dimensions along its axes.
+    /// Returns the names of the lines in a figure with dimensions `along` on its axes.
     pub(super) fn names(&self, along: &[Dimension]) -> Vec<String> {
         self.lines(along).iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The driver of a line.
+    /// Returns the driver of a line.
     pub(super) fn tool(&self, along: &[Dimension], series: usize) -> &str {
         self.lines(along).get(series).map_or("", |(_, tool)| tool)
     }
 
-    /// The line that a run belongs to.
+    /// Returns the line of a run.
     pub(super) fn series(&self, facet: &Facet<'_>, along: &[Dimension]) -> usize {
         if self.has_variants(along) { facet.variant } else { facet.entry }
     }
 
-    /// What a run has in common with those that are drawn into the same panel of a figure with
-    /// these dimensions along its axes.
+    /// Returns the properties that a run shares with the other runs in its panel of a figure with
+    /// dimensions `along` on its axes.
     pub(super) fn common(&self, facet: &Facet<'_>, along: &[Dimension]) -> Common {
         let mut values = [None; Dimension::COUNT];
         let by_line = self.has_variants(along);
@@ -123,14 +125,14 @@ impl Facet<'_> {
 }
 
 impl Common {
-    /// In a panel's heading.
+    /// Returns the heading of the panel.
     pub(super) fn title(&self) -> String {
         let mut parts = vec![Workload::ALL[self.work].label().to_owned()];
         parts.extend(self.path());
         parts.join(", ")
     }
 
-    /// The same without the work.
+    /// Returns the heading without the work.
     pub(super) fn path(&self) -> Vec<String> {
         let value = |dimension: Dimension| {
             self.values[dimension as usize].map(|bits| dimension.named(f64::from_bits(bits)))
@@ -166,7 +168,7 @@ fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], Strin
         Content::Files { files: 1, size } => set(Dimension::Size, Some(size.get() as f64)),
         Content::Files { files, size } => {
             set(Dimension::Size, Some(size.get() as f64));
-            // The volume is what stays when sizes are varied with it.
+            // The volume stays constant when a plan varies sizes with it.
             let volume = size.get().saturating_mul(*files) as f64;
             rest.push(format!("{} in files", Dimension::Size.named(volume)));
         }
@@ -179,7 +181,7 @@ fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], Strin
     (values, rest.join(", "))
 }
 
-/// `iperf3, 8 streams`
+/// Returns for example `iperf3, 8 streams`.
 fn variant(entry: &str, row: &Row) -> String {
     let mut parts = vec![entry.to_owned()];
     parts.extend(row.streams.map(|count| Dimension::Streams.named(f64::from(count))));
@@ -189,7 +191,7 @@ fn variant(entry: &str, row: &Row) -> String {
     parts.join(", ")
 }
 
-/// `8600mi`, `3000km` in statute miles.
+/// Parses `8600mi` or `3000km` into statute miles.
 fn miles(text: &str) -> Option<f64> {
     const KM_A_MILE: f64 = 1.609_344;
     let number = |unit: &str| text.trim().strip_suffix(unit)?.trim().parse::<f64>().ok();

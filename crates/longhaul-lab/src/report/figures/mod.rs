@@ -1,8 +1,9 @@
-//! Which figures the runs have, and what they show: each dimension that the plan varied against
-//! throughput, surfaces of two, repeats, time, processor time, scaling and distance.
+//! Selects and computes the figures of a report: throughput against each dimension that the plan
+//! varied, surfaces of two dimensions, repeats, throughput over time, CPU time, scaling and
+//! distance.
 //!
-//! Figures read the runs that count. Where more combinations were measured than can be looked at,
-//! the first are drawn, and the figure says how many are not.
+//! Figures use valid runs only. If more combinations were measured than fit, the first ones are
+//! drawn and the figure states how many are omitted.
 
 mod cpu;
 mod dimension;
@@ -20,27 +21,27 @@ use facet::Facets;
 use super::chart::{BarChart, Drawing, HeatMap, LineChart, Width};
 use crate::archive::Contents;
 
-/// As many panels as a figure has at most: four rows, which fit a printed page.
+/// The most panels of a figure: four rows, which fit a printed page.
 const MOST_PANELS: usize = 8;
 
-/// One figure: a drawing, figures in a table, or both.
+/// A figure: a drawing, a table, or both.
 pub(super) struct Figure {
-    /// Its file is called so.
+    /// The name of its file.
     pub(super) id: String,
     pub(super) chart: Option<Chart>,
     pub(super) table: Option<Columns>,
-    /// What else is to be said.
+    /// Further remarks.
     pub(super) notes: Vec<String>,
 }
 
-/// A chart that can be drawn at either width.
+/// A chart that can be drawn at both widths.
 pub(super) enum Chart {
     Lines(LineChart),
     Bars(BarChart),
     Heat(HeatMap),
 }
 
-/// A table: its heading, heads and lines of texts; the first column is a name.
+/// A table with its title, column heads and lines; the first column is a name.
 pub(super) struct Columns {
     pub(super) title: String,
     pub(super) heads: Vec<String>,
@@ -72,7 +73,7 @@ impl Chart {
     }
 }
 
-/// Every figure that the runs have, in the order of the report.
+/// Returns all figures that the runs support, in the order of the report.
 pub(super) fn figures(contents: &Contents) -> Vec<Figure> {
     let facets = Facets::of(contents);
     let is_surface = facets.varies(Dimension::Streams) && facets.varies(Dimension::Window);
@@ -97,11 +98,11 @@ pub(super) fn figures(contents: &Contents) -> Vec<Figure> {
     all
 }
 
-/// That panels were left out.
+/// Returns the remark that panels were omitted.
 fn shown(left_out: usize) -> String {
     match left_out {
         0 => String::new(),
-        1 => ". One more panel is not drawn".to_owned(),
-        n => format!(". {n} more panels are not drawn"),
+        1 => ". One more panel omitted".to_owned(),
+        n => format!(". {n} more panels omitted"),
     }
 }

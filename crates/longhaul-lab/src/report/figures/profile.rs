@@ -1,3 +1,5 @@
+//! Figures of throughput against one dimension.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,11 +10,11 @@ use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
 use crate::reference::published;
 use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
-/// Figures of a panel: by series, then by x.
+/// The figures of a panel by series and x.
 type Points = BTreeMap<usize, BTreeMap<u64, Vec<f64>>>;
 
-/// Throughput against one dimension: a line for each entry, a panel for each combination of what
-/// else varies.
+/// Returns throughput against one dimension: one line per entry, one panel per combination of the
+/// other varying properties.
 pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figure> {
     let mut panels: BTreeMap<Common, Points> = BTreeMap::new();
     for facet in &facets.all {
@@ -39,7 +41,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         .collect();
     let mut subtitle = subtitle(&drawn);
     if panels.iter().any(|panel| !panel.references.is_empty()) {
-        subtitle.push_str(". Crosses: published for the same tool and round-trip time");
+        subtitle.push_str(". Crosses: published figures for the same tool and round-trip time");
     }
     subtitle.push_str(&shown(left_out));
     let chart = LineChart {
@@ -61,8 +63,8 @@ fn subtitle(drawn: &[(Common, Points)]) -> String {
     let most = drawn.iter().flat_map(|(_, points)| points.values().flatten());
     let bars = match most.map(|(_, values)| values.len()).max().unwrap_or_default() {
         0 | 1 => "One run each",
-        2..=5 => "Medians; bars: the range of the runs",
-        _ => "Medians; bars: where they lie with 95 % confidence",
+        2..=5 => "Medians; bars: range of the runs",
+        _ => "Medians; bars: 95 % confidence intervals",
     };
     format!("{what}{bars}")
 }
@@ -104,7 +106,7 @@ fn point(dimension: Dimension, name: &str, x: f64, y: f64, values: &[f64], gap: 
     Point { x, y, range, title, after_gap: gap }
 }
 
-/// Published figures of the tools that a panel has, where it has their round-trip times.
+/// Returns the published figures of the tools in a panel, at the panel's round-trip times.
 fn references(
     facets: &Facets<'_>,
     dimension: Dimension,
@@ -135,8 +137,8 @@ fn references(
     found
 }
 
-/// The runs by what they have in common, by line, and by their value of one dimension; lines of one
-/// value are left out.
+/// Groups the runs by their common properties, line, and value of one dimension. Lines with one
+/// value are omitted.
 pub(super) fn groups<'f, 'a>(
     facets: &'f Facets<'a>,
     dimension: Dimension,

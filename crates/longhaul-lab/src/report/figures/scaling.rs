@@ -1,3 +1,5 @@
+//! Figures of scaling with streams and clients.
+
 use longhaul_core::stats::median;
 
 use super::facet::{Facet, Facets};
@@ -6,8 +8,8 @@ use super::{Chart, Columns, Dimension, Figure, MOST_PANELS, shown};
 use crate::reference::published;
 use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
-/// The scale factor as Fermilab tabulated it: what several reached together, over as many times
-/// what one reached alone. 1 is perfect.
+/// Returns the scale factor as Fermilab tabulated it: the joint throughput of several divided by
+/// their number times the throughput of one. 1 is perfect.
 pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figure> {
     let names = facets.names(&[dimension]);
     let what = if dimension == Dimension::Clients { "clients" } else { "streams" };
@@ -63,7 +65,7 @@ pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
             format!("{factor:.2}"),
         ])
     }));
-    let heads = ["Tool", "Under", what, "One alone, Gb/s", "Together, Gb/s", "Scale factor"];
+    let heads = ["Tool", "Under", what, "One, Gb/s", "Together, Gb/s", "Scale factor"];
     let table = Columns {
         title: format!("Scale factor with {what}"),
         heads: heads.map(str::to_owned).to_vec(),
@@ -96,7 +98,7 @@ fn chart(
     LineChart {
         title: format!("Scale factor against number of {what}"),
         subtitle: format!(
-            "{only}Throughput together over that of one times their number; 1 is perfect{}",
+            "{only}Joint throughput divided by that of one times their number; 1 is perfect{}",
             shown(left_out)
         ),
         x: dimension.axis(&xs),

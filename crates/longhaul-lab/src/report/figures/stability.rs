@@ -1,3 +1,5 @@
+//! Figures of the variation between passes.
+
 use std::collections::BTreeMap;
 
 use longhaul_core::stats::{deviation, median};
@@ -6,12 +8,12 @@ use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
 use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
-/// Passes from which on their spread says something.
+/// The number of passes from which their spread is meaningful.
 const PASSES: usize = 5;
-/// From this many runs of a line on, points are too close for a marker each.
+/// The number of runs per line from which markers would overlap.
 const CLOSE: usize = 60;
 
-/// Each cell's throughput pass by pass, and its standard deviation.
+/// Returns each cell's throughput in each pass and its standard deviation.
 pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
     for facet in &facets.all {
@@ -69,7 +71,7 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let chart = LineChart {
         title: "Throughput in each pass".into(),
         subtitle: format!(
-            "{}A level line is a steady tool; a slope is a host or a disk that drifts{}",
+            "{}A level line means constant performance; a slope means that host or disk drifts{}",
             only.unwrap_or_default(),
             shown(left_out)
         ),

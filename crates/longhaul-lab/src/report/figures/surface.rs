@@ -1,3 +1,5 @@
+//! Figures over streams and windows.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::stats::median;
@@ -6,10 +8,10 @@ use super::facet::{Common, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
 use crate::report::chart::HeatMap;
 
-/// Figures in Gb/s by window and number of streams, both as the bits of a number, which sort alike.
+/// Figures in Gb/s by window and number of streams, both stored as float bits, which sort alike.
 type Surface = BTreeMap<(u64, u64), Vec<f64>>;
 
-/// Throughput over numbers of streams and windows: a heat map for each entry and path.
+/// Returns throughput over numbers of streams and windows: one heat map per entry and path.
 pub(super) fn surfaces(facets: &Facets<'_>) -> Vec<Figure> {
     let apart = [Dimension::Streams, Dimension::Window];
     let mut surfaces: BTreeMap<(Common, usize), Surface> = BTreeMap::new();
@@ -35,12 +37,12 @@ pub(super) fn surfaces(facets: &Facets<'_>) -> Vec<Figure> {
         let map = HeatMap {
             title: format!("{}: throughput over streams and windows", entries[series]),
             subtitle: format!(
-                "{}. Median Gb/s; lighter is more{}",
+                "{}. Median Gb/s; lighter means more{}",
                 common.title(),
                 if number == 0 { shown(left_out) } else { String::new() }
             ),
             x: ("Streams".to_owned(), names(Dimension::Streams, &columns)),
-            y: ("Window of a stream".to_owned(), names(Dimension::Window, &rows)),
+            y: ("Window per stream".to_owned(), names(Dimension::Window, &rows)),
             cells: rows.iter().map(|row| columns.iter().map(|c| cell(row, c)).collect()).collect(),
             unit: "Gb/s".to_owned(),
         };

@@ -1,3 +1,5 @@
+//! Figures of throughput over time.
+
 use std::collections::BTreeMap;
 
 use longhaul_core::plan::Workload;
@@ -8,16 +10,16 @@ use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
 use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
-/// Points of a line at most.
+/// The most points of a line.
 const POINTS: f64 = 150.0;
-/// The shortest interval: samples come every tenth of a second, and two of them smooth what one
-/// that came late does to its neighbour.
+/// The shortest interval in seconds: samples come every 0.1 s, and two samples smooth the effect of
+/// a late one on its neighbour.
 const SHORTEST: f64 = 0.2;
-/// Of the steady rate, from which on a run counts as ramped up.
+/// The share of the steady rate from which a run counts as ramped up.
 const RAMPED: f64 = 0.9;
 
-/// What crossed the path by time, for the run nearest the median of each cell: a figure for each
-/// kind of work.
+/// Returns the throughput over time of the run nearest the median of each cell: one figure per kind
+/// of work.
 pub(super) fn time(facets: &Facets<'_>) -> Vec<Figure> {
     let figure = |work: Workload| one(facets, work);
     Workload::ALL.into_iter().filter_map(figure).collect()
@@ -51,7 +53,7 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         let points = rates.iter().map(|&(x, y)| {
             let is_ramp = ramped == Some(x);
             let title =
-                if is_ramp { format!("{name}: ramped up after {x:.1} s") } else { String::new() };
+                if is_ramp { format!("{name}: ramp-up took {x:.1} s") } else { String::new() };
             Point { x, y, title, ..Point::default() }
         });
         let line = Line { series, kind: LineKind::Trace, points: points.collect() };
@@ -63,7 +65,7 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     let table = Columns {
         title: "Ramp-up".into(),
-        heads: ["Tool", "Path", "Ramped up after, s", "Steady, Gb/s"].map(str::to_owned).to_vec(),
+        heads: ["Tool", "Path", "Ramp-up, s", "Steady, Gb/s"].map(str::to_owned).to_vec(),
         lines: ramps,
     };
     let figure = Figure::new(
@@ -71,9 +73,9 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         Chart::Lines(chart(facets, work, panels, left_out)),
     );
     Some(figure.with_table(table).with_note(
-        "By the path's own counters, headers and repeated segments with them, whatever a tool says itself; \
-         the run nearest the median of its cell. Steady: the median of the second half. Ramped up: \
-         first at nine tenths of that, marked on the line; for a copy it includes the connection's \
+        "Measured by the path's counters, including headers and retransmissions, not by the tool; \
+         the run nearest the median of its cell. Steady: median of the second half. Ramp-up: \
+         time until 90 % of that is reached first, marked on the line; for a copy it includes connection \
          set-up.",
     ))
 }
@@ -99,7 +101,7 @@ fn chart(
     let ends: Vec<f64> =
         lines().filter_map(|line| line.points.last()).map(|point| point.x).collect();
     let longest = ends.iter().copied().fold(0.0, f64::max);
-    // A slow tool may take a hundred times as long; the others' beginnings are what is looked at.
+    // A slow tool may take a hundred times as long; the start of the others is of interest.
     let shown_until = longest.min((median(&ends).unwrap_or(longest) * 3.0).max(2.0));
     let cut = shown_until < longest;
     for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
@@ -110,9 +112,9 @@ fn chart(
     let ys: Vec<f64> = every().map(|point| point.y).collect();
     let until = if cut { format!("; the first {shown_until:.0} s") } else { String::new() };
     LineChart {
-        title: format!("Throughput by time: {}", work.label()),
+        title: format!("Throughput over time: {}", work.label()),
         subtitle: format!(
-            "{}The run nearest the median of each cell, from its start; marked where it has ramped \
+            "{}The run nearest the median of each cell, from its start; marked at the end of its ramp-\
              up{until}{}",
             only.unwrap_or_default(),
             shown(left_out)
@@ -124,14 +126,14 @@ fn chart(
     }
 }
 
-/// The run whose figure is nearest the median.
+/// Returns the run whose figure is nearest the median.
 fn typical<'f, 'a>(runs: &[&'f Facet<'a>]) -> Option<&'f Facet<'a>> {
     let middle = median(&runs.iter().map(|facet| facet.gbps).collect::<Vec<f64>>())?;
     let distance = |facet: &&Facet<'_>| (facet.gbps - middle).abs();
     runs.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-/// Ends of intervals, and the Gb/s within them.
+/// Returns the ends of intervals and the Gb/s within them.
 fn rates(samples: &[RunSample]) -> Vec<(f64, f64)> {
     let length = samples.last().map_or(0.0, |sample| sample.seconds);
     let interval = (length / POINTS).max(SHORTEST) * 0.95;
@@ -148,13 +150,13 @@ fn rates(samples: &[RunSample]) -> Vec<(f64, f64)> {
     rates
 }
 
-/// The median rate of the second half.
+/// Returns the median rate of the second half.
 fn steady(rates: &[(f64, f64)]) -> f64 {
     let later: Vec<f64> = rates[rates.len() / 2..].iter().map(|(_, rate)| *rate).collect();
     median(&later).unwrap_or_default()
 }
 
-/// When the steady rate was nearly reached first.
+/// Returns the time at which the run first reached [`RAMPED`] of the steady rate.
 fn ramp_up(rates: &[(f64, f64)]) -> Option<f64> {
     let enough = steady(rates) * RAMPED;
     rates.iter().find(|(_, rate)| *rate >= enough && enough > 0.0).map(|(at, _)| *at)
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn ramp_up_is_when_nine_tenths_are_reached() {
-        // 10 Gb/s, after a second in which it grows evenly.
+        // 10 Gb/s after a second of linear growth.
         let samples = (1..=100_u64).map(|tick| RunSample {
             seconds: tick as f64 / 10.0,
             throughput_bps: Rate::from_bps(1_000_000_000 * tick.min(10)),

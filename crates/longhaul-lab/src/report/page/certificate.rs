@@ -1,18 +1,20 @@
+//! The section of the emulator's certificate.
+
 use longhaul_core::result::{Certificate, Check, CheckVerdict};
 use maud::{Markup, html as markup};
 
 use crate::archive::Contents;
 
-/// What is known of the emulator's accuracy on this machine, or that nothing is.
+/// Returns the section on the emulator's accuracy on this machine, or a note that it is unknown.
 pub(super) fn section(contents: &Contents) -> Markup {
     markup! {
         @match &contents.certificate {
             Some(certificate) => (shown(certificate)),
             None => p {
-                "No certificate is attached: how exactly this machine emulates links was not proven "
-                "with these runs. Each run still carries its own link's counters and lateness. "
+                "No certificate is attached: the accuracy of the emulator on this machine was not measured "
+                "with these runs. Each run still has the counters and the lateness of its link. "
                 code { "longhaul wan selftest --json > certificate.json" }
-                " proves it, and "
+                " measures it, and "
                 code { "longhaul report DIR --certificate certificate.json" }
                 " shows it here."
             },
@@ -29,25 +31,25 @@ fn shown(certificate: &Certificate) -> Markup {
         p {
             b { (if certificate.holds() { "The certificate holds" } else { "The certificate does not hold" }) }
             ": " (passed) " checks passed, " (failed) " failed, "
-            @if spoiled > 0 { (spoiled) " spoiled by the host, " }
-            (open) " could not be made. Taken "
+            @if spoiled > 0 { (spoiled) " disturbed by the host, " }
+            (open) " not done. Measured "
             (certificate.started) " by longhaul " (certificate.version) " on Linux "
             (certificate.kernel) " with " (certificate.processors) " processors"
             @if certificate.quick { ", with fewer datagrams than a full one" }
             "."
         }
         p.soft {
-            "Measured by a probe that shares no code with the emulator; a right emulator fails a check "
+            "Measured by a probe that shares no code with the emulator; a correct emulator fails a check "
             "by chance with a probability of at most " (format!("{:.2} %", certificate.false_alarm * 100.0)) "."
         }
         details.more open[failed > 0] {
-            summary { "Every check" }
+            summary { "All checks" }
             div.scroll {
                 table.small {
                     thead { tr {
                         th { "Check" }
                         th { "Link" }
-                        th.figure { "Asked for" }
+                        th.figure { "Configured" }
                         th.figure { "Measured" }
                         th.figure { "95 % interval" }
                         th { "Verdict" }

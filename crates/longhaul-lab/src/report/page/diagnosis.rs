@@ -1,4 +1,4 @@
-//! The page of a diagnosis: the answer, the ladder drawn, what limits and what to do.
+//! The page of a diagnosis: the answer, a chart of the measurements, the limits and their remedies.
 
 use longhaul_core::result::{Bottleneck, BusyThread, Cure, Diagnosis, Rung, RungReport, RungRound};
 use longhaul_core::text::capitalised;
@@ -8,7 +8,7 @@ use maud::{Markup, PreEscaped, html as markup};
 use super::document::frame;
 use crate::report::chart::{LadderChart, LadderRung, Width};
 
-/// The page.
+/// Renders the page.
 pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
     let title = format!("{} \u{2192} {}", diagnosis.source, diagnosis.target);
     let chart = chart(diagnosis);
@@ -21,7 +21,7 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
             (tiles(diagnosis))
         }
         section id="ladder" {
-            h2 { "The ladder" }
+            h2 { "Measurements" }
             figure {
                 (PreEscaped(chart.draw(Width::Page).embedded("wide")))
                 (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
@@ -29,27 +29,27 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
         }
         @if !diagnosis.limits.is_empty() {
             section id="limits" {
-                h2 { "What limits, and what to do" }
+                h2 { "Limits and remedies" }
                 @for (number, limit) in diagnosis.limits.iter().enumerate() {
                     (bottleneck(number, limit))
                 }
             }
         }
         section id="rungs" {
-            h2 { "Every rung" }
+            h2 { "All measurements" }
             (rungs(diagnosis))
         }
         @if !diagnosis.gaps.is_empty() {
             section id="gaps" {
-                h2 { "Not measured or seen" }
+                h2 { "Not measured" }
                 ul { @for (what, why) in diagnosis.gaps_by_reason() {
                     li { b { (what) } ": " (why) }
                 } }
             }
         }
         footer {
-            "Written by longhaul " (diagnosis.version) ". Nothing was changed: commands "
-            "are for a person to read first."
+            "Written by longhaul " (diagnosis.version) ". Nothing was changed: read commands "
+            "before you run them."
         }
     };
     frame(&format!("longhaul diagnose: {title}"), &main)
@@ -79,8 +79,10 @@ fn tiles(diagnosis: &Diagnosis) -> Markup {
     let all = [
         whole.map(|rate| (rate.to_string(), "the whole copy")),
         first.map(|limit| (limit.resource.to_string(), "limits it")),
-        first.and_then(|limit| Some((limit.without_bps?.to_string(), "the next limit"))),
-        first.and_then(|limit| Some((format!("\u{d7} {:.1}", limit.gain?), "without the first"))),
+        first.and_then(|limit| Some((limit.without_bps?.to_string(), "next limit"))),
+        first.and_then(|limit| {
+            Some((format!("\u{d7} {:.1}", limit.gain?), "gain without the first limit"))
+        }),
     ];
     markup! {
         div.tiles { @for (figure, name) in all.into_iter().flatten() {
@@ -103,8 +105,8 @@ fn chart(diagnosis: &Diagnosis) -> LadderChart {
         }
     };
     LadderChart {
-        title: "Each part alone, and the whole".to_owned(),
-        subtitle: "The median of the rounds, with a line from the least to the most".to_owned(),
+        title: "Each part separately, and the whole copy".to_owned(),
+        subtitle: "Median of the rounds, with a line from the lowest to the highest".to_owned(),
         label: "Gb/s".to_owned(),
         rungs: diagnosis.rungs.iter().map(rung).collect(),
     }
@@ -113,12 +115,12 @@ fn chart(diagnosis: &Diagnosis) -> LadderChart {
 fn bottleneck(number: usize, limit: &Bottleneck) -> Markup {
     markup! {
         h3 {
-            @if number == 0 { "The limit: " } @else { "Then: " }
+            @if number == 0 { "The limit: " } @else { "Next: " }
             (limit.resource) ", at " (limit.allows_bps)
         }
         p { (capitalised(&limit.sentence)) "." }
         @if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
-            p.soft { "Without it " (without) ", " (format!("{gain:.1}")) " times as fast." }
+            p.soft { "Without this limit " (without) ", " (format!("{gain:.1}")) " times the rate." }
         }
         @if !limit.cures.is_empty() {
             div.scroll {
@@ -169,7 +171,7 @@ fn rungs(diagnosis: &Diagnosis) -> Markup {
                     th.figure { "Median" }
                     th.figure { "Rounds" }
                     th { "Processors busy" }
-                    th { "What it says of itself" }
+                    th { "Details" }
                 } }
                 tbody { @for report in &diagnosis.rungs {
                     tr {

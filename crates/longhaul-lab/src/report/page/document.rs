@@ -1,3 +1,5 @@
+//! The HTML document of a matrix.
+
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::{certificate, figure, paths, published, ratios, repeat, runs, summary, throughput};
@@ -8,7 +10,7 @@ use crate::table::Table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The report.
+/// Renders the report.
 pub fn html(contents: &Contents, table: &Table) -> String {
     let plan = &contents.header.plan;
     let figures = figures(contents);
@@ -24,17 +26,17 @@ pub fn html(contents: &Contents, table: &Table) -> String {
             (section("paths", "The paths", &paths))
         }
         (section("emulator", "The emulator", &certificate::section(contents)))
-        (section("repeat", "To repeat it", &repeat::section(contents)))
-        (section("runs", "Every run", &runs::section(contents)))
+        (section("repeat", "Reproduction", &repeat::section(contents)))
+        (section("runs", "All runs", &runs::section(contents)))
         footer {
-            "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive beside "
-            "this file, which holds every run with its samples and its output."
+            "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive in "
+            "the same directory, which has every run with its samples and output."
         }
     };
     frame(&format!("longhaul matrix: {}", plan.name), &main)
 }
 
-/// A page that needs no network and no script.
+/// Returns a page that needs no network and no script.
 pub(super) fn frame(title: &str, main: &Markup) -> String {
     let document = markup! {
         (DOCTYPE)

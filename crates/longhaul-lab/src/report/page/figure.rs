@@ -1,12 +1,14 @@
+//! The figures of the HTML document.
+
 use maud::{Markup, PreEscaped, html as markup};
 
 use crate::report::chart::Width;
 use crate::report::figures::{Columns, Figure};
 
-/// Lines of a table that are shown at once; more fold away.
+/// The lines of a table that are visible at once; longer tables fold.
 const SHOWN: usize = 24;
 
-/// Every figure, each drawn for a page and for a phone.
+/// Returns all figures, each drawn for a page and for a phone.
 pub(super) fn all(figures: &[Figure]) -> Markup {
     markup! { @for figure in figures { (one(figure)) } }
 }

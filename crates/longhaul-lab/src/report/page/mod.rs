@@ -1,5 +1,5 @@
-//! The report: one HTML document that needs no network and no script, for a screen of any width,
-//! in light and dark, and for print.
+//! The report as one HTML document that needs no network and no script, for screens of any width,
+//! in light and dark mode, and for print.
 
 mod certificate;
 mod diagnosis;

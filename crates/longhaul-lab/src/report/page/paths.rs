@@ -1,16 +1,18 @@
+//! The section of the path surveys.
+
 use maud::{Markup, html as markup};
 
 use crate::archive::{Contents, Survey};
 
-/// What each path was like before its first run; nothing in archives that do not tell.
+/// Returns the survey of each path before its first run; `None` for archives without surveys.
 pub(super) fn section(contents: &Contents) -> Option<Markup> {
     if contents.surveys.is_empty() {
         return None;
     }
     Some(markup! {
         p {
-            "By " code { "longhaul path" } " over a fresh path of each kind: packets that may not be "
-            "fragmented, and a second of numbered probes each way."
+            "Measured with " code { "longhaul path" } " over a new path of each kind, with packets that may not be "
+            "fragmented and one second of numbered probes in each direction."
         }
         div.scroll {
             table.small {
@@ -18,8 +20,8 @@ pub(super) fn section(contents: &Contents) -> Option<Markup> {
                     th { "Path" }
                     th.figure { "RTT, small" }
                     th.figure { "RTT, full-size" }
-                    th.figure { "MTU there" }
-                    th.figure { "MTU back" }
+                    th.figure { "MTU forward" }
+                    th.figure { "MTU reverse" }
                     th.figure { "Lost" }
                 } }
                 tbody { @for survey in &contents.surveys { (line(survey)) } }

@@ -1,14 +1,16 @@
+//! The section of published figures.
+
 use maud::{Markup, html as markup};
 
 use crate::reference::{Figure, published};
 
-/// The published figures, by their sources.
+/// Returns the published figures, grouped by source.
 pub(super) fn section() -> Markup {
     let all = published();
     markup! {
         p.soft {
-            "What others reached on other machines and paths, to stand beside what was measured here. "
-            "They are in no median and no ratio."
+            "Figures that others measured on other machines and paths, for comparison. "
+            "Published figures are excluded from medians and ratios."
         }
         @for (number, source) in (1..).zip(&all.sources) {
             details.more {

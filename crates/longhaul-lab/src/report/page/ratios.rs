@@ -1,10 +1,12 @@
+//! The section of ratios within passes.
+
 use longhaul_core::plan::Condition;
 use maud::{Markup, html as markup};
 
 use crate::table::{CellFigure, Row, Table};
 
-/// Each row over the first of the same work and setting, pass by pass; nothing for a matrix of one
-/// pass.
+/// Returns the ratio of each row to the first row of the same work and setting, within passes;
+/// nothing for a matrix of one pass.
 pub(super) fn section(table: &Table) -> Markup {
     let rows = table.rows.iter().filter(|row| {
         row.cells.iter().any(|cell| cell.ratio.is_some_and(|ratio| ratio.passes > 1))
@@ -37,8 +39,8 @@ pub(super) fn section(table: &Table) -> Markup {
                 }
             }
             p.soft {
-                "Median of the ratios to the first row of the same work and setting, in the same "
-                "pass, so that what drifts falls on both; below it the 95 % interval, from six passes."
+                "Median of the ratios to the first row of the same work and setting in the same "
+                "pass, so that drift affects both rows; below it the 95 % interval, from six passes."
             }
         }
     }

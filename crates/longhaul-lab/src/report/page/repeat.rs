@@ -1,3 +1,5 @@
+//! The section that describes how to reproduce a matrix.
+
 use longhaul_core::plan::MatrixPlan;
 use maud::{Markup, html as markup};
 
@@ -5,8 +7,8 @@ use crate::archive::{Contents, Tool};
 use crate::plan::fingerprint;
 use crate::report::text::passes;
 
-/// What the figures depend on, and what is needed to take them again: host, network, data, tools,
-/// and the plan as a file.
+/// Returns everything that the figures depend on: host, network, data, tools, and the plan as a
+/// file.
 pub(super) fn section(contents: &Contents) -> Markup {
     let header = &contents.header;
     let plan = format!(
@@ -30,8 +32,8 @@ pub(super) fn section(contents: &Contents) -> Markup {
             }
         }
         p {
-            "The plan, as it was run; as a file, " code { "longhaul matrix FILE" } " runs it again in "
-            "the same order. The exact commands are with the runs below."
+            "The plan as it was run. Save it as FILE, and " code { "longhaul matrix FILE" } " repeats it in "
+            "the same order. The exact commands are listed with the runs below."
         }
         details.more {
             summary { "The plan" }
@@ -46,7 +48,7 @@ fn data(contents: &Contents) -> Option<String> {
     Some(format!("{} in {files}: {}", data.bytes, data.path))
 }
 
-/// The plan as a plan file.
+/// Returns the plan as a plan file.
 fn text(plan: &MatrixPlan) -> String {
     toml::to_string(plan).unwrap_or_else(|error| format!("# {error}"))
 }
@@ -58,7 +60,7 @@ fn fact(name: &str, value: &str) -> Markup {
 fn version(tool: &Tool) -> String {
     match (&tool.version, &tool.missing) {
         (Some(version), _) => version.clone(),
-        (None, Some(program)) => format!("not installed ({program} is not found)"),
+        (None, Some(program)) => format!("not installed ({program} not found)"),
         (None, None) => "not installed".to_owned(),
     }
 }

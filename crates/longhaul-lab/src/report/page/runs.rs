@@ -1,3 +1,5 @@
+//! The section of all runs.
+
 use std::collections::BTreeMap;
 
 use longhaul_core::result::{Caches, Outcome, RunRecord};
@@ -6,8 +8,8 @@ use maud::{Markup, html as markup};
 use crate::archive::Contents;
 use crate::report::text::gbps;
 
-/// Every run by its cell, with what is needed to repeat it and to judge it. Output and link
-/// reports are in the archive's documents.
+/// Returns every run by cell, with the data needed to repeat and judge it. Output and link reports
+/// are in the archive's documents.
 pub(super) fn section(contents: &Contents) -> Markup {
     let mut cells: BTreeMap<(usize, usize), Vec<&RunRecord>> = BTreeMap::new();
     let (mut labels, mut paths) = (Order::default(), Order::default());
@@ -17,14 +19,14 @@ pub(super) fn section(contents: &Contents) -> Markup {
     }
     markup! {
         p.soft {
-            "By row and path. Steal: what a hypervisor took of all processors; late: by how much 1 in "
-            "1000 packets left the emulator late, the worse direction."
+            "By row and path. Steal: share of processor time that the hypervisor took. Late: lateness that 1 in "
+            "1000 packets exceeded in the emulator, in the worse direction."
         }
         div.scroll.cells { @for runs in cells.values() { (cell(runs)) } }
     }
 }
 
-/// Names in the order in which they came.
+/// Names in order of appearance.
 #[derive(Default)]
 struct Order {
     known: std::collections::HashMap<String, usize>,
@@ -50,7 +52,7 @@ fn cell(runs: &[&RunRecord]) -> Markup {
                 span { (first.label) }
                 span { (first.condition.label()) }
                 span { (good) " run" @if good != 1 { "s" } }
-                span.bad { @if bad > 0 { (bad) " not counted" } }
+                span.bad { @if bad > 0 { (bad) " excluded" } }
             }
             div.run {
                 @if !first.near_command.is_empty() { pre { "near$ " (first.near_command) } }
@@ -58,7 +60,7 @@ fn cell(runs: &[&RunRecord]) -> Markup {
                 p.soft {
                     (first.tool_version)
                     @if let Some(caches) = first.caches { " \u{b7} " (treated(caches)) }
-                    @if first.far_caches_kept { " here, the far end's kept" }
+                    @if first.far_caches_kept { " at the near end, kept at the far end" }
                 }
                 table.small {
                     thead { tr {
@@ -110,7 +112,7 @@ fn line(run: &RunRecord) -> Markup {
     }
 }
 
-/// The 99.9th percentile of lateness in the worse direction, from the link's own report.
+/// Returns the 99.9th percentile of lateness in the worse direction, from the link's report.
 fn late_ms(run: &RunRecord) -> Option<f64> {
     let way = |way: &str| run.path.pointer(&format!("/{way}/lateness/p999_ms"))?.as_f64();
     Some(way("up")?.max(way("down")?))
@@ -119,6 +121,6 @@ fn late_ms(run: &RunRecord) -> Option<f64> {
 fn treated(caches: Caches) -> &'static str {
     match caches {
         Caches::Dropped => "caches dropped",
-        Caches::Advised => "source's pages given up (caches could not be dropped)",
+        Caches::Advised => "source's pages dropped on advice (caches could not be dropped)",
     }
 }

@@ -1,3 +1,5 @@
+//! The head of the HTML document.
+
 use std::collections::HashSet;
 
 use longhaul_core::plan::Workload;
@@ -9,7 +11,7 @@ use crate::archive::Contents;
 use crate::report::text::headline;
 use crate::table::{Row, Table};
 
-/// Title, what was measured, the sentences that matter, and the ways to the rest.
+/// Returns the title, the subject, the main results and links to the sections.
 pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
     let plan = &contents.header.plan;
     markup! {
@@ -27,8 +29,8 @@ pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
                 ("figures", "Figures"),
                 ("published", "Published"),
                 ("emulator", "Emulator"),
-                ("repeat", "To repeat it"),
-                ("runs", "Every run"),
+                ("repeat", "Reproduction"),
+                ("runs", "All runs"),
             ] { a href=(format!("#{id}")) { (name) } }
         }
     }
@@ -43,10 +45,10 @@ fn tiles(contents: &Contents, table: &Table) -> Markup {
     let invalid = contents.runs.len() - good - failed;
     let tools = contents.tools.iter().filter(|tool| tool.version.is_some()).count();
     let all = [
-        (good.to_string(), "runs that count"),
-        (invalid.to_string(), "invalid, made again"),
+        (good.to_string(), "valid runs"),
+        (invalid.to_string(), "invalid, repeated"),
         (failed.to_string(), "failed"),
-        (places.len().to_string(), "places of the plan run"),
+        (places.len().to_string(), "runs of the plan done"),
         (format!("{} \u{d7} {}", table.rows.len(), table.conditions.len()), "rows \u{d7} paths"),
         (tools.to_string(), "tools"),
     ];
@@ -57,20 +59,20 @@ fn tiles(contents: &Contents, table: &Table) -> Markup {
     }
 }
 
-/// For each workload, the fastest and the slowest row on the longest path that has figures.
+/// Returns for each workload the fastest and the slowest row on the longest path with figures.
 fn sentences(table: &Table) -> Vec<String> {
     Workload::ALL.into_iter().filter_map(|work| sentence(table, work)).collect()
 }
 
 fn sentence(table: &Table, workload: Workload) -> Option<String> {
-    // Of one work: rows that moved something else are not compared.
+    // Within one work: rows that moved other data are not compared.
     let measured = |row: &&Row| row.cells.iter().any(|cell| cell.median_bps.is_some());
     let work = &table.rows_of(workload).filter(measured).last()?.work;
     let rows = || table.rows_of(workload).filter(|row| row.work == *work);
     let has_figure = |column: usize| rows().any(|row| row.cells[column].median_bps.is_some());
     let paths = table.conditions.iter().enumerate().filter(|(column, _)| has_figure(*column));
     let (column, condition) = paths.max_by_key(|(_, condition)| condition.rtt)?;
-    // The best of each tool.
+    // The best rate of each tool.
     let mut best: Vec<(&str, &str, Rate)> = Vec::new();
     for row in rows() {
         let Some(rate) = row.cells[column].median_bps else { continue };

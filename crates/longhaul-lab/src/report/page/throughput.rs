@@ -1,3 +1,5 @@
+//! The throughput tables.
+
 use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
@@ -7,15 +9,15 @@ use crate::reference::{Figure, published};
 use crate::report::text::{gbps, guarantees_in_words};
 use crate::table::{CellFigure, CellState, Row, Table};
 
-/// The columns of one table: paths that differ in length alone.
+/// The columns of one table: paths that differ only in their length.
 struct Columns<'a> {
-    /// What they have in common.
+    /// The common properties of the paths.
     common: &'a str,
-    /// Indices of conditions, with their heads.
+    /// The indices of conditions with their column heads.
     all: Vec<(usize, &'a str)>,
 }
 
-/// The table as published: tool, type, a column for each round-trip time; one for each
+/// Returns tables in the published form: tool, type, one column per round-trip time; one table per
 /// combination of the paths' other properties.
 pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
     let labels: Vec<String> = table.conditions.iter().map(Condition::label).collect();
@@ -27,15 +29,15 @@ pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
             (one(table, group))
         }
         p.soft {
-            "Medians; below, where the median lies with 95 % confidence (from six runs) or the range "
-            "of fewer. The best figure of each column and workload is marked. Guarantees: "
-            "encrypted on the way; verified end to end by the tool's own checksum; synced to stable "
-            "storage when it ends. Sync after: the time until it was, after the tool had ended. Every "
-            "copy was compared with its source, byte by byte. P: published for the same tool and "
+            "Medians; below, the 95 % confidence interval of the median (from six runs) or the range "
+            "of fewer runs. The best figure of each column and workload is marked. Guarantees: "
+            "encrypted in transit; verified end to end by the tool's checksum; synced to stable "
+            "storage when the tool ends. Sync after: the time from the end of the tool until then. Every "
+            "copy was compared with its source byte by byte. P: published for the same tool and "
             "round-trip time, on other machines; see " a href="#published" { "published figures" } "."
         }
         (notes(table))
-        @if contents.runs.is_empty() { p.bad { "No run was kept." } }
+        @if contents.runs.is_empty() { p.bad { "The archive has no runs." } }
     }
 }
 
@@ -48,7 +50,7 @@ fn grouped(labels: &[String]) -> Vec<Columns<'_>> {
             None => groups.push(Columns { common, all: vec![(index, length)] }),
         }
     }
-    // One path each: nothing is gained by a table for each.
+    // A table per column would not help if every group has one path.
     if groups.len() > 1 && groups.iter().all(|group| group.all.len() == 1) {
         let all = labels.iter().enumerate().map(|(index, label)| (index, label.as_str()));
         return vec![Columns { common: "", all: all.collect() }];
@@ -142,7 +144,7 @@ fn range(cell: &CellFigure) -> Option<String> {
     }
 }
 
-/// `P1 7.36`, or the least and the greatest of several.
+/// Returns `P1 7.36`, or the smallest and the largest of several.
 fn reference(figures: &[&Figure]) -> Option<String> {
     let figure = |figure: &Figure| gbps(Rate::from_bps((figure.gbps * 1e9).round() as u64));
     let least = figures.iter().min_by(|a, b| a.gbps.total_cmp(&b.gbps))?;
