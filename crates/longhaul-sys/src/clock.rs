@@ -1,23 +1,23 @@
-//! How well the host's clock is kept, by adjtimex(2).
+//! The synchronisation of the host's clock, from adjtimex(2).
 
 use std::io;
 use std::time::Duration;
 
-/// What the kernel knows of its clock.
+/// The state of the kernel's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockState {
-    /// A program keeps it in step with the world's.
+    /// True if a program such as an NTP client synchronises it.
     pub synchronised: bool,
-    /// How far it may be off at most, by that program.
+    /// The largest error of the clock, as that program states it.
     pub max_error: Duration,
 }
 
-/// Asks the kernel; it changes nothing.
+/// Reads the state of the clock without changing it.
 ///
 /// # Errors
 /// A sandbox forbids the call.
 pub fn state() -> io::Result<ClockState> {
-    // SAFETY: timex is plain data for which all zeroes is a value: no mode, so nothing is set.
+    // SAFETY: timex is plain data, and all zeroes is valid: mode 0 sets nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `clock` is valid for reading and writing across the call.
     if unsafe { libc::adjtimex(&raw mut clock) } < 0 {

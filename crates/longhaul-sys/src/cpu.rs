@@ -1,41 +1,41 @@
-//! CPUs: where a thread may run, and the CPU time that it used.
+//! CPUs: affinity, priority and CPU time of threads.
 //!
-//! Threads rather than the process: a server that answers several clients at once can tell what
-//! each of them costs. Time in the kernel on a thread's behalf counts (system time, and the
-//! network's soft interrupts that run on top of it), which is most of it when bytes move.
+//! CPU time is per thread, so that a server with several clients can attribute it. It includes time
+//! in the kernel on a thread's behalf (system time, and network soft interrupts that run on top of
+//! it), which is most of the time when bytes move.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::thread::CpuSet;
 
-/// A thread whose CPU time can be read from any thread while it lives.
+/// A thread's CPU clock, readable from any thread while the thread lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadClock {
     clock: libc::clockid_t,
 }
 
 impl ThreadClock {
-    /// The calling thread's clock.
+    /// Returns the calling thread's clock.
     pub fn current() -> Self {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
-        // A thread's CPU clock as clock_gettime(2) takes it: the complement of the id, shifted
-        // over CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED (linux/posix-timers.h).
+        // The id of a thread's CPU clock for clock_gettime(2): the complement of the thread id,
+        // shifted over CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED (linux/posix-timers.h).
         ThreadClock { clock: (!thread << 3) | 6 }
     }
 
-    /// The thread's number.
+    /// Returns the thread id.
     pub fn thread(self) -> i32 {
         !(self.clock >> 3)
     }
 
-    /// User and system time of the thread since it began.
+    /// Returns user and system time of the thread since it started.
     ///
     /// # Errors
     /// The thread has ended.
     pub fn elapsed(self) -> io::Result<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is valid for writing; an unknown clock is an error, not undefined.
+        // SAFETY: `time` is valid for writing; an unknown clock gives an error.
         let code = unsafe { libc::clock_gettime(self.clock, &raw mut time) };
         if code != 0 {
             return Err(io::Error::last_os_error());
@@ -44,10 +44,10 @@ impl ThreadClock {
     }
 }
 
-/// Lets the calling thread run on these CPUs alone.
+/// Restricts the calling thread to these CPUs.
 ///
 /// # Errors
-/// `InvalidInput` when none of them is online and allowed to the process.
+/// `InvalidInput` if none of them is online and allowed for the process.
 pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus.iter().filter(|cpu| (**cpu as usize) < CpuSet::MAX_CPU) {
@@ -56,16 +56,16 @@ pub fn bind_thread(cpus: &[u32]) -> io::Result<()> {
     rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
 }
 
-/// The CPUs that the calling thread may run on, in order; below 1024.
+/// Returns the CPUs below 1024 that the calling thread may use, in order.
 ///
 /// # Errors
-/// The kernel has more CPUs than the call takes.
+/// The kernel has more CPUs than the call supports.
 pub fn allowed() -> io::Result<Vec<u32>> {
     let set = rustix::thread::sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
 }
 
-/// How the processors of the whole host have spent their time since it was started, in ticks.
+/// The processor times of the whole host since boot, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostTimes {
     idle: u64,
@@ -74,44 +74,44 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// The sums until now, from the first line of `/proc/stat` (proc_stat(5)).
+    /// Reads the totals from the first line of `/proc/stat` (proc_stat(5)).
     ///
     /// # Errors
-    /// The file cannot be read or holds something else.
+    /// The file cannot be read or parsed.
     pub fn now() -> io::Result<Self> {
         let text = std::fs::read_to_string("/proc/stat")?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Those of a `/proc/stat`.
+    /// Parses the text of `/proc/stat`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        // user nice system idle iowait irq softirq steal; guests are in user already.
+        // user nice system idle iowait irq softirq steal; user includes guest time.
         let ticks: Vec<u64> =
             line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
         let [_, _, _, idle, waiting, _, _, stolen] = ticks[..] else { return None };
         Some(HostTimes { idle: idle + waiting, stolen, all: ticks.iter().sum() })
     }
 
-    /// What the host of this virtual machine gave to others, over all processors, while there was
-    /// work to do here; zero on hardware.
+    /// Returns the time, summed over processors, in which this virtual machine had work but its
+    /// hypervisor ran others; zero on hardware.
     pub fn stolen(&self) -> Duration {
         Duration::from_secs(self.stolen) / rustix::param::clock_ticks_per_second() as u32
     }
 
-    /// The share of the processors' time since `earlier` that the host withheld, 0 to 1.
+    /// Returns the share of processor time since `earlier` that the hypervisor took, 0 to 1.
     pub fn stolen_since(&self, earlier: &HostTimes) -> f64 {
         let all = self.all.saturating_sub(earlier.all);
         let stolen = self.stolen.saturating_sub(earlier.stolen);
         if all == 0 { 0.0 } else { (stolen as f64 / all as f64).min(1.0) }
     }
 
-    /// The share of all time since the start that went to others, 0 to 1.
+    /// Returns the share of processor time since boot that the hypervisor took, 0 to 1.
     pub(crate) fn stolen_share(&self) -> f64 {
         self.stolen as f64 / self.all.max(1) as f64
     }
 
-    /// The share of the time since `earlier` that the processors were not idle, 0 to 1.
+    /// Returns the share of processor time since `earlier` that was not idle, 0 to 1.
     pub fn busy_since(&self, earlier: &HostTimes) -> f64 {
         let all = self.all.saturating_sub(earlier.all);
         let idle = self.idle.saturating_sub(earlier.idle);
@@ -119,9 +119,8 @@ impl HostTimes {
     }
 }
 
-/// Lets the calling thread, and those it starts from now on, use what other programs leave of
-/// the processors and disks: niceness 10, and the idle class of I/O (ioprio_set(2)), which only
-/// some I/O schedulers observe.
+/// Lowers the priority of the calling thread and of the threads it starts: niceness 10, and the
+/// idle class of I/O (ioprio_set(2)), which only some I/O schedulers observe.
 ///
 /// # Errors
 /// The kernel refuses one of them.
@@ -130,7 +129,7 @@ pub fn yield_to_others() -> io::Result<()> {
     // linux/ioprio.h: IOPRIO_WHO_PROCESS is 1, IOPRIO_CLASS_IDLE is 3, shifted by 13.
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_IDLE: libc::c_int = 3 << 13;
-    // SAFETY: both calls take plain numbers; 0 is the calling thread.
+    // SAFETY: both calls take plain numbers; 0 means the calling thread.
     let codes = unsafe {
         [
             libc::c_long::from(libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS)),
@@ -140,14 +139,14 @@ pub fn yield_to_others() -> io::Result<()> {
     if codes == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The largest resident set that the process has had (`ru_maxrss`, getrusage(2)).
+/// Returns the peak resident set size of the process in bytes (`ru_maxrss`, getrusage(2)).
 pub fn peak_memory_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` is valid for writing a rusage; RUSAGE_SELF is always known.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
     // SAFETY: all bit patterns of rusage are valid, and it was zeroed.
     let usage = unsafe { usage.assume_init() };
-    // Linux counts it in KiB.
+    // Linux reports KiB.
     usage.ru_maxrss as u64 * 1024
 }
 
@@ -210,7 +209,7 @@ mod tests {
         assert!(clock.elapsed().is_ok());
         drop(finish);
         thread.join().unwrap();
-        // The join returns when the thread has let go of its stack, a moment before it is gone.
+        // join returns when the thread has released its stack, shortly before it is gone.
         let deadline = Instant::now() + Duration::from_secs(5);
         while clock.elapsed().is_ok() {
             assert!(Instant::now() < deadline, "the clock of an ended thread still runs");

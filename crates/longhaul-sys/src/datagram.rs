@@ -1,8 +1,8 @@
-//! UDP sockets that tell all about each datagram: many at a time, segmented and merged by the
-//! kernel, with its own time of arrival, the ECN bits and the whole length of what was cut off.
+//! UDP sockets with full information about each datagram: batches, segmentation and merging by the
+//! kernel, arrival time, ECN bits, and the length of truncated datagrams.
 //!
-//! Constants are those of linux/udp.h, asm-generic/socket.h, linux/in.h and linux/in6.h. Nothing
-//! here retries, paces or counts.
+//! Constants are those of linux/udp.h, asm-generic/socket.h, linux/in.h and linux/in6.h. This
+//! module does not retry, pace or count.
 
 use std::io;
 use std::mem::zeroed;
@@ -16,17 +16,17 @@ use crate::socket_option::set;
 /// The most datagrams that one call receives.
 const BATCH: usize = 16;
 
-/// The largest datagram, or run of merged ones, in bytes.
+/// The most bytes of a datagram or a run of merged datagrams.
 const LARGEST: usize = 65_535;
 
-/// Room for a `timespec`, the merged size, the traffic class, and their headers.
+/// Space for a `timespec`, the merged size, the traffic class and their headers.
 const CONTROL_BYTES: usize = 128;
 
-/// A socket that sends from any port to `to`, as super-packets of `segment_bytes` each where what
-/// is sent is larger (`UDP_SEGMENT`), with these two ECN bits (RFC 3168).
+/// Creates a socket that sends from any port to `to`, with these two ECN bits (RFC 3168). A larger
+/// send becomes a super-packet of datagrams of `segment_bytes` (`UDP_SEGMENT`).
 ///
 /// # Errors
-/// Names no option: the kernel's own error of the first that it refuses.
+/// The kernel's error for the first option that it refuses.
 pub fn sender(to: SocketAddr, segment_bytes: u16, ecn: u8) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     let (level, class) = match to {
@@ -39,26 +39,27 @@ pub fn sender(to: SocketAddr, segment_bytes: u16, ecn: u8) -> io::Result<UdpSock
     Ok(socket.into())
 }
 
-/// Raises the socket's receive buffer to `bytes`: beyond the host's limit where
-/// `CAP_NET_ADMIN` over the network namespace allows it, to that limit elsewhere.
+/// Sets the socket's receive buffer to `bytes`. Values above the host's limit need `CAP_NET_ADMIN`
+/// over the network namespace; otherwise the limit applies.
 fn set_receive_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
     let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted)
         .or_else(|_| SockRef::from(socket).set_recv_buffer_size(bytes))
 }
 
-/// What was received in one piece: a datagram, or several of one size that the kernel left merged.
+/// A received datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
-    /// The bytes, as far as there was room for them.
+    /// The bytes that fit into the buffer.
     pub bytes: &'a [u8],
-    /// All its bytes.
+    /// The length of the datagrams in bytes, including truncated bytes.
     pub length: usize,
-    /// The size of each datagram in it but the last, which may be shorter.
+    /// The size of each datagram except the last, which may be shorter.
     pub segment_bytes: usize,
-    /// When the network interface handed it to the kernel, in nanoseconds of `CLOCK_REALTIME`.
+    /// The time at which the network interface passed it to the kernel, in nanoseconds of
+    /// `CLOCK_REALTIME`.
     pub at_nanos: u64,
-    /// Its ECN bits.
+    /// The ECN bits.
     pub ecn: u8,
 }
 
@@ -66,18 +67,19 @@ pub struct Arrival<'a> {
 #[derive(Debug)]
 pub struct Receiver {
     socket: UdpSocket,
-    /// How many bytes of each arrival are wanted.
+    /// The number of bytes to keep of each arrival.
     room: usize,
     bytes: Vec<u8>,
     control: Vec<[u64; CONTROL_BYTES / 8]>,
 }
 
 impl Receiver {
-    /// Binds to `address` with a buffer of about `buffer_bytes`, keeping at most `room` bytes of
-    /// each arrival.
+    /// Binds to `address` with a receive buffer of about `buffer_bytes` and keeps at most `room`
+    /// bytes of each arrival.
     ///
     /// # Errors
-    /// The address is taken or absent, or the kernel refuses an option (merging needs Linux 5.0).
+    /// The address is in use or unavailable, or the kernel refuses an option (merging needs Linux
+    /// 5.0).
     pub fn bind(address: SocketAddr, buffer_bytes: usize, room: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         set_receive_buffer(&socket, buffer_bytes)?;
@@ -100,13 +102,13 @@ impl Receiver {
         })
     }
 
-    /// Receives what waits, at most a batch of it, and shows each to `visit`. Returns how many
-    /// there were; 0 when nothing waits.
+    /// Receives up to one batch of waiting datagrams and passes each to `visit`. Returns the number
+    /// of arrivals; 0 if none waits.
     ///
     /// # Errors
-    /// The kernel's, but for `WouldBlock`.
+    /// The kernel's error, except `WouldBlock`.
     pub fn receive(&mut self, mut visit: impl FnMut(Arrival<'_>)) -> io::Result<usize> {
-        // SAFETY: both are plain C structures for which all zeroes is a valid value.
+        // SAFETY: both are plain C structures for which all zeroes is valid.
         let (mut vectors, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
         for (index, (vector, message)) in vectors.iter_mut().zip(&mut messages).enumerate() {
@@ -118,8 +120,8 @@ impl Receiver {
             message.msg_hdr.msg_controllen = CONTROL_BYTES as _;
         }
         let flags = libc::MSG_TRUNC as libc::c_uint | libc::MSG_DONTWAIT as libc::c_uint;
-        // SAFETY: each header points to a vector and to control space of the stated lengths, all
-        // of which live, unmoved and unshared, until the call returns.
+        // SAFETY: each header points to a vector and to control space of the stated lengths. All of
+        // them live, unmoved and unshared, until the call returns.
         let received = unsafe {
             libc::recvmmsg(
                 self.socket.as_raw_fd(),
@@ -164,8 +166,8 @@ struct Control {
 fn read_control(header: &libc::msghdr) -> Control {
     let mut control = Control::default();
     // SAFETY: the kernel has written the control space of `header`, which outlives this call, and
-    // set its length; the macros stay within it. Data of each kind is at least as long as is read
-    // of it here, and is read unaligned.
+    // set its length; the macros stay within it. The data of each type are at least as long as the
+    // value read here, and are read unaligned.
     unsafe {
         let mut entry = libc::CMSG_FIRSTHDR(header);
         while !entry.is_null() {

@@ -1,7 +1,7 @@
-//! What a network interface's driver tells: rings, offloads, interrupts, flow control.
+//! The settings that a network driver reports: rings, offloads, interrupts, flow control.
 //!
-//! The ioctl of `include/uapi/linux/ethtool.h` rather than its netlink family: it needs no rights
-//! to read, and every kernel has it.
+//! The ioctl of `include/uapi/linux/ethtool.h` is used instead of the netlink family: reading needs
+//! no privilege, and every kernel has it.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,31 +24,32 @@ const GGRO: u32 = 0x2b;
 /// `ETH_FLAG_LRO`.
 const FLAG_LRO: u32 = 1 << 15;
 
-/// Whether an interface has these on (1) or off (0): TSO, GSO, GRO, LRO, receive checksums, send
-/// checksums, scatter-gather.
+/// Returns 1 or 0 for the state of TSO, GSO, GRO, LRO, receive checksums, send checksums and
+/// scatter-gather.
 ///
 /// # Errors
-/// No such interface, or its driver tells nothing.
+/// The interface does not exist, or its driver does not report the state.
 pub fn offloads(name: &str) -> io::Result<[u64; 7]> {
     let ask = |command| Ok::<_, io::Error>(u64::from(value(name, command)? != 0));
     let lro = u64::from(value(name, GFLAGS)? & FLAG_LRO != 0);
     Ok([ask(GTSO)?, ask(GGSO)?, ask(GGRO)?, lro, ask(GRXCSUM)?, ask(GTXCSUM)?, ask(GSG)?])
 }
 
-/// The rings of an interface in packets: to receive, at most, to send, at most.
+/// Returns the ring sizes in packets: receive, receive maximum, send, send maximum.
 ///
 /// # Errors
-/// As [`offloads`].
+/// As for [`offloads`].
 pub fn rings(name: &str) -> io::Result<[u64; 4]> {
-    // struct ethtool_ringparam: the most for rx, mini, jumbo and tx, then those now.
+    // struct ethtool_ringparam: the maxima for rx, mini, jumbo and tx, then the current sizes.
     let [rx_max, _, _, tx_max, rx, _, _, tx] = ask::<8>(name, GRINGPARAM)?;
     Ok([rx, rx_max, tx, tx_max].map(u64::from))
 }
 
-/// Whether interrupts adapt to the traffic, and how many microseconds they wait for more packets.
+/// Returns whether interrupts adapt to the traffic, and the microseconds that they wait for more
+/// packets.
 ///
 /// # Errors
-/// As [`offloads`].
+/// As for [`offloads`].
 pub fn coalescing(name: &str) -> io::Result<[u64; 2]> {
     // struct ethtool_coalesce has 22 numbers after the command; rx_coalesce_usecs is the first,
     // use_adaptive_rx_coalesce the tenth.
@@ -56,10 +57,11 @@ pub fn coalescing(name: &str) -> io::Result<[u64; 2]> {
     Ok([numbers[9], numbers[0]].map(u64::from))
 }
 
-/// Whether an interface waits when its neighbour asks, and asks its neighbour to wait.
+/// Returns whether flow control is on: whether the interface obeys pause frames, and whether it
+/// sends them.
 ///
 /// # Errors
-/// As [`offloads`].
+/// As for [`offloads`].
 pub fn pause(name: &str) -> io::Result<[u64; 2]> {
     // struct ethtool_pauseparam: autoneg, rx_pause, tx_pause.
     let [_, receive, send] = ask::<3>(name, GPAUSEPARAM)?;
@@ -82,8 +84,8 @@ fn ask<const N: usize>(name: &str, command: u32) -> io::Result<[u32; N]> {
     let mut question = Question { command, numbers: [0; N] };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut question).cast();
-    // SAFETY: the kernel reads `request` and writes the structure of `command` behind it, whose
-    // length is that of `question` by its definition; both live across the call.
+    // SAFETY: the kernel reads `request` and writes the structure of `command` behind it, which has
+    // the length of `question` by definition. Both live across the call.
     let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(question.numbers) }
 }

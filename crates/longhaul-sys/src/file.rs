@@ -1,23 +1,23 @@
-//! What a file has in the page cache, and its way to the disk.
+//! Writeback of files, and their presence in the page cache.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Lets the kernel begin to write what is dirty of `length` bytes of `file` at `offset`, 0 being all
-/// that follow, and does not wait for it (sync_file_range(2)). Nothing is durable by it: the sync
-/// that makes it so finds less to do.
+/// Starts the writeback of dirty pages in `length` bytes of `file` at `offset` and does not wait
+/// (sync_file_range(2)). A length of 0 means up to the end. The data are not durable afterwards,
+/// but a later sync has less to do.
 ///
 /// # Errors
-/// As the call says; a file system may have no such thing.
+/// The call failed; some file systems do not support it.
 pub fn begin_writeback(file: &File, offset: u64, length: u64) -> io::Result<()> {
     sync_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE)
 }
 
-/// The same, and waits until the disk has taken it. Nor is that durable.
+/// Does the same and waits until the disk has accepted the data, which are not durable either.
 ///
 /// # Errors
-/// As the call says.
+/// The call failed.
 pub fn write_back(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -50,11 +50,11 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// How many of the `length` bytes of `file` at `offset` are in the page cache, counted in whole
-/// pages (cachestat(2), since Linux 6.5). Reads nothing.
+/// Returns how many of the `length` bytes of `file` at `offset` are in the page cache, in whole
+/// pages (cachestat(2), since Linux 6.5). Reads no data.
 ///
 /// # Errors
-/// The kernel has no such call, or the file no such pages.
+/// The kernel lacks the call, or the file does not use the page cache.
 pub fn cached_bytes(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     let range = Range { offset, length };
     let mut stat = CacheStat::default();
@@ -75,7 +75,7 @@ pub fn cached_bytes(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     Ok(stat.cached * rustix::param::page_size() as u64)
 }
 
-/// The number of cachestat(2), the same on all architectures (include/uapi/asm-generic/unistd.h).
+/// The number of cachestat(2), equal on all architectures (include/uapi/asm-generic/unistd.h).
 const CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]

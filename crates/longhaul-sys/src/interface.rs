@@ -9,20 +9,20 @@ use socket2::{Domain, Socket, Type};
 
 use crate::netlink::{Attributes, Netlink, Request};
 
-/// One interface.
+/// A network interface.
 #[derive(Debug)]
 pub struct Interface {
     index: u32,
     netlink: Netlink,
 }
 
-/// Makes a pair of Ethernet devices: `name` in the calling thread's network namespace, `peer` in
-/// that of `other`, each with the largest packet `mtu`. The former has the Ethernet address
-/// `address` and resolves none: whatever it sends is addressed to `address` as well.
+/// Creates a pair of Ethernet devices: `name` in the calling thread's network namespace, `peer` in
+/// that of `other`, both with MTU `mtu`. Device `name` has the Ethernet address `address` and no
+/// ARP: it sends all its frames to `address` as well.
 ///
 /// # Errors
-/// No `CAP_NET_ADMIN` over both namespaces; a name that is taken or too long; a kernel without
-/// `veth`.
+/// `CAP_NET_ADMIN` over one of the namespaces is missing, a name is in use or too long, or the
+/// kernel has no `veth`.
 pub fn create_pair(
     name: &str,
     peer: &str,
@@ -53,38 +53,38 @@ pub fn create_pair(
     Netlink::open(libc::NETLINK_ROUTE)?.request(request)
 }
 
-/// The kernel's number of interface `name`, in the calling thread's network namespace.
+/// Returns the kernel's index of interface `name` in the calling thread's network namespace.
 ///
 /// # Errors
-/// There is no such interface.
+/// The interface does not exist.
 pub fn index(name: &str) -> io::Result<u32> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     rustix::net::netdevice::name_to_index(&socket, name).map_err(io::Error::from)
 }
 
 impl Interface {
-    /// Its number in its network namespace.
+    /// Returns the index in its network namespace.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// A handle to interface `name` of the calling thread's network namespace; it stays with that
-    /// namespace when the thread moves on.
+    /// Returns a handle to interface `name` of the calling thread's network namespace. The handle
+    /// stays in that namespace when the thread leaves it.
     ///
     /// # Errors
-    /// No such interface, or no socket could be made.
+    /// The interface does not exist, or no socket could be created.
     pub fn named(name: &str) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         let index = rustix::net::netdevice::name_to_index(&socket, name)?;
         Ok(Interface { index, netlink: Netlink::open(libc::NETLINK_ROUTE)? })
     }
 
-    /// Gives the interface an address with the length of its network prefix. An IPv6 address is
-    /// used at once, without asking the network whether somebody else has it (RFC 4862, 5.4).
+    /// Assigns an address with its prefix length. An IPv6 address is usable at once, without
+    /// duplicate address detection (RFC 4862, section 5.4).
     ///
     /// # Errors
-    /// No `CAP_NET_ADMIN`, or no such family: the kernel speaks no IPv6, or not over an interface
-    /// whose MTU is below 1280.
+    /// `CAP_NET_ADMIN` is missing, or the family is unsupported: the kernel has no IPv6, or the
+    /// interface's MTU is below 1280.
     pub fn add_address(&self, address: IpAddr, prefix: u8) -> io::Result<()> {
         let (family, octets) = family_and_octets(address);
         // struct ifaddrmsg (include/uapi/linux/if_addr.h): family, prefix, flags, scope, index.
@@ -97,11 +97,12 @@ impl Interface {
         self.netlink.request(request)
     }
 
-    /// Sends what is meant for host `to` out of this interface, from address `source` unless the
+    /// Adds a route to host `to` through this interface, with source address `source` unless the
     /// program chose another.
     ///
     /// # Errors
-    /// The interface is down, `source` is not an address of this host, or no `CAP_NET_ADMIN`.
+    /// The interface is down, `source` is not an address of this host, or `CAP_NET_ADMIN` is
+    /// missing.
     pub fn add_host_route(&self, to: IpAddr, source: IpAddr) -> io::Result<()> {
         let (family, octets) = family_and_octets(to);
         let scope = if to.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
@@ -119,19 +120,19 @@ impl Interface {
         self.netlink.request(request)
     }
 
-    /// Sets the largest packet, in bytes with the IP header.
+    /// Sets the MTU in bytes, including the IP header.
     ///
     /// # Errors
-    /// No `CAP_NET_ADMIN`, or a size the device does not take.
+    /// `CAP_NET_ADMIN` is missing, or the device does not support the size.
     pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
         self.set(0, 0, Some((libc::IFLA_MTU, mtu)))
     }
 
-    /// Sets the number of packets, super-packets counting as one, that wait for a reader. On a
-    /// TUN device this is the ring that drops when full.
+    /// Sets the number of packets that can wait for a reader; a super-packet counts as one. On a
+    /// TUN device this is the ring that drops when it is full.
     ///
     /// # Errors
-    /// No `CAP_NET_ADMIN`.
+    /// `CAP_NET_ADMIN` is missing.
     pub fn set_queue_length(&self, packets: u32) -> io::Result<()> {
         self.set(0, 0, Some((libc::IFLA_TXQLEN, packets)))
     }
@@ -139,21 +140,21 @@ impl Interface {
     /// Brings the interface up.
     ///
     /// # Errors
-    /// No `CAP_NET_ADMIN`.
+    /// `CAP_NET_ADMIN` is missing.
     pub fn up(&self) -> io::Result<()> {
         self.set(libc::IFF_UP, libc::IFF_UP, None)
     }
 
-    /// Keeps the interface from multicast, and with it the kernel from announcing that this host
-    /// takes part in some (RFC 3810).
+    /// Disables multicast on the interface, so that the kernel sends no membership reports (RFC
+    /// 3810).
     ///
     /// # Errors
-    /// No `CAP_NET_ADMIN`.
+    /// `CAP_NET_ADMIN` is missing.
     pub fn without_multicast(&self) -> io::Result<()> {
         self.set(0, libc::IFF_MULTICAST, None)
     }
 
-    /// Changes the flags in `mask` to those in `flags`, and one number.
+    /// Sets the flags in `mask` to those in `flags`, and one attribute.
     fn set(
         &self,
         flags: libc::c_int,
@@ -180,11 +181,11 @@ pub(crate) fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-/// An `ifreq` for interface `name`, all else zero.
+/// Returns an `ifreq` for interface `name` with all other fields zero.
 pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: ifreq is plain data for which all zeroes is a value.
+    // SAFETY: ifreq is plain data for which all zeroes is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // One byte stays for the terminator.
+    // One byte is reserved for the terminator.
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }

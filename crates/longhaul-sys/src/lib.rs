@@ -1,7 +1,7 @@
 //! The Linux calls that longhaul needs, behind a safe API.
 //!
-//! This is the only crate with `unsafe` code. Each module wraps one kernel facility, says which
-//! header its constants come from, and decides nothing: policy lives in the crates above.
+//! This is the only crate with `unsafe` code. Each module wraps one kernel facility, names the
+//! header of its constants, and makes no decisions; policy belongs to the crates above.
 #![allow(unsafe_code)]
 
 pub mod clock;

@@ -1,4 +1,4 @@
-//! The chains of nftables that see packets for this host (`include/uapi/linux/netfilter/`).
+//! The nftables chains that filter packets for this host (`include/uapi/linux/netfilter/`).
 
 use std::io;
 
@@ -9,20 +9,20 @@ use crate::netlink::{Netlink, Request, attribute};
 pub struct InputChain {
     /// `inet`, `ip` or `ip6`.
     pub family: &'static str,
-    /// The table it is in.
+    /// The table of the chain.
     pub table: String,
-    /// Its name.
+    /// The name of the chain.
     pub name: String,
-    /// Its policy is to drop.
+    /// True if the policy of the chain is to drop.
     pub drops: bool,
-    /// How many rules it has.
+    /// The number of rules.
     pub rules: u32,
 }
 
-/// Asks for the chains at the input hook of the calling thread's network namespace.
+/// Returns the chains at the input hook in the calling thread's network namespace.
 ///
 /// # Errors
-/// No `CAP_NET_ADMIN` over the namespace, or [no nftables](is_missing).
+/// `CAP_NET_ADMIN` over the namespace is missing, or the kernel has [no nftables](is_missing).
 pub fn input_chains() -> io::Result<Vec<InputChain>> {
     // nfnetlink.h and nf_tables.h
     const SUBSYSTEM_NFTABLES: u16 = 10;
@@ -37,7 +37,7 @@ pub fn input_chains() -> io::Result<Vec<InputChain>> {
     Ok(answers.iter().filter_map(|answer| chain(answer, GENMSG_BYTES)).collect())
 }
 
-/// Whether an error of [`input_chains`] says that this kernel has no nftables.
+/// Returns whether an error of [`input_chains`] means that this kernel has no nftables.
 pub fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -45,7 +45,7 @@ pub fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// One answer; `None` for a chain of another family or hook.
+/// Parses one answer; `None` for a chain of another family or hook.
 fn chain(answer: &[u8], header: usize) -> Option<InputChain> {
     // nf_tables.h: NFTA_CHAIN_TABLE, NAME, HOOK, POLICY, USE; NFTA_HOOK_HOOKNUM.
     const TABLE: u16 = 1;

@@ -1,30 +1,30 @@
-//! Requests of `netlink(7)`, one at a time, each acknowledged by the kernel; and questions.
+//! Requests and queries over `netlink(7)`, one at a time. The kernel acknowledges each request.
 //!
-//! Layouts: `include/uapi/linux/netlink.h` and `rtnetlink.h`. Unlike some of the older ioctls,
-//! every request is open to the root of the user namespace that owns the network namespace.
+//! Layouts: `include/uapi/linux/netlink.h` and `rtnetlink.h`. Unlike some older ioctls, every
+//! request is permitted to the root of the user namespace that owns the network namespace.
 
 use std::io::{self, Read, Write};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Bytes of `struct nlmsghdr`.
+/// The size of `struct nlmsghdr` in bytes.
 const HEADER: usize = 16;
 
-/// A socket to the routing tables and interfaces of the network namespace that it was made in.
+/// A netlink socket in the network namespace of its creation.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: Socket,
 }
 
 impl Netlink {
-    /// A socket to one family of the kernel, `NETLINK_ROUTE` mostly.
+    /// Opens a socket to a netlink family, usually `NETLINK_ROUTE`.
     pub(crate) fn open(family: libc::c_int) -> io::Result<Self> {
         let family = Protocol::from(family);
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(family))?;
         Ok(Netlink { socket })
     }
 
-    /// Sends a request and returns what the kernel answers to it.
+    /// Sends a request and returns the kernel's acknowledgement or error.
     pub(crate) fn request(&self, request: Request) -> io::Result<()> {
         let mut socket = &self.socket;
         socket.write_all(&request.finish())?;
@@ -33,12 +33,12 @@ impl Netlink {
         acknowledged(&answer[..length])
     }
 
-    /// Sends a question and returns the messages that answer it, without their headers.
+    /// Sends a query and returns the messages of the answer without their headers.
     pub(crate) fn answers(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
         let mut socket = &self.socket;
         socket.write_all(&request.finish())?;
         let mut found = Vec::new();
-        // The kernel fills buffers of up to 32 KiB in a dump (net/netlink/af_netlink.c).
+        // A dump fills buffers of up to 32 KiB (net/netlink/af_netlink.c).
         let mut buffer = vec![0; 32 << 10];
         loop {
             let length = socket.read(&mut buffer)?;
@@ -55,7 +55,7 @@ impl Netlink {
     }
 }
 
-/// The kind and the content of the first message, and what follows it.
+/// Returns the type and content of the first message, and the bytes after it.
 fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
@@ -63,19 +63,19 @@ fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, message, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// The attributes in `bytes`, with their kinds.
+/// Iterates over the attributes in `bytes` with their types.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
         let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);
         let content = bytes.get(4..length)?;
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        // The two highest bits say how the content is coded (NLA_TYPE_MASK).
+        // The two highest bits are flags of the encoding (NLA_TYPE_MASK).
         Some((kind & 0x3fff, content))
     })
 }
 
-/// The content of the first attribute of `kind`.
+/// Returns the content of the first attribute of type `kind`.
 pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(found, _)| *found == kind).map(|(_, content)| content)
 }
@@ -87,13 +87,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request of `kind` (`RTM_...`) with `flags` beyond those of every request.
+    /// Creates a request of type `kind` (`RTM_...`) with `flags` in addition to the usual ones.
     pub(crate) fn new(kind: u16, flags: libc::c_int, structure: &[u8]) -> Self {
         let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(flags.to_ne_bytes());
-        // Sequence number and port, which one request at a time does not need.
+        // Sequence number and port stay zero because only one request is pending at a time.
         bytes.resize(HEADER, 0);
         bytes.extend(structure);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -113,7 +113,7 @@ impl Request {
     }
 }
 
-/// Attributes within an attribute, after a fixed structure.
+/// Attributes nested in an attribute, after a fixed structure.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     bytes: Vec<u8>,
@@ -135,7 +135,7 @@ impl Attributes {
     }
 }
 
-/// Adds an attribute, padded to whole words.
+/// Appends an attribute, padded to whole words.
 fn append(bytes: &mut Vec<u8>, kind: u16, content: &[u8]) {
     bytes.extend((4 + content.len() as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
@@ -143,7 +143,7 @@ fn append(bytes: &mut Vec<u8>, kind: u16, content: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// The error in an `NLMSG_ERROR` answer, which is zero for an acknowledgement.
+/// Returns the error in an `NLMSG_ERROR` message; zero is an acknowledgement.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     match answer.get(HEADER..).and_then(|rest| rest.first_chunk()) {
         None => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -177,7 +177,7 @@ mod tests {
         let found: Vec<_> = attributes(bytes.bytes()).collect();
         assert_eq!(found, [(3, &b"wan0\0"[..]), (1, &[7])]);
         assert_eq!(attribute(bytes.bytes(), 1), Some(&[7][..]));
-        // Cut in the middle, or a length of nothing.
+        // Truncated, or with a length of zero.
         assert_eq!(attributes(&bytes.bytes()[..7]).count(), 0);
         assert_eq!(attributes(&[0; 8]).count(), 0);
         assert!(next_message(&[9; 12]).is_none());

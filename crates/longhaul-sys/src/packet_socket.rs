@@ -1,12 +1,15 @@
-//! Packet sockets with a virtio-net header: frames of an Ethernet device, super-packets whole.
+//! Packet sockets with a virtio-net header: frames of an Ethernet device with unsplit
+//! super-packets.
 //!
-//! Constants and layouts: `include/uapi/linux/if_packet.h`, Documentation/networking/packet_mmap.rst.
-//! The socket hides its Ethernet header, so that a frame is as a TUN device has it (see
-//! [`crate::tun`]): [`VNET_HEADER`] bytes of `virtio_net_hdr`, then the IP packet.
+//! Constants and layouts: `include/uapi/linux/if_packet.h`,
+//! Documentation/networking/packet_mmap.rst. The socket hides the Ethernet header, so a frame
+//! equals that of a TUN device (see [`crate::tun`]): [`VNET_HEADER`] bytes of `virtio_net_hdr`,
+//! then the IP packet.
 //!
-//! It needs `CAP_NET_RAW` over the network namespace and no device node. Frames come through a
-//! ring that the kernel fills, because a socket's ordinary buffer, which an unprivileged user may
-//! not enlarge, holds three super-packets. The ring takes its memory at once: [`RING_BYTES`].
+//! The socket needs `CAP_NET_RAW` over the network namespace and no device node. Frames arrive
+//! through a ring that the kernel fills, because the ordinary socket buffer, which an unprivileged
+//! user cannot enlarge, holds only three super-packets. The ring's memory, [`RING_BYTES`], is
+//! allocated at once.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -17,73 +20,73 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::tun::{MAX_FRAME, VNET_HEADER};
 
-/// Bytes of an Ethernet header: two addresses and a type.
+/// The size of an Ethernet header in bytes: two addresses and a type.
 const ETHERNET: usize = 14;
 
-/// A place of the ring: the kernel's header and room before the largest frame, in whole pages.
+/// The size of a ring slot: the kernel's header, padding and the largest frame, in whole pages.
 const PLACE: usize = (MAX_FRAME + ETHERNET + 512).next_multiple_of(4096);
 
-/// Frames that wait for their reader before the socket drops.
+/// The number of frames that can wait for the reader before the socket drops.
 const PLACES: usize = 128;
 
-/// The memory of one socket's ring.
+/// The memory of one socket's ring in bytes.
 pub const RING_BYTES: usize = PLACE * PLACES;
 
-/// `PACKET_IGNORE_OUTGOING`: what the socket itself sends does not come back.
+/// `PACKET_IGNORE_OUTGOING`: the socket does not receive its own frames.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
-/// A socket that takes what one interface receives, and sends out of it; non-blocking. One thread
-/// may read it and one write to it at a time.
+/// A non-blocking socket that receives and sends the frames of one interface. One thread may read
+/// and one may write at a time.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: Socket,
     ring: Ring,
-    /// The place that the next frame comes to.
+    /// The slot of the next frame.
     next: AtomicUsize,
     dropped: AtomicU64,
-    /// The Ethernet address that frames are sent to, and from.
+    /// The Ethernet address of the destination and source of all frames.
     address: [u8; 6],
 }
 
 impl PacketSocket {
     /// Opens a socket on the interface with this index in the calling thread's network namespace.
-    /// What it sends is meant for, and says it comes from, the Ethernet address `address`.
+    /// Its frames have `address` as Ethernet source and destination.
     ///
     /// # Errors
-    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace; no such interface; no memory
-    /// for the ring.
+    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace; the interface does not exist;
+    /// no memory for the ring.
     pub fn open(interface: u32, address: [u8; 6]) -> io::Result<Self> {
-        // No protocol yet: nothing is received before the ring is there.
+        // Protocol 0: nothing is received before the ring exists.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
         socket.set_nonblocking(true)?;
         set(&socket, libc::PACKET_VNET_HDR, &1)?;
         set(&socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
         set(&socket, PACKET_IGNORE_OUTGOING, &1)?;
-        // Best effort: without it each frame takes a queue's lock on its way.
+        // Best effort: otherwise each frame takes the lock of a queueing discipline.
         let _ = set(&socket, libc::PACKET_QDISC_BYPASS, &1);
         let _ = socket.set_send_buffer_size(4 << 20);
         let ring = Ring::map(&socket)?;
-        // SAFETY: all zeroes is a sockaddr_ll.
+        // SAFETY: all zeroes is a valid sockaddr_ll.
         let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         to.sll_family = libc::AF_PACKET as u16;
         to.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         to.sll_ifindex = interface as libc::c_int;
         let size = size_of_val(&to) as libc::socklen_t;
-        // SAFETY: the address is a sockaddr_ll of that size, which lives across the call.
+        // SAFETY: the address is a sockaddr_ll of this size that lives across the call.
         check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const to).cast(), size) })?;
         let (next, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
         Ok(PacketSocket { socket, ring, next, dropped, address })
     }
 
-    /// Reads one frame, without its Ethernet header, into `buffer`, which has room for
-    /// [`MAX_FRAME`]; returns its length.
+    /// Reads one frame without its Ethernet header into `buffer`, which has room for [`MAX_FRAME`],
+    /// and returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none; `NetworkDown` when the interface is gone.
+    /// `WouldBlock` if no frame waits; `NetworkDown` if the interface is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let place = self.next.load(Ordering::Relaxed);
         let Some(frame) = self.ring.frame(place) else {
-            // An interface that is taken away, or down, shows as an error of the socket.
+            // An interface that was removed or is down is reported as an error of the socket.
             return Err(self.socket.take_error()?.unwrap_or(io::ErrorKind::WouldBlock.into()));
         };
         let length = frame.len().saturating_sub(ETHERNET).min(buffer.len());
@@ -102,7 +105,8 @@ impl PacketSocket {
         copied
     }
 
-    /// Sends one frame, made of `slices`, of which the first holds at least its virtio-net header.
+    /// Sends one frame that consists of `slices`. The first slice contains at least the virtio-net
+    /// header.
     ///
     /// # Errors
     /// The frame is malformed, the interface is down, or the socket's buffer is full.
@@ -126,7 +130,7 @@ impl PacketSocket {
         Ok(rustix::io::writev(&self.socket, &frame)?)
     }
 
-    /// Frames that the socket has dropped because its ring was full.
+    /// Returns the number of frames that the socket dropped because its ring was full.
     pub fn dropped(&self) -> u64 {
         let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut size = size_of_val(&counts) as libc::socklen_t;
@@ -151,7 +155,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// A virtio-net header whose checksum begins `by` bytes later.
+/// Returns a virtio-net header whose checksum range starts `by` bytes later.
 fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
     const NEEDS_CSUM: u8 = 1;
     let mut moved: [u8; VNET_HEADER] = header.first_chunk().copied().unwrap_or_default();
@@ -159,7 +163,7 @@ fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
         let value = u16::from_ne_bytes([moved[at], moved[at + 1]]).wrapping_add_signed(by);
         moved[at..at + 2].copy_from_slice(&value.to_ne_bytes());
     };
-    // `hdr_len`, where there is one, and `csum_start`.
+    // `hdr_len`, if it is set, and `csum_start`.
     if header[2..4] != [0, 0] {
         shift(2);
     }
@@ -169,16 +173,16 @@ fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
     moved
 }
 
-/// The memory that the kernel puts frames into: places, each with a `tpacket2_hdr` at its start.
+/// The memory that the kernel writes frames to: slots with a `tpacket2_hdr` at their start.
 #[derive(Debug)]
 struct Ring {
     start: NonNull<u8>,
 }
 
-// SAFETY: the mapping belongs to this value alone, and the kernel's accesses are ordered by the
-// status of each place.
+// SAFETY: the mapping belongs to this value only, and the status of each slot orders the kernel's
+// accesses.
 unsafe impl Send for Ring {}
-// SAFETY: as above; a place is read only while its status says that it is the program's.
+// SAFETY: as above; a slot is read only while its status assigns it to the program.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -190,7 +194,7 @@ impl Ring {
             tp_frame_nr: PLACES as libc::c_uint,
         };
         set(socket, libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a fresh mapping of the socket's ring, of the size asked for, overlaps nothing.
+        // SAFETY: a new mapping of the socket's ring, of the requested size, overlaps nothing.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -204,7 +208,7 @@ impl Ring {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the range is the mapping just made, and the advice changes no content.
+        // SAFETY: the range is the new mapping, and the hint changes no contents.
         unsafe { libc::madvise(start, RING_BYTES, libc::MADV_DONTFORK) };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Ring { start })
@@ -212,27 +216,28 @@ impl Ring {
 
     fn header(&self, place: usize) -> NonNull<libc::tpacket2_hdr> {
         debug_assert!(place < PLACES);
-        // SAFETY: the place lies within the mapping, which is aligned to pages as places are.
+        // SAFETY: the slot lies within the mapping, which is page-aligned as the slots are.
         unsafe { self.start.add(place % PLACES * PLACE).cast() }
     }
 
     fn status(&self, place: usize) -> &AtomicU32 {
-        // SAFETY: the status is a u32 within the mapping, aligned, and both sides change it only
-        // as one word.
+        // SAFETY: the status is an aligned u32 within the mapping, and both sides change it only as
+        // one word.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header(place).as_ptr()).tp_status) }
     }
 
-    /// The frame at `place`, virtio-net header first; `None` while the place is the kernel's.
+    /// Returns the frame in slot `place`, starting with the virtio-net header; `None` while the
+    /// kernel owns the slot.
     fn frame(&self, place: usize) -> Option<&[u8]> {
         if self.status(place).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the place is ours until it is given back, so its header does not change.
+        // SAFETY: the slot is ours until it is released, so its header does not change.
         let header = unsafe { self.header(place).as_ref() };
         let start = usize::from(header.tp_mac).saturating_sub(VNET_HEADER);
         let length = (header.tp_snaplen as usize + VNET_HEADER).min(PLACE.saturating_sub(start));
-        // SAFETY: start and length lie within the place, whatever the header says, and the place
-        // does not change while it is ours.
+        // SAFETY: start and length lie within the slot, whatever the header says, and the slot does
+        // not change while it is ours.
         Some(unsafe {
             std::slice::from_raw_parts(self.header(place).as_ptr().cast::<u8>().add(start), length)
         })
@@ -253,7 +258,7 @@ impl Drop for Ring {
 fn set<T>(socket: &Socket, option: libc::c_int, value: &T) -> io::Result<()> {
     let size = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `size` bytes of `value`, which lives across the call; every caller
-    // passes the option's own type.
+    // passes the type of the option.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,18 +1,18 @@
-//! Waiting for a descriptor, with a limit.
+//! Waits for descriptors with a time limit.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Waits until `fd` can be read (or accepted from), for `limit` at most. False when the time is
-/// up or a signal came: the caller looks again, as it must anyway.
+/// Waits until `fd` is readable (or has a connection to accept), for at most `limit`. Returns false
+/// after the limit or a signal; the caller checks again in both cases.
 pub fn readable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::IN, limit)
 }
 
-/// As [`readable`], for a pipe or socket that takes bytes: `PIPE_BUF` of them, 4096 on Linux
-/// (pipe(7)), without making the writer wait.
+/// Waits like [`readable`] until a pipe or socket accepts `PIPE_BUF` bytes, 4096 on Linux
+/// (pipe(7)), without blocking.
 pub fn writable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::OUT, limit)
 }

@@ -2,16 +2,16 @@
 
 use std::io;
 
-/// Lets the calling thread run before every thread of ordinary priority; its children do not
-/// inherit this. Among such threads those of a larger `priority`, from 1 to 99, come first. The
-/// kernel still leaves 5 % of each second to the others (`kernel.sched_rt_runtime_us`).
+/// Runs the calling thread before all threads of ordinary priority; its children do not inherit
+/// this. Among real-time threads a larger `priority`, from 1 to 99, precedes. The kernel reserves 5
+/// % of each second for ordinary threads (`kernel.sched_rt_runtime_us`).
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_NICE` in the initial user namespace.
 pub fn run_first(priority: i32) -> io::Result<()> {
     let scheduling = libc::sched_param { sched_priority: priority };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the call reads one sched_param, which lives across it; 0 is the calling thread.
+    // SAFETY: the call reads one sched_param, which lives across it; 0 means the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, policy, &raw const scheduling) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -8,19 +8,20 @@ use socket2::{Domain, Socket, Type};
 use crate::interface;
 use crate::netlink::{Netlink, Request, attribute};
 
-/// The way that packets to a host take.
+/// The route of packets to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The interface that they leave by.
+    /// The outgoing interface.
     pub interface: String,
-    /// The route's own limit of a packet in bytes, set or learnt from the path.
+    /// The MTU of the route in bytes, configured or learnt from the path; `None` for that of the
+    /// interface.
     pub mtu: Option<u32>,
 }
 
-/// Asks the kernel for the way to `to`.
+/// Asks the kernel for the route to `to`.
 ///
 /// # Errors
-/// There is none.
+/// There is no route.
 pub fn route_to(to: IpAddr) -> io::Result<Route> {
     const RTAX_MTU: u16 = 2; // include/uapi/linux/rtnetlink.h
     let (family, octets) = interface::family_and_octets(to);
@@ -45,19 +46,19 @@ pub fn route_to(to: IpAddr) -> io::Result<Route> {
 /// The queueing disciplines of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disciplines {
-    /// The kind at the root.
+    /// The kind of the root discipline.
     pub root: String,
-    /// The kinds of those beneath it, each once, in order.
+    /// The kinds of the disciplines below it, without duplicates, in order.
     pub leaves: Vec<String>,
 }
 
-/// Asks for the queueing disciplines of interface `name`.
+/// Returns the queueing disciplines of interface `name`.
 ///
 /// # Errors
-/// There is no such interface.
+/// The interface does not exist.
 pub fn queueing(name: &str) -> io::Result<Disciplines> {
     const TC_H_ROOT: u32 = 0xffff_ffff; // include/uapi/linux/pkt_sched.h
-    const TC_H_INGRESS: u32 = 0xffff_fff1; // the ingress and clsact disciplines hang there
+    const TC_H_INGRESS: u32 = 0xffff_fff1; // the parent of the ingress and clsact disciplines
     const TCMSG_BYTES: usize = 20; // family, padding; index, handle, parent, info
     let index = interface::index(name)?;
     let request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TCMSG_BYTES]);

@@ -1,7 +1,7 @@
-//! How the scheduler treats one thread: its time on a processor, and its time waiting for one.
+//! The scheduling of one thread: its time on a processor and its time waiting for one.
 //!
-//! Either is exact to the microsecond, so that the loss of a few milliseconds can be told: time
-//! that a thread neither ran nor waited nor slept was taken from the processor itself.
+//! Both are exact to the microsecond, so that a loss of a few milliseconds is detectable: time in
+//! which a thread neither ran nor waited nor slept was taken from the processor itself.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use crate::cpu::ThreadClock;
 
-/// How the scheduler treated a thread since it began.
+/// The scheduling of a thread since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadSchedule {
-    /// Time on a processor. What the host of a virtual machine withheld is not in it where the
-    /// kernel knows (`CONFIG_PARAVIRT_TIME_ACCOUNTING`).
+    /// The time on a processor. It excludes time that a hypervisor took if the kernel knows it
+    /// (`CONFIG_PARAVIRT_TIME_ACCOUNTING`).
     pub ran: Duration,
-    /// Time for which it could have run, but had no processor.
+    /// The time in which the thread was ready but had no processor.
     pub waited: Duration,
 }
 
@@ -28,20 +28,20 @@ pub struct ScheduleGauge {
 }
 
 impl ScheduleGauge {
-    /// Of the calling thread.
+    /// Creates a gauge for the calling thread.
     ///
     /// # Errors
-    /// `/proc` is not there, or its kernel does not tell (`CONFIG_SCHED_INFO`).
+    /// `/proc` is missing, or the kernel has no such statistics (`CONFIG_SCHED_INFO`).
     pub fn current() -> io::Result<Self> {
         let table = File::open("/proc/thread-self/schedstat")?;
         Ok(ScheduleGauge { clock: ThreadClock::current(), table })
     }
 
-    /// The sums until now. For the thread itself: the table's first number is brought up to date
-    /// only by the scheduler, so the time on a processor is the clock's.
+    /// Reads the totals, for the gauge's own thread. The scheduler updates the table's first number
+    /// only occasionally, so the time on a processor comes from the thread's clock.
     ///
     /// # Errors
-    /// The thread has ended, or the kernel does not tell.
+    /// The thread has ended, or the kernel has no such statistics.
     pub fn read(&self) -> io::Result<ThreadSchedule> {
         let mut text = [0; 64];
         let length = self.table.read_at(&mut text, 0)?;
@@ -50,7 +50,7 @@ impl ScheduleGauge {
     }
 }
 
-/// Nanoseconds on a processor, nanoseconds waiting for one, and how often
+/// Parses nanoseconds on a processor, nanoseconds waiting for one, and the number of time slices
 /// (Documentation/scheduler/sched-stats.rst).
 fn parse_waited(table: &[u8]) -> Option<Duration> {
     let waited = std::str::from_utf8(table).ok()?.split_whitespace().nth(1)?;
@@ -88,7 +88,7 @@ mod tests {
         };
         let other = std::thread::spawn(work);
         let waited = [std::thread::spawn(work), other].map(|thread| thread.join().unwrap());
-        // Each needs 100 ms of one processor: the slower of the two waited for about as long.
+        // Each thread needs 100 ms of one processor: the slower one waited for about as long.
         assert!(waited.iter().max() >= Some(&Duration::from_millis(50)), "{waited:?}");
     }
 }

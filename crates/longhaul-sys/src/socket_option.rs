@@ -1,4 +1,4 @@
-//! Options of sockets that are integers.
+//! Integer socket options.
 
 use std::io;
 use std::mem::size_of;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Sets option `name` of `level`, which takes an int.
 ///
 /// # Errors
-/// The kernel's own.
+/// The kernel's error.
 pub(crate) fn set(
     socket: impl AsFd,
     level: libc::c_int,

@@ -1,8 +1,8 @@
-//! Who the terminal's keys signal.
+//! The process group that the terminal's keys signal.
 
-/// Whether this process is in the foreground of a terminal on its standard input, so that Ctrl-C
-/// is sent by the terminal to it and to its children in the same process group alike.
+/// Returns whether this process is in the foreground of the terminal on its standard input, so that
+/// Ctrl-C reaches it and its children in the same process group.
 pub fn is_foreground() -> bool {
-    // SAFETY: both calls only ask the kernel about this process.
+    // SAFETY: both calls only query the kernel about this process.
     unsafe { libc::tcgetpgrp(libc::STDIN_FILENO) == libc::getpgrp() }
 }

@@ -1,46 +1,46 @@
-//! Which CPUs are near a network interface: NUMA nodes and interrupts, from sysfs and procfs.
+//! The CPUs near a network interface: NUMA nodes and interrupts, from sysfs and procfs.
 //!
-//! A fact that the kernel does not tell is `None` or empty: virtual interfaces have no node.
+//! A fact that the kernel does not provide is `None` or empty: virtual interfaces have no node.
 
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Where the facts are read.
+/// The root of the file systems to read.
 #[derive(Debug, Clone)]
 pub struct Topology {
     root: PathBuf,
 }
 
 impl Topology {
-    /// This host's.
+    /// Returns the topology of this host.
     pub fn host() -> Self {
         Topology { root: "/".into() }
     }
 
-    /// One whose `sys` and `proc` lie beneath `root`.
+    /// Returns a topology whose `sys` and `proc` are below `root`.
     pub fn beneath(root: &Path) -> Self {
         Topology { root: root.to_owned() }
     }
 
-    /// How many NUMA nodes are online; 1 where the kernel knows of none.
+    /// Returns the number of online NUMA nodes; 1 if the kernel reports none.
     pub fn nodes(&self) -> usize {
         self.list("sys/devices/system/node/online").map_or(1, |nodes| nodes.len().max(1))
     }
 
-    /// The node that the device of `interface` is attached to.
+    /// Returns the node of the device of `interface`.
     pub fn node_of(&self, interface: &str) -> Option<u32> {
-        // -1 stands for none (drivers/base/node.c).
+        // -1 means none (drivers/base/node.c).
         self.text(&format!("sys/class/net/{interface}/device/numa_node"))?.parse().ok()
     }
 
-    /// The CPUs of `node`.
+    /// Returns the CPUs of `node`.
     pub fn cpus_of(&self, node: u32) -> Vec<u32> {
         self.list(&format!("sys/devices/system/node/node{node}/cpulist")).unwrap_or_default()
     }
 
-    /// The CPUs that the interrupts of `interface` go to.
+    /// Returns the CPUs that handle the interrupts of `interface`.
     pub fn interrupt_cpus(&self, interface: &str) -> Vec<u32> {
         let directory = format!("sys/class/net/{interface}/device/msi_irqs");
         let Ok(entries) = fs::read_dir(self.root.join(directory)) else { return Vec::new() };
@@ -58,7 +58,7 @@ impl Topology {
         Some(fs::read_to_string(self.root.join(path)).ok()?.trim().to_owned())
     }
 
-    /// A list in the kernel's form: `0-3,8` (Documentation/admin-guide/cputopology.rst).
+    /// Reads a list in the kernel's format: `0-3,8` (Documentation/admin-guide/cputopology.rst).
     fn list(&self, path: &str) -> Option<Vec<u32>> {
         let mut found = Vec::new();
         for item in self.text(path)?.split(',').filter(|item| !item.is_empty()) {
@@ -69,21 +69,21 @@ impl Topology {
     }
 }
 
-/// The interface that has `address`, in the calling thread's network namespace.
+/// Returns the interface with `address` in the calling thread's network namespace.
 ///
 /// # Errors
-/// The kernel does not list its addresses.
+/// The kernel does not list the addresses.
 pub fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
     let mut head = std::ptr::null_mut();
-    // SAFETY: `head` is valid for writing; on success it is a list to be freed.
+    // SAFETY: `head` is valid for writing; on success it is a list that must be freed.
     if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = None;
     let mut entry = head;
     while !entry.is_null() && found.is_none() {
-        // SAFETY: entries of the list are valid until it is freed, below; names end in zero, and
-        // an address is null or of the length of its family.
+        // SAFETY: entries of the list are valid until it is freed below; names end with zero, and
+        // an address is null or has the length of its family.
         unsafe {
             let address_of = (*entry).ifa_addr;
             let ip = (!address_of.is_null()).then(|| ip_of(address_of)).flatten();
@@ -102,7 +102,7 @@ pub fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
 /// # Safety
 /// `address` points to a socket address of the length of its family.
 unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match i32::from((*address).sa_family) {
             libc::AF_INET => {

@@ -1,36 +1,36 @@
 //! TUN devices with a virtio-net header and segmentation offload.
 //!
 //! Constants and layouts: `include/uapi/linux/if_tun.h`, `include/uapi/linux/virtio_net.h`,
-//! `drivers/net/tun.c`. Each read returns, and each write takes, one packet of up to
-//! [`MAX_FRAME`] bytes: [`VNET_HEADER`] bytes of `virtio_net_hdr`, then the IP packet, which with
-//! offload may stand for many segments.
+//! `drivers/net/tun.c`. Each read and each write transfers one packet of up to [`MAX_FRAME`] bytes:
+//! [`VNET_HEADER`] bytes of `virtio_net_hdr`, then the IP packet, which with offload may stand for
+//! many segments.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Bytes of `struct virtio_net_hdr` before each packet.
+/// The size of `struct virtio_net_hdr`, which precedes each packet, in bytes.
 pub const VNET_HEADER: usize = 10;
 
-/// The longest read: the header and the largest IP packet. A shorter buffer would truncate the
-/// packet without an error.
+/// The longest read: the header and the largest IP packet. A shorter buffer would truncate a packet
+/// without an error.
 pub const MAX_FRAME: usize = VNET_HEADER + 65_535;
 
-/// Where the kernel makes TUN devices.
+/// The path of the TUN device node.
 pub const DEVICE: &str = "/dev/net/tun";
 
-/// What a super-packet may be, as `TUNSETOFFLOAD` granted it. Recorded with results, because a
-/// kernel without them moves far fewer bytes for each system call.
+/// The super-packets that `TUNSETOFFLOAD` enabled. Results record them, because a kernel without
+/// them moves far fewer bytes per system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offloads {
-    /// TCP super-packets over IPv4 and IPv6, ECN ones included.
+    /// TCP super-packets over IPv4 and IPv6, including those with ECN.
     pub tcp: bool,
     /// UDP super-packets (Linux 6.2 and later).
     pub udp: bool,
 }
 
-/// An attached TUN queue; non-blocking. The device disappears with the last handle.
+/// An attached, non-blocking TUN queue. The device disappears with its last handle.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
@@ -41,9 +41,9 @@ impl Tun {
     /// Creates device `name` in the calling thread's network namespace.
     ///
     /// # Errors
-    /// `NotFound` or `ENODEV`: [`DEVICE`] is missing or has no driver behind it;
-    /// `PermissionDenied`: it may not be opened, or the thread lacks `CAP_NET_ADMIN` over the
-    /// namespace; `InvalidInput`: the name is longer than an interface name may be.
+    /// `NotFound` or `ENODEV`: [`DEVICE`] is missing or has no driver. `PermissionDenied`: it may
+    /// not be opened, or the thread lacks `CAP_NET_ADMIN` over the namespace. `InvalidInput`: the
+    /// name is too long.
     pub fn create(name: &str) -> io::Result<Self> {
         let mut request = crate::interface::request(name)?;
         let fd: OwnedFd = open()?.into();
@@ -58,7 +58,7 @@ impl Tun {
         Ok(Tun { fd, offloads })
     }
 
-    /// What the kernel granted.
+    /// Returns the offloads that the kernel enabled.
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
@@ -70,7 +70,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Opens [`DEVICE`] without making an interface, which is how to learn whether it could be.
+/// Opens [`DEVICE`] without creating an interface, to test whether it is usable.
 ///
 /// # Errors
 /// As for [`Tun::create`].
@@ -78,16 +78,16 @@ pub fn open() -> io::Result<File> {
     File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)
 }
 
-/// Asks for the richest set of offloads that this kernel takes: an unknown bit fails the whole
-/// call, and both USO bits must come together.
+/// Enables as many offloads as the kernel supports: an unknown bit fails the whole call, and both
+/// USO bits must be set together.
 fn negotiate(fd: &OwnedFd) -> Offloads {
     // Since Linux 6.2; older headers lack the names.
     const TUN_F_USO4: libc::c_uint = 0x20;
     const TUN_F_USO6: libc::c_uint = 0x40;
-    // ECN too: without it the kernel cuts up super-packets that carry CWR.
+    // With ECN: otherwise the kernel splits super-packets that carry CWR.
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     let set = |mask: libc::c_uint| {
-        // SAFETY: TUNSETOFFLOAD takes the mask by value and touches no memory of ours.
+        // SAFETY: TUNSETOFFLOAD takes the mask by value and accesses no memory.
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(mask)) == 0 }
     };
     if set(tcp | TUN_F_USO4 | TUN_F_USO6) {

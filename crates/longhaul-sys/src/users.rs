@@ -1,23 +1,23 @@
-//! Names of users and groups (getpwuid_r(3) and its kin), asked of whatever the host's name
-//! service is: files, LDAP, a directory.
+//! Names of users and groups (getpwuid_r(3) and related functions) from the host's name service:
+//! files, LDAP or another directory.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
-/// The largest record that is read; groups list their members.
+/// The largest record that is read; a group lists its members.
 const RECORD_LIMIT_BYTES: usize = 1 << 20;
 const RECORD_START_BYTES: usize = 4 << 10;
 
-/// The name of the user with this number; `None` if there is none, or it is not UTF-8.
+/// Returns the name of the user with this id; `None` if there is none or it is not UTF-8.
 pub fn user_name(uid: u32) -> Option<String> {
-    // SAFETY: every pointer is valid for the call, and the buffer has the length given.
+    // SAFETY: every pointer is valid for the call, and the buffer has the given length.
     record(|entry, buffer, found| unsafe {
         libc::getpwuid_r(uid, entry, buffer.as_mut_ptr().cast(), buffer.len(), found)
     })
     .map(|(entry, _buffer)| text(entry.pw_name))?
 }
 
-/// The number of the user with this name.
+/// Returns the id of the user with this name.
 pub fn user_id(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above; the name ends with a NUL.
@@ -27,14 +27,14 @@ pub fn user_id(name: &str) -> Option<u32> {
     .map(|(entry, _buffer): (libc::passwd, _)| entry.pw_uid)
 }
 
-/// A user's entry, as far as it is needed to run as that user.
+/// The part of a user's entry that is needed to run as that user.
 pub(crate) struct Entry {
     pub(crate) name: CString,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-/// The entry of the user with this name.
+/// Returns the entry of the user with this name.
 pub(crate) fn account(name: &str) -> Option<Entry> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above.
@@ -45,7 +45,7 @@ pub(crate) fn account(name: &str) -> Option<Entry> {
     .map(|(uid, gid)| Entry { name, uid, gid })
 }
 
-/// The name of the group with this number.
+/// Returns the name of the group with this id.
 pub fn group_name(gid: u32) -> Option<String> {
     // SAFETY: as above.
     record(|entry, buffer, found| unsafe {
@@ -54,7 +54,7 @@ pub fn group_name(gid: u32) -> Option<String> {
     .map(|(entry, _buffer)| text(entry.gr_name))?
 }
 
-/// The number of the group with this name.
+/// Returns the id of the group with this name.
 pub fn group_id(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above.
@@ -64,8 +64,8 @@ pub fn group_id(name: &str) -> Option<u32> {
     .map(|(entry, _buffer): (libc::group, _)| entry.gr_gid)
 }
 
-/// Calls `look` with more and more memory until the record fits; the buffer holds the record's
-/// texts and lives as long as it.
+/// Calls `look` with a growing buffer until the record fits. The buffer holds the record's texts
+/// and lives as long as the record.
 fn record<T>(
     look: impl Fn(*mut T, &mut Vec<u8>, *mut *mut T) -> libc::c_int,
 ) -> Option<(T, Vec<u8>)> {

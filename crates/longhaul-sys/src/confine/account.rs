@@ -1,40 +1,43 @@
+//! The account that a process started as root switches to.
+
 use std::ffi::CString;
 use std::io;
 
 use super::only_thread;
 use crate::users;
 
-/// A user and a group that a process started as root may become for good.
+/// A user and a group to which a process started as root can switch permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its name, which brings its other groups along; none for a number without an entry.
+    /// The user's name, which determines the supplementary groups; `None` for a number without an
+    /// entry.
     name: Option<CString>,
     uid: u32,
     gid: u32,
 }
 
-/// Why `USER[:GROUP]` is no account to run as.
+/// The reason why `USER[:GROUP]` is not an account to run as.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
-    /// No such user.
+    /// There is no such user.
     #[error("there is no user '{0}'")]
     NoUser(String),
-    /// No such group.
+    /// There is no such group.
     #[error("there is no group '{0}'")]
     NoGroup(String),
-    /// A number that is no user's has no group of its own.
-    #[error("the user {0} has no entry and so no group; add one as USER:GROUP")]
+    /// A user number without an entry has no group.
+    #[error("user {0} has no entry and therefore no group; add a group as USER:GROUP")]
     GroupMissing(u32),
-    /// Root keeps every right.
-    #[error("'{0}' is root, which keeps every right")]
+    /// The account is root, which keeps all rights.
+    #[error("'{0}' is root, which keeps all rights")]
     Root(String),
 }
 
 impl Account {
-    /// The account `USER[:GROUP]`, each a name or a number.
+    /// Looks up the account `USER[:GROUP]`, each part a name or a number.
     ///
     /// # Errors
-    /// There is none, or it is root.
+    /// The account does not exist or is root.
     pub fn find(text: &str) -> Result<Self, AccountError> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -59,23 +62,23 @@ impl Account {
         Ok(Account { name, uid, gid })
     }
 
-    /// The user's number.
+    /// Returns the user id.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Becomes this account: user, group, other groups, no capabilities, and no program that is
-    /// run later gets more (`PR_SET_NO_NEW_PRIVS`).
+    /// Switches to this account: user, group, supplementary groups, no capabilities, and no further
+    /// privileges for programs executed later (`PR_SET_NO_NEW_PRIVS`).
     ///
     /// # Errors
-    /// The kernel refuses, a way back is left, or the process has other threads. The process must
-    /// end then: it may have lost some rights and not others.
+    /// The kernel refuses, root rights remain, or the process has other threads. The process must
+    /// exit then, because it may have lost only part of its rights.
     pub fn assume(&self) -> io::Result<()> {
         only_thread()?;
         self.set_groups()?;
         let (uid, gid) = (self.uid, self.gid);
-        // SAFETY: these take numbers alone. The C library's calls, not the bare system calls, so
-        // that every thread changes (nptl(7)).
+        // SAFETY: these calls take only numbers. The C library's functions, not the bare system
+        // calls, change all threads (nptl(7)).
         check(unsafe { libc::setresgid(gid, gid, gid) })?;
         // SAFETY: as above.
         check(unsafe { libc::setresuid(uid, uid, uid) })?;
@@ -93,9 +96,9 @@ impl Account {
         })
     }
 
-    /// Fails if anything of root is left.
+    /// Returns an error if any right of root remains.
     fn verify(&self) -> io::Result<()> {
-        let left = |what: &str| Err(io::Error::other(format!("{what} of root is left")));
+        let left = |what: &str| Err(io::Error::other(format!("{what} of root remains")));
         let status = std::fs::read_to_string("/proc/self/status")?;
         let line = |name: &str| {
             let rest = status.lines().find_map(|line| line.strip_prefix(name));
@@ -118,14 +121,14 @@ impl Account {
         }
         // SAFETY: takes a number alone.
         if unsafe { libc::setresuid(u32::MAX, 0, u32::MAX) } == 0 {
-            return left("a way back");
+            return left("a saved user id");
         }
         Ok(())
     }
 }
 
 fn number(text: &str) -> Option<u32> {
-    // The largest means "leave it" to the calls.
+    // The calls interpret the largest number as "unchanged".
     text.parse().ok().filter(|number| *number != u32::MAX)
 }
 
@@ -160,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_keeps_its_user() {
-        // The thread of this test is not the only one.
+        // The test's thread is not the only one.
         let error = Account::find("nobody").unwrap().assume().unwrap_err();
         assert!(error.to_string().contains("threads, not one"), "{error}");
     }

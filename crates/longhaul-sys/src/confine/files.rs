@@ -1,3 +1,5 @@
+//! Restricts the files that a process may use, by Landlock.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,53 +10,55 @@ use landlock::{
 
 use super::only_thread;
 
-/// The rights that are asked for: those of Linux 6.15. An older kernel enforces those it knows.
+/// The access rights of Linux 6.15. An older kernel enforces those that it knows.
 const KNOWN: ABI = ABI::V7;
 
-/// The files that a process may open from now on, each path with all that is beneath it. A path
-/// that does not exist is left out.
+/// The files that a process may open from now on. Each path includes everything beneath it. A path
+/// that does not exist is ignored.
 #[derive(Debug, Clone, Default)]
 pub struct FileRules {
-    /// What may be read and listed.
+    /// Files that may be read and directories that may be listed.
     pub read: Vec<PathBuf>,
-    /// What may be read, changed, made and removed.
+    /// Files and directories that may be read, changed, created and removed.
     pub write: Vec<PathBuf>,
-    /// Devices may be made there too.
+    /// True if device nodes may be created in the writable directories.
     pub devices: bool,
 }
 
-/// How far the kernel enforces the rules.
+/// The extent to which the kernel enforces the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confinement {
-    /// All of them.
+    /// The kernel enforces all rules.
     Full,
-    /// Those that this kernel knows.
+    /// The kernel enforces the rules that it knows.
     Partial,
 }
 
-/// Why files are not confined.
+/// The reason why files are not confined.
 #[derive(Debug, thiserror::Error)]
 pub enum NotConfined {
-    /// Built without Landlock, or older than Linux 5.13.
+    /// The kernel has no Landlock or is older than Linux 5.13.
     #[error("this kernel has no Landlock (Linux 5.13 and later)")]
     Missing,
-    /// Built with it, and started without.
-    #[error("Landlock is not among this kernel's security modules (the option lsm= at boot)")]
+    /// The kernel has Landlock, but it is disabled.
+    #[error("Landlock is not enabled in this kernel (boot option lsm=)")]
     Disabled,
-    /// It would forbid hard links between directories.
-    #[error("the Landlock of this kernel allows no hard links between directories (Linux 5.19)")]
+    /// Landlock before Linux 5.19 would forbid hard links between directories.
+    #[error(
+        "Landlock in this kernel forbids hard links between directories (Linux 5.19 allows them)"
+    )]
     Links,
-    /// The kernel refuses.
-    #[error("the kernel does not take the Landlock rules: {0}")]
+    /// The kernel refused the rules.
+    #[error("the kernel refused the Landlock rules: {0}")]
     Refused(String),
 }
 
-/// Confines this process to the files of `rules` by Landlock (landlock(7)): nothing else can be
-/// opened, made, removed or executed by a path. What is open already stays usable, and metadata
-/// (stat, mode, owner, times) is not covered. Other processes cannot be sent signals.
+/// Restricts this process to the files of `rules` by Landlock (landlock(7)): it cannot open,
+/// create, remove or execute other files by path. Open files stay usable, and metadata (stat, mode,
+/// owner, times) is not covered. The process cannot send signals to other processes.
 ///
 /// # Errors
-/// The kernel has no Landlock or refuses; nothing is confined then.
+/// The kernel has no Landlock or refuses the rules; nothing is restricted then.
 pub fn confine_files(rules: &FileRules) -> Result<Confinement, NotConfined> {
     only_thread().map_err(|error| NotConfined::Refused(error.to_string()))?;
     match version()? {
@@ -69,11 +73,11 @@ pub fn confine_files(rules: &FileRules) -> Result<Confinement, NotConfined> {
     }
 }
 
-/// The kernel's version of Landlock (linux/landlock.h, `LANDLOCK_CREATE_RULESET_VERSION`).
+/// Returns the kernel's Landlock version (linux/landlock.h, `LANDLOCK_CREATE_RULESET_VERSION`).
 fn version() -> Result<libc::c_long, NotConfined> {
     const VERSION_FLAG: u32 = 1;
     let nothing = std::ptr::null::<libc::c_void>();
-    // SAFETY: with this flag the call takes no structure and makes nothing.
+    // SAFETY: with this flag the call takes no structure and creates nothing.
     let version =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION_FLAG) };
     if version > 0 {
@@ -110,7 +114,7 @@ fn allow(
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let Ok(file) = PathFd::new(path) else { return Ok(ruleset) };
-    // A rule for a file may name the rights of files alone.
+    // A rule for a file may only contain access rights of files.
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
     ruleset.add_rule(PathBeneath::new(file, access))
 }

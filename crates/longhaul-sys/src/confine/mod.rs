@@ -1,7 +1,7 @@
-//! Takes rights away from this process: the user it runs as, the files it may open, its memory.
+//! Reduces the rights of this process: its user, the files it may open, access to its memory.
 //!
-//! Each call is for the only thread of a process, before it starts others, which inherit what is
-//! left. Nothing here can be undone.
+//! Call these functions while the process has one thread; threads started later inherit the
+//! restrictions. None of them can be undone.
 
 mod account;
 mod files;
@@ -13,7 +13,7 @@ pub use process::hide_memory;
 
 use std::io;
 
-/// Fails if this process has another thread, which would keep the rights that are taken away.
+/// Returns an error if this process has another thread, which would keep its rights.
 fn only_thread() -> io::Result<()> {
     match std::fs::read_dir("/proc/self/task")?.count() {
         1 => Ok(()),

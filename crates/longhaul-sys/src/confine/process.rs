@@ -1,9 +1,11 @@
+//! Protects the memory of this process.
+
 use std::io;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// Keeps the memory of this process, and the keys in it, from core files and from other processes
-/// of the same user (`PR_SET_DUMPABLE`, `RLIMIT_CORE`).
+/// Prevents core files and access by other processes of the same user to the memory of this process
+/// and the keys in it (`PR_SET_DUMPABLE`, `RLIMIT_CORE`).
 ///
 /// # Errors
 /// The kernel refuses.

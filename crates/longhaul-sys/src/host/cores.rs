@@ -1,20 +1,22 @@
+//! Processor time of each core, and scheduling of threads.
+
 use std::io;
 use std::time::Duration;
 
 use super::text::{number, read};
 
-/// What one core has spent its time on since the host started (`/proc/stat`).
+/// The time that one core has spent since boot (`/proc/stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CoreTimes {
-    /// Everything but idling and waiting for disks, what the hypervisor took included.
+    /// All time except idle and waiting for disks; includes time that the hypervisor took.
     pub busy: Duration,
-    /// The part of it in interrupts, hard and soft; TCP's receiving half runs there.
+    /// The part of `busy` in hard and soft interrupts; TCP's receive path runs there.
     pub interrupts: Duration,
-    /// The part of it in which the hypervisor ran something else.
+    /// The part of `busy` in which the hypervisor ran others.
     pub stolen: Duration,
 }
 
-/// The times of every core that is online, with its number.
+/// Returns the times of every online core with its number.
 pub fn core_times() -> Vec<(u32, CoreTimes)> {
     let ticks = rustix::param::clock_ticks_per_second().max(1);
     parse_cores(&read("/proc/stat"), ticks)
@@ -25,7 +27,8 @@ fn parse_cores(text: &str, ticks_per_second: u64) -> Vec<(u32, CoreTimes)> {
     text.lines()
         .filter_map(|line| {
             let core = line.split(' ').next()?.strip_prefix("cpu")?.parse().ok()?;
-            // user nice system idle iowait irq softirq steal, proc_stat(5); guest time is in user.
+            // user nice system idle iowait irq softirq steal (proc_stat(5)); user includes guest
+            // time.
             let [user, nice, system, irq, softirq, steal] =
                 [1, 2, 3, 6, 7, 8].map(|at| number(line, at));
             let busy = time(user + nice + system + irq + softirq + steal);
@@ -35,19 +38,19 @@ fn parse_cores(text: &str, ticks_per_second: u64) -> Vec<(u32, CoreTimes)> {
         .collect()
 }
 
-/// How the scheduler has treated one thread.
+/// The scheduling of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scheduling {
-    /// Time in which it could have run and waited for a core (`/proc/PID/schedstat`).
+    /// The time in which the thread was ready but waited for a core (`/proc/PID/schedstat`).
     pub waited: Duration,
-    /// The core it last ran on.
+    /// The core that the thread last ran on.
     pub core: u32,
 }
 
-/// How the scheduler has treated thread `id` of this process since it began.
+/// Returns the scheduling of thread `id` of this process since it started.
 ///
 /// # Errors
-/// The thread has ended, or the kernel keeps no account (`CONFIG_SCHED_INFO`).
+/// The thread has ended, or the kernel has no such statistics (`CONFIG_SCHED_INFO`).
 pub fn scheduling(id: i32) -> io::Result<Scheduling> {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{id}/{name}"));
     parse_scheduling(&file("schedstat")?, &file("stat")?).ok_or(io::ErrorKind::InvalidData.into())
@@ -55,7 +58,7 @@ pub fn scheduling(id: i32) -> io::Result<Scheduling> {
 
 fn parse_scheduling(schedstat: &str, stat: &str) -> Option<Scheduling> {
     let waited = Duration::from_nanos(schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?);
-    // The name, in brackets, may hold anything; `processor` is field 39, the name field 2.
+    // The name in brackets may contain any character; `processor` is field 39, the name field 2.
     let (_, after) = stat.rsplit_once(')')?;
     let core = after.split_ascii_whitespace().nth(36)?.parse().ok()?;
     Some(Scheduling { waited, core })

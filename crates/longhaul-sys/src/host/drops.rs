@@ -1,18 +1,20 @@
+//! Packets that the host dropped.
+
 use super::text::{counter, number, read};
 
-/// Packets that this host has thrown away since it started: in the network namespace of the
-/// calling thread, but for the cores' queues, which are the host's.
+/// Packets that this host dropped since boot: in the network namespace of the calling thread,
+/// except for `cores`, which counts for the whole host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drops {
-    /// By the sockets of TCP, for want of room: backlog, receive queue, zero window.
+    /// Dropped by TCP sockets for lack of space: backlog, receive queue, zero window.
     pub tcp: u64,
-    /// Data that TCP had received and pruned, for want of memory.
+    /// Received TCP data that were pruned for lack of memory.
     pub tcp_pruned: u64,
-    /// By the sockets of UDP: their buffers were full.
+    /// Dropped by UDP sockets because their buffers were full.
     pub udp: u64,
-    /// By the interfaces, received and to be sent, errors included.
+    /// Received and outgoing packets dropped by interfaces, including errors.
     pub interfaces: u64,
-    /// By the cores' queues of received packets (`net.core.netdev_max_backlog`).
+    /// Dropped by the receive queues of the cores (`net.core.netdev_max_backlog`).
     pub cores: u64,
 }
 
@@ -42,7 +44,7 @@ fn udp6_errors(text: &str) -> u64 {
     text.lines().filter(wanted).map(|line| number(line, 1)).sum()
 }
 
-/// Errors and drops of `/proc/net/dev`: columns 3 and 4 received, 11 and 12 sent.
+/// Sums errors and drops in `/proc/net/dev`: columns 3 and 4 for receiving, 11 and 12 for sending.
 fn interfaces(text: &str) -> u64 {
     let of_line = |line: &str| -> Option<u64> {
         let (_, counts) = line.split_once(':')?;
@@ -51,7 +53,7 @@ fn interfaces(text: &str) -> u64 {
     text.lines().filter_map(of_line).sum()
 }
 
-/// The second column of `/proc/net/softnet_stat`, in hexadecimal, one line for each core
+/// Sums the second column of `/proc/net/softnet_stat`, in hexadecimal, one line per core
 /// (net/core/net-procfs.c).
 fn cores(text: &str) -> u64 {
     let dropped = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();

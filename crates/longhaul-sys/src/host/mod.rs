@@ -1,8 +1,8 @@
-//! What the host does beside one connection: its cores, its memory for TCP, its drops.
+//! The host's resources outside one connection: cores, TCP memory, drops, quotas.
 //!
-//! All of it is read from `proc(5)`, as text that the kernel only ever adds to: a counter that a
-//! kernel does not have reads as zero. What belongs to a network namespace is that of the calling
-//! thread (`/proc/thread-self/net`, where `/proc/net` would be the first thread's).
+//! All values come from `proc(5)`. The kernel only adds fields to these texts; a counter that a
+//! kernel lacks reads as zero. Values of a network namespace are those of the calling thread
+//! (`/proc/thread-self/net`; `/proc/net` is that of the first thread).
 
 mod cores;
 mod drops;

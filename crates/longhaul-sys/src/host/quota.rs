@@ -1,15 +1,17 @@
+//! The CPU quota of a control group.
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::text::read;
 
-/// For how long this process has been held back by the processor quota of its control group, or of
-/// one above it, since that was made (`cpu.stat`, Documentation/admin-guide/cgroup-v2.rst and
-/// scheduler/sched-bwc.rst). `None` where no group can be seen.
+/// Returns the time for which the CPU quota of the process's control group, or of an ancestor, has
+/// throttled it since the group was created (`cpu.stat`, Documentation/admin-guide/cgroup-v2.rst
+/// and scheduler/sched-bwc.rst). Returns `None` if no group is visible.
 pub fn throttled() -> Option<Duration> {
     let groups = groups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
     let times = groups.iter().flat_map(|(mount, group)| {
-        // Whichever group above has the quota.
+        // Any ancestor may have the quota.
         let above = Path::new(group).ancestors();
         above.filter_map(|group| {
             let group = group.strip_prefix("/").unwrap_or(group);
@@ -27,7 +29,8 @@ fn time(stat: &str) -> Option<Duration> {
     })
 }
 
-/// Where the controller of processors is mounted, and the group's path below it: of both versions.
+/// Returns the mount point of the CPU controller and the path of the group below it, for both
+/// cgroup versions.
 fn groups(own: &str, mounts: &str) -> Vec<(PathBuf, String)> {
     // "ID:CONTROLLERS:PATH", cgroups(7).
     let group = |version: u8| {

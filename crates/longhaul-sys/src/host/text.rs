@@ -1,17 +1,19 @@
+//! Parses texts of `/proc`.
+
 use std::fs;
 
-/// The file's text, or nothing: in a container any file of `/proc` may be missing.
+/// Returns the text of a file, or an empty text: in a container any file of `/proc` may be missing.
 pub(super) fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number in column `at` of `line`, counted from 0; 0 when there is none.
+/// Returns the number in column `at` of `line`, counted from 0; 0 if there is none.
 pub(super) fn number(line: &str, at: usize) -> u64 {
     line.split_ascii_whitespace().nth(at).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// The counter `name` of group `group` in a file of pairs of lines, names above values, as
-/// `/proc/net/snmp` and `netstat` have them.
+/// Returns the counter `name` of `group` in a file of line pairs, names above values, such as
+/// `/proc/net/snmp` and `netstat`.
 pub(super) fn counter(text: &str, group: &str, name: &str) -> u64 {
     let mut lines = text
         .lines()

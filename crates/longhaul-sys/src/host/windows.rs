@@ -1,27 +1,29 @@
+//! TCP memory and limits of socket buffers.
+
 use std::path::Path;
 
 use super::text::{number, read};
 
-/// TCP's memory, which all of the host's namespaces share (`tcp_mem` in tcp(7)).
+/// TCP's memory, shared by all namespaces of the host (`tcp_mem` in tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpMemory {
-    /// In use.
+    /// The bytes in use.
     pub used_bytes: u64,
-    /// From here on the kernel makes every connection smaller; 0 when it is not told here, as in
-    /// any network namespace but the first.
+    /// The bytes from which the kernel reduces every connection's buffers; 0 if unreadable, as in
+    /// every network namespace except the first.
     pub pressure_bytes: u64,
-    /// It does so at present.
+    /// True while the kernel reduces buffers.
     pub pressure: bool,
 }
 
-/// Reads how much of TCP's memory is in use.
+/// Reads the use of TCP's memory.
 pub fn tcp_memory() -> TcpMemory {
     let protocols = read("/proc/thread-self/net/protocols");
     parse_memory(&protocols, &read("/proc/sys/net/ipv4/tcp_mem"), rustix::param::page_size())
 }
 
-/// `/proc/net/protocols`: name, size, sockets, memory in pages, pressure
-/// (proto_seq_printf in net/core/sock.c).
+/// Parses `/proc/net/protocols`: name, size, sockets, memory in pages, pressure (proto_seq_printf
+/// in net/core/sock.c).
 pub(crate) fn parse_memory(protocols: &str, limits: &str, page_bytes: usize) -> TcpMemory {
     let page = page_bytes as u64;
     let line = protocols.lines().find(|line| line.starts_with("TCP ")).unwrap_or_default();
@@ -32,16 +34,16 @@ pub(crate) fn parse_memory(protocols: &str, limits: &str, page_bytes: usize) -> 
     }
 }
 
-/// How large the kernel lets socket buffers grow, in bytes of `SO_RCVBUF` and `SO_SNDBUF`.
+/// The limits of socket buffers, in bytes of `SO_RCVBUF` and `SO_SNDBUF`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowLimits {
-    /// By autotuning, to receive: the third number of `net.ipv4.tcp_rmem`.
+    /// The limit of autotuned receive buffers: the third number of `net.ipv4.tcp_rmem`.
     pub receive_autotuned_bytes: u64,
-    /// By autotuning, to send: the third number of `net.ipv4.tcp_wmem`.
+    /// The limit of autotuned send buffers: the third number of `net.ipv4.tcp_wmem`.
     pub send_autotuned_bytes: u64,
-    /// When a program asks, to receive: `net.core.rmem_max`; 0 when it cannot be read here.
+    /// The limit of requested receive buffers: `net.core.rmem_max`; 0 if unreadable here.
     pub receive_asked_bytes: u64,
-    /// When a program asks, to send: `net.core.wmem_max`; 0 when it cannot be read here.
+    /// The limit of requested send buffers: `net.core.wmem_max`; 0 if unreadable here.
     pub send_asked_bytes: u64,
 }
 
@@ -56,8 +58,8 @@ pub fn window_limits() -> WindowLimits {
     }
 }
 
-/// The rate of the fastest hardware interface that is up, in bit/s, by its driver. Virtual
-/// interfaces do not count: their drivers make a number up.
+/// Returns the rate of the fastest hardware interface that is up, in bit/s, as its driver reports
+/// it. Virtual interfaces do not count because their drivers report an arbitrary number.
 pub fn fastest_interface_bps() -> Option<u64> {
     let interfaces = std::fs::read_dir("/sys/class/net").ok()?;
     interfaces.filter_map(|entry| interface_bps(&entry.ok()?.path())).max()
@@ -66,7 +68,7 @@ pub fn fastest_interface_bps() -> Option<u64> {
 fn interface_bps(directory: &Path) -> Option<u64> {
     directory.join("device").exists().then_some(())?;
     let megabits: i64 = read(directory.join("speed").to_str()?).trim().parse().ok()?;
-    // -1 for a link that is down (Documentation/ABI/testing/sysfs-class-net).
+    // -1 means that the link is down (Documentation/ABI/testing/sysfs-class-net).
     u64::try_from(megabits).ok().filter(|rate| *rate > 0).map(|rate| rate * 1_000_000)
 }
 

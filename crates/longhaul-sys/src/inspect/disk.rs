@@ -1,3 +1,5 @@
+//! Reads facts about directories and their disks.
+
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -10,11 +12,11 @@ use super::interface::{bus, node};
 use super::pci::Place;
 use super::source::Source;
 
-/// How many devices may lie on each other: LVM on encryption on RAID on a partition is four.
+/// The most devices below each other: LVM on encryption on RAID on a partition is four.
 const DEPTH: usize = 8;
 
-/// Reads the directory at `path` and what is beneath it. A file of no name is made there for a
-/// moment, where that is allowed, to see whether direct I/O works.
+/// Reads facts about the directory at `path` and the devices below it. If permitted, creates an
+/// unnamed file there for a moment to test direct I/O.
 pub(super) fn read(source: &Source, path: &str) -> DiskFacts {
     let real = source.call(&format!("directory {path}"), || {
         let real = fs::canonicalize(path)?;
@@ -27,7 +29,7 @@ pub(super) fn read(source: &Source, path: &str) -> DiskFacts {
     let mount = mount(source, &real);
     let device =
         mount.clone().and_then(|(_, number, device)| whole_device(source, &number, &device));
-    // Of devices on devices, the first at the bottom stands for all.
+    // The first device at the bottom of the stack represents all of them.
     let bottom = device.clone().map(|device| device.map(|name| lowest(source, name)));
     let sharers = bottom.as_ref().ok().and_then(Option::as_ref).map_or(1, |(_, sharers)| *sharers);
     let bottom = bottom.map(|bottom| bottom.map(|(name, _)| name));
@@ -61,7 +63,7 @@ pub(super) fn read(source: &Source, path: &str) -> DiskFacts {
     }
 }
 
-/// Of a directory that is not there, or may not be reached, nothing is known.
+/// Returns facts for a directory that does not exist or is unreachable: all unseen.
 fn nothing(path: &str, unseen: Unseen) -> DiskFacts {
     DiskFacts {
         path: path.to_owned(),
@@ -77,19 +79,19 @@ fn nothing(path: &str, unseen: Unseen) -> DiskFacts {
     }
 }
 
-/// A disk that a hypervisor makes (`vd`, `xvd`) says that it turns, whatever it is.
+/// Returns whether a disk is rotational. Virtual disks (`vd`, `xvd`) always report that they are.
 fn turns(source: &Source, name: &str) -> Seen<bool> {
     let says = source.text(&format!("sys/block/{name}/queue/rotational"))? == "1";
     Ok(says && !name.starts_with("vd") && !name.starts_with("xvd"))
 }
 
-/// `none`, from `[none] mq-deadline kyber`.
+/// Returns `none` for `[none] mq-deadline kyber`.
 fn in_force(text: &str) -> String {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text, |(name, _)| name).to_owned()
 }
 
-/// The mount that is the nearest parent of `real`, with its device's number and name, from
+/// Returns the nearest parent mount of `real`, with its device's number and name, from
 /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 fn mount(source: &Source, real: &str) -> Seen<(MountFacts, String, String)> {
     let table = source.text("proc/self/mountinfo")?;
@@ -110,13 +112,13 @@ fn nearest_mount(table: &str, path: &Path) -> Option<(MountFacts, String, String
     });
     mounts
         .filter(|(facts, ..)| path.starts_with(&facts.point))
-        // The last of equals: what is mounted later covers what was there.
+        // The last of equal mount points: a later mount covers an earlier one.
         .max_by_key(|(facts, ..)| facts.point.len())
 }
 
-/// The device, or the disk that it is a partition of.
+/// Returns the device, or the disk of which it is a partition.
 fn whole_device(source: &Source, number: &str, device: &str) -> Seen<Option<String>> {
-    // Btrfs has a number of its own; its device is named.
+    // Btrfs has its own device number, so the device is found by name.
     let named = device.strip_prefix("/dev/").map(|name| format!("sys/class/block/{name}"));
     let real = match (number.split_once(':'), named) {
         (Some(("0", _)), None) => return Ok(None),
@@ -133,7 +135,7 @@ fn whole_device(source: &Source, number: &str, device: &str) -> Seen<Option<Stri
     Ok(Some(whole.to_owned()))
 }
 
-/// The first device beneath `name`, at the bottom, and how many share the load with it.
+/// Returns the first bottom device below `name`, and the number of devices that share its load.
 fn lowest(source: &Source, mut name: String) -> (String, u32) {
     let mut sharers = 1;
     for _ in 0..DEPTH {
@@ -163,7 +165,7 @@ fn direct_io(source: &Source, path: &str) -> Seen<DirectIo> {
     Ok(if works == 1 { DirectIo::Works } else { DirectIo::Refused })
 }
 
-/// `EINVAL` is what open(2) says where the file system has no direct I/O.
+/// open(2) returns `EINVAL` if the file system does not support direct I/O.
 fn opens_directly(path: &Path) -> io::Result<bool> {
     let mut options = OpenOptions::new();
     if fs::metadata(path)?.mode() & libc::S_IFMT == libc::S_IFDIR {

@@ -1,9 +1,11 @@
+//! Reads facts about packet filters.
+
 use longhaul_core::doctor::{Chain, FirewallFacts, Seen};
 
 use super::source::Source;
 use crate::netfilter;
 
-/// Reads which chains of rules see what comes in for this host.
+/// Reads the rule chains that filter incoming packets of this host.
 pub(super) fn read(source: &Source) -> FirewallFacts {
     let old_tables = source.text("proc/net/ip_tables_names");
     FirewallFacts {

@@ -1,3 +1,5 @@
+//! Reads all facts of a host.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,23 +10,23 @@ use super::source::Source;
 use super::{disk, firewall, interface, path, processor};
 use crate::host::parse_tcp_memory;
 
-/// What to look at.
+/// The objects to inspect.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
     /// The host at the other end, without a port.
     pub to: Option<String>,
-    /// The port to ask there.
+    /// The port to connect to there.
     pub port: u16,
-    /// How long to wait for it.
+    /// The longest wait for that host.
     pub patience: Duration,
-    /// These interfaces; by default the one on the way, or the default route's.
+    /// The interfaces to inspect; by default the one on the route to `to`, or of the default route.
     pub interfaces: Vec<String>,
-    /// Directories to copy from or to.
+    /// The directories to copy from or to.
     pub disks: Vec<String>,
 }
 
-/// Reads everything that the rules ask for. It waits at most `query.patience` for the resolver,
-/// as long for the host at the other end, and beside that for nothing.
+/// Reads all facts that the rules need. Waits at most `query.patience` for the resolver, and as
+/// long for the host at the other end.
 pub fn inspect(source: &Source, query: &Query) -> HostFacts {
     let path = query.to.as_ref().map(|host| path::read(source, host, query.port, query.patience));
     let names = match (&query.interfaces[..], &path) {
@@ -90,8 +92,8 @@ fn tcp_memory(source: &Source) -> Seen<TcpMemoryFacts> {
     Ok(TcpMemoryFacts { used: Bytes::new(memory.used_bytes), pressure: memory.pressure })
 }
 
-/// Columns 1 and 2 of `/proc/net/softnet_stat`, in hexadecimal (net/core/net-procfs.c): packets
-/// taken and packets dropped.
+/// Sums columns 1 and 2 of `/proc/net/softnet_stat`, in hexadecimal (net/core/net-procfs.c):
+/// packets processed and packets dropped.
 fn core_drops(source: &Source) -> Seen<(u64, u64)> {
     let text = source.text("proc/net/softnet_stat")?;
     let column = |line: &str, at| {
@@ -101,7 +103,7 @@ fn core_drops(source: &Source) -> Seen<(u64, u64)> {
     Ok((sum(1), sum(0) + sum(1)))
 }
 
-/// Whether a program of this name runs.
+/// Returns whether a program with this name is running.
 fn runs(source: &Source, name: &str) -> Seen<bool> {
     let live = || {
         let found = std::fs::read_dir("/proc")?.filter_map(Result::ok).any(|entry| {
@@ -124,7 +126,7 @@ fn clock(source: &Source) -> Seen<ClockFacts> {
     Ok(ClockFacts { synchronised: synchronised == 1, max_error })
 }
 
-/// A line of `/proc/self/limits`: its name, the soft and the hard limit, the unit.
+/// Parses a line of `/proc/self/limits`: name, soft limit, hard limit, unit.
 fn limit(source: &Source, name: &str) -> Seen<Limit> {
     let text = source.text("proc/self/limits")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));

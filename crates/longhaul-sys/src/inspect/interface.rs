@@ -1,3 +1,5 @@
+//! Reads facts about network interfaces.
+
 use std::collections::VecDeque;
 
 use longhaul_core::doctor::{
@@ -10,13 +12,14 @@ use super::pci::{self, Place};
 use super::source::Source;
 use crate::{ethtool, route};
 
-/// Drivers of cards that a hypervisor makes; what is behind them, they do not tell.
+/// The drivers of virtual cards, which do not report the hardware behind them.
 const PARAVIRTUAL: [&str; 8] =
     ["virtio_net", "vmxnet3", "hv_netvsc", "netvsc", "vif", "xen_netfront", "ena", "gve"];
 
-/// The interfaces of the default routes; without one, those that are up and have a device.
+/// Returns the interfaces of the default routes, or without one, the interfaces with a device that
+/// are up.
 pub(super) fn of_default_route(source: &Source) -> Vec<String> {
-    // Interface, destination, gateway, flags ... mask: all in hexadecimal (route(8)).
+    // Interface, destination, gateway, flags ... mask, all in hexadecimal (route(8)).
     let table = source.text("proc/net/route").unwrap_or_default();
     let mut names: Vec<String> = table
         .lines()
@@ -38,16 +41,16 @@ pub(super) fn of_default_route(source: &Source) -> Vec<String> {
     source.names("sys/class/net").unwrap_or_default().into_iter().filter(up).collect()
 }
 
-/// Whether there is an interface of this name.
+/// Returns whether an interface with this name exists.
 pub(super) fn exists(source: &Source, name: &str) -> bool {
     !name.contains('/') && source.names(&format!("sys/class/net/{name}")).is_ok()
 }
 
-/// `names`, each followed by the interfaces that it is made of: the ports of a bond, what is
-/// beneath a VLAN. With each, how many carry its load together.
+/// Returns `names`, each followed by the interfaces below it: the ports of a bond, the parent of a
+/// VLAN. Each has the number of interfaces that share its load.
 pub(super) fn with_those_beneath(source: &Source, names: Vec<String>) -> Vec<(String, u32)> {
     let mut all: Vec<(String, u32)> = Vec::new();
-    // In the order asked for; nothing is beneath itself, but two may share one.
+    // The order of the request is kept. Interfaces have no cycles, but two may share one below.
     let mut waiting: VecDeque<(String, u32)> = names.into_iter().map(|name| (name, 1)).collect();
     while let Some((name, sharers)) = waiting.pop_front() {
         if all.iter().any(|(known, _)| *known == name) {
@@ -62,7 +65,7 @@ pub(super) fn with_those_beneath(source: &Source, names: Vec<String>) -> Vec<(St
     all
 }
 
-/// Reads an interface.
+/// Reads the facts of an interface.
 pub(super) fn read(source: &Source, name: &str, sharers: u32) -> InterfaceFacts {
     let at = |what: &str| format!("sys/class/net/{name}/{what}");
     let device = source.real(&at("device"));
@@ -109,7 +112,7 @@ fn kind(
     }
 }
 
-/// In Mb/s; -1, or no answer, where the driver makes none
+/// Reads the speed in Mb/s; -1 or an error if the driver reports none
 /// (Documentation/ABI/testing/sysfs-class-net).
 fn speed(source: &Source, name: &str) -> Seen<Option<Rate>> {
     match source.number::<i64>(&format!("sys/class/net/{name}/speed")) {
@@ -170,7 +173,7 @@ fn traffic(source: &Source, name: &str) -> Seen<Traffic> {
     })
 }
 
-/// The NUMA node of a device; -1 stands for none (drivers/base/node.c).
+/// Returns the NUMA node of a device; the kernel writes -1 for none (drivers/base/node.c).
 pub(super) fn node(source: &Source, place: Option<&Place>) -> Seen<Option<u32>> {
     let Some(place) = place else { return Ok(None) };
     let node: i64 = source.number(&format!("{}/numa_node", place.path))?;
@@ -189,7 +192,7 @@ fn interrupts(source: &Source, place: Option<&Place>) -> Seen<Vec<Interrupt>> {
     numbers.into_iter().map(interrupt).collect()
 }
 
-/// What is at `place`, if it is anywhere on PCI.
+/// Returns the PCI facts of the device at `place`, if it is on PCI.
 pub(super) fn bus(source: &Source, place: Option<&Place>, sharers: u32) -> Seen<Option<PciFacts>> {
     Ok(place.map(|place| pci::read(source, place, sharers)))
 }

@@ -1,8 +1,9 @@
-//! Reads what `longhaul doctor` judges: settings, interfaces, buses, processors, disks, clock.
+//! Reads the facts that `longhaul doctor` judges: settings, interfaces, buses, processors, disks,
+//! clock.
 //!
-//! Every question goes through a [`Source`]: this host, or a
-//! [recording](longhaul_core::doctor::Recording) of one, so that fixtures are read by the same
-//! code. Nothing is changed, and what cannot be read is said by name.
+//! Every read goes through a [`Source`]: this host, or a
+//! [recording](longhaul_core::doctor::Recording) of a host, so that fixtures use the same code.
+//! Nothing is changed, and unreadable facts are reported by name.
 
 mod disk;
 mod firewall;

@@ -1,3 +1,5 @@
+//! Reads facts about the path to another host.
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
@@ -9,7 +11,7 @@ use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
 use super::source::Source;
 use crate::route::route_to;
 
-/// Finds the way to `host`, and how long it takes to ask it.
+/// Determines the route to `host` and the time to connect to it.
 pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -> PathFacts {
     let address = address(source, host, patience);
     let route = address.clone().and_then(|address| route(source, address));
@@ -27,8 +29,8 @@ fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
     text.parse().map_err(|_| Unseen::odd(name, &text))
 }
 
-/// The first address of `host`. A resolver whose servers are silent takes longer than anybody
-/// waits for an examination; the thread that asks it is left behind.
+/// Returns the first address of `host`. If the name servers do not answer within `patience`, the
+/// resolving thread is abandoned.
 fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
@@ -41,7 +43,7 @@ fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
     Ok(first.ok_or(io::ErrorKind::NotFound)?.ip())
 }
 
-/// The interface, and the route's own limit of a packet.
+/// Returns the interface of the route and the route's MTU.
 fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
     let name = format!("route {to}");
     let text = source.call(&name, || {
@@ -53,7 +55,7 @@ fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
     Ok((interface.to_owned(), mtu.parse().ok()))
 }
 
-/// How long a connection took to open or to be refused: either is one round trip.
+/// Measures the time until a connection opened or was refused; either takes one round trip.
 fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
     let asked = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
         let begun = Instant::now();
@@ -65,9 +67,10 @@ fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration
         Ok([begun.elapsed().as_micros() as u64, u64::from(open)])
     });
     let [micros, open] = asked.map_err(|unseen| match unseen.cause {
-        // A firewall of this host or on the way says no by ICMP: no question of rights.
+        // A firewall on this host or on the path rejects with ICMP; that is not a missing
+        // privilege.
         Cause::Denied | Cause::Absent => Unseen {
-            cause: Cause::Failed("no answer that would tell the time".to_owned()),
+            cause: Cause::Failed("no answer to measure the time with".to_owned()),
             ..unseen
         },
         Cause::Failed(_) => unseen,

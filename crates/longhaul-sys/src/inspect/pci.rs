@@ -1,16 +1,19 @@
+//! Reads facts about PCI devices.
+
 use longhaul_core::doctor::{Capability, Link, PciFacts, Seen, Unseen, express_capability};
 
 use super::source::Source;
 
-/// The part of a device's path in sysfs that is on PCI: the path to the innermost function, and
-/// those of the bridges above it. `None` when there is none.
+/// The PCI part of a device's path in sysfs: the path of the innermost function and those of the
+/// bridges above it.
 pub(super) struct Place {
     pub(super) path: String,
     bridges: Vec<String>,
 }
 
 impl Place {
-    /// Finds it in `path`, such as `sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/net/eth0`.
+    /// Extracts the place from `path`, such as
+    /// `sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/net/eth0`.
     pub(super) fn in_path(path: &str) -> Option<Place> {
         let mut functions = Vec::new();
         let mut prefix = String::new();
@@ -28,13 +31,13 @@ impl Place {
     }
 }
 
-/// Whether `name` is `0000:3b:00.0`.
+/// Returns whether `name` has the form `0000:3b:00.0`.
 fn is_function(name: &str) -> bool {
     let shape: String = name.chars().map(|c| if c.is_ascii_hexdigit() { 'h' } else { c }).collect();
     matches!(shape.as_str(), "hhhh:hh:hh.h" | "hhhhh:hh:hh.h")
 }
 
-/// Reads a device's place on the bus.
+/// Reads the facts of a device's bus connection.
 pub(super) fn read(source: &Source, place: &Place, sharers: u32) -> PciFacts {
     let path = &place.path;
     let device = capability(source, path);
@@ -54,8 +57,8 @@ pub(super) fn read(source: &Source, place: &Place, sharers: u32) -> PciFacts {
     }
 }
 
-/// Without `CAP_SYS_ADMIN` the kernel shows the first 64 bytes alone (pci_read_config in
-/// drivers/pci/pci-sysfs.c), which hold no capability.
+/// Reads the PCI Express capability. Without `CAP_SYS_ADMIN` the kernel provides only the first 64
+/// bytes, which contain no capability (pci_read_config in drivers/pci/pci-sysfs.c).
 fn capability(source: &Source, path: &str) -> Seen<Capability> {
     let file = format!("{path}/config");
     let config = source.bytes(&file)?;
@@ -65,7 +68,7 @@ fn capability(source: &Source, path: &str) -> Seen<Capability> {
     })
 }
 
-/// `8.0 GT/s PCIe` and `16`; `Unknown` or no file where there is no such link.
+/// Reads a link such as `8.0 GT/s PCIe` and `16`; `Unknown` or a missing file means no link.
 fn link(source: &Source, path: &str, which: &str) -> Seen<Option<Link>> {
     let text = |name: &str| source.text(&format!("{path}/{which}_link_{name}"));
     let (Ok(speed), Ok(width)) = (text("speed"), text("width")) else { return Ok(None) };

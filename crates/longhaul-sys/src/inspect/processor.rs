@@ -1,3 +1,5 @@
+//! Reads facts about processors.
+
 use std::collections::BTreeMap;
 
 use longhaul_core::doctor::{IdleState, ProcessorFacts, Seen, Unseen};
@@ -7,7 +9,7 @@ use crate::cpu::HostTimes;
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// Reads what the processors are and do.
+/// Reads the facts about processors.
 pub(super) fn read(source: &Source) -> ProcessorFacts {
     let info = source.head("proc/cpuinfo");
     ProcessorFacts {
@@ -26,12 +28,13 @@ pub(super) fn read(source: &Source) -> ProcessorFacts {
 
 fn model(info: &Seen<String>) -> Seen<String> {
     let info = info.as_ref().map_err(Clone::clone)?;
-    // Arm's processors have numbers alone there.
+    // On Arm, /proc/cpuinfo has only numbers.
     let name = field(info, "model name").or_else(|| field(info, "CPU part"));
     name.ok_or_else(|| Unseen::absent("/proc/cpuinfo: model name"))
 }
 
-/// The flag that x86 processors show under a hypervisor, or the firmware's name for the machine.
+/// Returns whether the host is a virtual machine: by the flag that x86 processors have under a
+/// hypervisor, or by the firmware's product name.
 fn virtual_machine(info: &Seen<String>, source: &Source) -> Seen<bool> {
     let info = info.as_ref().map_err(Clone::clone)?;
     if let Some(flags) = field(info, "flags") {
@@ -54,7 +57,8 @@ fn governors(source: &Source) -> Seen<BTreeMap<String, u32>> {
     for cpu in source.list(&format!("{CPU}/online"))? {
         match source.text(&format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor")) {
             Ok(governor) => *found.entry(governor).or_insert(0) += 1,
-            // One that has none says it for all; one that came or went does not matter.
+            // If one processor has no governor, none has; a processor that was added or removed
+            // meanwhile is ignored.
             Err(unseen) if found.is_empty() => return Err(unseen),
             Err(_) => {}
         }

@@ -1,3 +1,5 @@
+//! The source of facts: this host or a recording.
+
 use std::cell::RefCell;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -5,10 +7,10 @@ use std::path::Path;
 
 use longhaul_core::doctor::{Cause, Entry, Recording, Seen, Unseen};
 
-/// No file that is asked for is longer; `/proc/PID/mountinfo` of a host of containers may be long.
+/// The largest file that is read; `/proc/PID/mountinfo` on a container host may be long.
 const FILE_LIMIT: u64 = 4 << 20;
 
-/// Where a host's facts are read.
+/// The source of a host's facts.
 #[derive(Debug)]
 pub struct Source {
     from: From,
@@ -22,47 +24,47 @@ enum From {
 }
 
 impl Source {
-    /// This host, in the calling thread's namespaces.
+    /// Returns this host, in the calling thread's namespaces.
     pub fn host() -> Self {
         Source { from: From::Host, notes: RefCell::default() }
     }
 
-    /// A host of which this was recorded.
+    /// Returns the host of a recording.
     pub fn recorded(recording: Recording) -> Self {
         Source { from: From::Recording(recording), notes: RefCell::default() }
     }
 
-    /// What has been asked and answered until now.
+    /// Returns all questions and answers so far.
     pub fn recording(&self) -> Recording {
         self.notes.borrow().clone()
     }
 
-    /// A file's text without the spaces around it; `path` has no leading slash.
+    /// Returns a file's trimmed text; `path` has no leading slash.
     pub(super) fn text(&self, path: &str) -> Seen<String> {
         self.ask("file", path, || Ok(read(path)?.trim().to_owned()))
     }
 
-    /// The first paragraph of a file.
+    /// Returns the first paragraph of a file.
     pub(super) fn head(&self, path: &str) -> Seen<String> {
         self.ask("head", path, || {
             Ok(read(path)?.split("\n\n").next().unwrap_or_default().trim().to_owned())
         })
     }
 
-    /// A file's whole number.
+    /// Returns the integer in a file.
     pub(super) fn number<T: std::str::FromStr>(&self, path: &str) -> Seen<T> {
         let text = self.text(path)?;
         text.parse().map_err(|_| Unseen::odd(format!("/{path}"), &text))
     }
 
-    /// A file's list of numbers in the kernel's form: `0-3,8`
+    /// Returns a file's list of numbers in the kernel's format: `0-3,8`
     /// (Documentation/admin-guide/cputopology.rst).
     pub(super) fn list(&self, path: &str) -> Seen<Vec<u32>> {
         let text = self.text(path)?;
         parse_list(&text).ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
     }
 
-    /// The names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     pub(super) fn names(&self, path: &str) -> Seen<Vec<String>> {
         let text = self.ask("list", path, || {
             let names = fs::read_dir(Path::new("/").join(path))?
@@ -74,7 +76,7 @@ impl Source {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// Where a link leads to, without the leading slash.
+    /// Returns the resolved path of a link, without the leading slash.
     pub(super) fn real(&self, path: &str) -> Seen<String> {
         self.ask("link", path, || {
             let real = fs::canonicalize(Path::new("/").join(path))?;
@@ -82,13 +84,13 @@ impl Source {
         })
     }
 
-    /// The last name of where a link leads to.
+    /// Returns the last component of a link's target.
     pub(super) fn target(&self, path: &str) -> Seen<String> {
         let real = self.real(path)?;
         Ok(real.rsplit('/').next().unwrap_or(&real).to_owned())
     }
 
-    /// A file's bytes.
+    /// Returns a file's bytes.
     pub(super) fn bytes(&self, path: &str) -> Seen<Vec<u8>> {
         let text = self.ask("file", path, || {
             let bytes = fs::read(Path::new("/").join(path))?;
@@ -99,7 +101,7 @@ impl Source {
         bytes.ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
     }
 
-    /// What a call answers, as text; `name` says which.
+    /// Returns the answer of a system call as text; `name` identifies the call.
     pub(super) fn call(
         &self,
         name: &str,
@@ -108,7 +110,7 @@ impl Source {
         self.ask("call", name, live)
     }
 
-    /// The numbers that a call answers, noted by `keys`.
+    /// Returns the numbers that a system call answers, recorded under `keys`.
     pub(super) fn numbers<const N: usize>(
         &self,
         name: &str,
@@ -160,8 +162,8 @@ fn read(path: &str) -> io::Result<String> {
 fn cause(error: &io::Error) -> Cause {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => Cause::Denied,
-        // Drivers answer the last four for what they do not have: the rate of an interface that
-        // is down, a ring of one that has none, a protocol that the kernel was built without.
+        // Drivers return the last four errors for missing features: the rate of an interface that
+        // is down, a ring that does not exist, a protocol that the kernel was built without.
         Some(
             libc::ENOENT
             | libc::ENOTDIR

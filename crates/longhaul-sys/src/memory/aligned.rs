@@ -1,16 +1,18 @@
+//! Buffers for direct I/O.
+
 use std::ops::{Deref, DerefMut};
 
 use super::Mapping;
 
-/// The alignment of offsets, lengths and memory that every direct-I/O file system takes: the page,
-/// which is no smaller than any logical block in use (open(2), O_DIRECT).
+/// The alignment in bytes of offsets, lengths and memory that every file system accepts for direct
+/// I/O: a page, which is at least as large as every logical block in use (open(2), O_DIRECT).
 pub const DIRECT_ALIGN: usize = 4096;
-/// A huge page of x86-64 and of arm64 with 4 KiB pages. Direct I/O pins memory a page at a time:
-/// in huge pages a block of 4 MiB is two, not a thousand.
+/// The size of a huge page on x86-64 and on arm64 with 4 KiB pages. Direct I/O pins memory by page:
+/// a block of 4 MiB has two huge pages instead of a thousand small ones.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes aligned for direct I/O, zero at first; on huge pages where they are long enough and the
-/// kernel has some. The pages are taken when they are first used.
+/// A zeroed buffer aligned for direct I/O. A long buffer uses huge pages if the kernel has some.
+/// Pages are allocated at first use.
 #[derive(Debug)]
 pub struct AlignedBuffer {
     mapping: Mapping,
@@ -19,10 +21,10 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// A buffer of `bytes`, rounded up to [`DIRECT_ALIGN`].
+    /// Creates a buffer of `bytes`, rounded up to [`DIRECT_ALIGN`].
     ///
     /// # Panics
-    /// The process has no more address space.
+    /// The address space of the process is exhausted.
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes.max(1).next_multiple_of(DIRECT_ALIGN);
         let spare = if bytes >= HUGE_PAGE { HUGE_PAGE } else { 0 };
@@ -32,7 +34,7 @@ impl AlignedBuffer {
             spare => mapping.as_ptr().align_offset(spare),
         };
         if spare > 0 {
-            // The few bytes beyond the last whole one would take another.
+            // The few bytes beyond the last whole huge page would use another one.
             mapping.keep_small(start + bytes / HUGE_PAGE * HUGE_PAGE..mapping.len());
         }
         AlignedBuffer { mapping, start, bytes }
@@ -67,7 +69,7 @@ mod tests {
         assert_eq!(buffer[8191], 1);
     }
 
-    /// This process's memory in use, in bytes.
+    /// Returns the resident memory of this process in bytes.
     fn resident() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: usize = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -85,7 +87,7 @@ mod tests {
                 buffer[offset] = 1;
             }
         }
-        // A huge page for each tail would be as much again as half of the buffers.
+        // A huge page per tail would add half of the buffers' size.
         let most = BUFFERS * (5 << 20);
         let taken = resident().saturating_sub(before);
         assert!(taken < most, "{taken} bytes, of {most} at the most");

@@ -1,42 +1,44 @@
+//! Anonymous memory mappings.
+
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A private, zeroed mapping, in huge pages where the kernel has them; returned on drop.
+/// A private, zeroed mapping, with huge pages if the kernel has them; unmapped on drop.
 ///
-/// Its pages appear when first written, so that it may be sized for the worst case. A forked
-/// child does not get it, which keeps a fork cheap and the pages uncopied.
+/// Its pages are allocated at the first write, so it can be sized for the worst case. A forked
+/// child does not inherit it, which keeps the fork cheap and the pages uncopied.
 #[derive(Debug)]
 pub struct Mapping {
     region: Arc<Region>,
 }
 
-/// Makes pages of a [`Mapping`] appear before they are written, from any thread.
+/// Allocates the pages of a [`Mapping`] before they are written, from any thread.
 #[derive(Debug, Clone)]
 pub struct Prefault {
     region: Arc<Region>,
 }
 
-/// The address range, unmapped when the last that knows it is gone.
+/// The address range, unmapped when its last owner drops it.
 #[derive(Debug)]
 struct Region {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the range is memory whose content only the mapping reaches, like a boxed slice.
+// SAFETY: only the mapping can reach the contents of the range, like a boxed slice.
 unsafe impl Send for Region {}
-// SAFETY: a shared mapping is only read, writing takes &mut of it; Prefault reaches no content.
+// SAFETY: a shared mapping is only read, and writing needs `&mut`; Prefault accesses no contents.
 unsafe impl Sync for Region {}
 
 impl Mapping {
     /// Reserves `length` bytes of address space.
     ///
     /// # Errors
-    /// `length` is zero, or the address space is limited below it.
+    /// `length` is zero or exceeds the limit of the address space.
     pub fn reserve(length: usize) -> io::Result<Self> {
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -50,22 +52,22 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // Both are wishes: a kernel without huge pages works, only slower.
+        // Both are hints: without huge pages everything works, only slower.
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
-            // SAFETY: the range is the mapping just made, and neither advice changes its content.
+            // SAFETY: the range is the new mapping, and neither hint changes its contents.
             unsafe { libc::madvise(start, length, advice) };
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { region: Arc::new(Region { start, length }) })
     }
 
-    /// Takes no huge pages for `range`, of which little will be used.
+    /// Disables huge pages for `range`, of which little will be used.
     pub(super) fn keep_small(&self, range: Range<usize>) {
         let page = rustix::param::page_size();
         let end = range.end.min(self.region.length);
         let start = range.start.min(end).next_multiple_of(page);
         if start < end {
-            // SAFETY: the range lies within the mapping, and the advice, a wish, changes no content.
+            // SAFETY: the range lies within the mapping, and the hint changes no contents.
             unsafe {
                 let from = self.region.start.as_ptr().add(start);
                 libc::madvise(from.cast(), end - start, libc::MADV_NOHUGEPAGE)
@@ -73,18 +75,18 @@ impl Mapping {
         }
     }
 
-    /// The means to make its pages appear beforehand.
+    /// Returns a handle that can allocate pages in advance.
     pub fn prefault(&self) -> Prefault {
         Prefault { region: self.region.clone() }
     }
 }
 
 impl Prefault {
-    /// Makes the pages of `range`, as far as the mapping has it, appear as if they had been
-    /// written, and changes nothing in them (`MADV_POPULATE_WRITE`, Linux 5.14).
+    /// Allocates the pages of `range`, limited to the mapping, without changing their contents
+    /// (`MADV_POPULATE_WRITE`, Linux 5.14).
     ///
     /// # Errors
-    /// `InvalidInput` from an older kernel, or no memory.
+    /// `InvalidInput` from an older kernel, or out of memory.
     pub fn touch(&self, range: Range<usize>) -> io::Result<()> {
         let page = rustix::param::page_size();
         let end = range.end.min(self.region.length);

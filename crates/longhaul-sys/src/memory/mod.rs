@@ -1,5 +1,5 @@
-//! Memory of special kinds: [`AlignedBuffer`] for direct I/O, and [`Mapping`], large and free of
-//! cost until it is touched. And how much of it there is.
+//! Memory: [`AlignedBuffer`] for direct I/O, [`Mapping`] for large memory that costs nothing until
+//! it is used, and the amount that this process may use.
 
 mod aligned;
 mod mapping;

@@ -1,8 +1,10 @@
+//! The memory that this process may use.
+
 use std::fs;
 use std::path::Path;
 
-/// The memory that this process may use, in bytes: the machine's, or that of the control group that
-/// limits it most, if that is less.
+/// Returns the bytes of memory that this process may use: those of the machine, or the strictest
+/// limit of its control groups if that is lower.
 pub fn usable_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = info.totalram as u64 * u64::from(info.mem_unit);
@@ -13,9 +15,9 @@ pub fn usable_bytes() -> u64 {
     limit.map_or(machine, |limit| limit.min(machine))
 }
 
-/// The least limit on the way from the groups of `/proc/self/cgroup` (cgroups(7)) to the root:
-/// `memory.max` in version 2, `memory.limit_in_bytes` in version 1. A number that is none, as
-/// `max`, is no limit.
+/// Returns the lowest limit of the groups in `/proc/self/cgroup` (cgroups(7)) and their ancestors:
+/// `memory.max` in version 2, `memory.limit_in_bytes` in version 1. A value that is not a number,
+/// such as `max`, is no limit.
 fn group_limit(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

@@ -1,3 +1,5 @@
+//! ICMP echo sockets.
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -7,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::receive::{Heard, Reported, receive, receive_report};
 use super::{prepare, send};
 
-/// Bytes of an ICMP echo before its payload.
+/// The size of an ICMP echo header in bytes.
 pub const ECHO_HEADER_BYTES: usize = 8;
 
 const REQUEST: u8 = 8; // ICMP_ECHO
@@ -15,30 +17,30 @@ const REPLY: u8 = 0; // ICMP_ECHOREPLY
 const V6_REQUEST: u8 = 128; // ICMPV6_ECHO_REQUEST
 const V6_REPLY: u8 = 129; // ICMPV6_ECHO_REPLY
 
-/// How ICMP echo is allowed.
+/// The kind of socket that ICMP echo uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EchoKind {
-    /// By `net.ipv4.ping_group_range`, icmp(7).
+    /// An unprivileged ping socket, permitted by `net.ipv4.ping_group_range` (icmp(7)).
     Ping,
-    /// By `CAP_NET_RAW`.
+    /// A raw socket, which needs `CAP_NET_RAW`.
     Raw,
 }
 
-/// A socket that asks one host for echoes, none of which may be fragmented.
+/// A socket that sends echo requests to one host. Its packets are never fragmented.
 #[derive(Debug)]
 pub struct EchoSocket {
     socket: Socket,
     kind: EchoKind,
     ipv6: bool,
-    /// Names a raw socket's own; the kernel does it for the other kind.
+    /// The identifier of a raw socket's requests; the kernel sets it for ping sockets.
     identifier: u16,
 }
 
 impl EchoSocket {
-    /// One for `host`.
+    /// Opens a socket for `host`.
     ///
     /// # Errors
-    /// `PermissionDenied` where this process may have neither kind; or there is no way there.
+    /// `PermissionDenied` if this process may open neither kind of socket; or there is no route.
     pub fn open(host: IpAddr) -> io::Result<Self> {
         let ipv6 = host.is_ipv6();
         let (domain, protocol) = match ipv6 {
@@ -51,27 +53,27 @@ impl EchoSocket {
         };
         prepare(&socket, ipv6)?;
         socket.connect(&SocketAddr::new(host, 0).into())?;
-        // Two raw sockets of one process hear each other's replies.
+        // Raw sockets of one process receive each other's replies.
         let identifier = std::process::id() as u16 ^ ((socket.as_raw_fd() as u16) << 10);
         Ok(EchoSocket { socket, kind, ipv6, identifier })
     }
 
-    /// How it is allowed.
+    /// Returns the kind of the socket.
     pub fn kind(&self) -> EchoKind {
         self.kind
     }
 
-    /// Asks for the echo of `payload`, by number `sequence`.
+    /// Sends an echo request with `payload` and number `sequence`.
     ///
     /// # Errors
-    /// As [`send`](super::send).
+    /// As for [`send`](super::send).
     pub fn ask(&self, sequence: u16, payload: &[u8], hop_limit: Option<u8>) -> io::Result<()> {
         let mut packet = Vec::with_capacity(ECHO_HEADER_BYTES + payload.len());
         packet.extend([if self.ipv6 { V6_REQUEST } else { REQUEST }, 0, 0, 0]);
         packet.extend(self.identifier.to_be_bytes());
         packet.extend(sequence.to_be_bytes());
         packet.extend(payload);
-        // The kernel does it for ICMPv6, and for the other kind of socket.
+        // The kernel computes the checksum for ICMPv6 and for ping sockets.
         if self.kind == EchoKind::Raw && !self.ipv6 {
             let sum = checksum(&packet);
             packet[2..4].copy_from_slice(&sum.to_be_bytes());
@@ -79,15 +81,15 @@ impl EchoSocket {
         send(&self.socket, &packet, hop_limit, self.ipv6).map(drop)
     }
 
-    /// Takes an echo that waits, as the number it was asked for by; `None` when nothing waits.
-    /// What is no echo of ours comes without a number.
+    /// Receives a waiting packet with the number of the echo; `None` if nothing waits. A packet
+    /// that is not a reply to this socket has no number.
     ///
     /// # Errors
-    /// As [`receive`](super::receive).
+    /// As for [`receive`](super::receive).
     pub fn hear(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Heard)>> {
         let Some(heard) = receive(&self.socket, buffer)? else { return Ok(None) };
         let packet = &buffer[..heard.bytes];
-        // A raw socket of IPv4 shows the packet's IP header too; the length is in its low bits.
+        // A raw IPv4 socket also returns the IP header; its length is in the low bits.
         let header = match (self.kind, self.ipv6) {
             (EchoKind::Raw, false) => usize::from(packet.first().map_or(0, |b| b & 15)) * 4,
             _ => 0,
@@ -96,10 +98,10 @@ impl EchoSocket {
         Ok(Some((self.number(packet.get(header..).unwrap_or_default(), wanted), heard)))
     }
 
-    /// Takes what was reported of an echo that was asked for, as its number.
+    /// Receives a waiting error report with the number of the echo request.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn hear_report(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Reported)>> {
         let Some(reported) = receive_report(&self.socket, buffer)? else { return Ok(None) };
         let wanted = if self.ipv6 { V6_REQUEST } else { REQUEST };
@@ -108,7 +110,7 @@ impl EchoSocket {
 
     fn number(&self, packet: &[u8], wanted: u8) -> Option<u16> {
         let field = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
-        // The kernel gives the other kind of socket its own replies alone.
+        // The kernel delivers only its own replies to a ping socket.
         let ours = self.kind == EchoKind::Ping || field(4)? == self.identifier;
         (ours && packet.first() == Some(&wanted)).then(|| field(6)).flatten()
     }
@@ -120,7 +122,7 @@ impl AsFd for EchoSocket {
     }
 }
 
-/// RFC 1071.
+/// Computes the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
@@ -152,7 +154,7 @@ mod tests {
                 loop {
                     assert!(Instant::now() < until, "no echo of {host}");
                     readable(socket, Duration::from_millis(100));
-                    // Requests that a raw socket sees of others are nobody's.
+                    // Requests of others that a raw socket receives have no number.
                     if let Some((Some(found), heard)) = socket.hear(&mut buffer).unwrap() {
                         assert_eq!(found, number);
                         assert!(heard.at_nanos > 0 && heard.hop_limit.is_some());

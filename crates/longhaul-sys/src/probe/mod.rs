@@ -1,9 +1,9 @@
-//! Probing a path: packets that no router may fragment, with a hop limit each, their arrival by
-//! the kernel's clock, and what routers say of those that did not arrive.
+//! Path probes: packets that are never fragmented, with individual hop limits, kernel arrival
+//! times, and ICMP errors for packets that did not arrive.
 //!
-//! Works on UDP sockets, and on sockets for ICMP echo where the host allows one. Constants are
-//! those of linux/in.h, linux/in6.h, linux/errqueue.h, linux/icmp.h and linux/icmpv6.h. Nothing
-//! here decides what is sent, or when.
+//! Works on UDP sockets, and on ICMP echo sockets where the host permits them. Constants are those
+//! of linux/in.h, linux/in6.h, linux/errqueue.h, linux/icmp.h and linux/icmpv6.h. This module does
+//! not decide what is sent, or when.
 
 mod echo;
 mod options;

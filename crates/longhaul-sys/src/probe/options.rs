@@ -1,13 +1,15 @@
+//! Socket options of path probes.
+
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::socket_option::set;
 
-/// Makes `socket` one for probes: what it sends is never fragmented, whatever the kernel believes
-/// of the path (`IP_PMTUDISC_PROBE`), so that a packet larger than the interface's MTU fails with
-/// `EMSGSIZE`; what routers report is kept for [`receive_report`](super::receive_report)
-/// (`IP_RECVERR`); arrivals carry their time and what is left of their hop limit.
+/// Prepares `socket` for probes. Its packets are never fragmented, whatever path MTU the kernel
+/// assumes (`IP_PMTUDISC_PROBE`), so a packet larger than the interface's MTU fails with
+/// `EMSGSIZE`. ICMP errors are kept for [`receive_report`](super::receive_report) (`IP_RECVERR`).
+/// Arrivals have a time stamp and their remaining hop limit.
 ///
 /// # Errors
 /// The kernel refuses an option.
@@ -20,7 +22,7 @@ pub fn prepare(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
         ],
         true => &[
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
-            // Without it what is larger than the interface's MTU is fragmented at home
+            // Otherwise this host fragments packets larger than the interface's MTU
             // (__ip6_append_data(), net/ipv6/ip6_output.c).
             (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
@@ -33,8 +35,8 @@ pub fn prepare(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// The time on the clock of arrivals, `CLOCK_REALTIME`, in nanoseconds.
+/// Returns the time of `CLOCK_REALTIME`, the clock of arrivals, in nanoseconds.
 pub fn now_nanos() -> u64 {
-    // A clock before 1970 is none; nobody compares with it.
+    // A clock before 1970 is invalid; nobody compares with it.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

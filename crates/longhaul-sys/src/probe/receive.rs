@@ -1,63 +1,65 @@
+//! Receives probes and ICMP error reports.
+
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Room for a `timespec`, a hop limit, a `sock_extended_err` with an IPv6 address, and headers.
+/// Space for a `timespec`, a hop limit, a `sock_extended_err` with an IPv6 address, and headers.
 const CONTROL_WORDS: usize = 32;
 
-/// A packet that arrived.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard {
-    /// Bytes of it in the buffer.
+    /// The number of bytes in the buffer.
     pub bytes: usize,
-    /// When the network interface handed it to the kernel, in nanoseconds of `CLOCK_REALTIME`;
-    /// 0 where the kernel does not say.
+    /// The time at which the network interface passed it to the kernel, in nanoseconds of
+    /// `CLOCK_REALTIME`; 0 if the kernel does not report it.
     pub at_nanos: u64,
-    /// What was left of its hop limit.
+    /// The remaining hop limit.
     pub hop_limit: Option<u8>,
 }
 
-/// What a router, the far host or this kernel says of a packet that was sent.
+/// A report of a router, the far host or this kernel about a packet that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
-    /// How much of the packet's payload, for ICMP echo with its header, came back into the buffer.
+    /// The bytes of the packet's payload in the buffer; for ICMP echo including its header.
     pub bytes: usize,
-    /// Who says it; `None` for this host's kernel.
+    /// The address of the reporter; `None` for this host's kernel.
     pub by: Option<IpAddr>,
-    /// What it says.
+    /// The content of the report.
     pub what: Report,
-    /// When it arrived, as in [`Heard`].
+    /// The arrival time, as in [`Heard`].
     pub at_nanos: u64,
 }
 
-/// What is said of a packet.
+/// The content of a report about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// Its hop limit was used up there.
+    /// The hop limit was used up at the reporter.
     HopLimit,
-    /// It is larger than the next link takes: this many bytes, or 0 where that is not said.
+    /// The packet exceeds the MTU of the next link: this many bytes, or 0 if not stated.
     TooBig(u32),
-    /// It reached the host, where nobody listens at the port.
+    /// The packet reached the host, but no program listens on the port.
     PortClosed,
-    /// It may not pass.
+    /// The packet is administratively prohibited.
     Prohibited,
-    /// There is no way to its destination.
+    /// There is no route to the destination.
     Unreachable,
-    /// Something else.
+    /// Another error.
     Other,
 }
 
-/// Takes a packet that waits on the socket; `None` when none does.
+/// Receives a waiting packet; `None` if there is none.
 ///
 /// # Errors
-/// The kernel's. What routers reported is an error here too, once; the next call goes on.
+/// The kernel's error. An ICMP error is returned here too, once; the next call continues.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>> {
     let mut heard = Heard { bytes: 0, at_nanos: 0, hop_limit: None };
     let got = message(socket, buffer, 0, |level, kind, data| match (level, kind) {
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => heard.at_nanos = nanos(data),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-            // SAFETY: the kernel puts an int here, ip(7) and ipv6(7).
+            // SAFETY: the kernel stores an int here (ip(7) and ipv6(7)).
             let limit = unsafe { data.cast::<libc::c_int>().read_unaligned() };
             heard.hop_limit = u8::try_from(limit).ok();
         }
@@ -66,24 +68,24 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>
     Ok(got.map(|bytes| Heard { bytes, ..heard }))
 }
 
-/// Takes what was reported of a packet; `None` when there is nothing.
+/// Receives a waiting error report; `None` if there is none.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn receive_report(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Reported>> {
     let mut reported = Reported { bytes: 0, by: None, what: Report::Other, at_nanos: 0 };
     let got = message(socket, buffer, libc::MSG_ERRQUEUE, |level, kind, data| {
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => reported.at_nanos = nanos(data),
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
-                // SAFETY: the kernel puts this structure here, followed by the address of who
-                // says it (ip_recv_error(), ipv6_recv_error()).
+                // SAFETY: the kernel stores this structure here, followed by the address of the
+                // reporter (ip_recv_error(), ipv6_recv_error()).
                 let (error, by) = unsafe {
                     let error = data.cast::<libc::sock_extended_err>().read_unaligned();
                     (error, offender(data.add(size_of::<libc::sock_extended_err>())))
                 };
                 reported.what = meaning(&error);
-                // Its own errors the kernel says in nobody's name.
+                // The kernel's own errors have no reporter.
                 reported.by = by.filter(|_| error.ee_origin != libc::SO_EE_ORIGIN_LOCAL);
             }
             _ => {}
@@ -102,13 +104,13 @@ fn meaning(error: &libc::sock_extended_err) -> Report {
         (libc::SO_EE_ORIGIN_LOCAL, ..) if error.ee_errno == libc::EMSGSIZE as u32 => {
             Report::TooBig(error.ee_info)
         }
-        // Codes of ICMP: 0 in transit, 4 fragmentation needed, 3 port; 9, 10, 13 prohibited.
+        // Codes of ICMP: 0 in transit, 4 fragmentation needed, 3 port; 9, 10 and 13 prohibited.
         (libc::SO_EE_ORIGIN_ICMP, EXCEEDED, 0) => Report::HopLimit,
         (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, 4) => Report::TooBig(error.ee_info),
         (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, 3) => Report::PortClosed,
         (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, 9 | 10 | 13) => Report::Prohibited,
         (libc::SO_EE_ORIGIN_ICMP, UNREACHABLE, _) => Report::Unreachable,
-        // And of ICMPv6: 4 port, 1 prohibited.
+        // Codes of ICMPv6: 4 port, 1 prohibited.
         (libc::SO_EE_ORIGIN_ICMP6, V6_EXCEEDED, 0) => Report::HopLimit,
         (libc::SO_EE_ORIGIN_ICMP6, V6_TOO_BIG, _) => Report::TooBig(error.ee_info),
         (libc::SO_EE_ORIGIN_ICMP6, V6_UNREACHABLE, 4) => Report::PortClosed,
@@ -118,12 +120,12 @@ fn meaning(error: &libc::sock_extended_err) -> Report {
     }
 }
 
-/// The address behind a `sock_extended_err`.
+/// Returns the address behind a `sock_extended_err`.
 ///
 /// # Safety
-/// `at` has a `sockaddr_in` or, where its family says so, a `sockaddr_in6`.
+/// `at` points to a `sockaddr_in` or, as its family says, a `sockaddr_in6`.
 unsafe fn offender(at: *const u8) -> Option<IpAddr> {
-    // SAFETY: the caller's; both begin with the family.
+    // SAFETY: guaranteed by the caller; both structures start with the family.
     unsafe {
         match libc::c_int::from(at.cast::<libc::sa_family_t>().read_unaligned()) {
             libc::AF_INET => {
@@ -140,12 +142,12 @@ unsafe fn offender(at: *const u8) -> Option<IpAddr> {
 }
 
 fn nanos(data: *const u8) -> u64 {
-    // SAFETY: the kernel puts a timespec with this kind of control message, socket(7).
+    // SAFETY: the kernel stores a timespec with this type of control message (socket(7)).
     let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
-/// One `recvmsg(2)` that does not wait; shows each control message's level, type and data.
+/// Does one non-blocking `recvmsg(2)` and passes level, type and data of each control message.
 fn message(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -154,14 +156,14 @@ fn message(
 ) -> io::Result<Option<usize>> {
     let mut space = [0u64; CONTROL_WORDS];
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: a C structure for which all zeroes is a valid value.
+    // SAFETY: a C structure for which all zeroes is valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
     header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
-    // SAFETY: the header points to the vector and the control space, of the lengths stated, which
-    // live, unshared, until the call returns.
+    // SAFETY: the header points to the vector and the control space with their lengths, which live,
+    // unshared, until the call returns.
     let bytes = unsafe {
         let flags = flags | libc::MSG_DONTWAIT;
         libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags)
@@ -245,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_the_interface_takes_is_not_fragmented() {
-        // The MTU of loopback is 65536: no packet of IPv4 is larger, but one of IPv6 may be.
+        // The loopback MTU is 65536: no IPv4 packet is larger, but an IPv6 packet may be.
         let (near, _far, ipv6) = pair("[::1]:0");
         let error = send(&near, &[0; 65_500], None, ipv6).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));

@@ -1,20 +1,22 @@
+//! Sends probes.
+
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Room for one int and its header.
+/// Space for one int and its header.
 const CONTROL_WORDS: usize = 4;
 
 /// The most packets of one sendmmsg(2) (`UIO_MAXIOV`).
 const MOST_AT_ONCE: usize = 1024;
 
-/// Sends a packet on a connected socket, with this hop limit of its own where one is given.
-/// `ipv6` is the socket's family.
+/// Sends a packet on a connected socket, with its own hop limit if one is given. `ipv6` is the
+/// family of the socket.
 ///
 /// # Errors
-/// The kernel's: `EMSGSIZE` when it is larger than the interface's MTU, `ENOBUFS` when the
-/// interface's queue is full, and once for each report of a router that came since (its
-/// `EHOSTUNREACH` and the like), when nothing was sent.
+/// The kernel's error: `EMSGSIZE` if the packet exceeds the interface's MTU, `ENOBUFS` if the
+/// interface's queue is full, and once per ICMP error received since (`EHOSTUNREACH` and similar),
+/// in which case nothing was sent.
 pub fn send(
     socket: impl AsFd,
     bytes: &[u8],
@@ -24,7 +26,7 @@ pub fn send(
     let mut space = [0u64; CONTROL_WORDS];
     let mut vector =
         libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: a C structure for which all zeroes is a valid value.
+    // SAFETY: a C structure for which all zeroes is valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
@@ -34,8 +36,8 @@ pub fn send(
             true => (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT),
         };
         header.msg_control = space.as_mut_ptr().cast();
-        // SAFETY: the control space has room for a header and an int, CMSG_SPACE of which is set as
-        // its length, and is aligned for a header.
+        // SAFETY: the control space has room for a header and an int, its length is their
+        // CMSG_SPACE, and it is aligned for a header.
         unsafe {
             header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as _;
             let entry = libc::CMSG_FIRSTHDR(&raw const header);
@@ -45,18 +47,18 @@ pub fn send(
             libc::CMSG_DATA(entry).cast::<libc::c_int>().write_unaligned(limit.into());
         }
     }
-    // SAFETY: the header points to the vector and the control space, of the lengths stated; the
-    // kernel reads them during the call and writes none of them.
+    // SAFETY: the header points to the vector and the control space with their lengths; the kernel
+    // only reads them during the call.
     let sent =
         unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Sends all of `bytes` as packets of `packet_bytes` each on a connected socket, one behind the
-/// other as fast as the kernel takes them (sendmmsg(2)). Returns how many it took.
+/// Sends all of `bytes` as packets of `packet_bytes` each on a connected socket, back to back as
+/// fast as the kernel accepts them (sendmmsg(2)). Returns the number of packets sent.
 ///
 /// # Errors
-/// The kernel took none.
+/// The kernel accepted none.
 pub fn send_train(socket: impl AsFd, bytes: &[u8], packet_bytes: usize) -> io::Result<usize> {
     let mut sent = 0;
     for part in bytes.chunks(packet_bytes.max(1) * MOST_AT_ONCE) {
@@ -67,7 +69,7 @@ pub fn send_train(socket: impl AsFd, bytes: &[u8], packet_bytes: usize) -> io::R
                 iov_len: packet.len(),
             })
             .collect();
-        // SAFETY: a C structure for which all zeroes is a valid value.
+        // SAFETY: a C structure for which all zeroes is valid.
         let mut messages: Vec<libc::mmsghdr> =
             vectors.iter().map(|_| unsafe { zeroed() }).collect();
         for (message, vector) in messages.iter_mut().zip(&mut vectors) {
@@ -75,8 +77,8 @@ pub fn send_train(socket: impl AsFd, bytes: &[u8], packet_bytes: usize) -> io::R
             message.msg_hdr.msg_iovlen = 1;
         }
         let count = messages.len() as libc::c_uint;
-        // SAFETY: each header points to one vector, and that to bytes of its length, all of which
-        // live, unmoved, until the call returns; the kernel writes only the headers' lengths.
+        // SAFETY: each header points to one vector, and that to bytes of its length. All of them
+        // live, unmoved, until the call returns; the kernel writes only the lengths in the headers.
         let taken =
             unsafe { libc::sendmmsg(socket.as_fd().as_raw_fd(), messages.as_mut_ptr(), count, 0) };
         if taken < 0 {

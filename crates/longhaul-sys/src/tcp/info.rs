@@ -1,76 +1,79 @@
+//! The kernel's state of a TCP connection.
+
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// More than any kernel's `struct tcp_info` so far (Linux 6.18: 280 bytes).
+/// More than the size of `struct tcp_info` in any kernel so far (Linux 6.18: 280 bytes).
 const INFO_BYTES: usize = 512;
 
-/// A connection's state as the kernel reports it, from `struct tcp_info` (linux/tcp.h).
+/// The state of a connection as the kernel reports it in `struct tcp_info` (linux/tcp.h).
 ///
-/// The kernel only ever appends fields to the structure. A kernel older than a field leaves it
-/// out, and it reads as zero here, as iproute2 has it; the oldest field of this kind, the three
-/// `*_limited` clocks, is of Linux 4.10.
+/// The kernel only appends fields to the structure. A field that an older kernel lacks reads as
+/// zero here, as in iproute2. The newest fields that this type requires, the three `*_limited`
+/// clocks, exist since Linux 4.10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpInfo {
-    /// Smoothed round-trip time.
+    /// The smoothed round-trip time.
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// The mean deviation of the round-trip time.
     pub rtt_variation: Duration,
-    /// The least round-trip time over the kernel's window (five minutes by default); `None`
-    /// before the first sample.
+    /// The lowest round-trip time in the kernel's window (five minutes by default); `None` before
+    /// the first sample.
     pub min_rtt: Option<Duration>,
-    /// The sender's segment size, in bytes of payload.
+    /// The sender's maximum segment size, in bytes of payload.
     pub send_mss: u32,
-    /// Congestion window, in segments of [`send_mss`](Self::send_mss).
+    /// The congestion window, in segments of [`send_mss`](Self::send_mss).
     pub congestion_window_segments: u32,
-    /// Slow-start threshold in segments; 2^31 - 1 while there is none.
+    /// The slow-start threshold in segments; 2^31 - 1 while there is none.
     pub slow_start_threshold_segments: u32,
     /// The window the peer last advertised, in bytes (Linux 5.4).
     pub peer_window_bytes: u64,
     /// Segments sent and not yet acknowledged.
     pub unacked_segments: u32,
-    /// Of those, segments the peer has acknowledged out of order.
+    /// The unacknowledged segments that the peer has acknowledged selectively.
     pub sacked_segments: u32,
-    /// Of the unacknowledged segments, those taken for lost.
+    /// The unacknowledged segments that are considered lost.
     pub lost_segments: u32,
     /// Segments retransmitted and not yet acknowledged.
     pub retransmitting_segments: u32,
-    /// Segments with payload sent since the connection was made, retransmissions included.
+    /// Segments with payload sent since the connection was established, including retransmissions.
     pub data_segments_sent: u64,
-    /// Segments the peer acknowledged with word of congestion (ECN) since the connection was made
-    /// (Linux 4.18).
+    /// Segments that the peer acknowledged with a congestion mark (ECN) since the connection was
+    /// established (Linux 4.18).
     pub marked_segments: u64,
-    /// Segments retransmitted since the connection was made.
+    /// Segments retransmitted since the connection was established.
     pub retransmits: u64,
-    /// Payload bytes retransmitted since the connection was made (Linux 4.19).
+    /// Payload bytes retransmitted since the connection was established (Linux 4.19).
     pub retransmitted_bytes: u64,
-    /// Payload bytes that wait in the send queue, not sent once.
+    /// Payload bytes in the send queue that have not been sent yet.
     pub notsent_bytes: u64,
     /// Payload bytes acknowledged by the peer.
     pub acked_bytes: u64,
     /// Payload bytes received in order.
     pub received_bytes: u64,
-    /// The rate at which the peer most recently acknowledged data, in bytes a second.
+    /// The rate at which the peer most recently acknowledged data, in bytes per second.
     pub delivery_bytes_per_second: u64,
-    /// The delivery rate was limited by the application, not by the path.
+    /// True if the application, not the path, limited the delivery rate.
     pub delivery_app_limited: bool,
-    /// The rate the congestion control paces at, in bytes a second; `u64::MAX` for none.
+    /// The pacing rate of the congestion control, in bytes per second; `u64::MAX` for none.
     pub pacing_bytes_per_second: u64,
-    /// Time with data in flight or to send.
+    /// The time with data in flight or to send.
     pub busy: Duration,
-    /// The part of [`busy`](Self::busy) in which the peer's window held the sender back.
+    /// The part of [`busy`](Self::busy) in which the peer's window limited the sender.
     pub receive_window_limited: Duration,
-    /// The part of [`busy`](Self::busy) in which the send buffer held the sender back.
+    /// The part of [`busy`](Self::busy) in which the send buffer limited the sender.
     pub send_buffer_limited: Duration,
-    /// Path MTU in bytes, with IP and TCP headers.
+    /// The path MTU in bytes, including IP and TCP headers.
     pub path_mtu: u32,
     /// Reordering events seen by the sender (Linux 4.19).
     pub reordering_seen: u32,
 }
 
 impl TcpInfo {
-    /// Segments in the network, by the sender's reckoning (`tcp_packets_in_flight`, net/tcp.h).
+    /// Returns the sender's estimate of segments in the network (`tcp_packets_in_flight`,
+    /// net/tcp.h).
     pub fn in_flight_segments(&self) -> u32 {
         let left = self.sacked_segments.saturating_add(self.lost_segments);
         self.unacked_segments.saturating_sub(left).saturating_add(self.retransmitting_segments)
@@ -84,8 +87,8 @@ impl TcpInfo {
 pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     let mut buffer = [0u8; INFO_BYTES];
     let mut length = INFO_BYTES as libc::socklen_t;
-    // SAFETY: `buffer` is valid for `length` bytes and the kernel writes at most that many; it
-    // stores the number written in `length`.
+    // SAFETY: `buffer` is valid for `length` bytes, and the kernel writes at most that many and
+    // stores their number in `length`.
     let code = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),
@@ -101,7 +104,7 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     Ok(parse(&buffer[..(length as usize).min(INFO_BYTES)]))
 }
 
-/// Takes the structure apart. Offsets are those of linux/tcp.h, which are ABI.
+/// Parses the structure. Offsets are those of linux/tcp.h, which are ABI.
 fn parse(bytes: &[u8]) -> TcpInfo {
     let word = |at: usize| -> u32 {
         let end = at + size_of::<u32>();
@@ -116,12 +119,12 @@ fn parse(bytes: &[u8]) -> TcpInfo {
         u64::from_ne_bytes(value)
     };
     let micros = |value: u64| Duration::from_micros(value);
-    // The flag is the lowest bit of the eighth byte, by C's rules for bit fields.
+    // The flag is the lowest bit of the eighth byte by C's rules for bit fields.
     let app_limited_bit = if cfg!(target_endian = "big") { 0x80 } else { 0x01 };
     TcpInfo {
         rtt: micros(word(68).into()),
         rtt_variation: micros(word(72).into()),
-        // ~0 until the first sample (minmax_reset in net/ipv4/tcp.c); 0 where there is no field.
+        // ~0 until the first sample (minmax_reset in net/ipv4/tcp.c); 0 if the field is missing.
         min_rtt: Some(word(148))
             .filter(|us| !matches!(*us, 0 | u32::MAX))
             .map(|us| micros(us.into())),

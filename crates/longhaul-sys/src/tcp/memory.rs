@@ -1,3 +1,5 @@
+//! The memory of a socket's queues.
+
 use std::io;
 use std::mem::size_of_val;
 use std::os::fd::{AsFd, AsRawFd};
@@ -5,30 +7,30 @@ use std::os::fd::{AsFd, AsRawFd};
 /// `SO_MEMINFO` (asm-generic/socket.h), which libc lacks on some architectures.
 const SO_MEMINFO: libc::c_int = 55;
 
-/// What a socket's queues hold, in the kernel's own bytes, its book-keeping included
-/// (`SK_MEMINFO_*` in linux/sock_diag.h).
+/// The memory of a socket's queues as the kernel counts it, including bookkeeping (`SK_MEMINFO_*`
+/// in linux/sock_diag.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketMemory {
-    /// Received and not read.
+    /// The bytes received and not yet read.
     pub received_bytes: u64,
-    /// The receive buffer (`SO_RCVBUF`), as autotuning has it now.
+    /// The size of the receive buffer (`SO_RCVBUF`), as currently autotuned.
     pub receive_buffer_bytes: u64,
-    /// The send buffer (`SO_SNDBUF`), as autotuning has it now.
+    /// The size of the send buffer (`SO_SNDBUF`), as currently autotuned.
     pub send_buffer_bytes: u64,
-    /// To be sent, or sent and not acknowledged.
+    /// The bytes to be sent, or sent and not acknowledged.
     pub queued_bytes: u64,
-    /// Packets that the socket has thrown away.
+    /// The number of packets that the socket dropped.
     pub drops: u64,
 }
 
-/// Reads what the queues of `socket` hold.
+/// Reads the memory of the queues of `socket`.
 ///
 /// # Errors
 /// It is not a socket.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut words = [0u32; 16];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: `words` is valid for `length` bytes and the kernel writes at most that many.
+    // SAFETY: `words` is valid for `length` bytes, and the kernel writes at most that many.
     let code = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

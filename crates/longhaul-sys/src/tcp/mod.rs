@@ -1,8 +1,8 @@
-//! TCP sockets beyond the standard library: options to set before and after connecting
-//! ([`SocketOptions`], [`granted`]), and what the kernel knows about a connection ([`TcpInfo`]).
+//! TCP sockets beyond the standard library: options before and after connecting ([`SocketOptions`],
+//! [`granted`]), and the kernel's state of a connection ([`TcpInfo`]).
 //!
-//! All of it works on anything with a file descriptor, so that it serves a socket before
-//! `connect(2)`, a `TcpStream` and an accepted connection alike.
+//! The functions accept everything with a file descriptor: a socket before `connect(2)`, a
+//! `TcpStream`, or an accepted connection.
 
 mod info;
 mod memory;

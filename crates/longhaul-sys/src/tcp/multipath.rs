@@ -1,9 +1,11 @@
+//! MPTCP connections.
+
 use std::os::fd::{AsFd, AsRawFd};
 
 // linux/mptcp.h; libc has none of them.
 const SOL_MPTCP: libc::c_int = 284;
 const MPTCP_INFO: libc::c_int = 1;
-/// Where `struct mptcp_info` has its flags, behind six counters of a byte.
+/// The offset of the flags in `struct mptcp_info`, after six one-byte counters.
 const FLAGS_AT: usize = 8;
 const FLAG_FALLBACK: u8 = 1;
 
@@ -12,7 +14,7 @@ const FLAG_FALLBACK: u8 = 1;
 pub fn is_multipath(fd: impl AsFd) -> bool {
     let mut info = [0u8; 256];
     let mut length = info.len() as libc::socklen_t;
-    // SAFETY: `info` is valid for `length` bytes, and the kernel writes no more.
+    // SAFETY: `info` is valid for `length` bytes, and the kernel writes at most that many.
     let code = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),
@@ -40,7 +42,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let plain = TcpStream::connect(address).unwrap();
         assert!(!is_multipath(&plain));
-        // Asked for by one end alone.
+        // Requested by one end only.
         let near = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
         near.connect(&address.into()).unwrap();
         assert!(!is_multipath(&near));

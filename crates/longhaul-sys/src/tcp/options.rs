@@ -1,3 +1,5 @@
+//! Options of TCP sockets.
+
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,22 +8,22 @@ use socket2::{Domain, SockRef};
 
 use crate::socket_option::set;
 
-/// Options of a TCP socket; what is `None` or `false` is left as the host has it.
+/// Options of a TCP socket. Options that are `None` or `false` keep the host's values.
 ///
-/// `mss`, and for its full effect `window_bytes`, must be applied before `connect(2)`: both go
-/// into the handshake. The others may be applied at any time.
+/// `mss`, and for its full effect `window_bytes`, must be set before `connect(2)`, because both
+/// affect the handshake. The others can be set at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SocketOptions {
-    /// `SO_SNDBUF` and `SO_RCVBUF`. Setting them switches the kernel's autotuning off, and the
-    /// host's `net.core.wmem_max` and `rmem_max` clip them: ask [`granted`].
+    /// `SO_SNDBUF` and `SO_RCVBUF` in bytes. Setting them disables autotuning, and the host's
+    /// `net.core.wmem_max` and `rmem_max` limit them; [`granted`] returns the effective values.
     pub window_bytes: Option<usize>,
     /// `TCP_CONGESTION`.
     pub congestion: Option<String>,
     /// `TCP_MAXSEG`.
     pub mss: Option<u32>,
-    /// `SO_MAX_PACING_RATE`, in bytes a second.
+    /// `SO_MAX_PACING_RATE` in bytes per second.
     pub max_pacing_bytes_per_second: Option<u64>,
-    /// `TCP_NOTSENT_LOWAT`: the socket takes no more data while this much is unsent.
+    /// `TCP_NOTSENT_LOWAT` in bytes: the socket accepts no more data while this much is unsent.
     pub notsent_lowat_bytes: Option<u32>,
     /// `TCP_NODELAY`: send small writes at once.
     pub nodelay: bool,
@@ -29,29 +31,29 @@ pub struct SocketOptions {
     pub dscp: Option<u8>,
 }
 
-/// Why a socket option could not be set.
+/// The reason why a socket option could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionError {
-    /// The kernel has no such congestion control, or does not allow it to this user.
+    /// The kernel lacks this congestion control or does not permit it to this user.
     #[error(
         "cannot use congestion control '{name}': see net.ipv4.tcp_available_congestion_control \
          (load it with 'modprobe tcp_{name}')"
     )]
     Congestion {
-        /// What was asked for.
+        /// The requested congestion control.
         name: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// Any other option.
     #[error("cannot set {option} to {value}")]
     Refused {
-        /// Its name in socket(7) or tcp(7).
+        /// The name of the option in socket(7) or tcp(7).
         option: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: u64,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -61,7 +63,7 @@ impl SocketOptions {
     /// Sets the options on `socket`.
     ///
     /// # Errors
-    /// Names the first option that the kernel refuses. Buffers are clipped, never refused.
+    /// The first option that the kernel refuses. Buffer sizes are clipped, never refused.
     pub fn apply(&self, socket: impl AsFd) -> Result<(), OptionError> {
         let refused =
             |option, value: u64| move |source| OptionError::Refused { option, value, source };
@@ -101,15 +103,15 @@ impl SocketOptions {
     }
 }
 
-/// Paces `socket` at no more than `bytes_per_second`.
+/// Limits the pacing rate of `socket` to `bytes_per_second`.
 ///
-/// The value is 64 bits wide, which 64-bit Linux takes since 4.20; as 32 bits it ends at 34 Gb/s.
-/// TCP paces itself where the interface has no fq queueing discipline (Linux 4.13).
+/// The value has 64 bits, which 64-bit Linux supports since 4.20; a 32-bit value would end at 34
+/// Gb/s. TCP paces by itself if the interface has no fq queueing discipline (Linux 4.13).
 ///
 /// # Errors
 /// The kernel refuses the option.
 pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
-    // SAFETY: `bytes_per_second` lives over the call and its size is passed with it.
+    // SAFETY: `bytes_per_second` lives across the call, and its size is passed with it.
     let code = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -122,8 +124,8 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the kernel wake a reader of `socket` only when so many bytes wait (`SO_RCVLOWAT`), or the
-/// peer has closed its half.
+/// Wakes a reader of `socket` only when at least `bytes` wait (`SO_RCVLOWAT`) or the peer has
+/// closed its half.
 ///
 /// # Errors
 /// The kernel refuses the option.
@@ -132,13 +134,13 @@ pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
-/// What the kernel made of a socket's options.
+/// The effective options of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
-    /// Payload bytes the send buffer holds: half of `SO_SNDBUF`, since the kernel doubles what is
-    /// asked for to cover its own book-keeping (socket(7)).
+    /// The payload bytes that the send buffer holds: half of `SO_SNDBUF`, because the kernel
+    /// doubles the requested size for its bookkeeping (socket(7)).
     pub send_buffer_bytes: u64,
-    /// Payload bytes the receive buffer holds: half of `SO_RCVBUF`.
+    /// The payload bytes that the receive buffer holds: half of `SO_RCVBUF`.
     pub receive_buffer_bytes: u64,
     /// The congestion control in use.
     pub congestion: String,
@@ -146,14 +148,14 @@ pub struct Granted {
     pub mss: u32,
 }
 
-/// Reads what is in force on `socket`.
+/// Reads the effective options of `socket`.
 ///
 /// # Errors
 /// It is not a TCP socket.
 pub fn granted(socket: impl AsFd) -> io::Result<Granted> {
     let socket = SockRef::from(&socket);
     let name = socket.tcp_congestion()?;
-    // The kernel pads the name with zeros to its fixed length.
+    // The kernel pads the name with zeroes to its fixed length.
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     Ok(Granted {
         send_buffer_bytes: socket.send_buffer_size()? as u64 / 2,
@@ -214,7 +216,7 @@ mod tests {
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         SocketOptions { mss: Some(1000), ..SocketOptions::default() }.apply(&near).unwrap();
         near.connect(&listener.local_addr().unwrap().into()).unwrap();
-        // 12 of the 1000 bytes carry the time-stamp option where the host uses it.
+        // 12 of the 1000 bytes hold the time-stamp option if the host uses it.
         assert!(matches!(granted(&near).unwrap().mss, 988 | 1000));
     }
 

@@ -1,7 +1,7 @@
-//! UDP sockets beyond the standard library: many datagrams in one call, by the kernel's
-//! segmentation and merging ([`segment_sends`], [`merge_receives`]), and what the host dropped.
+//! UDP sockets beyond the standard library: many datagrams per call by segmentation and merging in
+//! the kernel ([`segment_sends`], [`merge_receives`]), and drop counters.
 //!
-//! Works on any UDP socket. Constants are those of linux/udp.h, linux/in.h and
+//! The functions work on any UDP socket. Constants are those of linux/udp.h, linux/in.h and
 //! asm-generic/socket.h.
 
 mod options;

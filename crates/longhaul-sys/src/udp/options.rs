@@ -1,33 +1,36 @@
+//! Options of UDP sockets.
+
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::socket_option::set;
 
-/// Index of the drop counter in what `SO_MEMINFO` gives (`SK_MEMINFO_DROPS`, linux/sock_diag.h).
+/// The index of the drop counter in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`,
+/// linux/sock_diag.h).
 const MEMINFO_DROPS: usize = 8;
-/// How many counters there are (`SK_MEMINFO_VARS`).
+/// The number of counters (`SK_MEMINFO_VARS`).
 const MEMINFO_VARS: usize = 9;
 
-/// Has the kernel cut what is sent into datagrams of `bytes` each (`UDP_SEGMENT`, Linux 4.18), at
-/// most 64 in a send. The last may be shorter. 0 turns it off.
+/// Lets the kernel split sends into datagrams of `bytes` each (`UDP_SEGMENT`, Linux 4.18), at most
+/// 64 per send. The last may be shorter. 0 turns this off.
 ///
 /// # Errors
-/// The kernel does not know the option.
+/// The kernel does not support the option.
 pub fn segment_sends(socket: impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
 }
 
-/// Lets the kernel hand over datagrams of one size together (`UDP_GRO`, Linux 5.0);
-/// [`receive`](super::receive) says their size.
+/// Lets the kernel return several datagrams of one size at once (`UDP_GRO`, Linux 5.0);
+/// [`receive`](super::receive) returns their size.
 ///
 /// # Errors
-/// The kernel does not know the option.
+/// The kernel does not support the option.
 pub fn merge_receives(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Has [`receive`](super::receive) say how often the socket's buffer was full (`SO_RXQ_OVFL`).
+/// Makes [`receive`](super::receive) return how often the socket's buffer was full (`SO_RXQ_OVFL`).
 ///
 /// # Errors
 /// The kernel refuses.
@@ -35,8 +38,8 @@ pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Makes a send that the interface's queue drops fail with `ENOBUFS`, and errors that the network
-/// reports be told (`IP_RECVERR`); otherwise the kernel drops without a word (ip(7)).
+/// Makes a send fail with `ENOBUFS` if the interface's queue drops it, and enables errors from the
+/// network (`IP_RECVERR`); otherwise the kernel drops silently (ip(7)).
 ///
 /// # Errors
 /// The kernel refuses.
@@ -47,8 +50,8 @@ pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Has [`receive_addressed`](super::receive_addressed) say to which of this host's addresses a
-/// datagram came (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+/// Makes [`receive_addressed`](super::receive_addressed) return the local address that a datagram
+/// was sent to (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
 ///
 /// # Errors
 /// The kernel refuses.
@@ -59,7 +62,8 @@ pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Sets the receive buffer beyond the host's `net.core.rmem_max` (`SO_RCVBUFFORCE`).
+/// Sets the receive buffer in bytes, beyond the host's `net.core.rmem_max` if necessary
+/// (`SO_RCVBUFFORCE`).
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` over the network namespace.
@@ -68,15 +72,15 @@ pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// How often the socket's buffer was full since it was made (`SO_MEMINFO`). One drop may be of
-/// several datagrams that the kernel had merged.
+/// Returns how often the socket's buffer was full since it was created (`SO_MEMINFO`). One drop may
+/// affect several merged datagrams.
 ///
 /// # Errors
-/// It is no socket.
+/// It is not a socket.
 pub fn drops(socket: impl AsFd) -> io::Result<u32> {
     let mut counters = [0u32; MEMINFO_VARS];
     let mut length = size_of::<[u32; MEMINFO_VARS]>() as libc::socklen_t;
-    // SAFETY: `counters` is valid for `length` bytes, and the kernel writes no more.
+    // SAFETY: `counters` is valid for `length` bytes, and the kernel writes at most that many.
     let code = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

@@ -1,3 +1,5 @@
+//! Receives datagrams.
+
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -5,37 +7,37 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::SockAddr;
 
-/// Room for the merged size and the drop counter, or the destination, with their headers.
+/// Space for the merged size and the drop counter, or the destination, with their headers.
 const CONTROL_WORDS: usize = 16;
 
-/// One datagram, or several of one size that the kernel handed over together.
+/// One datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes of payload in the buffer.
+    /// The number of payload bytes in the buffer.
     pub bytes: usize,
-    /// The payload of each datagram in it; the last may be shorter.
+    /// The payload bytes of each datagram; the last may be shorter.
     pub segment_bytes: usize,
-    /// How often the socket's buffer had been full when this came in, by a counter of 32 bits;
-    /// `None` while it never was, or without [`count_drops`](super::count_drops).
+    /// The number of times that the socket's buffer had been full when this arrived, as a 32-bit
+    /// counter; `None` while it never was, or without [`count_drops`](super::count_drops).
     pub drops: Option<u32>,
 }
 
-/// Waits for datagrams on a connected socket, as long as its timeout allows.
+/// Waits for datagrams on a connected socket for as long as its timeout allows.
 ///
 /// # Errors
-/// The kernel's: `WouldBlock` at the timeout, `ConnectionRefused` when the peer has no such
+/// The kernel's error: `WouldBlock` at the timeout, `ConnectionRefused` if the peer has no such
 /// socket.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut found = Received { bytes: 0, segment_bytes: 0, drops: None };
     found.bytes = message(socket, buffer, None, |level, kind, data| {
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
-                // SAFETY: the kernel puts an int here, udp_cmsg_recv() in include/linux/udp.h.
+                // SAFETY: the kernel stores an int here (udp_cmsg_recv() in include/linux/udp.h).
                 let bytes = unsafe { data.cast::<libc::c_int>().read_unaligned() };
                 found.segment_bytes = usize::try_from(bytes).unwrap_or(0);
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                // SAFETY: the kernel puts a u32 here, sock_recv_drops() in net/socket.c.
+                // SAFETY: the kernel stores a u32 here (sock_recv_drops() in net/socket.c).
                 found.drops = Some(unsafe { data.cast::<u32>().read_unaligned() });
             }
             _ => {}
@@ -50,19 +52,19 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
 /// A datagram with both its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addressed {
-    /// Bytes of payload in the buffer.
+    /// The number of payload bytes in the buffer.
     pub bytes: usize,
-    /// Where it came from.
+    /// The source address.
     pub from: SocketAddr,
-    /// The address of this host that it came to; `None` without
+    /// The local address that it was sent to; `None` without
     /// [`tell_destination`](super::tell_destination).
     pub to: Option<IpAddr>,
 }
 
-/// Waits for a datagram on an unconnected socket, as long as its timeout allows.
+/// Waits for a datagram on an unconnected socket for as long as its timeout allows.
 ///
 /// # Errors
-/// The kernel's: `WouldBlock` at the timeout.
+/// The kernel's error: `WouldBlock` at the timeout.
 pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Addressed> {
     let mut to = None;
     // SAFETY: the closure reports the length that the kernel wrote, or fails.
@@ -71,14 +73,15 @@ pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Add
             let bytes = message(&socket, buffer, Some((storage, length)), |level, kind, data| {
                 match (level, kind) {
                     (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                        // The kernel puts this structure here, ip(7).
+                        // The kernel stores this structure here (ip(7)).
                         let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                        // Not ipi_addr: that is a broadcast address's; this is what to answer from.
+                        // Not ipi_addr, which may be a broadcast address; this is the source
+                        // address for an answer.
                         let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
                         to = Some(ip.into());
                     }
                     (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                        // And this one, ipv6(7).
+                        // The kernel stores this structure here (ipv6(7)).
                         let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                         to = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
                     }
@@ -92,7 +95,7 @@ pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Add
     Ok(Addressed { bytes, from, to })
 }
 
-/// One `recvmsg(2)`; shows each control message's level, type and data to `control`.
+/// Does one `recvmsg(2)` and passes level, type and data of each control message to `control`.
 fn message(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -101,7 +104,7 @@ fn message(
 ) -> io::Result<usize> {
     let mut space = [0u64; CONTROL_WORDS];
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: a C structure for which all zeroes is a valid value.
+    // SAFETY: a C structure for which all zeroes is valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
     if let Some((storage, length)) = name {
         header.msg_name = storage.cast();
@@ -112,8 +115,8 @@ fn message(
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
     header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
-    // SAFETY: the header points to the vector, the control space and the name, of the lengths
-    // stated, all of which live, unshared, until the call returns.
+    // SAFETY: the header points to the vector, the control space and the name with their lengths,
+    // all of which live, unshared, until the call returns.
     let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, 0) };
     if bytes < 0 {
         return Err(io::Error::last_os_error());
@@ -133,9 +136,9 @@ fn message(
     Ok(bytes as usize)
 }
 
-/// A v4 address that an IPv6 socket shows as `::ffff:a.b.c.d` is the v4 address.
+/// An IPv6 socket shows an IPv4 address as `::ffff:a.b.c.d`; [`Addressed::canonical`] converts it.
 impl Addressed {
-    /// Both addresses, IPv4 where they are IPv4 mapped into IPv6.
+    /// Returns both addresses, with IPv4-mapped ones converted to IPv4.
     #[must_use]
     pub fn canonical(self) -> Self {
         let from = match self.from {

@@ -1,3 +1,5 @@
+//! Sends datagrams from a chosen address.
+
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -5,14 +7,14 @@ use std::os::fd::AsRawFd;
 
 use socket2::SockAddr;
 
-/// Room for one `in6_pktinfo` and its header.
+/// Space for one `in6_pktinfo` and its header.
 const CONTROL_WORDS: usize = 6;
 
-/// Sends a datagram to `to` from this host's address `from`, which an answer must, on a socket
-/// that is bound to all addresses.
+/// Sends a datagram to `to` from the local address `from` on a socket that is bound to all
+/// addresses. An answer needs this so that it comes from the address of the request.
 ///
 /// # Errors
-/// `from` is not ours, or any error of sendmsg(2).
+/// `from` is not a local address, or any error of sendmsg(2).
 pub fn send_from(
     socket: &UdpSocket,
     bytes: &[u8],
@@ -28,15 +30,15 @@ pub fn send_from(
     let mut space = [0u64; CONTROL_WORDS];
     let mut vector =
         libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: a C structure for which all zeroes is a valid value.
+    // SAFETY: a C structure for which all zeroes is valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_name = name.as_ptr().cast_mut().cast();
     header.msg_namelen = name.len();
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
-    // SAFETY: the control space has room for either structure with its header, CMSG_SPACE of
-    // which is set as its length, and is aligned for a header.
+    // SAFETY: the control space has room for either structure with its header, its length is their
+    // CMSG_SPACE, and it is aligned for a header.
     unsafe {
         match from {
             IpAddr::V4(ip) if !ipv6 => {
@@ -60,8 +62,8 @@ pub fn send_from(
             }
         }
     }
-    // SAFETY: the header points to the name, the vector and the control space, of the lengths
-    // stated; the kernel reads them during the call and writes none of them.
+    // SAFETY: the header points to the name, the vector and the control space with their lengths;
+    // the kernel only reads them during the call.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
@@ -71,7 +73,8 @@ pub fn send_from(
 /// # Safety
 /// `header.msg_control` is aligned for a `cmsghdr` and has room for one with a `T`.
 unsafe fn put<T>(header: &mut libc::msghdr, level: libc::c_int, kind: libc::c_int, data: T) {
-    // SAFETY: the caller's room; CMSG_FIRSTHDR is the beginning of it, not null with this length.
+    // SAFETY: the caller guarantees the space; CMSG_FIRSTHDR is its start and not null for this
+    // length.
     unsafe {
         header.msg_controllen = libc::CMSG_SPACE(size_of::<T>() as u32) as _;
         let entry = libc::CMSG_FIRSTHDR(&raw const *header);
