@@ -55,6 +55,9 @@ pub enum CopyRequest {
         /// What is sent of the directory that is the only path follows as [`Names`].
         #[serde(default)]
         listed: bool,
+        /// Which copy this is: the source walks no directory that has its journal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<CopyKey>,
         /// How.
         options: CopyOptions,
     },
@@ -68,6 +71,9 @@ pub enum CopyRequest {
         /// As for [`CopyRequest::Send`].
         #[serde(default)]
         listed: bool,
+        /// Which copy this is: the source walks no directory that has its journal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<CopyKey>,
         /// How.
         options: CopyOptions,
         /// To whom.

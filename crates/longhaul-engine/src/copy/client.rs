@@ -22,7 +22,7 @@ use super::progress::Progress;
 pub use super::retry::Lifeline;
 use super::retry::persist;
 use super::sink::{Destination, Outlet, Sink};
-use super::source::{self, SourcePlan, SourceRoot};
+use super::source::{self, SourcePlan, SourceRoot, Terms};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::verdict;
@@ -50,15 +50,18 @@ pub fn push(
     let wired = wire_path(target)?;
     let outcome = persist(line, progress, stop, |session| {
         let key = KeyMaker::new(secret, "push").server(session.peer()).plan(plan).to(target);
-        let target = wired.clone();
+        let (copy, target) = (key.clone(), wired.clone());
         let top = plan.top();
         let options_sent = options.clone();
-        let request = CopyRequest::Receive { key, target, top, options: options_sent };
+        let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
         let (link, asks) = open(session, &request, None, options)?;
         whole.look(&link);
-        source::run(link, plan, asks, options, progress, stop).inspect_err(|_| whole.lost(progress))
+        let terms = Terms { asks, key: Some(key) };
+        source::run(link, plan, terms, options, progress, stop)
+            .inspect_err(|_| whole.lost(progress))
     })?;
-    let mut summary = whole.summarise(options, &outcome.sink, &outcome.tcp);
+    let mut summary =
+        whole.summarise(options, &outcome.sink, !outcome.failures.is_empty(), &outcome.tcp);
     summary.retransmits = Some(outcome.source.retransmits);
     summary.streams = outcome.source.path.streams;
     let path = outcome.source.path;
@@ -144,13 +147,15 @@ pub fn pull(
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
         let (asks, listed) = (sink.asks(), files.names.is_some());
-        let request = CopyRequest::Send { paths, asks, listed, options: options.clone() };
+        let request =
+            CopyRequest::Send { paths, asks, listed, key: Some(key), options: options.clone() };
         let (link, _) = open(session, &request, files.names, options)?;
         whole.look(&link);
         sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
     whole.end(outcome.completed);
-    let mut summary = whole.summarise(options, &outcome.report, &outcome.tcp);
+    let mut summary =
+        whole.summarise(options, &outcome.report, !outcome.failures.is_empty(), &outcome.tcp);
     let (source, path) = match outcome.source {
         Some(report) => {
             summary.retransmits = Some(report.retransmits);
@@ -220,9 +225,12 @@ impl Whole {
         &self,
         options: &CopyOptions,
         sink: &SinkReport,
+        failed: bool,
         tcp: &[TcpInfo],
     ) -> CopySummary {
         let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
+        // Of nothing there is nothing to guarantee.
+        let any = !failed || sink.files + sink.unchanged_files > 0;
         // What an earlier session of this command has moved was not there before it.
         let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
         let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
@@ -232,9 +240,9 @@ impl Whole {
             resumed_bytes: resumed,
             files: sink.files,
             seconds: elapsed.as_secs_f64(),
-            verified: options.protection.verifies(),
+            verified: any && options.protection.verifies(),
             encrypted: options.protection == Protection::Sealed,
-            durable: sink.durable,
+            durable: any && sink.durable,
             streams: 0,
             reconnects: self.reconnects,
             resent_blocks: sink.resent_blocks,

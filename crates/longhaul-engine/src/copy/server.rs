@@ -20,7 +20,7 @@ use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
 use super::progress::Progress;
 use super::sink::{Destination, Sink};
-use super::source::{self, SourcePlan, SourceRoot};
+use super::source::{self, SourcePlan, SourceRoot, Terms};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
@@ -38,8 +38,8 @@ const ADDRESSES_NOTED: usize = 8;
 /// What is decided before the reply.
 enum Task {
     Receive(Box<Sink>, CopyOptions),
-    Send(SourcePlan, bool, CopyOptions),
-    Forward(SourcePlan, bool, CopyOptions, Introduction),
+    Send(SourcePlan, Terms, CopyOptions),
+    Forward(SourcePlan, Terms, CopyOptions, Introduction),
 }
 
 /// Answers the request of a client that may not copy at all.
@@ -141,8 +141,8 @@ fn carry(task: Task, link: Link, progress: &Progress, stop: &AtomicBool) -> Resu
             let limit = slowest_stage(&source, &done.report.stages);
             Ok(Copied { failures: done.failures.len(), limit })
         }
-        Task::Send(plan, asks, options) | Task::Forward(plan, asks, options, _) => {
-            let done = source::run(link, &plan, asks, &options, progress, stop)?;
+        Task::Send(plan, terms, options) | Task::Forward(plan, terms, options, _) => {
+            let done = source::run(link, &plan, terms, &options, progress, stop)?;
             let limit = slowest_stage(&done.source.stages, &done.sink.stages);
             Ok(Copied { failures: done.failures.len(), limit })
         }
@@ -208,13 +208,14 @@ fn plan(
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
             Ok(Task::Receive(Box::new(sink), options))
         }
-        CopyRequest::Send { paths, asks, options, .. } => {
+        CopyRequest::Send { paths, asks, key, options, .. } => {
             check(&options)?;
             check_read(tree.rights())?;
             let roots = roots(&paths, names)?;
-            Ok(Task::Send(SourcePlan { tree: tree.clone(), roots }, asks, options))
+            let plan = SourcePlan { tree: tree.clone(), roots };
+            Ok(Task::Send(plan, Terms { asks, key }, options))
         }
-        CopyRequest::Forward { paths, asks, options, to, .. } => {
+        CopyRequest::Forward { paths, asks, key, options, to, .. } => {
             check(&options)?;
             check_read(tree.rights())?;
             if !tree.may_go_elsewhere() {
@@ -226,7 +227,7 @@ fn plan(
             }
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Forward(plan, asks, options, to))
+            Ok(Task::Forward(plan, Terms { asks, key }, options, to))
         }
         // Answered before.
         CopyRequest::Check { .. } => Err((RefusalKind::Invalid, "not a copy".to_owned())),

@@ -330,3 +330,35 @@ fn digests_are_told_and_written_beside_the_files() {
     let result = world.push(&["t"], ".", &update).unwrap();
     assert_eq!((result.summary.unchanged_files, result.digests.len()), (3, 3));
 }
+
+#[test]
+fn a_target_with_a_slash_becomes_the_directory() {
+    let world = World::new();
+    fs::create_dir(world.near("t")).unwrap();
+    fs::write(world.near("t/f"), "x").unwrap();
+    assert!(world.push(&["t"], "new/", &archive()).unwrap().failures.is_empty());
+    assert_eq!(names(&world.far("new")), ["f"]);
+    world.pull(&["new"], "back/", &archive()).unwrap();
+    assert_eq!(names(&world.near("back")), ["f"]);
+    let file = world.push(&["t/f"], "other/", &archive()).unwrap();
+    assert_eq!((file.failures.len(), file.summary.files), (1, 0), "{file:?}");
+    assert!(!file.summary.verified && !file.summary.durable, "nothing is in place");
+    assert_eq!(names(&world.far("")), ["new"]);
+}
+
+#[test]
+fn a_directory_is_not_copied_into_itself_through_a_server() {
+    let world = World::new();
+    fs::create_dir_all(world.far("t/deep/target")).unwrap();
+    fs::write(world.far("t/f"), "x").unwrap();
+    // The server's files under a name of this end.
+    symlink(world.far("t"), world.near("alias")).unwrap();
+    let result = world.push(&["alias/."], "t/deep/target", &options()).unwrap();
+    assert_eq!(result.failures.len(), 1, "{result:?}");
+    assert!(result.failures[0].reason.contains("target of this copy"), "{result:?}");
+    assert_eq!(names(&world.far("t/deep/target")), ["deep", "f"]);
+    assert!(names(&world.far("t/deep/target/deep")).is_empty());
+    symlink(world.far("t"), world.near("there")).unwrap();
+    let pulled = world.pull(&["t"], "there/deep", &options()).unwrap();
+    assert_eq!(pulled.failures.len(), 1, "{pulled:?}");
+}

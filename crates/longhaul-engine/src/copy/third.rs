@@ -72,12 +72,17 @@ pub fn between(
         let key = key.files(&files).to(target);
         let (to_sink, mut from_sink, sink_dialer) = sink.welcomed()?.split();
         let target = wired_target.clone();
-        to_sink.send(&CopyRequest::Receive { key, target, top, options: options.clone() })?;
+        to_sink.send(&CopyRequest::Receive {
+            key: key.clone(),
+            target,
+            top,
+            options: options.clone(),
+        })?;
         let asks = reply(&mut from_sink)?;
         let listed = files.names.is_some();
         let request = |to| {
             let (paths, options) = (wired.clone(), options.clone());
-            CopyRequest::Forward { paths, asks, listed, options, to }
+            CopyRequest::Forward { paths, asks, listed, key: Some(key.clone()), options, to }
         };
         let lent =
             Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
@@ -113,7 +118,7 @@ pub fn between(
     })?;
     let State { sink, source, failures, skipped, actions, digests, .. } = told;
     let Some(sink) = sink else { return Err(EngineError::Interrupted) };
-    let mut summary = whole.summarise(options, &sink, &[]);
+    let mut summary = whole.summarise(options, &sink, !failures.is_empty(), &[]);
     let source = source.unwrap_or_default();
     summary.retransmits = Some(source.retransmits);
     summary.streams = source.path.streams;

@@ -23,6 +23,8 @@ use crate::session::Rights;
 #[derive(Debug, Clone)]
 pub struct Tree {
     beneath: Option<Arc<OwnedFd>>,
+    /// Symbolic links in the middle of a path are followed.
+    links: bool,
     rights: Rights,
     third_party: bool,
 }
@@ -113,7 +115,7 @@ impl Metadata {
 impl Tree {
     /// All that this user may reach; relative paths begin at the working directory.
     pub fn anywhere() -> Self {
-        Tree { beneath: None, rights: Rights::Full, third_party: true }
+        Tree { beneath: None, links: true, rights: Rights::Full, third_party: true }
     }
 
     /// What is beneath `root`.
@@ -128,7 +130,13 @@ impl Tree {
 
     /// What is beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
-        Tree { beneath: Some(Arc::new(dir)), rights: Rights::Full, third_party: true }
+        let beneath = Some(Arc::new(dir));
+        Tree { beneath, links: true, rights: Rights::Full, third_party: true }
+    }
+
+    /// The same files, reached through no symbolic link.
+    pub(super) fn without_links(self) -> Self {
+        Tree { links: false, ..self }
     }
 
     /// Whether there are files of this user outside of it.
@@ -165,7 +173,11 @@ impl Tree {
                 // A rooted path means the root of the tree, as it would in a URL.
                 let path = path.strip_prefix("/").unwrap_or(path);
                 let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-                let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+                let links = match self.links {
+                    true => ResolveFlags::NO_MAGICLINKS,
+                    false => ResolveFlags::NO_SYMLINKS,
+                };
+                let resolve = ResolveFlags::BENEATH | links;
                 openat2(&**dir, path, flags, mode, resolve)?
             }
         };
@@ -222,10 +234,20 @@ impl Tree {
     }
 }
 
+/// The names in the directory that `handle` is on, sorted; it need not be open for reading.
+pub(super) fn list_at(handle: &OwnedFd) -> io::Result<Vec<PathBuf>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    sorted(Dir::new(openat(handle, ".", flags, Mode::empty())?)?)
+}
+
 /// The names in an open directory, sorted.
 pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
+    sorted(Dir::read_from(dir.as_fd())?)
+}
+
+fn sorted(dir: Dir) -> io::Result<Vec<PathBuf>> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(dir.as_fd())? {
+    for entry in dir {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {

@@ -26,8 +26,8 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
-    CopySecret, Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, pull, push,
-    read_names,
+    CopySecret, Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, check_apart, pull,
+    push, read_names,
 };
 
 use self::check::check;
@@ -342,6 +342,10 @@ impl Args {
         let addresses = self.addresses.clone();
         Ok(match Route::of(plan)? {
             Route::Push { source, far, target } => {
+                if matches!(far, Far::Here) && plan.target != Location::Null {
+                    check_apart(&source, &target, options)
+                        .map_err(|error| Coded::new(exit::USAGE, error))?;
+                }
                 let mut gate = gate(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };

@@ -131,12 +131,16 @@ fn dry_run_text(result: &CopyResult) -> String {
 fn summary_text(result: &CopyResult) -> String {
     let summary = &result.summary;
     let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
-    let mut facts = vec![
-        yes(summary.verified, "verified"),
-        yes(summary.encrypted, "encrypted"),
-        yes(summary.durable, "synced to disk"),
-        format!("{} {}", summary.streams, plural(summary.streams.into(), "stream")),
-    ];
+    let mut facts = Vec::new();
+    // Where nothing is in place, nothing was verified or synced.
+    if result.failures.is_empty() || summary.files > 0 {
+        facts.extend([
+            yes(summary.verified, "verified"),
+            yes(summary.encrypted, "encrypted"),
+            yes(summary.durable, "synced to disk"),
+        ]);
+    }
+    facts.extend([format!("{} {}", summary.streams, plural(summary.streams.into(), "stream"))]);
     if let Some(retransmits) = summary.retransmits {
         facts.push(format!("{retransmits} {}", plural(retransmits, "retransmit")));
     }

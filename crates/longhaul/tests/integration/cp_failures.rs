@@ -205,3 +205,37 @@ fn nonsense_is_refused_before_anything_starts() {
     assert_code(&output, 6);
     assert!(text(&output.stderr).contains("HOME"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_copy_onto_or_into_itself_is_refused() {
+    let host = TestHost::new();
+    host.file("f", 10);
+    fs::create_dir_all(host.near("run/sub")).unwrap();
+    fs::write(host.near("run/x"), "x").unwrap();
+    std::os::unix::fs::symlink("run/sub", host.near("inside")).unwrap();
+    let same = ["are the same file"];
+    let within = ["into itself"];
+    expect(&host, &["cp", "f", "f"], 2, &same);
+    expect(&host, &["cp", "f", "."], 2, &same);
+    expect(&host, &["cp", "-r", "run", "run/"], 2, &within);
+    expect(&host, &["cp", "-a", "run", "run/new"], 2, &within);
+    expect(&host, &["cp", "-r", "run", "inside"], 2, &within);
+    expect(&host, &["cp", "-r", ".", "run/sub/"], 2, &within);
+    assert_eq!(names(&host.near("run")), ["sub", "x"]);
+    assert!(names(&host.near("run/sub")).is_empty());
+    assert_code(&host.run(&["cp", "-a", "run", "new/"]), 0);
+    assert_eq!(names(&host.near("new")), ["sub", "x"]);
+}
+
+#[test]
+fn what_did_not_arrive_is_not_called_verified() {
+    let host = TestHost::new();
+    let output = host.run(&["cp", "missing", "new"]);
+    assert_code(&output, 5);
+    let said = text(&output.stdout);
+    assert!(!said.contains("verified") && !said.contains("synced"), "{said}");
+    let output = host.run(&["cp", "--json", "missing", "new"]);
+    let document: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!(document["summary"]["verified"], false);
+    assert_eq!(document["summary"]["durable"], false);
+}

@@ -94,11 +94,11 @@ fn take_entry(
     let id = entry.id;
     let path = shared.store.path(entry.path.as_bytes());
     shared.note_name(&path, &entry.kind);
-    if names_reserved(shared, &path, &entry.kind) {
+    if let Some(reason) = refusal(shared, &path, &entry.kind) {
         shared.ledger.note_failed(id);
         decided.held.push(Held { id, blocks: None });
-        let reserved = std::io::Error::other(RESERVED);
-        shared.tell_failed(Some(id), &path, "create", &reserved)?;
+        let reason = std::io::Error::other(reason);
+        shared.tell_failed(Some(id), &path, "create", &reason)?;
         return numbered(shared.ledger.announce(id, None), peer);
     }
     shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
@@ -162,8 +162,9 @@ fn take_entry(
     numbered(shared.ledger.announce(id, None), peer)
 }
 
-/// Whether an entry is, or leads to, a name that longhaul keeps for its own files.
-fn names_reserved(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> bool {
+/// Why an entry is not taken: its name, or what it leads to, is one that longhaul keeps for its own
+/// files, or the target is to be a directory.
+fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
         EntryKind::Symlink { target } => {
             has_reserved(Path::new(std::ffi::OsStr::from_bytes(target.as_bytes())))
@@ -171,7 +172,16 @@ fn names_reserved(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> bool {
         EntryKind::HardLink { path, .. } => has_reserved(&shared.store.path(path.as_bytes())),
         _ => false,
     };
-    leads_to || has_reserved(path)
+    if leads_to || has_reserved(path) {
+        return Some(RESERVED);
+    }
+    let named_dir = matches!(
+        &shared.store.destination,
+        Destination::Directory { rename: Some(_), only_dir: true, .. }
+    );
+    let is_top = path.components().nth(1).is_none();
+    (named_dir && is_top && *kind != EntryKind::Directory)
+        .then_some("the target is a directory that does not exist")
 }
 
 /// Takes the directory whose contents come: the target has its attributes in the end.

@@ -26,6 +26,8 @@ pub enum Destination {
         path: PathBuf,
         /// The name that the top-level entry gets instead of its own.
         rename: Option<OsString>,
+        /// What gets the name is a directory: the target was given with a slash at its end.
+        only_dir: bool,
         /// What comes are the contents of a directory, which this one corresponds to.
         contents: bool,
     },
@@ -86,11 +88,13 @@ impl Destination {
             let path = path.to_owned();
             move |source| PlaceError::Parent { path, source }
         };
+        let slash = target.as_os_str().as_bytes().ends_with(b"/");
         let into = |path: &Path, rename| {
             let dir = tree.open_dir(path).map_err(parent_failed(path))?;
             let tree = Tree::from_dir(dir).with_rights(tree.rights());
             let contents = top == Top::Contents;
-            Ok(Destination::Directory { tree, path: path.to_owned(), rename, contents })
+            let path = path.to_owned();
+            Ok(Destination::Directory { tree, path, rename, only_dir: slash, contents })
         };
         let existing = match tree.metadata(target) {
             Ok(metadata) => Some(metadata.kind),
@@ -120,9 +124,10 @@ impl Destination {
                 into(target, None)
             }
             (_, Top::One) => {
-                let slash = target.as_os_str().as_bytes().ends_with(b"/");
+                // cp(1) makes a directory of a name with a slash from a directory only.
+                let fits = !slash || existing.is_none() && options.recursive;
                 match target.file_name() {
-                    Some(name) if !slash => into(parent, Some(name.to_owned())),
+                    Some(name) if fits => into(parent, Some(name.to_owned())),
                     _ => Err(PlaceError::NoDirectory(target.to_owned())),
                 }
             }

@@ -13,14 +13,12 @@ use longhaul_core::result::{AloneReport, SampleReport, StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
 use longhaul_sys::memory::AlignedBuffer;
-use rustix::fs::{Advice, fadvise};
 
 use super::file::{ReadError, SourceFile};
 use super::run::{READERS, SourcePlan};
 use super::walk::{Walk, WalkSink};
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
-use crate::copy::tree::Tree;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -80,16 +78,9 @@ pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleRep
 /// As for [`look`].
 pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
     for file in Found::walk(plan, options)?.files {
-        forget_one(&plan.tree, &file.path);
+        file.forget();
     }
     Ok(())
-}
-
-fn forget_one(tree: &Tree, path: &Path) {
-    if let Ok(file) = tree.open_file(path) {
-        // Advice: where it is not taken, the next reading says a rate of memory.
-        let _ = fadvise(&file, 0, None, Advice::DontNeed);
-    }
 }
 
 /// Reads the sample for `time` at the most, or until `stop`; from the beginning again when it is
@@ -111,7 +102,7 @@ pub(crate) fn read(
     loop {
         let found = Found::walk(plan, options)?.files;
         for file in &found {
-            forget_one(&plan.tree, &file.path);
+            file.forget();
         }
         let begun = Instant::now();
         let pass = Pass {

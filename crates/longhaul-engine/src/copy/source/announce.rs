@@ -32,7 +32,8 @@ pub(super) fn announce(
     options: &CopyOptions,
 ) {
     let mut announcer = Announcer { shared, announced };
-    let outcome = Walk::new(&plan.tree, options, &mut announcer).run(&plan.roots);
+    let walk = Walk::new(&plan.tree, options, &mut announcer).for_copy(shared.key.as_ref());
+    let outcome = walk.run(&plan.roots);
     let outcome = outcome.and_then(|entries| {
         let fed = plan.roots.iter().any(|root| matches!(root, SourceRoot::Feed(_)));
         shared.progress.listed.store(!fed, Ordering::Relaxed);

@@ -10,10 +10,11 @@ use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
 use super::feed::Feed;
+use super::place::Place;
 use crate::copy::blocks::BlockSet;
 use crate::copy::disk::{Disk, Way};
 use crate::copy::pool::fits_in_pack;
-use crate::copy::tree::{FileKind, Metadata, Tree};
+use crate::copy::tree::{FileKind, Metadata};
 use crate::lock::lock;
 
 /// Holes of one file that are looked for: each costs two calls, and a span in its announcement.
@@ -34,7 +35,7 @@ pub(super) struct SourceFile {
 }
 
 enum Origin {
-    Tree { tree: Tree, metadata: Metadata, open: Mutex<Open> },
+    Tree { place: Place, metadata: Metadata, open: Mutex<Open> },
     Zero,
     Feed(Arc<Feed>),
 }
@@ -67,8 +68,14 @@ pub(super) enum ReadError {
 
 impl SourceFile {
     /// The file at `path` as the walk found it, to be read in blocks of `block_bytes`.
-    pub(super) fn new(id: u64, tree: &Tree, path: PathBuf, metadata: Metadata, block: u64) -> Self {
-        let origin = Origin::Tree { tree: tree.clone(), metadata, open: Mutex::default() };
+    pub(super) fn new(
+        id: u64,
+        place: Place,
+        path: PathBuf,
+        metadata: Metadata,
+        block: u64,
+    ) -> Self {
+        let origin = Origin::Tree { place, metadata, open: Mutex::default() };
         SourceFile::with(id, path, metadata.size, origin, block)
     }
 
@@ -131,11 +138,12 @@ impl SourceFile {
 
     /// The blocks that lie in holes, which the file leaves out; `None` if it is not sparse.
     pub(super) fn leave_holes_out(&self) -> Option<Vec<(u64, u64)>> {
-        let Origin::Tree { tree, metadata, .. } = &self.origin else { return None };
+        let Origin::Tree { place, metadata, .. } = &self.origin else { return None };
         if !metadata.is_sparse() || self.is_small(self.block_bytes) {
             return None;
         }
-        let file = tree.open_file(&self.path).ok()?;
+        let file = place.open_file(&self.path).ok()?;
+        unchanged(&file, metadata).ok()?;
         let holes = holes(&file, self.size, self.block_bytes)?;
         self.leave_out(&holes);
         Some(holes.spans())
@@ -160,8 +168,8 @@ impl SourceFile {
         disk: &Disk,
     ) -> Result<usize, ReadError> {
         let length = self.block_bytes.min(self.size - offset) as usize;
-        let (tree, metadata, open) = match &self.origin {
-            Origin::Tree { tree, metadata, open } => (tree, metadata, open),
+        let (place, metadata, open) = match &self.origin {
+            Origin::Tree { place, metadata, open } => (place, metadata, open),
             Origin::Feed(feed) => return feed.copy(offset / self.block_bytes, buffer),
             Origin::Zero => {
                 buffer[..length].fill(0);
@@ -169,12 +177,12 @@ impl SourceFile {
             }
         };
         let past =
-            if disk.may_pass_by(self.size) { self.direct(tree, metadata, open)? } else { None };
+            if disk.may_pass_by(self.size) { self.direct(place, metadata, open)? } else { None };
         let read = past.map_or(Ok(false), |past| {
-            self.read_by_trial(&past, (tree, metadata, open), offset, length, buffer, disk)
+            self.read_by_trial(&past, (place, metadata, open), offset, length, buffer, disk)
         })?;
         if !read {
-            let file = self.cached(tree, metadata, open)?;
+            let file = self.cached(place, metadata, open)?;
             read_cached(&file, offset, &mut buffer[..length])?;
         }
         if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -193,7 +201,7 @@ impl SourceFile {
     fn read_by_trial(
         &self,
         past: &File,
-        (tree, metadata, open): (&Tree, &Metadata, &Mutex<Open>),
+        (place, metadata, open): (&Place, &Metadata, &Mutex<Open>),
         offset: u64,
         length: usize,
         buffer: &mut [u8],
@@ -205,7 +213,7 @@ impl SourceFile {
         let device = metadata.identity.0;
         let going = disk.next(device, self.size);
         let file = match going.way {
-            Way::Cached => Some(self.cached(tree, metadata, open)?),
+            Way::Cached => Some(self.cached(place, metadata, open)?),
             Way::Direct => None,
         };
         let read = disk.count(device, going, length, || match &file {
@@ -226,7 +234,7 @@ impl SourceFile {
     /// The handle that reads through the cache.
     fn cached(
         &self,
-        tree: &Tree,
+        place: &Place,
         metadata: &Metadata,
         open: &Mutex<Open>,
     ) -> Result<Arc<File>, ReadError> {
@@ -234,7 +242,7 @@ impl SourceFile {
         if let Some(file) = &open.cached {
             return Ok(file.clone());
         }
-        let file = Arc::new(tree.open_file(&self.path).map_err(ReadError::Open)?);
+        let file = Arc::new(place.open_file(&self.path).map_err(ReadError::Open)?);
         unchanged(&file, metadata)?;
         open.cached = Some(file.clone());
         Ok(file)
@@ -243,7 +251,7 @@ impl SourceFile {
     /// The handle that reads past the cache, where there can be one.
     fn direct(
         &self,
-        tree: &Tree,
+        place: &Place,
         metadata: &Metadata,
         open: &Mutex<Open>,
     ) -> Result<Option<Arc<File>>, ReadError> {
@@ -251,7 +259,7 @@ impl SourceFile {
         if open.refused || open.direct.is_some() {
             return Ok(open.direct.clone());
         }
-        let Some(file) = tree.open_direct(&self.path).map(Arc::new) else {
+        let Some(file) = place.open_direct(&self.path).map(Arc::new) else {
             open.refused = true;
             return Ok(None);
         };
@@ -269,11 +277,11 @@ impl SourceFile {
     /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read,
     /// or zeros.
     pub(super) fn open_small(&self) -> Result<Option<File>, ReadError> {
-        let Origin::Tree { tree, metadata, .. } = &self.origin else { return Ok(None) };
+        let Origin::Tree { place, metadata, .. } = &self.origin else { return Ok(None) };
         if self.size == 0 {
             return Ok(None);
         }
-        let file = tree.open_file(&self.path).map_err(ReadError::Open)?;
+        let file = place.open_file(&self.path).map_err(ReadError::Open)?;
         unchanged(&file, metadata)?;
         // Only a hint: a file system that does not take it reads later.
         let _ = fadvise(&file, 0, NonZeroU64::new(self.size), Advice::WillNeed);
@@ -286,6 +294,16 @@ impl SourceFile {
         match &self.origin {
             Origin::Tree { metadata, .. } => unchanged(file, metadata),
             Origin::Zero | Origin::Feed(_) => Ok(()),
+        }
+    }
+
+    /// Lets the page cache forget the file. Advice: where it is not taken, the next reading has a rate
+    /// of memory.
+    pub(super) fn forget(&self) {
+        if let Origin::Tree { place, .. } = &self.origin
+            && let Ok(file) = place.open_file(&self.path)
+        {
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
         }
     }
 
@@ -381,11 +399,12 @@ mod tests {
     use longhaul_sys::memory::AlignedBuffer;
 
     use super::*;
+    use crate::copy::tree::Tree;
 
     fn announced(path: &std::path::Path) -> SourceFile {
         let tree = Tree::anywhere();
         let metadata = tree.metadata(path).unwrap();
-        SourceFile::new(0, &tree, path.into(), metadata, 1 << 20)
+        SourceFile::new(0, Place::of(&tree), path.into(), metadata, 1 << 20)
     }
 
     #[test]

@@ -7,19 +7,25 @@ use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::wire::copy::EntryKind;
 
-use super::walk::{Found, Walk, WalkSink};
-use crate::copy::tree::{FileKind, Metadata};
+use super::walk::{Found, RESERVED_CHILD, Walk, WalkSink};
+use crate::copy::names::has_reserved;
+use crate::copy::tree::FileKind;
 use crate::error::Result;
+
+/// The error where a link stands in a path that leads through none.
+const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
 impl<S: WalkSink> Walk<'_, S> {
     /// Announces `names`, paths relative to the directory `base`. A directory that is named comes
     /// without what is in it, unless the copy is recursive.
     pub(super) fn listed(&mut self, base: &Path, names: &[PathBuf]) -> Result<()> {
-        let identity = match self.tree.metadata(base) {
-            Ok(Metadata { kind: FileKind::Directory, identity, .. }) => identity,
+        let (top, top_metadata) = match self.tree.look(base, true) {
+            Ok((handle, metadata)) if metadata.kind == FileKind::Directory => (handle, metadata),
             Ok(_) => return self.sink.failed(base, "it is not a directory"),
             Err(error) => return self.sink.failed(base, &format!("cannot open it: {error}")),
         };
+        self.place = self.place_of(base, &top, &top_metadata);
+        let mut top = Some(top);
         // Sorted, as every walk is, so that what is above comes before what is in it.
         let mut plain = Vec::with_capacity(names.len());
         for name in names {
@@ -41,13 +47,19 @@ impl<S: WalkSink> Walk<'_, S> {
                 continue;
             }
             if name.as_os_str().is_empty() {
-                if self.options.recursive {
-                    return self.children(base, Path::new(""), &mut vec![identity]);
+                if let Some(handle) = top.take().filter(|_| self.options.recursive) {
+                    let (path, name) = (base, Path::new(""));
+                    let found = Found { path, name, handle, metadata: top_metadata };
+                    return self.directory(found, false, name);
                 }
                 continue;
             }
             let path = base.join(&name);
-            let (handle, metadata) = match self.tree.look(&path, !self.options.tree.keep_links) {
+            if has_reserved(&name) {
+                self.sink.skipped(&path, RESERVED_CHILD)?;
+                continue;
+            }
+            let (handle, metadata) = match self.place.look(&path, !self.options.tree.keep_links) {
                 Ok(found) => found,
                 Err(error) => {
                     self.sink.failed(&path, &format!("cannot open it: {error}"))?;
@@ -56,12 +68,12 @@ impl<S: WalkSink> Walk<'_, S> {
             };
             let found = Found { path: &path, name: &name, handle, metadata };
             if metadata.kind != FileKind::Directory {
-                self.visit(found, &mut Vec::new())?;
+                self.visit(found)?;
             } else if self.options.recursive {
-                self.visit(found, &mut Vec::new())?;
+                self.visit(found)?;
                 whole = Some(name);
             } else if announced.insert(name.clone()) && !self.left_out(&name, true) {
-                self.announce(found, EntryKind::Directory)?;
+                self.announce(&found, EntryKind::Directory)?;
             }
         }
         Ok(())
@@ -82,11 +94,18 @@ impl<S: WalkSink> Walk<'_, S> {
                 continue;
             }
             let path = base.join(dir);
-            match self.tree.look(&path, true) {
+            match self.place.look(&path, true) {
                 Ok((handle, metadata)) if metadata.kind == FileKind::Directory => {
                     announced.insert(dir.to_owned());
                     let found = Found { path: &path, name: dir, handle, metadata };
-                    self.announce(found, EntryKind::Directory)?;
+                    self.announce(&found, EntryKind::Directory)?;
+                }
+                Err(error) if error.raw_os_error() == Some(LOOP) => {
+                    self.sink.failed(
+                        &base.join(name),
+                        "what is above it is a link, and -l keeps links",
+                    )?;
+                    return Ok(false);
                 }
                 Ok(_) => {
                     self.sink.failed(&base.join(name), "what is above it is not a directory")?;

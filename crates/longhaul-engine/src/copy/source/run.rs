@@ -9,7 +9,7 @@ use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::Top;
+use longhaul_core::wire::copy::{CopyKey, Top};
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
@@ -127,6 +127,8 @@ pub(super) struct Shared<'a> {
     pub(super) feed: Option<Arc<Feed>>,
     /// Whether the sink is to be asked what it wants.
     pub(super) asks: bool,
+    /// The copy's key.
+    pub(super) key: Option<CopyKey>,
     pub(super) wanted: Arc<Wanted>,
     /// Whether this end opens the data connections.
     pub(super) dials: bool,
@@ -141,12 +143,20 @@ pub(super) struct Shared<'a> {
     pub(super) cpu: CpuMeter,
 }
 
-/// Sends everything of `plan` and waits for the sink's word that it is in place. A sink that
-/// `asks` says first what it wants.
+/// What a source knows of the sink before it begins.
+#[derive(Debug, Clone, Default)]
+pub(in crate::copy) struct Terms {
+    /// The sink says first what it wants of each file.
+    pub(in crate::copy) asks: bool,
+    /// The copy's key, by which a target within the source is noticed.
+    pub(in crate::copy) key: Option<CopyKey>,
+}
+
+/// Sends everything of `plan` and waits for the sink's word that it is in place.
 pub(in crate::copy) fn run(
     link: Link,
     plan: &SourcePlan,
-    asks: bool,
+    terms: Terms,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
@@ -178,7 +188,8 @@ pub(in crate::copy) fn run(
             SourceRoot::Feed(feed) => Some(feed.clone()),
             _ => None,
         }),
-        asks,
+        asks: terms.asks,
+        key: terms.key,
         wanted,
         dials: link.streams.dials(),
         helm: Helm::default(),

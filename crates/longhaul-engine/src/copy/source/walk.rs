@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,17 +9,24 @@ use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
-use longhaul_core::wire::copy::{ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
+use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
+use super::place::{Above, Place, look_in};
 use super::run::SourceRoot;
 use super::sampling::Sampling;
 use crate::copy::metadata::Capture;
-use crate::copy::tree::{FileKind, Metadata, Tree};
+use crate::copy::names::{is_reserved, journal_name};
+use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
 use crate::error::Result;
 
 /// Entries in one batch at the most: few enough that the first blocks go out at once.
 const BATCH_ENTRIES: usize = 64;
+/// The longest path that is walked (linux/limits.h: `PATH_MAX`), which bounds how deep a tree is.
+const PATH_MAX: usize = 4096;
+/// Roots whose directory stays open until all of their files are read. Files of further roots are
+/// opened by their paths, and compared with what was walked as all are.
+const OPEN_ROOTS: usize = 64;
 
 /// Takes what the walk finds; each call may fail only because the copy is over.
 pub(super) trait WalkSink {
@@ -37,6 +44,13 @@ pub(super) struct Walk<'a, S> {
     pub(super) options: &'a CopyOptions,
     pub(super) filters: Filters,
     capture: Capture,
+    /// From where the files of the present root are opened.
+    pub(super) place: Place,
+    /// Roots that have a descriptor of their own.
+    open_roots: usize,
+    /// The name of the journal of this copy.
+    own_journal: Option<PathBuf>,
+    above: Above,
     pub(super) sink: &'a mut S,
     /// Files with several names that were announced: where, and under which number.
     several_names: HashMap<(u64, u64), (u64, WirePath)>,
@@ -64,6 +78,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             options,
             filters: Filters::new(&options.tree.filters),
             capture: Capture::new(&options.tree),
+            place: Place::of(tree),
+            open_roots: 0,
+            own_journal: None,
+            above: Above::default(),
             sink,
             several_names: HashMap::new(),
             sampling: options.sample.map(Sampling::new),
@@ -72,6 +90,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             batch_bytes: 0,
             next_id: 0,
         }
+    }
+
+    /// The same walk for the copy `key`: a directory with its journal is its target, and not walked.
+    pub(super) fn for_copy(self, key: Option<&CopyKey>) -> Self {
+        Walk { own_journal: key.map(|key| PathBuf::from(journal_name(key))), ..self }
     }
 
     /// Walks all `roots` and returns how many entries were announced.
@@ -115,28 +138,35 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             Ok(found) => found,
             Err(error) => return self.sink.failed(path, &format!("cannot open it: {error}")),
         };
+        self.place = self.place_of(path, &handle, &metadata);
         if SourceRoot::is_contents(path) && metadata.kind == FileKind::Directory {
             if !self.options.recursive {
                 return self.sink.failed(path, NEEDS_RECURSIVE);
             }
-            let ancestors = &mut vec![metadata.identity];
-            if only && self.options.preserve {
-                let found = Found { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
-                self.announce(found, EntryKind::Directory)?;
-            }
-            return self.children(path, Path::new(""), ancestors);
+            let found = Found { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
+            let announced = only && self.options.preserve;
+            return self.directory(found, announced, Path::new(""));
         }
         let Some(name) = path.file_name() else {
             return self.sink.failed(path, "it has no name of its own; add '/.' for its contents");
         };
-        self.visit(Found { path, name: Path::new(name), handle, metadata }, &mut Vec::new())
+        if is_reserved(name.as_bytes()) {
+            return self.sink.failed(path, RESERVED_ROOT);
+        }
+        self.visit(Found { path, name: Path::new(name), handle, metadata })
     }
 
-    pub(super) fn visit(
-        &mut self,
-        found: Found<'_>,
-        ancestors: &mut Vec<(u64, u64)>,
-    ) -> Result<()> {
+    /// From where the files of the root at `path` are opened, which `handle` is on.
+    pub(super) fn place_of(&mut self, path: &Path, handle: &OwnedFd, metadata: &Metadata) -> Place {
+        let is_dir = metadata.kind == FileKind::Directory;
+        if !is_dir || !self.options.tree.keep_links || self.open_roots >= OPEN_ROOTS {
+            return Place::of(self.tree);
+        }
+        self.open_roots += 1;
+        Place::beneath(handle, path).unwrap_or_else(|_| Place::of(self.tree))
+    }
+
+    pub(super) fn visit(&mut self, found: Found<'_>) -> Result<()> {
         let Metadata { kind, identity, .. } = found.metadata;
         let is_dir = kind == FileKind::Directory;
         if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {
@@ -146,17 +176,13 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             FileKind::Directory if !self.options.recursive => {
                 return self.sink.failed(found.path, NEEDS_RECURSIVE);
             }
-            FileKind::Directory if ancestors.contains(&identity) => {
+            FileKind::Directory if self.above.contains(identity) => {
                 let reason = "a link leads back to a directory above it";
                 return self.sink.skipped(found.path, reason);
             }
             FileKind::Directory => {
-                let (path, name) = (found.path, found.name);
-                self.announce(found, EntryKind::Directory)?;
-                ancestors.push(identity);
-                let done = self.children(path, name, ancestors);
-                ancestors.pop();
-                return done;
+                let name = found.name;
+                return self.directory(found, true, name);
             }
             FileKind::File => EntryKind::File { size_bytes: Bytes::new(found.metadata.size) },
             FileKind::Symlink => match rustix::fs::readlinkat(&found.handle, "", Vec::new()) {
@@ -177,27 +203,51 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             FileKind::CharDevice(device) => EntryKind::CharDevice(device),
             FileKind::BlockDevice(device) => EntryKind::BlockDevice(device),
         };
-        self.announce(found, kind)
+        self.announce(&found, kind)
     }
 
-    pub(super) fn children(
+    /// Walks a directory, which is `announced` or only its contents are, with `name` before their
+    /// names.
+    pub(super) fn directory(
         &mut self,
-        path: &Path,
+        found: Found<'_>,
+        announced: bool,
         name: &Path,
-        ancestors: &mut Vec<(u64, u64)>,
     ) -> Result<()> {
-        let children = match self.tree.list(path) {
+        let children = list_at(&found.handle);
+        let is_own = |names: &Vec<PathBuf>| {
+            self.own_journal.as_ref().is_some_and(|own| names.binary_search(own).is_ok())
+        };
+        if children.as_ref().is_ok_and(is_own) {
+            return self.sink.failed(found.path, OWN_TARGET);
+        }
+        if announced {
+            self.announce(&found, EntryKind::Directory)?;
+        }
+        let Found { path, handle, metadata, .. } = found;
+        let children = match children {
             Ok(children) => children,
             Err(error) => return self.sink.failed(path, &format!("cannot list it: {error}")),
         };
+        self.above.push(metadata.identity, handle);
+        let done = self.children(path, name, children);
+        self.above.pop();
+        done
+    }
+
+    fn children(&mut self, path: &Path, name: &Path, children: Vec<PathBuf>) -> Result<()> {
         for child in children {
             if self.sampling.as_ref().is_some_and(Sampling::is_full) {
                 break;
             }
             let (path, name) = (path.join(&child), name.join(&child));
-            match self.tree.look(&path, !self.options.tree.keep_links) {
+            if is_reserved(child.as_os_str().as_bytes()) {
+                self.sink.skipped(&path, RESERVED_CHILD)?;
+                continue;
+            }
+            match self.look(&path, &child) {
                 Ok((handle, metadata)) => {
-                    self.visit(Found { path: &path, name: &name, handle, metadata }, ancestors)?;
+                    self.visit(Found { path: &path, name: &name, handle, metadata })?;
                 }
                 Err(error) => self.sink.failed(&path, &format!("cannot open it: {error}"))?,
             }
@@ -205,8 +255,24 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Ok(())
     }
 
+    /// A handle on `child` of the present directory, which is at `path`, and its metadata. A link is
+    /// followed unless links are kept.
+    fn look(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
+        if path.as_os_str().len() >= PATH_MAX {
+            return Err(rustix::io::Errno::NAMETOOLONG.into());
+        }
+        let (tree, place) = (self.tree, &self.place);
+        let follow = !self.options.tree.keep_links;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let found = look_in(self.above.present(|| place.look(dir, follow))?, child)?;
+        match found.1.kind {
+            FileKind::Symlink if follow => tree.look(path, true),
+            _ => Ok(found),
+        }
+    }
+
     /// Announces what was found as `kind`, or as another name of what was announced before.
-    pub(super) fn announce(&mut self, found: Found<'_>, kind: EntryKind) -> Result<()> {
+    pub(super) fn announce(&mut self, found: &Found<'_>, kind: EntryKind) -> Result<()> {
         let Found { path, name, handle, metadata } = found;
         let kind = match (kind, &mut self.sampling) {
             (EntryKind::File { size_bytes }, Some(sampling)) => match sampling.take(size_bytes) {
@@ -217,7 +283,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         };
         // A path from the file system holds no NUL.
         let Some(name) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
-        let kind = match self.earlier_name(&kind, &metadata, &name) {
+        let kind = match self.earlier_name(&kind, metadata, &name) {
             Some((first, path)) => EntryKind::HardLink { first, path },
             None => kind,
         };
@@ -226,8 +292,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         entry.mtime_ns = metadata.mtime_ns;
         entry.stamp = metadata.stamp();
         if !matches!(entry.kind, EntryKind::HardLink { .. }) {
-            entry.owner = self.capture.owner(&metadata);
-            match self.capture.xattrs(&handle, &metadata) {
+            entry.owner = self.capture.owner(metadata);
+            match self.capture.xattrs(handle, metadata) {
                 Ok(xattrs) => entry.xattrs = xattrs,
                 Err(error) => {
                     let reason = format!("its extended attributes cannot be read: {error}");
@@ -242,8 +308,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                 Some(match self.options.sample.map(|sample| sample.content) {
                     Some(SampleContent::Zeros) => SourceFile::zero(self.next_id, size, block_bytes),
                     _ => {
-                        let path = path.to_owned();
-                        SourceFile::new(self.next_id, self.tree, path, metadata, block_bytes)
+                        let (path, place) = ((*path).to_owned(), self.place.clone());
+                        SourceFile::new(self.next_id, place, path, *metadata, block_bytes)
                             .cut_to(size)
                     }
                 })
@@ -308,6 +374,9 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 }
 
+const OWN_TARGET: &str = "it is the target of this copy, or holds it";
+pub(super) const RESERVED_CHILD: &str = "it is a file of longhaul's own";
+const RESERVED_ROOT: &str = "it is a file of longhaul's own; rename it to copy it";
 const NEEDS_RECURSIVE: &str = "it is a directory; use -r to copy directories";
 
 impl SourceRoot {
@@ -322,9 +391,11 @@ impl SourceRoot {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
+#[path = "walk_tests.rs"]
+mod changing;
 
+#[cfg(test)]
+mod tests {
     use longhaul_core::plan::TreeOptions;
 
     use super::*;

@@ -1,0 +1,124 @@
+//! The descriptors of a walk: from where the files of a root are opened, and the directories above
+//! what is being looked at.
+//!
+//! A walk looks at every name from the descriptor of the directory that it was listed in, so that a
+//! directory that is exchanged for a symbolic link meanwhile leads nowhere else. Where links are
+//! kept, files are opened to be read from the descriptor of their root, through no link.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, fstat, openat};
+
+use crate::copy::tree::{Metadata, Tree};
+
+/// Directories above the present one that are kept open. One further up is opened again when the
+/// walk comes back to it.
+const OPEN_LEVELS: usize = 64;
+
+/// From where the files of one root are opened.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    tree: Tree,
+    /// Bytes at the front of a path that lead to the root.
+    skip: usize,
+}
+
+impl Place {
+    /// For paths as `tree` reads them.
+    pub(super) fn of(tree: &Tree) -> Self {
+        Place { tree: tree.clone(), skip: 0 }
+    }
+
+    /// For paths that begin with `root`, which `dir` is; no link is followed beneath it.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub(super) fn beneath(dir: &OwnedFd, root: &Path) -> io::Result<Self> {
+        let tree = Tree::from_dir(dir.try_clone()?).without_links();
+        Ok(Place { tree, skip: root.join("").as_os_str().len() })
+    }
+
+    /// A handle on `path` and its metadata.
+    pub(super) fn look(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
+        self.tree.look(self.relative(path), follow)
+    }
+
+    /// Opens a regular file to be read through the page cache.
+    pub(super) fn open_file(&self, path: &Path) -> io::Result<File> {
+        self.tree.open_file(self.relative(path))
+    }
+
+    /// The same past the page cache, where the file system does that.
+    pub(super) fn open_direct(&self, path: &Path) -> Option<File> {
+        self.tree.open_direct(self.relative(path))
+    }
+
+    fn relative<'p>(&self, path: &'p Path) -> &'p Path {
+        let bytes = path.as_os_str().as_bytes();
+        Path::new(OsStr::from_bytes(bytes.get(self.skip..).unwrap_or_default()))
+    }
+}
+
+/// The directories from a root down to the present one.
+#[derive(Default)]
+pub(super) struct Above(Vec<Level>);
+
+struct Level {
+    identity: (u64, u64),
+    handle: Option<OwnedFd>,
+}
+
+impl Above {
+    /// Whether the directory of this identity is one of them.
+    pub(super) fn contains(&self, identity: (u64, u64)) -> bool {
+        self.0.iter().any(|level| level.identity == identity)
+    }
+
+    /// Enters a directory.
+    pub(super) fn push(&mut self, identity: (u64, u64), handle: OwnedFd) {
+        self.0.push(Level { identity, handle: Some(handle) });
+        if let Some(far) = self.0.len().checked_sub(OPEN_LEVELS + 1) {
+            self.0[far].handle = None;
+        }
+    }
+
+    /// Leaves it.
+    pub(super) fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    /// The present directory; `reopen` opens it again.
+    ///
+    /// # Errors
+    /// It cannot be opened again, or another directory has its name now.
+    pub(super) fn present(
+        &mut self,
+        reopen: impl FnOnce() -> io::Result<(OwnedFd, Metadata)>,
+    ) -> io::Result<&OwnedFd> {
+        let level = self.0.last_mut().ok_or(io::ErrorKind::NotFound)?;
+        let handle = match level.handle.take() {
+            Some(handle) => handle,
+            None => {
+                let (handle, metadata) = reopen()?;
+                if metadata.identity != level.identity {
+                    return Err(io::Error::other("the directory above it was exchanged"));
+                }
+                handle
+            }
+        };
+        Ok(level.handle.insert(handle))
+    }
+}
+
+/// A handle on `name` in the directory `dir`, or on the link that it is, and its metadata.
+pub(super) fn look_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::empty())?;
+    let metadata = Metadata::of(&fstat(&fd)?);
+    Ok((fd, metadata))
+}
