@@ -3,6 +3,8 @@ use std::path::PathBuf;
 
 use longhaul_core::wire::{FrameError, RefusalKind};
 
+use crate::session::{Exposure, Lapse};
+
 /// What went wrong while bytes were moved or a peer was spoken to.
 ///
 /// Each message names the operation and its object; the cause is the `source`.
@@ -88,10 +90,18 @@ pub enum EngineError {
     /// A key file cannot be used.
     #[error("{} is not a longhaul key file", .0.display())]
     BadKey(PathBuf),
+    /// A file that says who may do what can be changed, or its secret read, by other users.
+    #[error("refusing to use a key file: {}", .exposure.about(.path))]
+    Exposed {
+        /// The file, or a directory above it.
+        path: PathBuf,
+        /// How.
+        exposure: Exposure,
+    },
     /// What stands before a key in the authorised list is no option.
     #[error(
-        "line {line} of {} has '{option}' before its key; known are root=DIR, read-only, \
-         write-only, no-third-party and owners", .file.display()
+        "line {line} of {} has '{option}' before its key; see 'Keys' in \
+         'longhaul serve --help'", .file.display()
     )]
     KeyOption {
         /// The list.
@@ -104,6 +114,14 @@ pub enum EngineError {
     /// The program's own files need a home directory.
     #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
     NoConfigDir,
+    /// A session whose key no longer counts was ended.
+    #[error("ended the session of {peer}: {lapse}")]
+    Lapsed {
+        /// The client.
+        peer: String,
+        /// Why.
+        lapse: Lapse,
+    },
     /// The other side said no.
     #[error("{peer} refuses: {reason}")]
     Refused {

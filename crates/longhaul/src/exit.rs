@@ -71,10 +71,12 @@ impl From<EngineError> for Coded {
             EngineError::Refused { kind: RefusalKind::Unreachable, .. } => UNREACHABLE,
             EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
+            | EngineError::Lapsed { .. }
             | EngineError::Refused { .. } => REFUSED,
             EngineError::File { .. } => FILES,
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
+            | EngineError::Exposed { .. }
             | EngineError::KeyOption { .. }
             | EngineError::NoConfigDir
             | EngineError::Spawn { .. }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_core::wire::{Service, SessionId};
 
 use crate::error::{EngineError, Result};
-use crate::session::{PublicKey, ServedSession, Work};
+use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, Work};
 
 /// Something that happened at a server.
 #[derive(Debug)]
@@ -36,11 +36,32 @@ pub enum Event {
         /// The sessions that end because their key is gone.
         ended: usize,
     },
+    /// A client with a listed key was not let in.
+    KeyDenied {
+        /// Its key's fingerprint.
+        fingerprint: String,
+        /// The client's address.
+        address: IpAddr,
+        /// Why.
+        lapse: Lapse,
+    },
     /// The list of authorised keys has changed and cannot be used; the old one stays in force.
     KeysKept {
         /// What is wrong with the new one.
         error: EngineError,
     },
+}
+
+impl From<KeysEvent> for Event {
+    fn from(event: KeysEvent) -> Self {
+        match event {
+            KeysEvent::Reloaded { keys, ended } => Event::KeysRead { keys, ended },
+            KeysEvent::Kept(error) => Event::KeysKept { error },
+            KeysEvent::Denied { fingerprint, address, lapse } => {
+                Event::KeyDenied { fingerprint, address, lapse }
+            }
+        }
+    }
 }
 
 /// Why a connection was closed before its client was known.

@@ -17,7 +17,7 @@ use super::admission::{Admission, ClientLimits};
 use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
 use crate::error::{EngineError, Result};
 use crate::session::{
-    AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor, serve_tls,
+    AuthorisedKeys, Identity, KeySession, ServedSession, SessionRegistry, UdpDoor, serve_tls,
 };
 
 /// Most connections at once, of both kinds together; later ones are closed at once.
@@ -34,6 +34,8 @@ const FREE_PORT_TRIES: u32 = 16;
 /// How long sessions may take to end once the server is told to.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_CHECK: Duration = Duration::from_millis(10);
+
+const TOO_MANY_SESSIONS: &str = "this key has as many sessions as it may; end one, or wait";
 
 /// A bound listening socket.
 #[derive(Debug)]
@@ -256,7 +258,8 @@ impl Door<'_> {
             return false;
         }
         let _session = Slot::take(sessions);
-        let authorised = |key: &_| self.host.authorised.find(key).cloned();
+        let ip = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let authorised = |key: &_| self.host.authorised.find(key, ip);
         let session = match serve_tls(socket, &self.host.identity, authorised, registry) {
             Ok(session) => session,
             Err(error) => {
@@ -275,7 +278,7 @@ impl Door<'_> {
         began
     }
 
-    /// Serves a client when its turn has come.
+    /// Serves a client, whose session counts among those of its key until the key counts no more.
     fn serve_session(
         &self,
         mut session: ServedSession,
@@ -286,9 +289,36 @@ impl Door<'_> {
             steps.service = Some(service);
             self.services.refusal(service, known)
         })?;
+        let ip = client.address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let peer = session.sender.peer().to_owned();
+        let counted = self.count(&session, ip)?;
+        let outcome = self.serve_in_turn(service, session, client, ip, steps);
+        match counted.and_then(|counted| counted.lapse()) {
+            Some(lapse) => Err(EngineError::Lapsed { peer, lapse }),
+            None => outcome,
+        }
+    }
+
+    /// Counts the session among those of its key; an anonymous one needs no count.
+    fn count(&self, session: &ServedSession, address: IpAddr) -> Result<Option<KeySession>> {
+        let Some(key) = session.key.filter(|_| session.authorised) else { return Ok(None) };
+        let end = session.receiver.closer();
+        let counted = self.host.authorised.begin(key, &session.grant, address, end);
+        let refuse = || session.refuse(RefusalKind::Limit, TOO_MANY_SESSIONS.to_owned());
+        counted.ok_or_else(refuse).map(Some)
+    }
+
+    /// Serves a client when its turn has come.
+    fn serve_in_turn(
+        &self,
+        service: Service,
+        session: ServedSession,
+        client: &Client,
+        ip: IpAddr,
+        steps: &mut Steps,
+    ) -> Result<()> {
         let arrived = Instant::now();
         let tell = |place| session.sender.send(&Welcome::Queued { place });
-        let ip = client.address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
         let _pass = match self.admission.enter(ip, tell)? {
             Ok(pass) => pass,
             Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{PROTOCOL_VERSION, RefusalKind, Service, Welcome};
+use longhaul_core::wire::{FrameError, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 
 use super::{ClientLimits, Event, Host, Listener, Services, serve_session};
 use crate::error::{EngineError, Result};
@@ -55,6 +55,7 @@ impl Services for Echo {
 
 struct TestServer {
     port: u16,
+    keys: AuthorisedKeys,
     echo: Arc<Echo>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -69,6 +70,7 @@ impl TestServer {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = listener.address().port();
         let authorised = AuthorisedKeys::load(config, identity.public()).unwrap();
+        let keys = authorised.clone();
         let host = Arc::new(Host { identity, authorised });
         let echo = Arc::new(Echo::default());
         let stop = Arc::new(AtomicBool::new(false));
@@ -76,7 +78,7 @@ impl TestServer {
             let (echo, stop) = (echo.clone(), stop.clone());
             move || listener.run(host, echo, clients, false, &stop)
         });
-        TestServer { port, echo, stop, thread: Some(thread) }
+        TestServer { port, keys, echo, stop, thread: Some(thread) }
     }
 
     /// A server and a session with it, both of one user.
@@ -161,6 +163,51 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
     let refused = open(Service::Copy, HostPolicy::RequireKnown);
     assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
     assert!(!server.echo.ended.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_key_that_is_removed_loses_its_session_and_others_go_on() {
+    let [first, second, far] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let [first, second, far] = [&first, &second, &far].map(|dir| ConfigDir::at(dir.path()));
+    let [alice, bob] = [&first, &second].map(|config| Identity::load_or_create(config).unwrap());
+    let list = far.file("authorized_keys");
+    let lines = format!("max-sessions=1 {}\n{}\n", alice.public(), bob.public());
+    std::fs::write(&list, lines).unwrap();
+    let server = TestServer::start(Identity::load_or_create(&far).unwrap(), &far);
+    let open = |identity, config| {
+        let policy = HostPolicy::AcceptNew;
+        let options = ConnectOptions { identity, config, policy, family: Family::Any };
+        connect(&server.address(), Service::Copy, &options)
+    };
+    let (sender, mut receiver, _dialer) = open(&alice, &first).unwrap().split();
+    sender.send(&"hello").unwrap();
+    assert_eq!(receiver.receive::<String>().unwrap(), "hello");
+    let second_session = open(&alice, &first).map(|_| ());
+    let limit = RefusalKind::Limit;
+    assert!(
+        matches!(&second_session, Err(EngineError::Refused { kind, .. }) if *kind == limit),
+        "{second_session:?}"
+    );
+    let (others, mut others_answers, _others_dialer) = open(&bob, &second).unwrap().split();
+
+    std::fs::write(&list, format!("{}\n", bob.public())).unwrap();
+    let _watch = server.keys.watch(Arc::default(), |_| ()).unwrap();
+    receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
+    let ended = receiver.receive::<String>();
+    assert!(
+        matches!(&ended, Err(EngineError::Control { source: FrameError::Closed, .. })),
+        "{ended:?}"
+    );
+    others.send(&"still here").unwrap();
+    assert_eq!(others_answers.receive::<String>().unwrap(), "still here");
+    let refused = open(&alice, &first).map(|_| ());
+    assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    let told = || server.echo.ended.lock().unwrap().join(" ");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !told().contains("Lapsed") {
+        assert!(Instant::now() < deadline, "{}", told());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -1,62 +1,358 @@
-//! The keys that may reach files here: `authorized_keys`.
+//! The keys that may reach files here: `authorized_keys`, read again when it changes.
+//!
+//! A change counts for the next session at once. A [watch](AuthorisedKeys::watch) looks every
+//! second and ends the running sessions of keys that no longer count. A list that cannot be read,
+//! has an unknown option or is exposed to other users changes nothing: the one before stays.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fmt;
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
 
-use super::grant::Grant;
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+
+use super::grant::{Grant, Lapse, split_options};
 use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
-use super::private_file::read_if_present;
+use super::private_file::{self, Secrecy};
 use crate::error::{EngineError, Result};
+use crate::lock::lock;
+
+const FILE: &str = "authorized_keys";
+/// How often a watch looks at the list and at the times of its keys.
+const LOOK: Duration = Duration::from_secs(1);
+/// A file that was changed so recently may change again without another time of change: kernels
+/// count these times in steps of up to 10 ms, file servers of up to 2 s.
+const FRESH: Duration = Duration::from_secs(3);
+/// Most events that wait for a watch.
+const EVENTS_LIMIT: usize = 64;
 
 /// The keys that may reach files here and what each is allowed: the host's own and those in
 /// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` a line; lines that begin
-/// with `#` are comments. `docs/guide/serve.md` has the options.
+/// with `#` are comments. `docs/guide/serve.md` has the options. Clones share one list.
 #[derive(Debug, Clone)]
-pub struct AuthorisedKeys(HashMap<PublicKey, Grant>);
+pub struct AuthorisedKeys(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: ConfigDir,
+    own: PublicKey,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: HashMap<PublicKey, Grant>,
+    /// The file when it was last read.
+    seen: Option<Seen>,
+    sessions: HashMap<u64, Live>,
+    sessions_begun: u64,
+    events: Vec<KeysEvent>,
+}
+
+/// A file at the time of reading it.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    stamp: Option<Stamp>,
+    /// It was changed so recently that the same stamp does not prove the same contents.
+    fresh: bool,
+    /// Its text, or the error that reading it gave.
+    outcome: std::result::Result<String, String>,
+}
+
+/// Device, inode, length, mode, owner, and times of change of contents and of status.
+type Stamp = (u64, u64, u64, u32, u32, (i64, i64), (i64, i64));
+
+/// What happened to the list and its sessions, for the log.
+#[derive(Debug)]
+pub enum KeysEvent {
+    /// A new list counts.
+    Reloaded {
+        /// How many keys are in it, without the host's own.
+        keys: usize,
+        /// The running sessions whose key is no longer in it.
+        ended: usize,
+    },
+    /// The list has changed and cannot be used; the one before counts. Once per change.
+    Kept(EngineError),
+    /// A client with a listed key was not let in.
+    Denied {
+        /// Its key's fingerprint.
+        fingerprint: String,
+        /// Its client.
+        address: IpAddr,
+        /// Why.
+        lapse: Lapse,
+    },
+}
+
+/// A running session of a key.
+struct Live {
+    key: PublicKey,
+    address: IpAddr,
+    /// Its key was not in the list when it was last looked at. Editors remove a file for a moment.
+    missed: bool,
+    lapse: Arc<Mutex<Option<Lapse>>>,
+    end: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("key", &self.key).finish_non_exhaustive()
+    }
+}
 
 impl AuthorisedKeys {
     /// Reads the list; `own` is always in it, so that everything on one machine works.
     ///
     /// # Errors
-    /// The file exists and cannot be read, or the options of a key are none.
+    /// The file cannot be read, is exposed to other users, or the options of a key are none.
     pub fn load(config: &ConfigDir, own: PublicKey) -> Result<Self> {
-        let path = config.file("authorized_keys");
-        let text = read_if_present(path.clone())?;
-        let mut keys = HashMap::new();
-        for (line, number) in text.lines().zip(1..) {
-            let line = line.trim();
-            let Some(at) = line.find(KEY_TYPE).filter(|_| !line.starts_with('#')) else { continue };
-            let Ok(key) = line[at..].parse() else { continue };
-            let mut grant = Grant::from_options_or_none(line[..at].trim()).map_err(|option| {
-                EngineError::KeyOption { file: path.clone(), line: number, option }
-            })?;
-            grant.comment = comment(&line[at..]);
-            // As with ssh, the first line of a key counts.
-            keys.entry(key).or_insert(grant);
-        }
-        // Who has this key is this user already.
-        keys.entry(own).or_insert_with(|| Grant { owners: true, ..Grant::default() });
-        Ok(AuthorisedKeys(keys))
+        let mut state = State::default();
+        let seen = state.read(config, own, None)?;
+        state.seen = Some(seen);
+        let shared = Shared { config: config.clone(), own, state: Mutex::new(state) };
+        Ok(AuthorisedKeys(Arc::new(shared)))
     }
 
-    /// What `key` is allowed; `None` if it may not reach files.
-    pub fn find(&self, key: &PublicKey) -> Option<&Grant> {
-        self.0.get(key)
+    /// What `key` is allowed when it comes from `address` now; `None` if it may not reach files.
+    /// A list that has changed is read first.
+    pub fn find(&self, key: &PublicKey, address: IpAddr) -> Option<Grant> {
+        let mut state = self.refreshed(false);
+        let grant = state.keys.get(key)?;
+        let Some(lapse) = grant.lapse(address, SystemTime::now()) else {
+            return Some(grant.clone());
+        };
+        state.tell(KeysEvent::Denied { fingerprint: key.fingerprint(), address, lapse });
+        None
     }
 
     /// Whether a key has a directory of its own.
     pub fn has_roots(&self) -> bool {
-        self.roots().next().is_some()
+        lock(&self.0.state).keys.values().any(|grant| grant.root.is_some())
     }
 
     /// The directories of single keys.
-    pub fn roots(&self) -> impl Iterator<Item = &Path> {
-        self.0.values().filter_map(|grant| grant.root.as_deref())
+    pub fn roots(&self) -> Vec<PathBuf> {
+        lock(&self.0.state).keys.values().filter_map(|grant| grant.root.clone()).collect()
     }
 
     /// Whether a key other than `own` may set owners.
     pub fn has_owners(&self, own: &PublicKey) -> bool {
-        self.0.iter().any(|(key, grant)| key != own && grant.owners)
+        lock(&self.0.state).keys.iter().any(|(key, grant)| key != own && grant.owners)
+    }
+
+    /// Counts a session of `key` until the value is dropped; `end` is called when the key no
+    /// longer counts. `None` when the key has as many sessions as it may.
+    pub(crate) fn begin(
+        &self,
+        key: PublicKey,
+        grant: &Grant,
+        address: IpAddr,
+        end: impl Fn() + Send + Sync + 'static,
+    ) -> Option<KeySession> {
+        let mut state = lock(&self.0.state);
+        let running = state.sessions.values().filter(|live| live.key == key).count();
+        if grant.max_sessions.is_some_and(|most| running >= most.get() as usize) {
+            return None;
+        }
+        let number = state.sessions_begun;
+        state.sessions_begun += 1;
+        let lapse = Arc::default();
+        let live =
+            Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Box::new(end) };
+        state.sessions.insert(number, live);
+        Some(KeySession { keys: self.clone(), number, lapse })
+    }
+
+    /// Looks at the list every second, and at once after `asked` was set, on a thread of its own
+    /// until the value is dropped.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn watch(
+        &self,
+        asked: Arc<AtomicBool>,
+        mut report: impl FnMut(KeysEvent) + Send + 'static,
+    ) -> Result<KeysWatch> {
+        let keys = self.clone();
+        let (stop, stopped) = bounded::<()>(0);
+        let look = move || {
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                keys.look(asked.swap(false, Ordering::Relaxed)).into_iter().for_each(&mut report);
+            }
+        };
+        let thread = thread::Builder::new().name("keys".into()).spawn(look);
+        let thread =
+            thread.map_err(|source| EngineError::System { operation: "start a thread", source })?;
+        Ok(KeysWatch { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Reads the list if it has changed or is `asked` for, and ends the sessions of keys that no
+    /// longer count.
+    fn look(&self, asked: bool) -> Vec<KeysEvent> {
+        let mut state = self.refreshed(asked);
+        state.end_lapsed(SystemTime::now());
+        std::mem::take(&mut state.events)
+    }
+
+    fn refreshed(&self, asked: bool) -> std::sync::MutexGuard<'_, State> {
+        let mut state = lock(&self.0.state);
+        state.refresh(&self.0.config, self.0.own, asked);
+        state
+    }
+}
+
+impl State {
+    /// Reads the list if it has changed; with `asked` it is read, and said so, in any case.
+    fn refresh(&mut self, config: &ConfigDir, own: PublicKey, asked: bool) {
+        let stamp = stamp(config);
+        let same = self.seen.as_ref().is_some_and(|seen| seen.stamp == stamp && !seen.fresh);
+        if same && !asked {
+            return;
+        }
+        let before = self.seen.take().filter(|_| !asked);
+        let read = self.read(config, own, before.as_ref().map(|seen| &seen.outcome));
+        let (seen, event) = match read {
+            Ok(seen) => {
+                let keys = self.keys.keys().filter(|key| **key != own).count();
+                let gone = |live: &&Live| !self.keys.contains_key(&live.key);
+                let ended = self.sessions.values().filter(gone).count();
+                let same = before.is_some_and(|before| before.outcome == seen.outcome);
+                (seen, (!same).then_some(KeysEvent::Reloaded { keys, ended }))
+            }
+            Err(error) => {
+                let outcome = Err(longhaul_core::text::chain(&error));
+                let told = |before: Seen| before.stamp == stamp && before.outcome == outcome;
+                let event = (!before.is_some_and(told)).then_some(KeysEvent::Kept(error));
+                (Seen { stamp, fresh: is_fresh(stamp), outcome }, event)
+            }
+        };
+        self.seen = Some(seen);
+        event.into_iter().for_each(|event| self.tell(event));
+    }
+
+    /// Reads the list and takes it over, unless its text is that of `before`.
+    fn read(
+        &mut self,
+        config: &ConfigDir,
+        own: PublicKey,
+        before: Option<&std::result::Result<String, String>>,
+    ) -> Result<Seen> {
+        // Before the text, so that a change in between is seen the next time.
+        let stamp = stamp(config);
+        let text = private_file::read(config, FILE, Secrecy::Open)?.unwrap_or_default();
+        let outcome = Ok(text);
+        if before != Some(&outcome) {
+            let text = outcome.as_deref().unwrap_or_default();
+            self.keys = parse(config, text, own)?;
+        }
+        Ok(Seen { stamp, fresh: is_fresh(stamp), outcome })
+    }
+
+    fn end_lapsed(&mut self, now: SystemTime) {
+        for live in self.sessions.values_mut() {
+            let lapse = match self.keys.get(&live.key) {
+                Some(grant) => grant.lapse(live.address, now),
+                None if live.missed => Some(Lapse::Removed),
+                None => {
+                    live.missed = true;
+                    continue;
+                }
+            };
+            live.missed = false;
+            if let Some(lapse) = lapse
+                && lock(&live.lapse).replace(lapse).is_none()
+            {
+                (live.end)();
+            }
+        }
+    }
+
+    fn tell(&mut self, event: KeysEvent) {
+        if self.events.len() < EVENTS_LIMIT {
+            self.events.push(event);
+        }
+    }
+}
+
+fn stamp(config: &ConfigDir) -> Option<Stamp> {
+    let meta = fs::metadata(config.file(FILE)).ok()?;
+    let changed = (meta.mtime(), meta.mtime_nsec());
+    let status = (meta.ctime(), meta.ctime_nsec());
+    Some((meta.dev(), meta.ino(), meta.len(), meta.mode(), meta.uid(), changed, status))
+}
+
+fn is_fresh(stamp: Option<Stamp>) -> bool {
+    let Some((.., (seconds, _))) = stamp else { return false };
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.max(0) as u64);
+    SystemTime::now().duration_since(changed).is_ok_and(|age| age < FRESH)
+}
+
+fn parse(config: &ConfigDir, text: &str, own: PublicKey) -> Result<HashMap<PublicKey, Grant>> {
+    let mut keys = HashMap::new();
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.trim();
+        if line.starts_with('#') || !line.contains(KEY_TYPE) {
+            continue;
+        }
+        let (options, key) = match line.starts_with(KEY_TYPE) {
+            true => ("", line),
+            false => split_options(line),
+        };
+        let slip =
+            |option| EngineError::KeyOption { file: config.file(FILE), line: number, option };
+        if !key.starts_with(KEY_TYPE) {
+            return Err(slip(line[..line.find(KEY_TYPE).unwrap_or(0)].trim_end().to_owned()));
+        }
+        let mut grant = Grant::from_options_or_none(options).map_err(slip)?;
+        grant.comment = comment(key);
+        let Ok(key) = key.parse() else { continue };
+        // As with ssh, the first line of a key counts.
+        keys.entry(key).or_insert(grant);
+    }
+    // Who has this key is this user already.
+    keys.entry(own).or_insert_with(|| Grant { owners: true, ..Grant::default() });
+    Ok(keys)
+}
+
+/// A running session of a key; it counts until this is dropped.
+#[derive(Debug)]
+pub(crate) struct KeySession {
+    keys: AuthorisedKeys,
+    number: u64,
+    lapse: Arc<Mutex<Option<Lapse>>>,
+}
+
+impl KeySession {
+    /// Why the session was ended, if its key was to blame.
+    pub(crate) fn lapse(&self) -> Option<Lapse> {
+        *lock(&self.lapse)
+    }
+}
+
+impl Drop for KeySession {
+    fn drop(&mut self) {
+        lock(&self.keys.0.state).sessions.remove(&self.number);
+    }
+}
+
+/// Looks at the list until it is dropped.
+#[derive(Debug)]
+pub struct KeysWatch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for KeysWatch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -71,40 +367,179 @@ fn comment(key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::session::{Identity, Rights};
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        config: ConfigDir,
+        own: PublicKey,
+    }
+
+    impl Place {
+        fn new(list: &str) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let config = ConfigDir::at(dir.path());
+            let place = Place { _dir: dir, config, own: key() };
+            place.write(list);
+            place
+        }
+
+        fn write(&self, list: &str) {
+            fs::write(self.config.file(FILE), list).unwrap();
+        }
+
+        fn load(&self) -> AuthorisedKeys {
+            AuthorisedKeys::load(&self.config, self.own).unwrap()
+        }
+    }
+
+    fn key() -> PublicKey {
+        Identity::generate().public()
+    }
+
     #[test]
     fn the_own_key_is_authorised_and_a_stranger_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = ConfigDir::at(dir.path());
-        let [own, friend, stranger] = [(); 3].map(|()| Identity::generate().public());
-        fs::write(dir.path().join("authorized_keys"), format!("# people\n{friend} bob\n")).unwrap();
-        let keys = AuthorisedKeys::load(&config, own).unwrap();
-        assert!(keys.find(&own).is_some() && keys.find(&friend).is_some());
-        assert!(keys.find(&stranger).is_none() && !keys.has_roots());
-        assert_eq!(keys.find(&friend).unwrap().comment.as_deref(), Some("bob"));
-        assert_eq!(keys.find(&own).unwrap().comment, None);
+        let friend = key();
+        let place = Place::new(&format!("# people\n{friend} bob\n"));
+        let keys = place.load();
+        assert!(keys.find(&place.own, HERE).is_some() && keys.find(&friend, HERE).is_some());
+        assert!(keys.find(&key(), HERE).is_none() && !keys.has_roots());
+        assert_eq!(keys.find(&friend, HERE).unwrap().comment.as_deref(), Some("bob"));
+        assert_eq!(keys.find(&place.own, HERE).unwrap().comment, None);
     }
 
     #[test]
     fn options_stand_before_a_key_and_slips_are_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = ConfigDir::at(dir.path());
-        let [own, alice, bob] = [(); 3].map(|()| Identity::generate().public());
-        let file = dir.path().join("authorized_keys");
+        let [alice, bob] = [key(), key()];
+        let place = Place::new("");
+        let own = place.own;
         let lines = format!("root=\"/data/a b\",read-only {alice}\n# x {bob}\nwrite-only {own}\n");
-        fs::write(&file, &lines).unwrap();
-        let keys = AuthorisedKeys::load(&config, own).unwrap();
-        let grant = keys.find(&alice).unwrap();
+        place.write(&lines);
+        let keys = place.load();
+        let grant = keys.find(&alice, HERE).unwrap();
         assert_eq!(grant.root.as_deref(), Some("/data/a b".as_ref()));
         assert_eq!(grant.rights, Rights::ReadOnly);
-        assert!(keys.find(&bob).is_none() && keys.has_roots());
-        assert_eq!(keys.find(&own).unwrap().rights, Rights::WriteOnly);
-        fs::write(&file, format!("{lines}readonly {bob}\n")).unwrap();
-        let slip = AuthorisedKeys::load(&config, own).unwrap_err();
-        assert!(matches!(&slip, EngineError::KeyOption { line: 4, .. }), "{slip}");
+        assert!(keys.find(&bob, HERE).is_none() && keys.has_roots());
+        assert_eq!(keys.find(&own, HERE).unwrap().rights, Rights::WriteOnly);
+        for slip in ["readonly", "read-only, owners", "root=\"/a longhaul-ed25519 b"] {
+            place.write(&format!("{lines}{slip} {bob}\n"));
+            let slip = AuthorisedKeys::load(&place.config, own).unwrap_err();
+            assert!(matches!(&slip, EngineError::KeyOption { line: 4, .. }), "{slip}");
+        }
+        place.write(&format!("root=\"/a longhaul-ed25519 b\" {bob}\n"));
+        let root = place.load().find(&bob, HERE).unwrap().root;
+        assert_eq!(root.as_deref(), Some("/a longhaul-ed25519 b".as_ref()));
+    }
+
+    #[test]
+    fn a_changed_list_counts_for_the_next_session() {
+        let [alice, bob] = [key(), key()];
+        let place = Place::new(&format!("{alice}\n"));
+        let keys = place.load();
+        assert!(keys.look(false).is_empty());
+        // Of the same length, within the same step of the clock.
+        place.write(&format!("{bob}\n"));
+        assert!(keys.find(&alice, HERE).is_none() && keys.find(&bob, HERE).is_some());
+        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 1, ended: 0 }]));
+        fs::remove_file(place.config.file(FILE)).unwrap();
+        assert!(keys.find(&bob, HERE).is_none() && keys.find(&place.own, HERE).is_some());
+        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 0, ended: 0 }]));
+        assert!(matches!(keys.look(true)[..], [KeysEvent::Reloaded { keys: 0, ended: 0 }]));
+        assert!(keys.look(false).is_empty());
+    }
+
+    #[test]
+    fn a_list_with_a_slip_changes_nothing_and_is_reported_once() {
+        use std::os::unix::fs::PermissionsExt;
+        let [alice, bob] = [key(), key()];
+        let place = Place::new(&format!("{alice}\n"));
+        let keys = place.load();
+        place.write(&format!("red-only {alice}\n{bob}\n"));
+        assert!(keys.find(&alice, HERE).is_some() && keys.find(&bob, HERE).is_none());
+        let told = keys.look(false);
+        assert!(matches!(&told[..], [KeysEvent::Kept(EngineError::KeyOption { .. })]), "{told:?}");
+        assert!(keys.look(false).is_empty(), "once per change");
+        assert_eq!(keys.look(true).len(), 1, "and when it is asked for");
+        place.write(&format!("{bob}\n"));
+        let exposed = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(place.config.file(FILE), exposed).unwrap();
+        let told = keys.look(false);
+        assert!(matches!(&told[..], [KeysEvent::Kept(EngineError::Exposed { .. })]), "{told:?}");
+        assert!(keys.find(&alice, HERE).is_some() && keys.look(false).is_empty());
+        fs::set_permissions(place.config.file(FILE), fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(keys.find(&alice, HERE).is_none() && keys.find(&bob, HERE).is_some());
+    }
+
+    #[test]
+    fn a_removed_key_ends_its_sessions_and_no_others() {
+        let [alice, bob] = [key(), key()];
+        let place = Place::new(&format!("{alice}\n{bob}\n"));
+        let keys = place.load();
+        let begin = |key| {
+            let ended = Arc::new(AtomicBool::new(false));
+            let flag = ended.clone();
+            let grant = keys.find(&key, HERE).unwrap();
+            let end = move || flag.store(true, Ordering::Relaxed);
+            (keys.begin(key, &grant, HERE, end).unwrap(), ended)
+        };
+        let ((first, first_ended), (second, second_ended)) = (begin(alice), begin(bob));
+        place.write(&format!("{bob}\n"));
+        let told = keys.look(false);
+        assert!(matches!(told[..], [KeysEvent::Reloaded { keys: 1, ended: 1 }]), "{told:?}");
+        assert_eq!(first.lapse(), None, "an editor may be about to write it");
+        assert!(keys.look(false).is_empty());
+        let removed = Lapse::Removed;
+        assert!(first_ended.load(Ordering::Relaxed) && !second_ended.load(Ordering::Relaxed));
+        assert_eq!((first.lapse(), second.lapse()), (Some(removed), None));
+        assert!(keys.look(false).is_empty());
+        place.write(&format!("expiry-time=20200101Z {bob}\n"));
+        keys.look(false);
+        assert_eq!(second.lapse(), Some(Lapse::Expired));
+        drop((first, second));
+        assert!(lock(&keys.0.state).sessions.is_empty());
+    }
+
+    #[test]
+    fn a_key_has_so_many_sessions_at_once() {
+        let alice = key();
+        let place = Place::new(&format!("max-sessions=2 {alice}\n"));
+        let keys = place.load();
+        let grant = keys.find(&alice, HERE).unwrap();
+        let begin = || keys.begin(alice, &grant, HERE, || ());
+        let (first, _second) = (begin(), begin());
+        assert!(first.is_some() && begin().is_none());
+        drop(first);
+        assert!(begin().is_some());
+    }
+
+    #[test]
+    fn a_key_that_comes_from_elsewhere_is_denied_and_reported() {
+        let alice = key();
+        let place = Place::new(&format!("from=192.0.2.0/24 {alice}\n"));
+        let keys = place.load();
+        assert!(keys.find(&alice, "192.0.2.9".parse().unwrap()).is_some());
+        assert!(keys.find(&alice, HERE).is_none());
+        let told = keys.look(false);
+        let address = Lapse::Address;
+        assert!(
+            matches!(told[..], [KeysEvent::Denied { lapse, .. }] if lapse == address),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_watch_reports_and_ends() {
+        let place = Place::new("");
+        let keys = place.load();
+        let (told, events) = crossbeam_channel::unbounded();
+        let watch = keys.watch(Arc::default(), move |event| told.send(event).unwrap()).unwrap();
+        place.write(&format!("{}\n", key()));
+        let event = events.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(matches!(event, KeysEvent::Reloaded { keys: 1, .. }), "{event:?}");
+        drop(watch);
+        assert!(events.recv().is_err());
     }
 }

@@ -1,4 +1,12 @@
+//! What a key is allowed, as the options before it in `authorized_keys` say.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::conditions::{Sources, parse_expiry};
 
 /// What may be done with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,17 +58,50 @@ pub struct Grant {
     pub owners: bool,
     /// The comment after the key, for the log.
     pub comment: Option<String>,
+    /// Most sessions at once, waiting ones included.
+    pub max_sessions: Option<NonZeroU32>,
+    pub(super) sources: Option<Sources>,
+    pub(super) expires: Option<SystemTime>,
+}
+
+/// Why a key that is listed does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lapse {
+    /// Its line is no longer there.
+    Removed,
+    /// Its `expiry-time` is over.
+    Expired,
+    /// `from` does not list the client's address.
+    Address,
+}
+
+impl fmt::Display for Lapse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lapse::Removed => "its key is no longer in authorized_keys",
+            Lapse::Expired => "the expiry-time of its key is over",
+            Lapse::Address => "its key may not be used from its address (from=)",
+        })
+    }
 }
 
 impl Grant {
+    /// Why a client at `address` is not let in now; `None` if it is.
+    pub(super) fn lapse(&self, address: IpAddr, now: SystemTime) -> Option<Lapse> {
+        if self.expires.is_some_and(|end| now >= end) {
+            return Some(Lapse::Expired);
+        }
+        let elsewhere = self.sources.as_ref().is_some_and(|sources| !sources.take(address));
+        elsewhere.then_some(Lapse::Address)
+    }
+
     /// What nothing, or the options before a key, say.
     pub(super) fn from_options_or_none(text: &str) -> Result<Self, String> {
         if text.is_empty() { Ok(Grant::default()) } else { Grant::from_options(text) }
     }
 
-    /// Reads the options that stand before a key: `root=DIR`, `read-only`, `write-only`,
-    /// `no-third-party` and `owners`, with commas between them. A value with a comma or a space is written in
-    /// double quotes.
+    /// Reads the options that stand before a key, with commas between them. A value with a comma
+    /// or a space is written in double quotes; a quote within them is written `\"`.
     ///
     /// # Errors
     /// The first option that is none, so that a slip never grants more than was meant.
@@ -68,46 +109,93 @@ impl Grant {
         let mut grant = Grant::default();
         for option in split(text) {
             let option = option.ok_or_else(|| text.to_owned())?;
-            let (name, value) = match option.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (option.as_str(), None),
+            let taken = match option.split_once('=') {
+                Some((name, value)) => grant.set(name, value),
+                None => grant.flag(&option),
             };
-            let allowed = match (name, value) {
-                ("root", Some(root)) if root.starts_with('/') && grant.root.is_none() => {
-                    grant.root = Some(root.into());
-                    continue;
-                }
-                ("read-only", None) => Rights::ReadOnly,
-                ("write-only", None) => Rights::WriteOnly,
-                ("no-third-party", None) => {
-                    grant.no_third_party = true;
-                    continue;
-                }
-                ("owners", None) => {
-                    grant.owners = true;
-                    continue;
-                }
-                _ => return Err(option),
-            };
-            // Both at once would leave nothing.
-            grant.rights = grant.rights.and(allowed).ok_or(option)?;
+            taken.ok_or(option)?;
         }
         Ok(grant)
+    }
+
+    /// Takes an option without a value; `None` if it is none.
+    fn flag(&mut self, name: &str) -> Option<()> {
+        match name {
+            // Both at once would leave nothing.
+            "read-only" => self.rights = self.rights.and(Rights::ReadOnly)?,
+            "write-only" => self.rights = self.rights.and(Rights::WriteOnly)?,
+            "no-third-party" => self.no_third_party = true,
+            "owners" => self.owners = true,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Takes an option with a value; `None` if it is none or was given before.
+    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        match name {
+            "root" => once(&mut self.root, value.starts_with('/').then(|| value.into())),
+            "from" => once(&mut self.sources, Sources::parse(value)),
+            "expiry-time" => once(&mut self.expires, parse_expiry(value)),
+            "max-sessions" => once(&mut self.max_sessions, value.parse().ok()),
+            _ => None,
+        }
+    }
+}
+
+/// Puts `value` into an empty `place`.
+fn once<T>(place: &mut Option<T>, value: Option<T>) -> Option<()> {
+    if place.is_some() {
+        return None;
+    }
+    *place = value;
+    place.as_ref().map(drop)
+}
+
+/// The options at the beginning of a line and the rest: the first space outside of quotes ends them.
+pub(super) fn split_options(line: &str) -> (&str, &str) {
+    let mut quotes = Quotes::default();
+    let end = line.find(|c: char| !quotes.pass(c) && c.is_ascii_whitespace());
+    let (options, rest) = line.split_at(end.unwrap_or(line.len()));
+    (options, rest.trim_start())
+}
+
+/// Follows double quotes through a text.
+#[derive(Default)]
+struct Quotes {
+    open: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    /// Passes `c`; true when it stands within quotes.
+    fn pass(&mut self, c: char) -> bool {
+        let escaped = std::mem::take(&mut self.escaped);
+        match c {
+            '"' if !escaped => self.open = !self.open,
+            '\\' if self.open => self.escaped = true,
+            _ => {}
+        }
+        self.open
     }
 }
 
 /// The parts between commas, without their quotes; `None` at a quote that does not end.
 fn split(text: &str) -> Vec<Option<String>> {
     let mut parts = vec![Some(String::new())];
-    let mut quoted = false;
-    for c in text.chars() {
+    let mut quotes = Quotes::default();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escaped = quotes.escaped;
+        let within = quotes.pass(c);
         match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => parts.push(Some(String::new())),
+            '"' if !escaped => {}
+            '\\' if within && chars.peek() == Some(&'"') => {}
+            ',' if !within => parts.push(Some(String::new())),
             c => parts.last_mut().into_iter().flatten().for_each(|part| part.push(c)),
         }
     }
-    if quoted {
+    if quotes.open {
         parts.push(None);
     }
     parts
@@ -150,8 +238,37 @@ mod tests {
             ("root=\"/a", "root=\"/a"),
             ("read-only,", ""),
             ("read-only=yes", "read-only=yes"),
+            ("max-sessions=0", "max-sessions=0"),
+            ("max-sessions=1,max-sessions=2", "max-sessions=2"),
+            ("from=\"10.0.0.0/8,all\"", "from=10.0.0.0/8,all"),
+            ("expiry-time=soon", "expiry-time=soon"),
         ] {
             assert_eq!(Grant::from_options(text), Err(culprit.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_key_counts_from_its_networks_until_its_time() {
+        let grant =
+            Grant::from_options("from=\"10.0.0.0/8,!10.9.0.0/16\",expiry-time=\"20300101Z\"")
+                .unwrap();
+        let at = |text| parse_expiry(text).unwrap();
+        let lapse = |address: &str, now| grant.lapse(address.parse().unwrap(), now);
+        assert_eq!(lapse("10.1.1.1", at("20291231Z")), None);
+        assert_eq!(lapse("10.9.1.1", at("20291231Z")), Some(Lapse::Address));
+        assert_eq!(lapse("10.1.1.1", at("20300101Z")), Some(Lapse::Expired));
+    }
+
+    #[test]
+    fn options_end_at_the_first_space_outside_of_quotes() {
+        for (line, options, rest) in [
+            ("root=\"/a b\",owners key c", "root=\"/a b\",owners", "key c"),
+            (r#"root="/a \" b" key"#, r#"root="/a \" b""#, "key"),
+            ("key", "key", ""),
+        ] {
+            assert_eq!(split_options(line), (options, rest), "{line}");
+        }
+        let quoted = Grant::from_options(r#"root="/a \" b\c""#).unwrap();
+        assert_eq!(quoted.root, Some(r#"/a " b\c"#.into()));
     }
 }

@@ -1,3 +1,5 @@
+//! The key pair of a user of a host, and the directory where it is kept.
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -12,6 +14,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
+use super::private_file::{self, Secrecy};
 use crate::error::{EngineError, Result};
 
 /// The fixed start of an Ed25519 `SubjectPublicKeyInfo` (RFC 8410, section 4); the key follows.
@@ -76,7 +79,10 @@ impl FromStr for PublicKey {
 /// Where the identity, the authorised keys and the known hosts are kept:
 /// `$XDG_CONFIG_HOME/longhaul` or `~/.config/longhaul`.
 #[derive(Debug, Clone)]
-pub struct ConfigDir(PathBuf);
+pub struct ConfigDir {
+    path: PathBuf,
+    also_owned_by: Option<u32>,
+}
 
 impl ConfigDir {
     /// The user's own.
@@ -89,18 +95,28 @@ impl ConfigDir {
         };
         base("XDG_CONFIG_HOME")
             .or_else(|| base("HOME").map(|home| home.join(".config")))
-            .map(|base| ConfigDir(base.join("longhaul")))
+            .map(|base| ConfigDir::at(base.join("longhaul")))
             .ok_or(EngineError::NoConfigDir)
     }
 
     /// One elsewhere.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        ConfigDir(path.into())
+        ConfigDir { path: path.into(), also_owned_by: None }
+    }
+
+    /// The same where files of the user `uid` count as well as those of root and of this user: a
+    /// server that is started by root and goes on as `uid`.
+    pub fn trusting(self, uid: u32) -> Self {
+        ConfigDir { also_owned_by: Some(uid), ..self }
+    }
+
+    pub(super) fn also_owned_by(&self) -> Option<u32> {
+        self.also_owned_by
     }
 
     /// The file `name` in it.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// Makes the directory, for the user alone.
@@ -111,8 +127,8 @@ impl ConfigDir {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&self.0)
-            .map_err(EngineError::file("create", &self.0))
+            .create(&self.path)
+            .map_err(EngineError::file("create", &self.path))
     }
 
     /// Keeps other programs from writing its files until the value is dropped.
@@ -120,8 +136,8 @@ impl ConfigDir {
     /// # Errors
     /// Another program holds the lock for 10 s.
     pub(super) fn lock(&self) -> Result<File> {
-        let failed = |source| EngineError::file("lock", &self.0)(source);
-        let dir = File::open(&self.0).map_err(failed)?;
+        let failed = |source| EngineError::file("lock", &self.path)(source);
+        let dir = File::open(&self.path).map_err(failed)?;
         let deadline = Instant::now() + LOCK_LIMIT;
         loop {
             match dir.try_lock() {
@@ -148,23 +164,18 @@ impl Identity {
     /// The user's identity, made at the first use.
     ///
     /// # Errors
-    /// The file cannot be read or made, or holds something else.
+    /// The file cannot be read or made, holds something else, or is exposed to other users.
     pub fn load_or_create(config: &ConfigDir) -> Result<Self> {
         let path = config.file("identity");
         loop {
-            match fs::read_to_string(&path) {
-                Ok(text) => {
-                    let pkcs8 = STANDARD.decode(text.trim()).ok();
-                    return pkcs8
-                        .and_then(Identity::from_pkcs8)
-                        .ok_or_else(|| EngineError::BadKey(path.clone()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    config.create()?;
-                    Identity::generate().store(&path)?;
-                }
-                Err(error) => return Err(EngineError::file("read", &path)(error)),
+            if let Some(text) = private_file::read(config, "identity", Secrecy::Secret)? {
+                let pkcs8 = STANDARD.decode(text.trim()).ok();
+                return pkcs8
+                    .and_then(Identity::from_pkcs8)
+                    .ok_or_else(|| EngineError::BadKey(path.clone()));
             }
+            config.create()?;
+            Identity::generate().store(&path)?;
         }
     }
 
@@ -223,11 +234,12 @@ impl fmt::Debug for Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
     fn the_identity_is_made_once_for_the_user_alone() {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let config = ConfigDir::at(dir.path().join("longhaul"));
         let first = Identity::load_or_create(&config).unwrap();
@@ -241,10 +253,12 @@ mod tests {
     #[test]
     fn a_damaged_identity_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("identity"), "rubbish").unwrap();
+        let file = dir.path().join("identity");
+        fs::write(&file, "rubbish").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let config = ConfigDir::at(dir.path());
         assert!(matches!(Identity::load_or_create(&config), Err(EngineError::BadKey(_))));
-        assert_eq!(fs::read(dir.path().join("identity")).unwrap(), b"rubbish");
+        assert_eq!(fs::read(file).unwrap(), b"rubbish");
     }
 
     #[test]

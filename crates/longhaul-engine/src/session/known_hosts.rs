@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::identity::{ConfigDir, PublicKey};
-use super::private_file::read_if_present;
+use super::private_file::{self, Secrecy};
 use crate::error::{EngineError, Result};
 
 /// The keys of servers, in `known_hosts`: `HOST:PORT longhaul-ed25519 BASE64` a line.
@@ -20,9 +20,9 @@ impl KnownHosts {
     /// Reads the list.
     ///
     /// # Errors
-    /// The file exists and cannot be read.
+    /// The file exists and cannot be read, or other users can change it.
     pub fn load(config: &ConfigDir) -> Result<Self> {
-        let text = read_if_present(config.file("known_hosts"))?;
+        let text = private_file::read(config, "known_hosts", Secrecy::Open)?.unwrap_or_default();
         Ok(KnownHosts { config: config.clone(), text })
     }
 

@@ -11,6 +11,7 @@ mod address;
 mod authorised;
 mod channel;
 mod client;
+mod conditions;
 mod deadline;
 mod grant;
 mod identity;
@@ -23,16 +24,18 @@ mod udp;
 mod work;
 
 pub use address::{DEFAULT_PORT, HostPort};
-pub use authorised::AuthorisedKeys;
+pub(crate) use authorised::KeySession;
+pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
 pub use client::{
     ConnectOptions, DataDialer, Family, HostPolicy, Queued, Session, Tunnel, connect,
     connect_early, connect_queued, greet,
 };
 pub(crate) use client::{Route, await_welcome};
-pub use grant::{Grant, Rights};
+pub use grant::{Grant, Lapse, Rights};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use known_hosts::KnownHosts;
+pub use private_file::Exposure;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::serve_tls;
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};

@@ -1,16 +1,280 @@
 //! Files that say who may do what: the identity, `authorized_keys` and `known_hosts`.
+//!
+//! Such a file counts only if no other user can change it, by the rules of sshd's `StrictModes`:
+//! the file and every directory above it, up to the home directory or `/`, belong to root or the
+//! user, and neither the group nor others may write to them. A directory with the sticky bit
+//! passes, since nobody can replace the files of others in it. The identity is readable by its
+//! owner only.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
+use super::identity::ConfigDir;
 use crate::error::{EngineError, Result};
 
-/// The text of a file; empty when there is none.
-pub(super) fn read_if_present(path: PathBuf) -> Result<String> {
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(EngineError::file("read", path)(error)),
+/// The longest file that is read: some 100,000 keys.
+const LENGTH_LIMIT: u64 = 16 << 20;
+/// The owner that the kernel shows for users that a user namespace does not have
+/// (`/proc/sys/kernel/overflowuid`).
+const OVERFLOW_UID: u32 = 65534;
+
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrecy {
+    /// Anyone.
+    Open,
+    /// Its owner only.
+    Secret,
+}
+
+/// Why a file that says who may do what does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exposure {
+    /// It belongs to another user.
+    Owner {
+        /// That user.
+        found: u32,
+        /// The user that it should belong to.
+        wanted: u32,
+    },
+    /// The group or others may write to it.
+    Writable {
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The group or others may read it, and it is secret.
+    Readable {
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is a directory, a device or a pipe.
+    NoFile,
+}
+
+impl Exposure {
+    /// The sentence about `path`, with the command that helps.
+    pub(crate) fn about<'a>(&'a self, path: &'a Path) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            let shown = path.display();
+            match self {
+                Exposure::Owner { found, wanted } => write!(
+                    f,
+                    "{shown} belongs to user {found}; check its contents, then run \
+                     'chown {wanted} {shown}'"
+                ),
+                Exposure::Writable { mode } => write!(
+                    f,
+                    "other users may write to {shown} (mode {mode:04o}); check its contents, then \
+                     run 'chmod go-w {shown}'"
+                ),
+                Exposure::Readable { mode } => write!(
+                    f,
+                    "other users may read {shown} (mode {mode:04o}); run 'chmod 600 {shown}', and \
+                     make a new key if one may have"
+                ),
+                Exposure::NoFile => write!(f, "{shown} is not a regular file; remove it"),
+            }
+        })
+    }
+}
+
+/// The text of the file `name`; `None` when there is none.
+///
+/// # Errors
+/// It cannot be read, is too long, or other users can change it (or read it, if it is secret).
+pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<Option<String>> {
+    let path = config.file(name);
+    // A FIFO is not waited for.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(EngineError::file("read", path)(error)),
+    };
+    check(config, &path, &file, secrecy)?;
+    let mut text = String::new();
+    file.take(LENGTH_LIMIT + 1)
+        .read_to_string(&mut text)
+        .and_then(|read| match read as u64 > LENGTH_LIMIT {
+            true => Err(io::ErrorKind::FileTooLarge.into()),
+            false => Ok(Some(text)),
+        })
+        .map_err(EngineError::file("read", path))
+}
+
+/// Whether the open `file`, which is at `path`, counts.
+fn check(config: &ConfigDir, path: &Path, file: &File, secrecy: Secrecy) -> Result<()> {
+    let read = || EngineError::file("read", path);
+    let meta = file.metadata().map_err(read())?;
+    let owners = Owners::of(config);
+    let exposed = |path: &Path| {
+        let path = path.to_owned();
+        move |exposure| EngineError::Exposed { path, exposure }
+    };
+    if !meta.is_file() {
+        return Err(exposed(path)(Exposure::NoFile));
+    }
+    owners.check(&meta).map_err(exposed(path))?;
+    let mode = meta.mode() & 0o7777;
+    if secrecy == Secrecy::Secret && mode & 0o077 != 0 {
+        return Err(exposed(path)(Exposure::Readable { mode }));
+    }
+    let real = path.canonicalize().map_err(read())?;
+    let top = home().filter(|home| real.starts_with(home));
+    for dir in real.ancestors().skip(1) {
+        let meta = dir.metadata().map_err(EngineError::file("read", dir))?;
+        owners.check_directory(&meta).map_err(exposed(dir))?;
+        if top.as_deref() == Some(dir) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn home() -> Option<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    home.canonicalize().ok().filter(|home| home.parent().is_some())
+}
+
+/// The users whose files count.
+struct Owners {
+    user: u32,
+    also: Option<u32>,
+}
+
+impl Owners {
+    fn of(config: &ConfigDir) -> Self {
+        Owners { user: rustix::process::geteuid().as_raw(), also: config.also_owned_by() }
+    }
+
+    fn check(&self, meta: &Metadata) -> std::result::Result<(), Exposure> {
+        let (found, mode) = (meta.uid(), meta.mode() & 0o7777);
+        if found != 0 && found != self.user && Some(found) != self.also {
+            return Err(Exposure::Owner { found, wanted: self.user });
+        }
+        if mode & 0o022 != 0 { Err(Exposure::Writable { mode }) } else { Ok(()) }
+    }
+
+    fn check_directory(&self, meta: &Metadata) -> std::result::Result<(), Exposure> {
+        match self.check(meta) {
+            // Root's directories look so from within a user namespace that does not have root.
+            Err(Exposure::Owner { found: OVERFLOW_UID, .. }) if !has_root() => Ok(()),
+            Err(Exposure::Writable { mode }) if mode & 0o1000 != 0 => Ok(()),
+            checked => checked,
+        }
+    }
+}
+
+/// Whether this user namespace maps every user, and so root.
+fn has_root() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    struct Place {
+        dir: tempfile::TempDir,
+        config: ConfigDir,
+    }
+
+    impl Place {
+        /// A directory `longhaul` within another, with a file of mode 600.
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let config = ConfigDir::at(dir.path().join("longhaul"));
+            config.create().unwrap();
+            fs::write(config.file("list"), "text").unwrap();
+            let place = Place { dir, config };
+            place.mode("longhaul/list", 0o600);
+            place
+        }
+
+        fn mode(&self, name: &str, mode: u32) {
+            fs::set_permissions(self.dir.path().join(name), Permissions::from_mode(mode)).unwrap();
+        }
+
+        fn read(&self, secrecy: Secrecy) -> std::result::Result<String, (PathBuf, Exposure)> {
+            match read(&self.config, "list", secrecy) {
+                Ok(text) => Ok(text.unwrap()),
+                Err(EngineError::Exposed { path, exposure }) => Err((path, exposure)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_only_its_owner_can_change_counts() {
+        let place = Place::new();
+        assert_eq!(place.read(Secrecy::Secret), Ok("text".to_owned()));
+        place.mode("longhaul/list", 0o644);
+        assert_eq!(place.read(Secrecy::Open), Ok("text".to_owned()));
+        let exposed = (place.config.file("list"), Exposure::Readable { mode: 0o644 });
+        assert_eq!(place.read(Secrecy::Secret), Err(exposed));
+        assert!(matches!(read(&place.config, "none", Secrecy::Open), Ok(None)));
+    }
+
+    #[test]
+    fn write_permission_of_others_is_refused_up_to_the_top() {
+        for (name, mode) in
+            [("longhaul/list", 0o620), ("longhaul/list", 0o602), ("longhaul", 0o720), (".", 0o707)]
+        {
+            let place = Place::new();
+            place.mode(name, mode);
+            let (path, exposure) = place.read(Secrecy::Open).unwrap_err();
+            assert_eq!(path, place.dir.path().join(name).canonicalize().unwrap());
+            assert_eq!(exposure, Exposure::Writable { mode }, "{name}");
+            let sentence = exposure.about(&path).to_string();
+            assert!(sentence.contains(&format!("(mode {mode:04o})")), "{sentence}");
+            assert!(sentence.contains(&format!("chmod go-w {}", path.display())), "{sentence}");
+        }
+        let place = Place::new();
+        place.mode(".", 0o1777);
+        assert!(place.read(Secrecy::Open).is_ok(), "the sticky bit keeps files in place");
+    }
+
+    /// Runs as root, like every test that needs two users.
+    #[test]
+    fn a_file_or_directory_of_another_user_is_refused() {
+        for name in ["longhaul/list", "longhaul", "."] {
+            let place = Place::new();
+            chown(place.dir.path().join(name), Some(12345), None).unwrap();
+            let (path, exposure) = place.read(Secrecy::Open).unwrap_err();
+            assert_eq!(path, place.dir.path().join(name).canonicalize().unwrap());
+            assert_eq!(exposure, Exposure::Owner { found: 12345, wanted: 0 });
+            assert!(exposure.about(&path).to_string().contains("chown 0 "));
+            let config = place.config.clone().trusting(12345);
+            assert!(read(&config, "list", Secrecy::Open).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_counts_as_what_it_leads_to() {
+        let place = Place::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::rename(place.config.file("list"), elsewhere.path().join("list")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path().join("list"), place.config.file("list"))
+            .unwrap();
+        assert!(place.read(Secrecy::Secret).is_ok());
+        fs::set_permissions(elsewhere.path(), Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(place.read(Secrecy::Secret).unwrap_err().0, elsewhere.path());
+    }
+
+    #[test]
+    fn only_a_regular_file_is_read() {
+        let place = Place::new();
+        fs::remove_file(place.config.file("list")).unwrap();
+        fs::create_dir(place.config.file("list")).unwrap();
+        assert_eq!(place.read(Secrecy::Open).unwrap_err().1, Exposure::NoFile);
     }
 }

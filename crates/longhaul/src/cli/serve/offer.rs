@@ -20,8 +20,6 @@ pub(super) struct Offer {
     pub(super) files: Option<Tree>,
     /// What the server allows of any client.
     pub(super) rights: Rights,
-    /// Keys may have directories of their own.
-    pub(super) key_roots: bool,
     /// Nobody may have this server send to others.
     pub(super) no_third_party: bool,
     pub(super) tiers: Tiers,
@@ -72,7 +70,7 @@ impl Services for Offer {
                     "it tests against other servers for authorised keys alone: {NOT_AUTHORISED}"
                 )
             }
-            (Service::Copy | Service::Rung, None) if !self.key_roots => {
+            (Service::Copy | Service::Rung, None) if !self.host.authorised.has_roots() => {
                 "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
             (Service::Copy | Service::Rung, _) if !authorised => NOT_AUTHORISED.to_owned(),
@@ -120,6 +118,18 @@ impl Services for Offer {
             }
             Event::NoHandshake { address: client, error } => {
                 say(format_args!("{}: {}", address(client), chain(&error)));
+            }
+            Event::KeysRead { keys, ended } => say(format_args!(
+                "read authorized_keys again: {keys} keys besides this user's own, {ended} sessions \
+                 to end"
+            )),
+            Event::KeysKept { error } => say(format_args!(
+                "ERROR: the change of authorized_keys is NOT in force, the keys read before still \
+                 count: {}",
+                chain(&error)
+            )),
+            Event::KeyDenied { fingerprint, address, lapse } => {
+                say(format_args!("{address}: {fingerprint} does not count: {lapse}"));
             }
             _ => {}
         }

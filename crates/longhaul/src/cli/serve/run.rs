@@ -1,9 +1,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use longhaul_engine::copy::Tree;
-use longhaul_engine::serve::{Host, Listener, Reach};
+use longhaul_engine::serve::{Host, Listener, Reach, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
@@ -19,8 +20,10 @@ use crate::supervisor;
 #[command(
     after_help = "Tests are answered to anyone, under limits; a key is authorised if it is this \
                   user's own or in ~/.config/longhaul/authorized_keys (see 'longhaul key'). Files \
-                  are offered with --root alone, and only to authorised keys; options before a \
-                  key there limit it (root=DIR, read-only, write-only, no-third-party). Rates are 10G or \
+                  are offered with --root alone, and only to authorised keys. Keys: options before \
+                  a key there limit it, with commas between them: root=DIR, read-only, write-only, \
+                  no-third-party, owners, from=\"CIDR,!CIDR\", expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", \
+                  max-sessions=N. The list is read again when it changes and on SIGHUP. Rates are 10G or \
                   2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
                   arguments, 6 the port or a file of this host, 130 stopped by Ctrl-C, 143 by \
                   SIGTERM."
@@ -61,6 +64,14 @@ pub(in crate::cli) struct Args {
     relay: Option<u16>,
 }
 
+/// Set by SIGHUP, which asks for the keys to be read again.
+fn reload_on_hangup() -> Result<Arc<AtomicBool>, Coded> {
+    let asked = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, asked.clone())
+        .map_err(|error| Coded::new(exit::HOST, error))?;
+    Ok(asked)
+}
+
 impl Args {
     pub(in crate::cli) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
@@ -75,6 +86,7 @@ impl Args {
         }
         let account = self.confine.account()?;
         let config = ConfigDir::of_user()?;
+        let config = account.as_ref().map_or(config.clone(), |user| config.trusting(user.uid()));
         let identity = Identity::load_or_create(&config)?;
         let listener = self.listen()?;
         // Before any thread starts; what follows is done as the user that serves.
@@ -101,7 +113,6 @@ impl Args {
         let services = Offer {
             files,
             rights,
-            key_roots,
             no_third_party: self.no_third_party,
             tiers: self.limits.tiers(),
             host: host.clone(),
@@ -109,18 +120,24 @@ impl Args {
             keys_only: self.limits.keys_only,
             stop: interrupt.flag().clone(),
         };
+        let services: Arc<dyn Services> = Arc::new(services);
+        let _watch = host.authorised.watch(reload_on_hangup()?, {
+            let services = services.clone();
+            move |event| services.log(event.into())
+        })?;
         let clients = self.limits.clients();
         supervisor::notify("READY=1");
-        listener.run(host, Arc::new(services), clients, self.one_off, interrupt.flag());
+        listener.run(host, services, clients, self.one_off, interrupt.flag());
         supervisor::notify("STOPPING=1");
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }
 
     /// The files that the server needs from now on.
     fn reach(&self, config: &ConfigDir, identity: &Identity, keys: &AuthorisedKeys) -> Reach {
-        let roots = keys.roots().chain(self.root.as_deref());
+        let mut roots = keys.roots();
+        roots.extend(self.root.clone());
         Reach {
-            roots: roots.map(Path::to_owned).collect(),
+            roots,
             read_only: self.read_only,
             config: config.file(""),
             log: None,
