@@ -193,6 +193,16 @@ pub enum EngineError {
         /// It was for a lost connection, and may go on over another.
         again: bool,
     },
+    /// Nothing moved for too long, and nothing at this end is at work.
+    #[error("nothing has moved for {} s: waited for {peer} to {waits_for}; see --give-up", .time.as_secs())]
+    Stalled {
+        /// Host and port.
+        peer: String,
+        /// What it was to do.
+        waits_for: WaitsFor,
+        /// How long nothing had moved.
+        time: std::time::Duration,
+    },
     /// A thread or system resource is missing.
     #[error("cannot {operation}")]
     System {
@@ -204,6 +214,40 @@ pub enum EngineError {
     /// Ctrl-C, SIGTERM or the server's end.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// What an end of a copy waits for the other to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// The sink is to say which files it wants.
+    Wanted,
+    /// The sink is to take data.
+    TakeData,
+    /// The sink is to report that so many files are in place.
+    Confirm(usize),
+    /// The source is to announce more, or the end.
+    Announce,
+    /// The source is to send the data of so many files.
+    Send(usize),
+    /// One of two servers is to go on.
+    GoOn,
+}
+
+impl std::fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let files = |count: usize| if count == 1 { "file" } else { "files" };
+        match *self {
+            WaitsFor::Wanted => f.write_str("say which files it wants"),
+            WaitsFor::TakeData => f.write_str("take data"),
+            WaitsFor::Confirm(0) => f.write_str("report that the copy is complete"),
+            WaitsFor::Confirm(count) => {
+                write!(f, "report {count} {} in place", files(count))
+            }
+            WaitsFor::Announce => f.write_str("announce what it sends"),
+            WaitsFor::Send(count) => write!(f, "send the data of {count} {}", files(count)),
+            WaitsFor::GoOn => f.write_str("go on"),
+        }
+    }
 }
 
 /// `Result` of the engine.

@@ -66,6 +66,7 @@ impl From<EngineError> for Coded {
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
             | EngineError::Failed { .. }
+            | EngineError::Stalled { .. }
             | EngineError::Data { .. } => UNREACHABLE,
             EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
             EngineError::Refused { kind: RefusalKind::Unreachable, .. } => UNREACHABLE,

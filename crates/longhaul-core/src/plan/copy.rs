@@ -168,6 +168,10 @@ pub struct CopyOptions {
     /// Leave processors, disks and path to others where they want them (`--nice`).
     #[serde(default)]
     pub nice: bool,
+    /// Milliseconds without a byte or a message of progress after which an end gives up
+    /// (`--give-up`); `None` is the default of that option. A server has a limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub give_up_ms: Option<u64>,
     /// Links, owners, filters, deletion, digests.
     #[serde(default)]
     pub tree: TreeOptions,
@@ -212,6 +216,7 @@ impl Default for CopyOptions {
             rate_bps: None,
             direct: DirectIo::Auto,
             nice: false,
+            give_up_ms: None,
             tree: TreeOptions::default(),
             sample: None,
         }

@@ -15,6 +15,8 @@ use crate::lock::lock;
 pub(crate) struct StageClock {
     busy_ns: AtomicU64,
     threads: AtomicU64,
+    /// Threads that are at work now.
+    running: AtomicU64,
 }
 
 impl StageClock {
@@ -26,7 +28,9 @@ impl StageClock {
     /// Runs `work` and counts its time.
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
+        self.running.fetch_add(1, Ordering::Relaxed);
         let done = work();
+        self.running.fetch_sub(1, Ordering::Relaxed);
         self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         done
     }
@@ -34,6 +38,11 @@ impl StageClock {
     /// Counts time that was measured elsewhere.
     pub(crate) fn add(&self, time: Duration) {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether a thread is at work now.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Relaxed) > 0
     }
 
     /// The time that its threads have worked, all together.
@@ -71,7 +80,11 @@ impl<'a, const N: usize> Gauge<'a, N> {
         std::array::from_fn(|stage| {
             let threads = self.clocks[stage].threads.load(Ordering::Relaxed);
             let available = elapsed.as_secs_f64() * threads as f64;
-            let worked = busy[stage].saturating_sub(before[stage]).as_secs_f64();
+            let mut worked = busy[stage].saturating_sub(before[stage]).as_secs_f64();
+            // Work is counted when it is done; one piece of it may take long.
+            if worked == 0.0 && self.clocks[stage].is_running() {
+                worked = elapsed.as_secs_f64();
+            }
             (available > 0.0).then(|| (worked / available).min(1.0))
         })
     }

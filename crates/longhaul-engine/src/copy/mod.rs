@@ -39,6 +39,7 @@ mod temporary;
 mod third;
 pub(crate) mod tree;
 mod verdict;
+mod watchdog;
 
 pub use check::check;
 pub use check_far::check_far;
@@ -67,5 +68,7 @@ mod tests_faults;
 mod tests_reserved;
 #[cfg(test)]
 mod tests_resume;
+#[cfg(test)]
+mod tests_stall;
 #[cfg(test)]
 mod tests_tree;

@@ -24,6 +24,7 @@ use super::source::{self, SourcePlan, SourceRoot, Terms};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
+use super::watchdog::bounded;
 use crate::error::{EngineError, Result};
 use crate::session::{
     ControlReceiver, DataDialer, Operation, Rights, ServedSession, SessionSecret, WorkRecord,
@@ -200,6 +201,7 @@ fn plan(
     let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
         CopyRequest::Receive { key, target, top, options } => {
+            let options = bounded(options);
             check(&options)?;
             check_write(tree.rights(), &options)?;
             let destination = Destination::place(tree, &path(&target), top, &options)
@@ -209,6 +211,7 @@ fn plan(
             Ok(Task::Receive(Box::new(sink), options))
         }
         CopyRequest::Send { paths, asks, key, options, .. } => {
+            let options = bounded(options);
             check(&options)?;
             check_read(tree.rights())?;
             let roots = roots(&paths, names)?;
@@ -216,6 +219,7 @@ fn plan(
             Ok(Task::Send(plan, Terms { asks, key }, options))
         }
         CopyRequest::Forward { paths, asks, key, options, to, .. } => {
+            let options = bounded(options);
             check(&options)?;
             check_read(tree.rights())?;
             if !tree.may_go_elsewhere() {

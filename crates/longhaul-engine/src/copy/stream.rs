@@ -15,6 +15,8 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::Protection;
@@ -177,7 +179,7 @@ impl BlockSender {
 
 /// The receiving end of a data connection.
 pub(super) struct BlockReceiver {
-    socket: TcpStream,
+    socket: Counted,
     sealer: Sealer,
     protection: Protection,
     /// What opening and hashing took.
@@ -189,6 +191,7 @@ pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
 
 impl BlockReceiver {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
+        let socket = Counted { socket, count: None };
         BlockReceiver { socket, sealer: Sealer::new(key), protection, verifying: Duration::ZERO }
     }
 
@@ -269,8 +272,29 @@ impl BlockReceiver {
         std::mem::take(&mut self.verifying)
     }
 
+    /// Adds the bytes that come to `count`.
+    pub(super) fn count_into(&mut self, count: Arc<AtomicU64>) {
+        self.socket.count = Some(count);
+    }
+
     pub(super) fn socket(&self) -> &TcpStream {
-        &self.socket
+        &self.socket.socket
+    }
+}
+
+/// A socket whose readings are counted.
+struct Counted {
+    socket: TcpStream,
+    count: Option<Arc<AtomicU64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.socket.read(buffer)?;
+        if let Some(count) = &self.count {
+            count.fetch_add(got as u64, Ordering::Relaxed);
+        }
+        Ok(got)
     }
 }
 

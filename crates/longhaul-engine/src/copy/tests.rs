@@ -351,3 +351,13 @@ fn an_interrupted_copy_leaves_no_final_name() {
     let hidden = |name: &String| name.starts_with(".null-not.") || name.ends_with(".journal");
     assert!(names(&world.far("")).iter().all(hidden), "{:?}", names(&world.far("")));
 }
+
+/// The report of a sink that has done nothing.
+pub(super) fn empty_report() -> longhaul_core::wire::copy::SinkReport {
+    serde_json::from_value(serde_json::json!({
+        "files": 0, "bytes": 0, "resent_blocks": 0, "durable": true,
+        "end": { "cpu_percent": 0.0, "cpu_seconds": 0.0, "peak_memory_bytes": 0 },
+        "stages": {},
+    }))
+    .unwrap()
+}

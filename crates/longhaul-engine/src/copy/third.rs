@@ -30,7 +30,8 @@ use super::name_list::send_names;
 use super::progress::Progress;
 use super::retry::{Lifeline, persist};
 use super::streams::STREAM_LIMIT;
-use crate::error::{EngineError, Result};
+use super::watchdog::{Watchdog, patience};
+use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 
@@ -113,6 +114,7 @@ pub fn between(
             options,
             state: Mutex::default(),
             finished: AtomicBool::new(false),
+            watchdog: Watchdog::new(patience(options)),
         };
         relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
     })?;
@@ -163,6 +165,7 @@ struct Relay<'a> {
     options: &'a CopyOptions,
     state: Mutex<State>,
     finished: AtomicBool,
+    watchdog: Watchdog,
 }
 
 /// What the client has seen pass.
@@ -198,6 +201,12 @@ impl Relay<'_> {
         thread::scope(|scope| {
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
+                    if let Some(time) = relay.watchdog.stalled(0, false) {
+                        let peer = relay.to_sink.peer().to_owned();
+                        relay.fail(EngineError::Stalled { peer, waits_for: WaitsFor::GoOn, time });
+                        close();
+                        return;
+                    }
                     if stop.load(Ordering::Relaxed) {
                         relay.fail(EngineError::Interrupted);
                         let _ = relay.to_sink.send(&SourceMessage::Abort { again: false });
@@ -235,6 +244,13 @@ impl Relay<'_> {
     fn follow_source(&self, from: &mut ControlReceiver, mut pumps: Option<Pumps>) -> Result<()> {
         loop {
             let message: SourceMessage = from.receive()?;
+            match &message {
+                SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
+                    self.watchdog.claim();
+                }
+                SourceMessage::Alive { .. } => {}
+                _ => self.watchdog.step(),
+            }
             match &message {
                 SourceMessage::Entries(entries) => {
                     for entry in entries {
@@ -284,7 +300,12 @@ impl Relay<'_> {
         loop {
             let message: SinkMessage = from.receive()?;
             match &message {
-                SinkMessage::Progress { written_bytes, done, .. } => {
+                SinkMessage::Progress { written_bytes, done, stages, .. } => {
+                    if *written_bytes != self.progress.moved() || !done.is_empty() {
+                        self.watchdog.step();
+                    } else if stages.write.unwrap_or(0.0) + stages.sync.unwrap_or(0.0) > 0.0 {
+                        self.watchdog.claim();
+                    }
                     self.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
                     self.progress.files.fetch_add(done.len() as u64, Ordering::Relaxed);
                 }

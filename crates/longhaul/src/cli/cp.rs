@@ -115,7 +115,8 @@ pub(super) struct Args {
     /// Yield processors and disks to other programs and the path to other traffic, at both ends
     #[arg(long)]
     nice: bool,
-    /// When the connection is lost, try this long to go on without moving a byte
+    /// Give up when nothing has moved for this long: while connected, or while a lost connection is
+    /// made again
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     give_up: Duration,
     /// Do not encrypt the data; it is still authenticated and verified
@@ -248,6 +249,7 @@ impl Args {
                 rate_bps: self.bwlimit,
                 direct: self.direct,
                 nice: self.nice,
+                give_up_ms: Some(self.give_up.max(LEAST_PATIENCE).as_millis() as u64),
                 tree: self.tree()?,
                 sample: None,
             },
@@ -389,6 +391,9 @@ impl Args {
         })
     }
 }
+
+/// An end that is connected waits at least this long while nothing moves, whatever --give-up says.
+const LEAST_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Failures and what was passed over, on standard error.
 fn report(result: &CopyResult) {

@@ -22,7 +22,18 @@ pub(super) fn follow_source(
     let peer = control.peer().to_owned();
     let mut announced = 0;
     loop {
-        match control.receive()? {
+        let message = control.receive()?;
+        if shared.lingers() {
+            return Err(broken(&peer, "it stays after the end of the copy"));
+        }
+        match &message {
+            SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
+                shared.watchdog.claim();
+            }
+            SourceMessage::Alive { .. } => {}
+            _ => shared.watchdog.step(),
+        }
+        match message {
             SourceMessage::Entries(entries) => {
                 announced += entries.len() as u64;
                 take_entries(shared, entries, whole, &peer)?;

@@ -323,6 +323,11 @@ impl Ledger {
         (!state.closed).then(|| state.standing(0))
     }
 
+    /// Files that are announced and not settled.
+    pub(super) fn open_files(&self) -> usize {
+        self.lock().open.len()
+    }
+
     /// Whether every entry is settled and no more will come.
     pub(super) fn is_complete(&self) -> bool {
         let state = self.lock();

@@ -15,9 +15,9 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
 use crate::copy::clock::Gauge;
-use crate::copy::link::{TICK, keep};
+use crate::copy::link::{SILENCE_LIMIT, TICK, keep};
 use crate::copy::tree::wire_path;
-use crate::error::{EngineError, Result};
+use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 
 /// Nothing is ever sent: the channel ends, and that is the message.
@@ -38,6 +38,10 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
         }
         if stop.load(Ordering::Relaxed) {
             shared.give_up(EngineError::Interrupted);
+            return;
+        }
+        if let Some(error) = shared.stalled() {
+            shared.give_up(error);
             return;
         }
         let done = shared.show_progress();
@@ -89,6 +93,23 @@ pub(super) fn conclude(shared: &Shared<'_>) {
 }
 
 impl Shared<'_> {
+    /// The error of a copy in which nothing has moved for too long.
+    fn stalled(&self) -> Option<EngineError> {
+        let working = self.writing.is_running() || self.syncing.is_running();
+        let moved = self.arrived.load(Ordering::Relaxed);
+        let time = self.watchdog.stalled(moved, working)?;
+        let waits_for = match self.ledger.open_files() {
+            0 => WaitsFor::Announce,
+            open => WaitsFor::Send(open),
+        };
+        Some(EngineError::Stalled { peer: self.control.peer().to_owned(), waits_for, time })
+    }
+
+    /// Whether the source stays although the copy ended long ago.
+    pub(super) fn lingers(&self) -> bool {
+        lock(&self.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
+    }
+
     /// Brings what is shown up to date; returns the entries put in place since the last time.
     fn show_progress(&self) -> Vec<u64> {
         let standing = self.ledger.standing(DONE_BATCH);

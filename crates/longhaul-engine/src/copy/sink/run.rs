@@ -32,6 +32,7 @@ use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
+use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlSender;
@@ -93,6 +94,9 @@ pub(super) enum Content {
 pub(super) struct Shared<'a> {
     pub(super) control: ControlSender,
     pub(super) cancel: Arc<Cancel>,
+    pub(super) watchdog: Watchdog,
+    /// Bytes that have come over data connections.
+    pub(super) arrived: Arc<AtomicU64>,
     pub(super) pools: Pools,
     pub(super) ledger: Arc<Ledger>,
     pub(super) store: &'a Store,
@@ -197,6 +201,8 @@ impl Sink {
         let shared = Shared {
             control: link.sender,
             cancel: cancel.clone(),
+            watchdog: Watchdog::new(patience(options)),
+            arrived: Arc::default(),
             pools,
             ledger,
             store: &self.store,
@@ -266,7 +272,8 @@ impl Shared<'_> {
             let (received, to_write) = bounded(WRITE_QUEUE);
             let (whole, to_finish) = bounded(FINISH_QUEUE);
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
-                let receiver = streams.receiver(stream, socket, self.options.protection);
+                let mut receiver = streams.receiver(stream, socket, self.options.protection);
+                receiver.count_into(self.arrived.clone());
                 scope.spawn(move || {
                     let info = self.cpu.stage(ThreadRole::Receive, || {
                         receive_blocks(self, stream, receiver, &received)

@@ -33,7 +33,9 @@ pub(super) fn announce(
 ) {
     let mut announcer = Announcer { shared, announced };
     let walk = Walk::new(&plan.tree, options, &mut announcer).for_copy(shared.key.as_ref());
+    shared.walking.store(true, Ordering::Relaxed);
     let outcome = walk.run(&plan.roots);
+    shared.walking.store(false, Ordering::Relaxed);
     let outcome = outcome.and_then(|entries| {
         let fed = plan.roots.iter().any(|root| matches!(root, SourceRoot::Feed(_)));
         shared.progress.listed.store(!fed, Ordering::Relaxed);
@@ -58,6 +60,26 @@ pub(super) fn queue_announced(
 
 impl WalkSink for Announcer<'_> {
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
+        self.shared.watchdog.step();
+        self.shared.walking.store(false, Ordering::Relaxed);
+        let announced = self.pass_on(entries, files);
+        self.shared.walking.store(true, Ordering::Relaxed);
+        announced
+    }
+
+    fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
+        self.shared.failed(None, path, reason)
+    }
+
+    fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
+        keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
+        let path = wire_path(path);
+        self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
+    }
+}
+
+impl Announcer<'_> {
+    fn pass_on(&self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         let progress = self.shared.progress;
         for entry in &entries {
             let size = match entry.kind {
@@ -73,16 +95,6 @@ impl WalkSink for Announcer<'_> {
         }
         self.shared.control.send(&SourceMessage::Entries(entries))?;
         self.announced.send(files).map_err(|_| EngineError::Interrupted)
-    }
-
-    fn failed(&mut self, path: &Path, reason: &str) -> Result<()> {
-        self.shared.failed(None, path, reason)
-    }
-
-    fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
-        keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
-        let path = wire_path(path);
-        self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
     }
 }
 

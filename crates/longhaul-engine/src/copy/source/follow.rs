@@ -12,12 +12,15 @@ use super::run::{Job, Shared};
 use super::steer::Pilot;
 use crate::copy::clock::Gauge;
 use crate::copy::link::{TICK, keep};
-use crate::error::{EngineError, Result};
+use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
 
 /// How often the source shows that it lives.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The share of the time that a walk is said to read: it has no clock of its own.
+const WALK_SHARE: f64 = 0.01;
 
 /// Hears the sink out until it has finished.
 pub(super) fn follow_sink(
@@ -26,7 +29,9 @@ pub(super) fn follow_sink(
     jobs: &Sender<Job>,
 ) -> Result<SinkReport> {
     loop {
-        match receiver.receive()? {
+        let message = receiver.receive()?;
+        watch(shared, &message);
+        match message {
             SinkMessage::Progress { written_bytes, resumed_bytes, stages, done, stream_blocks } => {
                 if let Some(feed) = &shared.feed {
                     feed.written(stream_blocks);
@@ -93,6 +98,37 @@ pub(super) fn follow_sink(
     }
 }
 
+/// Lets the watchdog know what a message says.
+fn watch(shared: &Shared<'_>, message: &SinkMessage) {
+    let SinkMessage::Progress { written_bytes, stages, done, stream_blocks, .. } = message else {
+        shared.watchdog.step();
+        return;
+    };
+    let before = shared.progress.moved();
+    let streamed = shared.streamed.swap(*stream_blocks, Ordering::Relaxed) != *stream_blocks;
+    if *written_bytes != before || !done.is_empty() || streamed {
+        shared.watchdog.step();
+    } else if stages.write.unwrap_or(0.0) > 0.0 || stages.sync.unwrap_or(0.0) > 0.0 {
+        shared.watchdog.claim();
+    }
+}
+
+impl Shared<'_> {
+    /// The error of a copy in which nothing has moved for too long; `acked` bytes have arrived.
+    fn stalled(&self, acked: u64) -> Option<EngineError> {
+        let working = self.reading.is_running() || self.walking.load(Ordering::Relaxed);
+        let time = self.watchdog.stalled(acked, working)?;
+        let waits_for = if self.asks && self.wanted.is_awaited() {
+            WaitsFor::Wanted
+        } else if self.sending.is_running() {
+            WaitsFor::TakeData
+        } else {
+            WaitsFor::Confirm(self.outstanding.count())
+        };
+        Some(EngineError::Stalled { peer: self.control.peer().to_owned(), waits_for, time })
+    }
+}
+
 /// Most actions or digests that are kept of a sink that may have no end of them.
 const TOLD_LIMIT: usize = 1 << 22;
 
@@ -119,7 +155,10 @@ pub(super) fn tick(
         }
         if shown.elapsed() >= ALIVE_INTERVAL {
             shown = Instant::now();
-            let [read, send, seal] = gauge.look();
+            let [mut read, send, seal] = gauge.look();
+            if shared.walking.load(Ordering::Relaxed) {
+                read = Some(read.unwrap_or(0.0).max(WALK_SHARE));
+            }
             let stages = StageTimes { read, send, seal, ..StageTimes::default() };
             shared.progress.source_is(stages);
             let told = shared.control.send(&SourceMessage::Alive { stages });
@@ -127,7 +166,12 @@ pub(super) fn tick(
                 shared.cancel.check(told);
             }
         }
-        pilot.tick();
+        if let Some(error) = shared.stalled(pilot.tick()) {
+            shared.cancel.fail_saying(error, || {
+                let _ = shared.control.send(&SourceMessage::Abort { again: false });
+            });
+            return;
+        }
         thread::park_timeout(TICK);
     }
 }

@@ -43,6 +43,11 @@ impl Outstanding {
         file
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.state).files.len()
+    }
+
     /// Ends every wait: the copy is over.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
@@ -62,6 +67,8 @@ struct Decided {
     /// All entries with smaller numbers are decided.
     before: u64,
     held: HashMap<u64, Option<Vec<(u64, u64)>>>,
+    /// It is waited for.
+    awaited: bool,
     closed: bool,
 }
 
@@ -78,13 +85,20 @@ impl Wanted {
         true
     }
 
+    /// Whether what the sink says is waited for.
+    pub(super) fn is_awaited(&self) -> bool {
+        lock(&self.state).awaited
+    }
+
     /// Waits until all of `files` are decided, and returns those of which anything is wanted;
     /// `None` when the copy is over.
     pub(super) fn decide(&self, files: Vec<Arc<SourceFile>>) -> Option<Vec<Arc<SourceFile>>> {
         let last = files.last().map_or(0, |file| file.id);
         let open = |state: &mut Decided| !state.closed && last >= state.before;
-        let mut state =
-            self.said.wait_while(lock(&self.state), open).unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
+        state.awaited = true;
+        let mut state = self.said.wait_while(state, open).unwrap_or_else(PoisonError::into_inner);
+        state.awaited = false;
         if state.closed {
             return None;
         }

@@ -1,9 +1,9 @@
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
@@ -28,6 +28,7 @@ use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
 use crate::copy::tree::{Tree, wire_path};
+use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::Result;
 use crate::lock::lock;
 use crate::session::ControlReceiver;
@@ -39,6 +40,11 @@ const JOB_QUEUE: usize = 1024;
 const FILLED_QUEUE: usize = 4;
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.
 pub(super) const READERS: usize = 4;
+
+/// How long the stages may take to end once the sink has said that all is in place.
+const LAST_WORDS: Duration = Duration::from_secs(20);
+/// How often it is looked whether they have.
+const STAGES_CHECK: Duration = Duration::from_millis(1);
 
 /// What is sent.
 #[derive(Debug, Clone)]
@@ -118,6 +124,13 @@ pub(super) enum Content {
 pub(super) struct Shared<'a> {
     pub(super) control: crate::session::ControlSender,
     pub(super) cancel: Arc<Cancel>,
+    pub(super) watchdog: Watchdog,
+    /// Whether the walk is at work, and does not wait for the sink.
+    pub(super) walking: AtomicBool,
+    /// Blocks of the stream that the sink has reported.
+    pub(super) streamed: AtomicU64,
+    /// Threads of the stages that have not ended.
+    running: AtomicU32,
     pub(super) pools: Pools,
     pub(super) disk: Disk,
     pub(super) progress: &'a Progress,
@@ -179,6 +192,10 @@ pub(in crate::copy) fn run(
     let shared = Shared {
         control: link.sender,
         cancel: cancel.clone(),
+        watchdog: Watchdog::new(patience(options)),
+        walking: AtomicBool::new(false),
+        streamed: AtomicU64::new(0),
+        running: AtomicU32::new(0),
         pools,
         disk: Disk::new(options.direct),
         progress,
@@ -250,18 +267,18 @@ impl Shared<'_> {
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Walk, || announce(self, announced, plan, options));
+                self.stage(ThreadRole::Walk, || announce(self, announced, plan, options));
             });
             let queued = jobs.clone();
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
+                self.stage(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
             });
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
+                    self.stage(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
                 });
             }
             let send = move |stream: u32, socket: TcpStream| {
@@ -271,9 +288,8 @@ impl Shared<'_> {
                 let sender = streams.sender(stream, socket, options.protection);
                 let blocks = filled_queue.clone();
                 scope.spawn(move || {
-                    let info = self
-                        .cpu
-                        .stage(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
+                    let info =
+                        self.stage(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
                     lock(tcp_all).extend(info);
                 });
             };
@@ -295,6 +311,7 @@ impl Shared<'_> {
             over.store(true, Ordering::Relaxed);
             let report = report.map_err(|reason| self.cancel.fail(reason)).ok();
             drop(jobs);
+            self.await_stages();
             ticker.thread().unpark();
             more.thread().unpark();
             report
@@ -304,6 +321,27 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
+    /// Runs a thread's whole `work`.
+    fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let done = self.cpu.stage(role, work);
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    /// Waits until every stage has ended, and ends those that wait for a sink that has said that it
+    /// is done and takes no more.
+    fn await_stages(&self) {
+        let deadline = Instant::now() + LAST_WORDS;
+        while self.running.load(Ordering::Relaxed) > 0 {
+            if Instant::now() >= deadline {
+                self.cancel.release();
+                return;
+            }
+            thread::sleep(STAGES_CHECK);
+        }
+    }
+
     /// Tells the sink and the user that something cannot be sent.
     pub(super) fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
         keep(&mut lock(&self.failures), path.display().to_string(), reason.to_owned());

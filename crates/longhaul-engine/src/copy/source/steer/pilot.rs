@@ -56,22 +56,27 @@ impl<'a> Pilot<'a> {
     }
 
     /// Looks at the connections and acts.
-    pub(in crate::copy::source) fn tick(&mut self) {
+    /// Returns a number that changes with the bytes that have arrived.
+    pub(in crate::copy::source) fn tick(&mut self) -> u64 {
         let infos = self.shared.helm.look();
-        if infos.is_empty() {
-            return;
+        if !infos.is_empty() {
+            self.steer(&infos);
         }
-        self.tell_feed(&infos);
+        infos.iter().map(|info| info.acked_bytes).sum()
+    }
+
+    fn steer(&mut self, infos: &[TcpInfo]) {
+        self.tell_feed(infos);
         let limit = self.shared.progress.limit();
         if self.yielding.is_some() {
-            self.yield_to_others(&infos, limit);
+            self.yield_to_others(infos, limit);
         } else if self.paced != Some((limit, infos.len())) {
             if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
                 self.shared.helm.pace(limit);
             }
             self.paced = Some((limit, infos.len()));
         }
-        let Some(now) = self.read(&infos) else { return };
+        let Some(now) = self.read(infos) else { return };
         let Some(then) = &self.window else {
             self.window = Some(now);
             return;

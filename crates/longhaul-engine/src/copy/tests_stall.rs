@@ -1,0 +1,157 @@
+//! A peer that holds a session open and lets nothing move is ended, in every state of a copy, and
+//! the error names what was waited for.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::StageTimes;
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::WirePath;
+use longhaul_core::wire::copy::{
+    CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::tests::{World, bytes, options};
+
+/// How long nothing may move in these tests.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// When the other end must have ended the session at the latest.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn patient() -> CopyOptions {
+    let give_up_ms = Some(PATIENCE.as_millis() as u64);
+    CopyOptions { streams: Some(1), give_up_ms, ..options() }
+}
+
+/// Makes `request`, says `first`, and from then on only `keepalive`. Returns what the server says,
+/// until it ends the session.
+fn hold<S: Serialize + Sync, H: DeserializeOwned>(
+    world: &World,
+    request: &CopyRequest,
+    first: &[S],
+    keepalive: Option<S>,
+) -> Vec<H> {
+    let (sender, mut receiver, dialer) = world.session().split();
+    sender.send(request).unwrap();
+    let socket = dialer.open(0, |_| Ok(())).unwrap();
+    assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+    receiver.set_timeout(Some(LIMIT)).unwrap();
+    let (over, start) = (AtomicBool::new(false), Instant::now());
+    let heard = std::thread::scope(|scope| {
+        for message in first {
+            sender.send(message).unwrap();
+        }
+        scope.spawn(|| {
+            let Some(keepalive) = &keepalive else { return };
+            while !over.load(Ordering::Relaxed) && sender.send(keepalive).is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let mut heard = Vec::new();
+        while start.elapsed() < LIMIT
+            && let Ok(message) = receiver.receive::<H>()
+        {
+            heard.push(message);
+        }
+        over.store(true, Ordering::Relaxed);
+        heard
+    });
+    assert!(start.elapsed() < LIMIT, "the session was not ended");
+    drop(socket);
+    heard
+}
+
+fn receive(key: u128) -> CopyRequest {
+    let (key, target) = (CopyKey::new(key), WirePath::new(".").unwrap());
+    CopyRequest::Receive { key, target, top: Top::Several, options: patient() }
+}
+
+fn alive() -> SourceMessage {
+    SourceMessage::Alive { stages: StageTimes::default() }
+}
+
+fn abort_reason(heard: &[SinkMessage]) -> &str {
+    match heard.last() {
+        Some(SinkMessage::Abort { reason, again: false }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_source_that_sends_signs_of_life_alone_is_ended() {
+    let world = World::new();
+    let kind = EntryKind::File { size_bytes: Bytes::mib(5) };
+    let entry = Entry::new(WirePath::new("f").unwrap(), kind, 0o644);
+    let announced = SourceMessage::Entries(vec![entry]);
+    for (first, waited_for) in [
+        (vec![], "announce what it sends"),
+        (vec![announced.clone()], "send the data of 1 file"),
+        (vec![announced, SourceMessage::End { entries: 1 }], "send the data of 1 file"),
+    ] {
+        let heard = hold(&world, &receive(1), &first, Some(alive()));
+        let reason = abort_reason(&heard);
+        assert!(reason.contains("nothing has moved") && reason.contains(waited_for), "{reason}");
+    }
+}
+
+#[test]
+fn a_source_that_sends_nothing_is_ended() {
+    let world = World::new();
+    let heard = hold::<SourceMessage, _>(&world, &receive(2), &[], None);
+    assert!(abort_reason(&heard).contains("announce what it sends"));
+}
+
+#[test]
+fn a_sink_that_sends_signs_of_life_alone_is_ended() {
+    let world = World::new();
+    fs::write(world.far("small"), "x").unwrap();
+    fs::write(world.far("large"), bytes(40 << 20)).unwrap();
+    let still = || SinkMessage::Progress {
+        written_bytes: Bytes::new(0),
+        resumed_bytes: Bytes::new(0),
+        stages: StageTimes::default(),
+        done: Vec::new(),
+        stream_blocks: 0,
+    };
+    for (file, asks) in [("small", false), ("small", true), ("large", false)] {
+        let request = CopyRequest::Send {
+            paths: vec![WirePath::new(file).unwrap()],
+            asks,
+            listed: false,
+            key: None,
+            options: patient(),
+        };
+        let heard: Vec<SourceMessage> = hold(&world, &request, &[], Some(still()));
+        let ended = heard.contains(&SourceMessage::Abort { again: false });
+        assert!(ended, "{file} {asks}: {heard:?}");
+    }
+}
+
+#[test]
+fn a_source_that_stays_after_the_end_is_ended() {
+    let world = World::new();
+    let end = [SourceMessage::End { entries: 0 }];
+    let heard = hold(&world, &receive(3), &end, Some(alive()));
+    assert!(matches!(heard.last(), Some(SinkMessage::Finished(_))), "{heard:?}");
+}
+
+#[test]
+fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
+    let world = World::new();
+    fs::write(world.far("large"), bytes(40 << 20)).unwrap();
+    let request = CopyRequest::Send {
+        paths: vec![WirePath::new("large").unwrap()],
+        asks: false,
+        listed: false,
+        key: None,
+        options: patient(),
+    };
+    let finished = SinkMessage::Finished(super::tests::empty_report());
+    let start = Instant::now();
+    let _: Vec<SourceMessage> = hold(&world, &request, &[finished], None);
+    assert!(start.elapsed() < LIMIT);
+}

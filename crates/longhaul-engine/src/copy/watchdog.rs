@@ -1,0 +1,132 @@
+//! Ends a session in which nothing moves: no byte, no message of progress, no work at this end.
+//!
+//! Signs of life alone do not count: a peer that sends them and nothing else is ended. A peer that
+//! says that its disk is at work is believed for a while, since one sync can take long.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::CopyOptions;
+
+use crate::lock::lock;
+
+/// The default of `--give-up`.
+const DEFAULT: Duration = Duration::from_secs(300);
+/// A server waits no longer than this, whatever a client asks for.
+const SERVER_LIMIT: Duration = Duration::from_secs(3600);
+/// For so many times as long a peer is believed that its disk is at work.
+const CLAIMS: u32 = 12;
+
+/// How long an end of a copy with these options waits while nothing moves.
+pub(super) fn patience(options: &CopyOptions) -> Duration {
+    options.give_up_ms.map_or(DEFAULT, Duration::from_millis)
+}
+
+/// The options of a client as a server takes them.
+pub(super) fn bounded(options: CopyOptions) -> CopyOptions {
+    let most = patience(&options).min(SERVER_LIMIT);
+    CopyOptions { give_up_ms: Some(most.as_millis() as u64), ..options }
+}
+
+/// Watches one end of a copy.
+pub(super) struct Watchdog {
+    patience: Duration,
+    /// Bytes and messages of progress.
+    steps: AtomicU64,
+    /// Messages that say that the peer's disk is at work.
+    claims: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    steps: u64,
+    claims: u64,
+    moved: Instant,
+    claimed: Instant,
+}
+
+impl Watchdog {
+    /// Waits for `patience` while nothing moves.
+    pub(super) fn new(patience: Duration) -> Self {
+        let now = Instant::now();
+        let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now };
+        let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
+        Watchdog { patience, steps, claims, seen: Mutex::new(seen) }
+    }
+
+    /// Something has moved.
+    pub(super) fn step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The peer says that its disk is at work.
+    pub(super) fn claim(&self) {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long nothing has moved, if that is too long. `moved` is a number that changes with the
+    /// bytes on the path; `working` says that this end's disk is at work, or its input or output is
+    /// waited for.
+    pub(super) fn stalled(&self, moved: u64, working: bool) -> Option<Duration> {
+        self.stalled_at(Instant::now(), moved, working)
+    }
+
+    fn stalled_at(&self, now: Instant, moved: u64, working: bool) -> Option<Duration> {
+        let mut seen = lock(&self.seen);
+        let steps = self.steps.load(Ordering::Relaxed).wrapping_add(moved);
+        if working || steps != seen.steps {
+            seen.steps = steps;
+            seen.moved = now;
+        }
+        let claims = self.claims.load(Ordering::Relaxed);
+        if claims != seen.claims {
+            seen.claims = claims;
+            seen.claimed = now;
+        }
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let still = since(seen.moved);
+        let idle = still.min(since(seen.claimed));
+        (idle >= self.patience || still >= self.patience * CLAIMS).then_some(still)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_moves_puts_the_end_off() {
+        let dog = Watchdog::new(Duration::from_secs(10));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(dog.stalled_at(at(9), 0, false), None);
+        assert!(dog.stalled_at(at(12), 0, false).is_some());
+        dog.step();
+        assert_eq!(dog.stalled_at(at(12), 0, false), None);
+        assert_eq!(dog.stalled_at(at(30), 1, false), None, "bytes moved");
+        assert_eq!(dog.stalled_at(at(50), 1, true), None, "this end works");
+        assert_eq!(dog.stalled_at(at(59), 1, false), None);
+        assert!(dog.stalled_at(at(61), 1, false).is_some());
+    }
+
+    #[test]
+    fn a_peer_is_believed_for_a_while() {
+        let dog = Watchdog::new(Duration::from_secs(10));
+        let start = Instant::now();
+        for second in 0..115 {
+            dog.claim();
+            assert_eq!(dog.stalled_at(start + Duration::from_secs(second), 0, false), None);
+        }
+        dog.claim();
+        assert!(dog.stalled_at(start + Duration::from_secs(121), 0, false).is_some());
+    }
+
+    #[test]
+    fn a_server_has_a_limit() {
+        let asked = |ms| bounded(CopyOptions { give_up_ms: ms, ..CopyOptions::default() });
+        assert_eq!(patience(&asked(None)), DEFAULT);
+        assert_eq!(patience(&asked(Some(7))), Duration::from_millis(7));
+        assert_eq!(patience(&asked(Some(u64::MAX))), SERVER_LIMIT);
+    }
+}
