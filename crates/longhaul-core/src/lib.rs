@@ -1,8 +1,7 @@
-//! What every other room of longhaul speaks: units, plans (what to run), results (what
-//! happened), statistics, and the wire formats; the rules by which a host is judged, and what
-//! probes of a path add up to.
+//! The types that all crates share: units, plans (what to run), results (what happened), statistics
+//! and wire formats; the rules that judge a host, and the evaluation of path probes.
 //!
-//! Nothing here touches the operating system, starts a thread or needs `unsafe`, so all of it is
+//! Nothing here accesses the operating system, starts a thread or needs `unsafe`, so everything is
 //! tested as plain functions.
 
 pub mod diagnosis;

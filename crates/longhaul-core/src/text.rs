@@ -1,8 +1,8 @@
-//! Sentences for people.
+//! Helpers for sentences.
 
 use std::error::Error;
 
-/// `error` and what caused it, in one line.
+/// Returns `error` and its causes in one line.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -13,7 +13,7 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// `sentence` with a capital letter at its beginning.
+/// Returns `sentence` with a capital first letter.
 pub fn capitalised(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())

@@ -1,47 +1,50 @@
+//! Possible limits of a copy, and the thresholds by which they are recognised.
+
 use crate::result::{BusyThread, CopyEvidence, Diagnosis, End, Resource, Rung, RungRound};
 use crate::units::Rate;
 
-/// Something that limits a part of the copy.
+/// A resource that limits a part of the copy.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cause {
     pub(super) resource: Resource,
     pub(super) end: Option<End>,
-    /// The rung that shows it.
+    /// The rung that shows the limit.
     pub(super) rung: Rung,
-    /// What it lets through.
+    /// The rate that the resource allows.
     pub(super) allows: Rate,
     pub(super) sentence: String,
 }
 
-/// A thread that runs or waits for its core this much of the time hardly waits for anything else.
+/// The percentage of time from which a thread that runs or waits for its core is CPU-bound: it
+/// hardly waits for anything else.
 pub(super) const CPU_BOUND_PERCENT: f64 = 80.0;
-/// A thread that waits for a core for this much of the time is short of one, whatever it does with
-/// the rest: it sleeps only once it has caught up.
+/// The percentage of time from which a thread that waits for a core lacks CPU, whatever else it
+/// does: it sleeps only after it has caught up.
 pub(super) const WAITING_PERCENT: f64 = 40.0;
-/// The share of the time in which a quota holds a process back from which on it is the limit.
+/// The share of time from which throttling by a CPU quota is the limit.
 pub(super) const THROTTLED: f64 = 0.2;
-/// A host whose processors are used for this share of the time has no more to give.
+/// The share of use from which a host's processors are fully loaded.
 pub(super) const HOST_FULL: f64 = 0.95;
-/// Files of less cost more for themselves than for their bytes: at 64 KiB a disk of 1 GB/s would
-/// have to make 15,000 of them in a second.
+/// The mean file size in bytes below which the cost per file exceeds the cost of its bytes: at 64
+/// KiB a disk of 1 GB/s would have to create 15,000 files per second.
 pub(super) const SMALL_FILE_BYTES: u64 = 256 << 10;
 
-/// Whether a thread is short of processor time.
+/// Returns whether a thread lacks processor time.
 pub(super) fn is_bound(thread: &BusyThread) -> bool {
     thread.load_percent() >= CPU_BOUND_PERCENT || thread.waiting_percent >= WAITING_PERCENT
 }
 
-/// Whether what is copied is small files.
+/// Returns whether the copied files are small.
 pub(super) fn are_small(diagnosis: &Diagnosis) -> bool {
     diagnosis.sample.files > 1 && diagnosis.sample.mean_bytes() < SMALL_FILE_BYTES
 }
 
-/// The median round of a rung.
+/// Returns the median round of a rung.
 pub(super) fn round(diagnosis: &Diagnosis, rung: Rung) -> Option<&RungRound> {
     diagnosis.rung(rung)?.median()
 }
 
-/// The round of a copy nearest to the rung's median that has the copy's account: one that was cut
+/// Returns the round nearest to the rung's median that has a copy's account. A round that was cut
 /// short has none.
 pub(super) fn told(diagnosis: &Diagnosis, rung: Rung) -> Option<(&RungRound, &CopyEvidence)> {
     let report = diagnosis.rung(rung)?;
@@ -50,7 +53,7 @@ pub(super) fn told(diagnosis: &Diagnosis, rung: Rung) -> Option<(&RungRound, &Co
     accounts.min_by_key(|(round, _)| round.throughput_bps.bps().abs_diff(median))
 }
 
-/// The share of a round in which a quota held the process of `end` back.
+/// Returns the share of a round in which a quota throttled the process of `end`.
 pub(super) fn throttled(round: &RungRound, end: End) -> f64 {
     let host = match end {
         End::Sender => round.source_host,
@@ -59,7 +62,7 @@ pub(super) fn throttled(round: &RungRound, end: End) -> f64 {
     host.map_or(0.0, |host| host.throttled)
 }
 
-/// The resource that the processors of `end` are.
+/// Returns the CPU resource of `end`.
 pub(super) fn cpu_of(end: End) -> Resource {
     match end {
         End::Sender => Resource::SenderCpu,
@@ -67,7 +70,7 @@ pub(super) fn cpu_of(end: End) -> Resource {
     }
 }
 
-/// "the source" or "the sink".
+/// Returns "the source" or "the sink".
 pub(super) fn name_of(end: End) -> &'static str {
     match end {
         End::Sender => "source",
@@ -75,7 +78,7 @@ pub(super) fn name_of(end: End) -> &'static str {
     }
 }
 
-/// How a thread spent its time, for a sentence.
+/// Describes how a thread spent its time, as part of a sentence.
 pub(super) fn thread_words(thread: &BusyThread) -> String {
     let role = thread.role.as_str();
     let (ran, waited) = (thread.running_percent, thread.waiting_percent);

@@ -1,10 +1,10 @@
-//! What to do about a limit: the doctor's own findings where it has one, and what else is known to
-//! help, with what it takes.
+//! Remedies for a limit: the doctor's findings if there are any, and other changes that are known
+//! to help, each with the privilege it needs.
 
 use super::cause::{Cause, name_of};
 use crate::result::{Cure, CureKind, Diagnosis, End, Finding, Resource, Verdict};
 
-/// For a copy of `diagnosis` that `cause` limits, best first.
+/// Returns the remedies for `cause` in a copy of `diagnosis`, best first.
 pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
     let shelf = Shelf { diagnosis };
     let end = cause.end.unwrap_or(End::Sender);
@@ -81,9 +81,9 @@ pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
     findings.into_iter().chain(others).collect()
 }
 
-/// The rule of the doctor.
+/// The name of the doctor's rule.
 const SCALING: &str = "tcp_window_scaling";
-/// What `longhaul cp` does unless it is told.
+/// The value of an option that the user did not set.
 const BY_ITSELF: &str = "cp's choice";
 const FASTER_LINK: &str = "a faster link, or a way around the slow one";
 const FASTER_DISK: &str = "a faster disk, or several as one (RAID 0, striped LVM)";
@@ -92,7 +92,7 @@ const LARGE_EXTENTS: &str =
 const MEND_PATH: &str =
     "find and mend what loses packets: optics, cables, a duplex mismatch, a policer";
 
-/// Where cures come from.
+/// The source of remedies for one diagnosis.
 struct Shelf<'a> {
     diagnosis: &'a Diagnosis,
 }
@@ -125,7 +125,7 @@ impl Shelf<'_> {
         self.cure(CureKind::NeedsHardware, end, what)
     }
 
-    /// What the doctor found there and would have otherwise.
+    /// Returns the doctor's findings at `end` that are not in order.
     fn findings(&self, end: End, rules: &[&str]) -> Vec<Cure> {
         let Some(view) = self.diagnosis.ends.of(end) else { return Vec::new() };
         let found = rules.iter().filter_map(|rule| view.finding(rule));
@@ -141,7 +141,7 @@ impl Shelf<'_> {
             .collect()
     }
 
-    /// The copy, with `option`.
+    /// Returns the copy command with `option`.
     fn cp(&self, option: &str) -> String {
         let Diagnosis { source, target, .. } = self.diagnosis;
         let recursive = if self.diagnosis.sample.files > 1 { "-r " } else { "" };
@@ -215,7 +215,7 @@ impl Shelf<'_> {
         ]
     }
 
-    /// The sender's congestion control.
+    /// Returns the sender's congestion control.
     fn congestion(&self) -> Option<String> {
         let view = self.diagnosis.ends.of(End::Sender)?;
         Some(view.finding("congestion")?.seen.clone())

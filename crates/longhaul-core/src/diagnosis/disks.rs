@@ -1,4 +1,4 @@
-//! The two parts that are a disk each, measured alone.
+//! Limits of the disks, each measured separately.
 
 use super::cause::{
     Cause, THROTTLED, are_small, cpu_of, is_bound, name_of, round, thread_words, throttled,
@@ -6,17 +6,18 @@ use super::cause::{
 use crate::result::{Diagnosis, End, Resource, Rung, RungRound};
 use crate::units::Bytes;
 
-/// Writing over what is there is faster than writing anew by this factor where it is finding room
-/// that takes the time.
+/// The factor by which overwriting is faster than writing new files if allocating space takes the
+/// time.
 const ALLOCATION: f64 = 1.6;
 
-/// Reading at the source, or writing at the sink; `None` where that was not measured.
+/// Returns the limit of reading at the source or writing at the sink; `None` if it was not
+/// measured.
 pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {
     let (rung, disk) = match end {
         End::Sender => (Rung::Read, Resource::SourceDisk),
         End::Receiver => (Rung::Write, Resource::SinkDisk),
     };
-    // Of nothing in all of its time, nothing can be said.
+    // A rate of zero over the whole time gives no information.
     let allows = diagnosis.rate(rung).filter(|rate| rate.bps() > 0)?;
     let measured = round(diagnosis, rung)?;
     let (resource, sentence) = resource(diagnosis, measured, end, disk);
@@ -43,7 +44,7 @@ fn resource(
         );
         return (cpu_of(end), sentence);
     }
-    // Making and opening files is processors' work, too.
+    // Creating and opening files takes processor time, too.
     if are_small(diagnosis) {
         let mean = Bytes::new(diagnosis.sample.mean_bytes());
         let seconds = round.seconds.max(f64::MIN_POSITIVE);

@@ -1,12 +1,14 @@
+//! The target rate for the doctor's examination of both hosts.
+
 use crate::result::{Rung, RungReport};
 use crate::units::Rate;
 
-/// What is aimed at where no disk says less.
+/// The highest target rate.
 const MOST: Rate = Rate::from_bps(100_000_000_000);
-/// And at least.
+/// The lowest target rate.
 const LEAST: Rate = Rate::from_bps(10_000_000_000);
 
-/// The rate that the path's settings should allow: what the slower of the disks would carry, from
+/// Returns the rate that the path's settings should allow: the rate of the slower disk, limited to
 /// 10 to 100 Gb/s.
 pub fn goal(rungs: &[RungReport]) -> Rate {
     let alone = rungs.iter().filter(|one| matches!(one.rung, Rung::Read | Rung::Write));

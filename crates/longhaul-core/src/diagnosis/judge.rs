@@ -1,12 +1,15 @@
+//! Determines the limits of a copy from the rungs.
+
 use super::cause::Cause;
 use super::{cures, disks, path, whole};
 use crate::result::{Bottleneck, Diagnosis, End, Resource, Rung};
 
-/// Fills in what limits the copy, and the answer.
+/// Fills in the limits of the copy and the answer.
 pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     let causes = causes(&diagnosis);
     let limits = causes.iter().enumerate().map(|(at, cause)| {
-        // What comes after is no slower, but what is one resource in two places goes with it.
+        // The next limit is a different resource: the same resource in two places is removed
+        // together.
         let next = causes[at + 1..].iter().find(|next| next.resource != cause.resource);
         let without_bps = next.map(|next| next.allows);
         let gain =
@@ -27,11 +30,11 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-/// What limits, the tightest first, each resource of an end once.
+/// Returns the limits, the tightest first, each resource of an end once.
 fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     let path = path::causes(diagnosis);
     if path.is_empty() {
-        // A disk may be slow, but the path may be slower: nobody knows.
+        // The disk may be slow, but the path, which was not measured, may be slower.
         return path;
     }
     let mut parts: Vec<Cause> = disks::cause(diagnosis, End::Sender)
@@ -51,7 +54,7 @@ fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     causes
 }
 
-/// Small files are small at both ends.
+/// Returns whether both limits are at the same end. Small files limit both ends alike.
 fn same_end(one: Option<End>, other: Option<End>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
@@ -82,7 +85,7 @@ fn sentence(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// Rungs of seconds vary by more.
+/// The smallest gain that is reported; shorter rungs vary by more.
 const WORTH_TELLING: f64 = 1.15;
 
 fn article(resource: Resource) -> String {

@@ -1,13 +1,12 @@
-//! What a ladder's rungs say together: which part limits a copy, what would limit it next, and what
-//! to do about it.
+//! Determines from the rungs of a diagnosis which resource limits a copy, which would limit it
+//! next, and what to do about it.
 //!
-//! Pure: [`judge`] takes a [`Diagnosis`](crate::result::Diagnosis) whose rungs are filled and
-//! returns it with its limits, so that a recorded ladder can be judged again. A copy is three parts
-//! in a row: reading, the path, writing. Each has the rung that measures it alone ([`disks`],
-//! [`path`]); the slowest is the limit, and its rung's evidence names the resource. Where the whole
-//! is much slower than its slowest part, the whole's own account is asked ([`whole`]).
-//! `docs/design/diagnosis.md` says why the thresholds are where they are, and how often the answer
-//! was right.
+//! This module is pure: [`judge`] takes a [`Diagnosis`](crate::result::Diagnosis) with filled rungs
+//! and returns it with its limits, so a recorded diagnosis can be judged again. A copy consists of
+//! three parts: reading, the path, writing. A rung measures each part separately ([`disks`],
+//! [`path`]). The slowest part is the limit, and the evidence of its rung names the resource. If
+//! the whole copy is much slower than its slowest part, its own report is examined ([`whole`]).
+//! `docs/design/diagnosis.md` explains the thresholds and states how often the answer was correct.
 
 mod cause;
 mod cures;

@@ -1,9 +1,9 @@
-//! The part between the disks: both hosts' processors and kernels, and the network.
+//! Limits between the disks: processors and kernels of both hosts, and the network.
 //!
-//! Three rungs speak of it: tests over one and several connections, each of which knows the
-//! [reason](crate::result::Reason) for its rate, and a copy from memory to memory, which seals or
-//! hashes and verifies besides. That the copy is slower than the test over as many connections,
-//! with processors at their end, is sealing's doing.
+//! Three rungs measure this part: tests over one and over several connections, each with the
+//! [reason](crate::result::Reason) for its rate, and a copy from memory to memory, which also
+//! encrypts or hashes and verifies. If that copy is slower than a test over as many connections and
+//! a processor is fully loaded, encryption is the limit.
 
 use super::cause::{
     Cause, HOST_FULL, THROTTLED, WAITING_PERCENT, cpu_of, is_bound, name_of, round, thread_words,
@@ -14,25 +14,26 @@ use crate::result::{
 };
 use crate::units::Rate;
 
-/// A sealed copy that is slower than a test by this factor pays for the sealing.
+/// The relative rate below which an encrypted copy is limited by encryption.
 const SEALING_COSTS: f64 = 0.75;
-/// The share of its threads' time that sealing or opening takes where it is most of the work.
+/// The share of a thread's time from which encryption or decryption is most of its work.
 const SEALING_SHARE: f64 = 0.5;
-/// Others that use so much of the core are the limit, whatever the thread does.
+/// The percentage of a core from which other programs are the limit.
 const OTHERS_PERCENT: f64 = 40.0;
-/// Segments sent again while a test runs evenly, in percent, that no congestion control leaves
-/// unanswered: BBR takes 2 % in a round for congestion (draft-ietf-ccwg-bbr, BBR.LossThresh), and
-/// its first version is slower for what is sent twice and for each round trip of repair.
+/// The percentage of segments retransmitted during the steady part of a test from which every
+/// congestion control slows down: BBR treats 2 % in a round as congestion (draft-ietf-ccwg-bbr,
+/// BBR.LossThresh), and its first version loses rate by each retransmission and repair.
 const LOSSY_PERCENT: f64 = 0.3;
-/// Tests that are as fast as each other by this factor, whatever they lose, are as fast as a link.
+/// The factor within which tests are equally fast, which shows a link's rate whatever they lose.
 const AS_FAST: f64 = 1.15;
-/// A thread that moves this part of what a core copies in memory has no other work than memory.
+/// The share of a core's memory copy rate from which a thread does nothing but move memory.
 const MEMORY_BOUND: f64 = 0.4;
-/// Windows and loss of a copy that are told of it (`copy/verdict.rs`).
+/// The share of time or bytes from which a copy's windows or losses are reported
+/// (`copy/verdict.rs`).
 const HELD: f64 = 0.5;
 const LOSSY: f64 = 5e-4;
 
-/// What limits the path, the tightest first.
+/// Returns the limits of the path, the tightest first.
 pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     let mut causes = Vec::new();
     let plain = plain(diagnosis);
@@ -48,15 +49,15 @@ pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
         vague => starved(diagnosis).or(vague),
     };
     let Some(plain) = plain.or_else(|| by_the_copy(diagnosis)) else { return causes };
-    // A copy that changes its congestion control or opens more connections may do better.
+    // A copy that changes its congestion control or opens more connections may be faster.
     let reached = [Rung::Protected, Rung::Whole].map(|rung| diagnosis.rate(rung));
     let allows = reached.into_iter().flatten().max().unwrap_or(plain.allows);
     causes.push(Cause { allows, ..plain });
     causes
 }
 
-/// What most of the tests name, each round of both rungs having a vote: one of them may have met
-/// something else on a host that others use too.
+/// Returns the limit that most tests name, with one vote per round of both rungs: a single round
+/// may have met other load on a shared host.
 fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let tests = tests(diagnosis);
     let lossy = is_lossy(&tests);
@@ -73,9 +74,9 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
         let same = |other: &&Cause| (other.resource, other.end) == (one.resource, one.end);
         named.iter().filter(same).count()
     };
-    // A queue is what a busy host makes as well: where it ties, the other says more.
+    // A busy host causes a queue too, so in a tie the other limit is more informative.
     let weight = |one: &Cause| (votes(one), one.resource != Resource::LinkRate);
-    // Of the same, the first: that over several connections.
+    // Among equals the first, which is from a test over several connections.
     let found = named.iter().rev().max_by_key(|one| weight(one)).cloned();
     let rungs = [Rung::Memory, Rung::MemoryOne];
     let (rung, allows) = rungs.into_iter().find_map(|rung| Some((rung, diagnosis.rate(rung)?)))?;
@@ -83,8 +84,8 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     Some(Cause { allows, rung, ..found })
 }
 
-/// Of two ends whose processors are both short, the one whose threads wait less for a core while they
-/// copy.
+/// Returns, of two ends that both lack processor time, the one whose threads wait less for a core
+/// during a copy.
 fn less_short_of_cores(diagnosis: &Diagnosis) -> Option<End> {
     let copies = [Rung::Protected, Rung::Whole].map(|rung| told(diagnosis, rung));
     let waited = |end| {
@@ -102,7 +103,7 @@ struct Test<'a> {
     reason: &'a Reason,
 }
 
-/// All tests, those over several connections first, the nearest to their median first.
+/// Returns all tests, those over several connections first, sorted by distance from their median.
 fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
     let mut tests = Vec::new();
     for rung in [Rung::Memory, Rung::MemoryOne] {
@@ -116,7 +117,7 @@ fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
     tests
 }
 
-/// What a test names; `None` where nothing stands out.
+/// Returns the limit that a test names; `None` if it names none.
 fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option<Cause> {
     let Test { rung, round, reason } = *test;
     let allows = round.throughput_bps;
@@ -185,9 +186,9 @@ fn cpu(
     cause(cpu_of(end), Some(end), said)
 }
 
-/// The loss of the path in percent, where it is more than a congestion control leaves unanswered and
-/// not what a full link makes: that is less with one connection than with several, and all tests
-/// are as fast as the link.
+/// Returns the path's loss in percent if it exceeds what a congestion control tolerates and is not
+/// caused by a full link. A full link loses less with one connection than with several, and all
+/// tests reach the rate of the link.
 fn is_lossy(tests: &[Test<'_>]) -> Option<f64> {
     let losses = tests.iter().map(|test| test.round.late_loss_percent.unwrap_or(0.0));
     let least = losses.reduce(f64::min)?;
@@ -213,19 +214,21 @@ fn loss_words(percent: f64, facts: &FlowFacts) -> String {
     )
 }
 
-/// Sealing or hashing, where a copy from memory to memory is slower for it.
+/// Returns encryption or hashing as the limit if a copy from memory to memory is slower because of
+/// it.
 fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     let sealed = diagnosis.rate(Rung::Protected)?;
     let test = diagnosis.rate(Rung::Memory)?;
     if sealed.bps() as f64 >= SEALING_COSTS * test.bps() as f64 {
         return None;
     }
-    // Whoever lacks a core for sealing lacks it for everything.
+    // An end that lacks a core for encryption lacks it for everything.
     let reason = round(diagnosis, Rung::Memory).and_then(|round| round.reason.as_deref());
     let others = |end| {
         reason.is_some_and(|reason| reason.facts.end(end).core_others_percent >= OTHERS_PERCENT)
     };
-    // Nor is it sealing that makes a copy suffer more from a window or from loss than a test does.
+    // A copy that suffers more than a test from a window or from loss is not limited by encryption
+    // either.
     let other = [
         Resource::TcpMemory,
         Resource::ReceiverWindow,
@@ -239,7 +242,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     let (measured, copy) = told(diagnosis, Rung::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
     let held_by_quota = throttled(measured, end) >= THROTTLED;
-    // A quota is its group's own, however many others the core has.
+    // A quota belongs to the group of the process, whatever else runs on the core.
     if others(end) && !held_by_quota {
         return None;
     }
@@ -270,8 +273,8 @@ fn of_end(copy: &CopyEvidence, end: End) -> &EndReport {
     }
 }
 
-/// The end whose processors are at their end in a copy, and the share of the time that sealing or
-/// opening takes there.
+/// Returns the end whose processors are fully loaded in a copy, and the share of time that
+/// encryption or decryption takes there.
 fn busiest_end(copy: &CopyEvidence, round: &RungRound) -> Option<(End, f64)> {
     let share = |end| match end {
         End::Sender => copy.source.stages.seal,
@@ -288,14 +291,15 @@ fn busiest_end(copy: &CopyEvidence, round: &RungRound) -> Option<(End, f64)> {
     };
     let ends = [End::Sender, End::Receiver].into_iter().filter(|end| bound(*end));
     let with_share = ends.map(|end| (end, throttled(round, end), share(end).unwrap_or(0.0)));
-    // A quota is at one end; where both are full, the one that seals or opens more.
+    // A quota affects one end. If both ends are fully loaded, the one that spends more on
+    // encryption counts.
     let weight = |held: f64, share: f64| held + share;
     let most = with_share.max_by(|a, b| weight(a.1, a.2).total_cmp(&weight(b.1, b.2)));
     most.map(|(end, _, share)| (end, share))
 }
 
-/// An end whose threads wait for a core for most of a copy from memory to memory: what then looks
-/// like a slow link is a host that does not come by.
+/// Returns an end whose threads wait for a core during most of a copy from memory to memory, which
+/// otherwise looks like a slow link.
 fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     let rung = Rung::Protected;
     let (round, copy) = told(diagnosis, rung)?;
@@ -310,7 +314,8 @@ fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     Some(Cause { resource: cpu_of(end), end: Some(end), rung, allows, sentence })
 }
 
-/// What a copy from memory to memory, or the whole, says of the path, where no test could.
+/// Returns the limit of the path that a copy from memory to memory, or the whole copy, reports if
+/// no test could run.
 fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
     let rungs = [Rung::Protected, Rung::Whole];
     let (rung, (round, copy)) =

@@ -1,13 +1,14 @@
-//! The whole copy, where it is much slower than its slowest part.
+//! Limits of the whole copy if it is much slower than its slowest part.
 
 use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, thread_words, told};
 use crate::result::{CopyLimit, Diagnosis, End, EndReport, Resource, Rung};
 use crate::units::{Bytes, Rate};
 
-/// A whole that reaches this part of its slowest part is as fast as that: rungs of seconds vary.
+/// The share of its slowest part's rate from which a whole copy is as fast as that part; short
+/// rungs vary.
 const NEAR: f64 = 0.6;
 
-/// What the whole's own account names, if it is much slower than `parts`.
+/// Returns the limit that the whole copy's report names if it is much slower than `parts`.
 pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     let slowest = parts.first()?;
     let (rung, allows) = slowest_copy(diagnosis)?;
@@ -26,11 +27,11 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         );
         return of(Resource::SmallFiles, None, sentence);
     }
-    // Rounds that were all cut short tell of no part.
+    // Rounds that were all cut short report no limit.
     let (_, copy) = told(diagnosis, rung)?;
     let known =
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
-    // A copy that names a part means that part, which was faster alone.
+    // The copy names the same part, which was faster when measured separately.
     let named: &[Resource] = match copy.limit {
         Some(CopyLimit::SourceDisk) => &[Resource::SourceDisk],
         Some(CopyLimit::SinkDisk) => &[Resource::SinkDisk, Resource::FileAllocation],
@@ -51,7 +52,8 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     if let Some(part) = known(named) {
         return Some(Cause { allows, rung, ..part.clone() });
     }
-    // What limits each connection limits a copy more, which begins with fewer than the tests have.
+    // A limit per connection affects a copy more, because it starts with fewer connections than the
+    // tests.
     let of_each = [
         Resource::ReceiverWindow,
         Resource::SenderWindow,
@@ -89,7 +91,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     of(Resource::Contention, None, sentence)
 }
 
-/// The whole, or the slowest of what there is of it.
+/// Returns the rung and rate of the whole copy, or of the slowest partial copy.
 fn slowest_copy(diagnosis: &Diagnosis) -> Option<(Rung, Rate)> {
     let rate = |rung| Some((rung, diagnosis.rate(rung)?));
     let halves = [Rung::ReadSend, Rung::SendWrite].into_iter().filter_map(rate);

@@ -1,15 +1,15 @@
-//! PCI Express: what a link carries, and what a device's configuration space says of it.
+//! PCI Express: the capacity of a link, and the capability in a device's configuration space.
 
 use crate::doctor::Link;
 use crate::units::{Bytes, Rate};
 
-/// Bytes around each payload: start, sequence number, header, checksum, end (1 + 2 + 16 + 4 + 1),
-/// as NASA Goddard published it at SC10.
+/// The bytes around each payload: start, sequence number, header, checksum, end (1 + 2 + 16 + 4 +
+/// 1), as published by NASA Goddard at SC10.
 pub const PCIE_OVERHEAD_BYTES: u64 = 24;
 
-/// The most that `link` carries with packets of `payload`: payload / (payload + 24) x encoding x
-/// lanes x rate of a lane. Goddard's formula, for all generations: 8b/10b up to 5 GT/s, 128b/130b
-/// up to 32, and 242 of 256 bytes of a FLIT at 64 (PCI Express 6.0, 4.2.3).
+/// Returns the theoretical maximum of `link` with packets of `payload`: payload / (payload + 24) x
+/// encoding x lanes x rate per lane. This is Goddard's formula for all generations: 8b/10b up to 5
+/// GT/s, 128b/130b up to 32, and 242 of 256 bytes of a FLIT at 64 (PCI Express 6.0, section 4.2.3).
 pub fn theoretical_maximum(link: Link, payload: Bytes) -> Rate {
     let encoding = encoding(link.giga_transfers);
     let payload = payload.get() as f64;
@@ -18,7 +18,7 @@ pub fn theoretical_maximum(link: Link, payload: Bytes) -> Rate {
     Rate::from_bps(bps as u64)
 }
 
-/// Bits of data of so many on the wire.
+/// Returns the number of data bits and of bits on the wire.
 pub(super) fn encoding(giga_transfers: f64) -> (f64, f64) {
     match giga_transfers {
         rate if rate <= 5.0 => (8.0, 10.0),
@@ -27,20 +27,21 @@ pub(super) fn encoding(giga_transfers: f64) -> (f64, f64) {
     }
 }
 
-/// What the PCI Express capability of a device says of its packets.
+/// The packet sizes in the PCI Express capability of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// The largest payload it supports.
+    /// The largest payload that the device supports.
     pub payload_supported: Bytes,
-    /// The largest payload it may send, as set.
+    /// The largest payload that the device may send, as configured.
     pub payload: Bytes,
-    /// The most it asks for at once, as set.
+    /// The largest read request, as configured.
     pub read_request: Bytes,
 }
 
-/// Finds the PCI Express capability in a device's configuration space: the list that begins at
-/// byte 0x34 when bit 4 of the status (0x06) is set, each with its kind, 0x10 here, and the place
-/// of the next (`PCI_CAP_ID_EXP`, include/uapi/linux/pci_regs.h). `None` when the device has none.
+/// Finds the PCI Express capability in a device's configuration space. The list of capabilities
+/// starts at byte 0x34 if bit 4 of the status (0x06) is set; each has its id, here 0x10, and the
+/// offset of the next (`PCI_CAP_ID_EXP`, include/uapi/linux/pci_regs.h). Returns `None` if the
+/// device has none.
 pub fn express_capability(config: &[u8]) -> Option<Capability> {
     let byte = |at: usize| config.get(at).copied();
     let word = |at: usize| Some(u16::from_le_bytes([byte(at)?, byte(at + 1)?]));
@@ -48,8 +49,8 @@ pub fn express_capability(config: &[u8]) -> Option<Capability> {
         return None;
     }
     let mut at = usize::from(byte(0x34)? & !3);
-    // Capabilities lie between 0x40 and 0xff and take four bytes at least; a list that is longer
-    // goes round.
+    // Capabilities lie between 0x40 and 0xff and take at least four bytes; a longer list has a
+    // loop.
     for _ in 0..48 {
         if at < 0x40 {
             return None;
@@ -97,11 +98,11 @@ mod tests {
         let found = express_capability(&config).unwrap();
         assert_eq!(found.payload_supported, Bytes::new(512));
         assert_eq!((found.payload, found.read_request), (Bytes::new(256), Bytes::new(512)));
-        // What a user without rights is shown.
+        // The part of the configuration space that an unprivileged user can read.
         assert_eq!(express_capability(&config[..64]), None);
         config[0x06] = 0;
         assert_eq!(express_capability(&config), None);
-        // A list that goes round ends.
+        // A list with a loop terminates.
         let mut round = vec![0; 256];
         (round[0x06], round[0x34], round[0x41]) = (0x10, 0x40, 0x40);
         assert_eq!(express_capability(&round), None);

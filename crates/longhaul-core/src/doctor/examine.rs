@@ -1,9 +1,11 @@
+//! Applies the rules to the facts of a host.
+
 use super::rule::{Answer, unknown};
 use super::{Cause, HostFacts, Judge, PciFacts, RULES, Rule, Seen, Target, Unseen};
 use crate::result::{Finding, HostSummary, Measurement};
 
-/// Puts `facts`, and what was `measured` if anything was, to every rule. The findings are in the order of the rules; a fact that several
-/// rules ask for and that was not seen is named once.
+/// Applies every rule to `facts` and to the results `measured`, if there are any. The findings are
+/// in the order of the rules. An unseen fact that several rules need is reported once.
 pub fn examine(facts: &HostFacts, measured: &[Measurement], target: &Target) -> Vec<Finding> {
     let mut findings = Findings::default();
     for rule in RULES {
@@ -44,7 +46,7 @@ pub fn examine(facts: &HostFacts, measured: &[Measurement], target: &Target) -> 
     findings.list
 }
 
-/// What is on the bus: interfaces by their names, disks by those of their devices.
+/// Returns the devices on the bus: interfaces by name, disks by device name.
 fn devices(facts: &HostFacts) -> impl Iterator<Item = (String, &Seen<Option<PciFacts>>)> {
     let interfaces =
         facts.interfaces.iter().map(|interface| (interface.name.clone(), &interface.pci));
@@ -85,7 +87,7 @@ impl Findings {
     }
 }
 
-/// What lets a user see what was denied.
+/// Returns the privilege that makes a denied fact readable.
 fn granted_by(unseen: &Unseen) -> &'static str {
     match unseen.what.as_str() {
         what if what.starts_with("nftables") => "CAP_NET_ADMIN shows it, which root has",
@@ -97,7 +99,7 @@ fn granted_by(unseen: &Unseen) -> &'static str {
     }
 }
 
-/// The host in a line.
+/// Returns a short description of the host.
 pub fn summary(facts: &HostFacts) -> HostSummary {
     HostSummary {
         kernel: facts.kernel.clone().ok(),

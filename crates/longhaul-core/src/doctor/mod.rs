@@ -1,16 +1,15 @@
-//! The rules by which a host is judged fit for a rate over a round-trip time.
+//! The rules that judge whether a host can reach a rate over a round-trip time.
 //!
-//! [`HostFacts`] are what was seen of a host: plain values, each of which may be
-//! [unseen](Unseen) with a reason. [`examine`] puts them to the [rules](RULES), a table; a rule is
-//! a name, what it is about, and a function of a few lines from facts and [`Target`] to what it
-//! says. A fact that a rule asks for and that was not seen makes its finding "unseen" by itself,
-//! through `?`.
+//! [`HostFacts`] are plain values; each may be [unseen](Unseen) with a reason. [`examine`] applies
+//! the table of [rules](RULES) to them. A rule has a name, a subject, and a short function from
+//! facts and [`Target`] to a result. If a fact that a rule needs is unseen, `?` makes the finding
+//! "unseen".
 //!
-//! Wanted values follow the kernel's own arithmetic and the guide of ESnet for data-transfer
-//! nodes (<https://fasterdata.es.net/host-tuning/>), which the rules cite where they rest on it.
+//! Wanted values follow the kernel's arithmetic and the guide of ESnet for data-transfer nodes
+//! (<https://fasterdata.es.net/host-tuning/>); rules cite the guide if they depend on it.
 //!
-//! Nothing here reads a host: that is `longhaul_sys::inspect`, and what it read of a host can be
-//! kept as a [`Recording`] and examined elsewhere.
+//! This module does not read a host. `longhaul_sys::inspect` does, and its answers can be stored as
+//! a [`Recording`] and examined elsewhere.
 
 mod bus;
 mod examine;

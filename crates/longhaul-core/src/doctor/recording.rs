@@ -1,5 +1,5 @@
-//! What was read of a host, as text: so that it can be examined elsewhere, and kept as a fixture.
-//! `docs/design/host-recording.md` describes the format.
+//! A recording of everything that was read from a host, as text. It can be examined elsewhere and
+//! kept as a fixture. `docs/design/host-recording.md` describes the format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,33 +9,34 @@ use super::Cause;
 
 /// The first line of a recording.
 const HEAD: &str = "longhaul.host/1";
-/// The kinds of question.
+/// The kinds of questions.
 const KINDS: [&str; 5] = ["file", "head", "list", "link", "call"];
 
-/// Questions to a host and its answers.
+/// The questions to a host and its answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
     entries: BTreeMap<(String, String), Entry>,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// This text.
+    /// The text.
     Text(String),
-    /// This user may not ask.
+    /// The user lacks the permission.
     Denied,
-    /// Something else, in words.
+    /// Another error, as text.
     Failed(String),
 }
 
 impl Recording {
-    /// What was answered to the question for `name` of `kind`; `None` is "not there".
+    /// Returns the answer to the question for `name` of `kind`; `None` means that it does not
+    /// exist.
     pub fn get(&self, kind: &str, name: &str) -> Option<&Entry> {
         self.entries.get(&(kind.to_owned(), name.to_owned()))
     }
 
-    /// Notes an answer: the text, or why there was none.
+    /// Records an answer: the text, or the cause of its absence.
     pub fn note(&mut self, kind: &str, name: &str, answer: Result<&str, &Cause>) {
         let entry = match answer {
             Ok(text) => Entry::Text(text.to_owned()),
@@ -64,16 +65,16 @@ impl fmt::Display for Recording {
     }
 }
 
-/// Why a text is no recording of a host.
+/// The reason why a text is not a recording of a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// It does not begin as one.
-    #[error("this is no recording of a host: its first line is not '{HEAD}'")]
+    /// The first line is wrong.
+    #[error("not a host recording: the first line is not '{HEAD}'")]
     NotOne,
     /// A line is neither a question nor part of an answer.
     #[error("line {line} of the recording is neither a question nor part of an answer")]
     Line {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
     },
 }
@@ -89,7 +90,7 @@ impl FromStr for Recording {
         let mut recording = Recording::default();
         while let Some((at, line)) = lines.next() {
             let bad = RecordingError::Line { line: at + 1 };
-            // Comments, in recordings that a person wrote.
+            // Recordings written by hand may have comments.
             if line.starts_with('#') || line.is_empty() {
                 continue;
             }

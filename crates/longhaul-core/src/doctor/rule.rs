@@ -1,41 +1,42 @@
+//! Rules and their results.
+
 use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen, Target};
 use crate::result::{Area, Finding, Measurement, Verdict};
 
 /// One rule of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Its name in documents, which stays.
+    /// The name of the rule in documents, which never changes.
     pub name: &'static str,
-    /// What it is about.
+    /// The area that the rule belongs to.
     pub area: Area,
-    /// What it looks at, in words.
+    /// The subject of the rule, as text.
     pub title: &'static str,
-    /// Looks and says.
+    /// The function that applies the rule.
     pub judge: Judge,
 }
 
-/// What a rule is put to, once or for each of them.
+/// The subject of a rule, with the function that judges it.
 #[derive(Debug, Clone, Copy)]
 pub enum Judge {
-    /// The host.
+    /// Applies once to the host.
     Host(fn(&HostFacts, &Target) -> Answer),
-    /// The way to the host named.
+    /// Applies to the path to the named host.
     Path(fn(&PathFacts, &HostFacts, &Target) -> Answer),
-    /// Each interface.
+    /// Applies to each interface.
     Interface(fn(&InterfaceFacts, &HostFacts, &Target) -> Answer),
-    /// Each interface and disk that is on PCI.
+    /// Applies to each interface and disk on PCI.
     Bus(fn(&PciFacts, &Target) -> Answer),
-    /// What the active part measured under the rule's name.
+    /// Applies to the measurement with the rule's name.
     Measured(fn(&Measurement, &HostFacts, &Target) -> Answer),
-    /// Each directory.
+    /// Applies to each directory.
     Disk(fn(&DiskFacts, &HostFacts, &Target) -> Answer),
 }
 
-/// What a rule says; nothing where it does not apply, and an error where a fact it asks for was
-/// not seen.
+/// The result of a rule: `None` if it does not apply, an error if a fact is unseen.
 pub type Answer = Seen<Option<Said>>;
 
-/// What a rule says of a thing that it saw.
+/// The judgement of a rule about a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     verdict: Verdict,
@@ -45,25 +46,25 @@ pub struct Said {
     commands: Vec<String>,
 }
 
-/// The rule has nothing to say here.
+/// The result of a rule that does not apply.
 pub(super) const NOTHING: Answer = Ok(None);
 
-/// It is as it should be.
+/// The subject is in order.
 pub(super) fn fine(seen: impl Into<String>) -> Said {
     Said::new(Verdict::Ok, seen)
 }
 
-/// It may be better.
+/// The subject could be improved.
 pub(super) fn advice(seen: impl Into<String>) -> Said {
     Said::new(Verdict::Advice, seen)
 }
 
-/// It keeps transfers from the target.
+/// The subject keeps transfers from the target.
 pub(super) fn problem(seen: impl Into<String>) -> Said {
     Said::new(Verdict::Problem, seen)
 }
 
-/// It does not say.
+/// The subject does not report its state.
 pub(super) fn unknown(seen: impl Into<String>) -> Said {
     Said::new(Verdict::Unseen, seen)
 }
@@ -74,36 +75,36 @@ impl Said {
         Said { verdict, seen: seen.into(), wanted, why, commands: Vec::new() }
     }
 
-    /// As `verdict`.
+    /// Sets the verdict.
     pub(super) fn judged(mut self, verdict: Verdict) -> Self {
         self.verdict = verdict;
         self
     }
 
-    /// The value wanted.
+    /// Sets the wanted value.
     pub(super) fn wanted(mut self, wanted: impl Into<String>) -> Self {
         self.wanted = wanted.into();
         self
     }
 
-    /// Why, with the arithmetic.
+    /// Sets the reason, with its arithmetic.
     pub(super) fn why(mut self, why: impl Into<String>) -> Self {
         self.why = why.into();
         self
     }
 
-    /// Another line of shell that cures it.
+    /// Adds a shell command that fixes it.
     pub(super) fn run(mut self, command: impl Into<String>) -> Self {
         self.commands.push(command.into());
         self
     }
 
-    /// Cured by kernel setting `name`, until the next start.
+    /// Adds the command that sets the kernel setting `name` until the next boot.
     pub(super) fn set(self, name: &str, value: impl std::fmt::Display) -> Self {
         self.run(format!("sudo sysctl -w {name}='{value}'"))
     }
 
-    /// As a rule's answer.
+    /// Returns the judgement as a rule's result.
     pub(super) fn said(self) -> Answer {
         Ok(Some(self))
     }
@@ -119,7 +120,7 @@ impl Said {
             seen,
             wanted,
             why,
-            // What is in order needs no cure.
+            // A subject in order needs no remedy.
             commands: if verdict == Verdict::Ok { Vec::new() } else { commands },
         }
     }

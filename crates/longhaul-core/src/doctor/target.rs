@@ -1,18 +1,20 @@
+//! The target of an examination.
+
 use std::time::Duration;
 
 use crate::result::{DoctorTarget, TargetSource};
 use crate::units::{Bytes, Rate};
 
-/// What a host is to be good for.
+/// The rate and round-trip time that a host must support.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// The rate that transfers are to reach.
+    /// The rate that transfers must reach.
     pub rate: Rate,
-    /// Where it comes from.
+    /// The origin of the rate.
     pub rate_from: TargetSource,
-    /// The round-trip time at which they are to reach it.
+    /// The round-trip time of the path.
     pub rtt: Duration,
-    /// Where it comes from.
+    /// The origin of the round-trip time.
     pub rtt_from: TargetSource,
     /// The host at the other end, if one was named.
     pub to: Option<String>,
@@ -21,27 +23,27 @@ pub struct Target {
 }
 
 impl Target {
-    /// The rate assumed where neither the user nor an interface says one.
+    /// The rate assumed if neither the user nor an interface provides one.
     pub const ASSUMED_RATE: Rate = Rate::from_bps(10_000_000_000);
-    /// The round-trip time assumed where nobody says one: across a continent and back.
+    /// The round-trip time assumed by default: across a continent and back.
     pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
 
-    /// What is under way when the rate fills the round trip.
+    /// Returns the bandwidth-delay product.
     pub fn bdp(&self) -> Bytes {
         self.rate.bdp(self.rtt)
     }
 
-    /// What each of `sharers` has to carry.
+    /// Returns the share of the rate for each of `sharers` devices.
     pub fn share(&self, sharers: u32) -> Rate {
         Rate::from_bps(self.rate.bps() / u64::from(sharers.max(1)))
     }
 
-    /// Whether the target is `gigabits` Gb/s or more.
+    /// Returns whether the target rate is `gigabits` Gb/s or more.
     pub fn is_at_least(&self, gigabits: u64) -> bool {
         self.rate.bps() >= gigabits * 1_000_000_000
     }
 
-    /// As a report carries it.
+    /// Returns the target for a report.
     pub fn to_report(&self) -> DoctorTarget {
         DoctorTarget {
             rate_bps: self.rate,

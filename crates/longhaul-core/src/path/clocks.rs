@@ -1,25 +1,27 @@
+//! Judges the difference of one-way delays that two clocks measured.
+
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Asymmetry, AsymmetryVerdict};
 
-/// What an end knows of its clock.
+/// The state of an end's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Clock {
-    /// A program keeps it in step with the world's.
+    /// True if a program synchronises the clock.
     pub synchronised: bool,
-    /// How far it may be off at most, by that program's account.
+    /// The largest error in ms, as that program states it.
     pub max_error_ms: f64,
 }
 
-/// What scheduling at both ends makes of the least of many delays on one clock.
+/// The error in ms that scheduling adds to the least of many delays on one clock.
 const NOISE_MS: f64 = 0.1;
 
-/// How much longer one direction takes than the other, by the least one-way delays in milliseconds
-/// on the two ends' clocks, and whether these clocks allow to say so. `same` is that both ends run
-/// on one clock.
+/// Returns how much longer one direction takes than the other, from the least one-way delays in ms
+/// on the clocks of the two ends, and whether these clocks are accurate enough. `same` means that
+/// both ends use one clock.
 ///
-/// With the far clock ahead by `d` the forward delay reads `d` too long and the other `d` too short,
-/// so that the difference is off by `2 d`; `d` is at most both clocks' errors together.
+/// If the far clock is ahead by `d`, the forward delay reads `d` too long and the reverse delay `d`
+/// too short, so the difference is wrong by `2 d`. `d` is at most the sum of both clocks' errors.
 pub fn asymmetry(
     forward_ms: f64,
     reverse_ms: f64,
@@ -37,7 +39,7 @@ pub fn asymmetry(
     };
     let verdict = match uncertainty_ms {
         None => AsymmetryVerdict::ClocksUnknown,
-        // A negative delay is no delay: a clock is worse than it says.
+        // A delay cannot be negative, so a clock is worse than stated.
         _ if forward_ms < 0.0 || reverse_ms < 0.0 => AsymmetryVerdict::ClocksWrong,
         Some(uncertainty) if difference_ms.abs() > uncertainty => AsymmetryVerdict::Known,
         Some(_) => AsymmetryVerdict::Within,

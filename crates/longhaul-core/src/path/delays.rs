@@ -1,16 +1,17 @@
+//! The variation of one-way delays.
+
 use crate::result::DelayVariation;
 
-/// Samples of each kind that are kept at most; beyond, every second is dropped, so that those of
-/// the whole time stay.
+/// The most samples of each kind that are kept. When more arrive, every second sample is dropped,
+/// so that the rest covers the whole time.
 const MOST_SAMPLES: usize = 1 << 15;
 
-/// Keeps one-way delays by two clocks that need not agree: of their variation nothing depends on
-/// that.
+/// Collects one-way delays measured with two clocks. Their offset does not affect the variation.
 #[derive(Debug, Clone)]
 pub struct Delays {
-    /// By how much later than sent each packet arrived, in nanoseconds, on the two clocks.
+    /// The receiving time minus the sending time of each packet in ns, on the two clocks.
     transits: Samples,
-    /// The differences between one packet and the next, of those whose numbers follow.
+    /// The differences between packets with consecutive numbers.
     differences: Samples,
     last: Option<(u64, i64)>,
     least: i64,
@@ -24,7 +25,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Takes packet `number`, by its times in nanoseconds.
+    /// Adds packet `number` with its times in ns.
     pub fn take(&mut self, number: u64, sent_ns: u64, received_ns: u64) {
         let transit = received_ns.wrapping_sub(sent_ns) as i64;
         self.least = self.least.min(transit);
@@ -36,12 +37,12 @@ impl Delays {
         }
     }
 
-    /// The least, on the two clocks; `None` before the first.
+    /// Returns the least delay on the two clocks; `None` before the first packet.
     pub fn least_ns(&self) -> Option<i64> {
         (!self.transits.kept.is_empty()).then_some(self.least)
     }
 
-    /// How they vary; `None` before the first.
+    /// Returns the variation; `None` before the first packet.
     pub fn variation(&self) -> Option<DelayVariation> {
         let mut over: Vec<i64> =
             self.transits.kept.iter().map(|one| one.saturating_sub(self.least)).collect();
@@ -58,7 +59,7 @@ impl Delays {
     }
 }
 
-/// The least value that the part of all is not above, in milliseconds.
+/// Returns the quantile `part` in ms.
 fn quantile(sorted: &[i64], part: f64) -> Option<f64> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).map(|ns| *ns as f64 / 1e6)
@@ -67,7 +68,7 @@ fn quantile(sorted: &[i64], part: f64) -> Option<f64> {
 #[derive(Debug, Clone)]
 struct Samples {
     kept: Vec<i64>,
-    /// Of so many the next is kept.
+    /// Every `stride`-th sample is kept.
     stride: u64,
     seen: u64,
     most: i64,
@@ -105,7 +106,7 @@ mod tests {
     fn variation_does_not_depend_on_the_clocks() {
         for offset in [0, 1 << 60, u64::MAX - 5_000_000] {
             let mut delays = Delays::default();
-            // 10 ms, and each tenth 3 ms more; number 50 is missing.
+            // 10 ms, and 3 ms more for each tenth packet; number 50 is missing.
             for number in (0..100u64).filter(|number| *number != 50) {
                 let sent = number * 1_000_000;
                 let late = if number % 10 == 9 { 3_000_000 } else { 0 };

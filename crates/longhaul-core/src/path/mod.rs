@@ -1,10 +1,10 @@
-//! What probes of a path add up to: pure, from numbers and times to figures.
+//! The evaluation of path probes: pure functions from numbers and times to figures.
 //!
-//! [`MtuSearch`] chooses the next size to try; [`Reordering`] counts what comes out of order;
-//! [`Delays`] keeps the variation of the delay in bounded memory; [`Dispersion`] is what one train
-//! of packets says of the capacity, and [`capacity`] what all of them do; [`asymmetry`] judges
-//! whether clocks allow to tell the two directions apart. None of them sends anything, and each
-//! takes what a hostile peer may report.
+//! [`MtuSearch`] chooses the next packet size to try. [`Reordering`] counts packets out of order.
+//! [`Delays`] keeps the variation of the delay in bounded memory. [`Dispersion`] evaluates one
+//! train of packets, and [`capacity`] all of them. [`asymmetry`] judges whether the clocks are
+//! accurate enough to compare the two directions. None of them sends anything, and each accepts
+//! whatever a hostile peer may report.
 
 mod clocks;
 mod delays;

@@ -1,22 +1,24 @@
+//! The search for the path MTU.
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Sizes at which paths often end, in bytes of IP packet: jumbo frames, FDDI, Ethernet, PPPoE
-/// (RFC 2516), tunnels over IPv4 and IPv6, VXLAN, WireGuard, the least of IPv6 (RFC 8200), X.25 and
-/// the least that every host of IPv4 takes (RFC 791); compare RFC 1191, section 7.1.
+/// Common path MTUs in bytes of IP packet: jumbo frames, FDDI, Ethernet, PPPoE (RFC 2516), tunnels
+/// over IPv4 and IPv6, VXLAN, WireGuard, the minimum of IPv6 (RFC 8200), X.25 and the minimum of
+/// IPv4 (RFC 791); compare RFC 1191, section 7.1.
 const COMMON: [u32; 16] =
     [9216, 9000, 8000, 4352, 2000, 1500, 1492, 1480, 1460, 1450, 1420, 1400, 1380, 1280, 1006, 576];
 
-/// Finds the largest packet that passes, by as few tries as possible: what a router said, sizes
-/// that are common, then halves.
+/// Finds the largest packet that passes, with as few tries as possible: first the size that a
+/// router reported, then common sizes, then bisection.
 ///
-/// A size is known to pass or not to; with loss the caller tries often enough to be sure of that. An
-/// answer that comes late may show that a size passes which was given up.
+/// Each size passes or does not; with loss the caller must try often enough to be sure. A late
+/// answer may show that a size passes that was considered stopped.
 #[derive(Debug, Clone)]
 pub struct MtuSearch {
-    /// The largest that passed.
+    /// The largest size that passed.
     passed: Option<u32>,
-    /// Those that did not; all are larger.
+    /// The sizes that did not pass; all are larger.
     stopped: BTreeSet<u32>,
     floor: u32,
     ceiling: u32,
@@ -24,13 +26,13 @@ pub struct MtuSearch {
 }
 
 impl MtuSearch {
-    /// A search from `floor` to `ceiling`, both included.
+    /// Creates a search from `floor` to `ceiling`, both inclusive.
     pub fn new(floor: u32, ceiling: u32) -> Self {
         let ceiling = ceiling.max(floor);
         MtuSearch { passed: None, stopped: BTreeSet::new(), floor, ceiling, hint: None }
     }
 
-    /// The size to try next; `None` when all is known.
+    /// Returns the size to try next; `None` if the search is complete.
     pub fn next(&self) -> Option<u32> {
         let open = self.open();
         if open.is_empty() {
@@ -43,7 +45,7 @@ impl MtuSearch {
         match self.passed {
             None if self.stopped.is_empty() => Some(top),
             None => Some(COMMON.into_iter().find(|size| open.contains(size)).unwrap_or(open.start)),
-            // A size that was said or is common is most often the answer itself.
+            // A size that was reported or is common is usually the answer.
             Some(passed) if COMMON.contains(&passed) || self.hint == Some(passed) => {
                 Some(open.start)
             }
@@ -51,7 +53,7 @@ impl MtuSearch {
         }
     }
 
-    /// A packet of `size` arrived.
+    /// Records that a packet of `size` arrived.
     pub fn passed(&mut self, size: u32) {
         if (self.floor..=self.ceiling).contains(&size) {
             self.passed = self.passed.max(Some(size));
@@ -59,7 +61,8 @@ impl MtuSearch {
         }
     }
 
-    /// None of `size` arrives; `said` is how much a router lets through, where one said it.
+    /// Records that no packet of `size` arrives; `said` is the MTU that a router reported, if one
+    /// did.
     pub fn stopped(&mut self, size: u32, said: Option<u32>) {
         if self.open().contains(&size) {
             self.stopped.insert(size);
@@ -67,17 +70,17 @@ impl MtuSearch {
         }
     }
 
-    /// The largest packet that arrived.
+    /// Returns the largest packet that arrived.
     pub fn largest(&self) -> Option<u32> {
         self.passed
     }
 
-    /// The smallest that did not; `None` when the largest that can be tried did.
+    /// Returns the smallest size that did not arrive; `None` if the largest possible size did.
     pub fn smallest_stopped(&self) -> Option<u32> {
         self.stopped.first().copied()
     }
 
-    /// What is not known yet.
+    /// Returns the range of sizes not decided yet.
     fn open(&self) -> Range<u32> {
         let end = self.smallest_stopped().unwrap_or(self.ceiling + 1);
         self.passed.map_or(self.floor, |passed| passed + 1)..end
@@ -88,8 +91,8 @@ impl MtuSearch {
 mod tests {
     use super::*;
 
-    /// Searches a path of `mtu`; routers say what they let through where `said` is true. Returns
-    /// what was found and how many tries that took.
+    /// Searches a path of `mtu`. Routers report their MTU if `said` is true. Returns the result and
+    /// the number of tries.
     fn search(floor: u32, ceiling: u32, mtu: u32, said: bool) -> (Option<u32>, u32) {
         let mut search = MtuSearch::new(floor, ceiling);
         let mut tries = 0;
@@ -121,11 +124,11 @@ mod tests {
 
     #[test]
     fn the_usual_takes_few_tries() {
-        // The whole size passes.
+        // The largest size passes.
         assert_eq!(search(68, 1500, 1500, false), (Some(1500), 1));
-        // A router says it: the large one, what was said, one more.
+        // A router reports its MTU: the large size, the reported one, one more.
         assert_eq!(search(68, 9000, 1437, true), (Some(1437), 3));
-        // Nobody says it, but it is a common one.
+        // No router reports, but the size is common.
         assert_eq!(search(68, 9000, 1500, false).1, 6);
         assert!(search(68, 65_535, 1437, false).1 < 25);
     }
@@ -140,7 +143,7 @@ mod tests {
         search.stopped(4352, Some(3000));
         assert_eq!(search.next(), Some(3000));
         search.passed(3000);
-        // What is known already, and what cannot be.
+        // Sizes that are known already, and impossible ones.
         search.stopped(2000, None);
         search.passed(10_000);
         assert_eq!((search.largest(), search.next()), (Some(3000), Some(3001)));

@@ -1,23 +1,25 @@
+//! Reordering of packets.
+
 use std::collections::VecDeque;
 
-/// Earlier arrivals at which the highest number rose, that are remembered: the reordering of 80 ms
-/// at a million packets a second, beyond which an extent is a lower bound.
+/// The most arrivals with a new highest number that are kept: enough for reordering of 80 ms at a
+/// million packets per second. Beyond this an extent is a lower bound.
 const MOST_RECORDS: usize = 1 << 16;
-/// Arrivals directly before that are remembered: TCP asks for three (RFC 5681), and figures stop
-/// at this many.
+/// The number of directly preceding arrivals that are kept: TCP needs three (RFC 5681), and results
+/// stop at this many.
 const RECENT: usize = 64;
 
-/// Counts what comes out of order, by RFC 4737: a packet is reordered when its number is below one
-/// that has come; its *extent* is how many packets came since the first of a higher number; it is
-/// *n-reordered* when the `n` directly before it all have higher numbers, and with 3 of them TCP
-/// takes it for lost. Packets that come again are not to be shown.
+/// Counts packets out of order as in RFC 4737. A packet is reordered if a packet with a higher
+/// number arrived before it. Its *extent* is the number of packets that arrived since the first of
+/// these. It is *n-reordered* if the `n` packets directly before it all have higher numbers; with n
+/// = 3 TCP considers it lost. Duplicates must not be passed.
 #[derive(Debug, Clone, Default)]
 pub struct Reordering {
-    /// One more than the highest number.
+    /// The highest number plus one.
     next: u64,
-    /// Arrivals so far.
+    /// The number of arrivals so far.
     position: u64,
-    /// Number, position and time of each arrival that was the highest so far.
+    /// The number, position and time of each arrival that had the highest number so far.
     records: VecDeque<(u64, u64, u64)>,
     recent: VecDeque<u64>,
     reordered: u64,
@@ -28,7 +30,7 @@ pub struct Reordering {
 }
 
 impl Reordering {
-    /// Takes the arrival of packet `number` at a time in nanoseconds, on any clock.
+    /// Records the arrival of packet `number` at a time in ns, on any clock.
     pub fn take(&mut self, number: u64, at_ns: u64) {
         if number >= self.next {
             self.next = number.saturating_add(1);
@@ -38,8 +40,8 @@ impl Reordering {
             self.records.push_back((number, self.position, at_ns));
         } else {
             self.reordered += 1;
-            // Numbers and positions rise together, so the first of a higher number is found by
-            // halves; one that was forgotten makes the extent a lower bound.
+            // Numbers and positions increase together, so bisection finds the first higher number.
+            // If that record was dropped, the extent is a lower bound.
             let first = self.records.partition_point(|(known, ..)| *known < number);
             if let Some((_, position, then_ns)) = self.records.get(first) {
                 let extent = self.position - position;
@@ -57,22 +59,23 @@ impl Reordering {
         self.recent.push_back(number);
     }
 
-    /// Packets out of order.
+    /// Returns the number of reordered packets.
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 
-    /// Those that TCP would take for lost.
+    /// Returns the number of packets that TCP would consider lost.
     pub fn three_reordered(&self) -> u64 {
         self.three_reordered
     }
 
-    /// The largest extent, and the mean, in packets; 0 when nothing was out of order.
+    /// Returns the largest and the mean extent in packets; 0 without reordering.
     pub fn extents(&self) -> (u64, f64) {
         (self.max_extent, self.extents as f64 / self.reordered.max(1) as f64)
     }
 
-    /// The longest time by which one came behind the first of a higher number, in milliseconds.
+    /// Returns the longest time in ms by which a packet arrived after the first with a higher
+    /// number.
     pub fn max_late_ms(&self) -> f64 {
         self.max_late_ns as f64 / 1e6
     }
@@ -96,7 +99,7 @@ mod tests {
         let one = of(&[1, 2, 3, 5, 6, 7, 8, 4, 9, 10]);
         assert_eq!((one.reordered(), one.extents(), one.three_reordered()), (1, (4, 4.0), 1));
         assert!((one.max_late_ms() - 4.0).abs() < 1e-9);
-        // And several: 5, 6 and 4 are reordered, with extents 1, 2 and 4; only 4 is 3-reordered.
+        // Several: 5, 6 and 4 are reordered, with extents 1, 2 and 4; only 4 is 3-reordered.
         let two = of(&[1, 2, 3, 7, 5, 6, 8, 4, 9, 10]);
         assert_eq!((two.reordered(), two.extents().0, two.three_reordered()), (3, 4, 1));
         assert!((two.extents().1 - 7.0 / 3.0).abs() < 1e-9);

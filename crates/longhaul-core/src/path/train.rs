@@ -1,74 +1,77 @@
+//! The capacity of a path from trains of packets.
+
 use serde::{Deserialize, Serialize};
 
 use crate::result::{CapacityFigures, Certainty};
 use crate::stats::{median, median_interval, quantile};
 use crate::units::Rate;
 
-/// Packets that a train must have left, to say anything.
+/// The least number of packets in sequence that make a train usable.
 const LEAST_PACKETS: usize = 5;
-/// Trains that must be left.
+/// The least number of usable trains.
 const LEAST_TRAINS: usize = 3;
-/// Below this many gaps that share the time of a train, arrivals were handed over in heaps.
+/// The effective number of gaps below which arrivals were coalesced.
 const LEAST_GAPS: f64 = 4.0;
-/// A sender that is not faster than what arrives by this factor may itself be what was measured.
+/// The factor by which the sender must be faster than the arrivals; otherwise the sender itself may
+/// be the limit.
 const FASTER: f64 = 1.25;
-/// Quartiles that are further apart than this part of the median leave a rough figure.
+/// The distance of the quartiles, relative to the median, from which an estimate is rough.
 const ROUGH: f64 = 0.2;
-/// And by this part no figure.
+/// The distance from which there is no estimate.
 const SCATTERED: f64 = 0.5;
 
 /// One packet of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// Its number in the train, from 0.
+    /// The number in the train, from 0.
     pub number: u32,
-    /// When it came, in nanoseconds on any clock.
+    /// The time of arrival in ns on any clock.
     pub at_ns: u64,
 }
 
 /// A train as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Train {
-    /// Of each packet, with its IP header.
+    /// The bytes of each packet, with its IP header.
     pub packet_bytes: u32,
-    /// Packets that the kernel took.
+    /// The number of packets that the kernel accepted.
     pub packets: u32,
-    /// How long it took to take them.
+    /// The seconds that the kernel took to accept them.
     pub seconds: f64,
 }
 
 impl Train {
-    /// How fast it left.
+    /// Returns the rate at which the train left.
     fn rate_bps(&self) -> f64 {
         let bits = f64::from(self.packet_bytes) * 8.0 * f64::from(self.packets.saturating_sub(1));
         bits / self.seconds.max(1e-9)
     }
 }
 
-/// What one train says: packets that were sent one behind the other arrive as far apart as the
-/// slowest link makes them.
+/// The evaluation of one train: packets that were sent back to back arrive with the spacing of the
+/// slowest link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dispersion {
-    /// Packets in sequence from the first on.
+    /// The number of packets in sequence from the first on.
     pub packets: usize,
-    /// From the first to the last of them.
+    /// Seconds from the first to the last of them.
     pub seconds: f64,
-    /// The rate by that, in bit/s of IP packets.
+    /// The resulting rate in bit/s of IP packets.
     pub rate_bps: f64,
-    /// How many gaps share the time: the packets less one when they came evenly, and few when they
-    /// were handed over in heaps. `(sum)^2 / sum of squares`.
+    /// The effective number of gaps that share the time: the packets minus one if they arrived
+    /// evenly, and few if they were coalesced. `(sum)^2 / sum of squares`.
     pub gaps: f64,
 }
 
 impl Dispersion {
-    /// Of the packets of one train in the order of arrival. What comes after the first that is
-    /// missing or out of order does not count, since nobody knows whether what is missing took
-    /// time on the slowest link. `None` when too little is left.
+    /// Evaluates the packets of one train in order of arrival. Packets after the first gap or
+    /// reordering are ignored, because the time that a missing packet took on the slowest link is
+    /// unknown. Returns `None` if too few packets remain.
     pub fn of(arrivals: &[Arrival], packet_bytes: u32) -> Option<Self> {
         let mut times: Vec<u64> = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
             match (arrival.number as usize).cmp(&times.len()) {
-                // All before it have come: it comes again.
+                // All earlier packets have arrived, so this one is a duplicate.
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal => times.push(arrival.at_ns),
                 std::cmp::Ordering::Greater => break,
@@ -80,7 +83,8 @@ impl Dispersion {
         if times.len() < LEAST_PACKETS || total <= 0.0 {
             return None;
         }
-        // What the host handed over together with the first packet came before the clock ran.
+        // Packets that the host delivered together with the first one arrived before the measured
+        // time began.
         let together = total / gaps.len() as f64 / 2.0;
         let first = gaps.iter().take_while(|gap| **gap < together).count();
         let time: f64 = gaps[first..].iter().sum();
@@ -95,7 +99,7 @@ impl Dispersion {
     }
 }
 
-/// What trains that were `sent` say of the capacity, by how those that arrived were drawn out.
+/// Estimates the capacity from the trains `sent` and the dispersion of those that `arrived`.
 pub fn capacity(sent: &[Train], arrived: &[Dispersion]) -> CapacityFigures {
     let rates: Vec<f64> = arrived.iter().map(|train| train.rate_bps).collect();
     let gaps: Vec<f64> = arrived.iter().map(|train| train.gaps).collect();
@@ -138,7 +142,7 @@ pub fn capacity(sent: &[Train], arrived: &[Dispersion]) -> CapacityFigures {
 mod tests {
     use super::*;
 
-    /// `count` packets of 1250 bytes that take `gap_ns` each: at 10 us 1 Gb/s.
+    /// Returns `count` packets of 1250 bytes with gaps of `gap_ns`: 10 us mean 1 Gb/s.
     fn even(count: u32, gap_ns: u64) -> Vec<Arrival> {
         (0..count).map(|number| Arrival { number, at_ns: u64::from(number) * gap_ns }).collect()
     }
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_in_heaps_is_counted_by_heaps() {
-        // The interface waits for ten packets: the rate is right, and few gaps share the time.
+        // The interface coalesces ten packets: the rate is right, and few gaps share the time.
         let mut train = even(100, 10_000);
         for arrival in &mut train {
             let heap = u64::from(arrival.number) / 10;
@@ -186,7 +190,7 @@ mod tests {
         assert_eq!(Dispersion::of(&even(4, 10_000), 1250), None);
         assert_eq!(Dispersion::of(&even(100, 0), 1250), None, "all at once says nothing");
         assert_eq!(Dispersion::of(&[], 1250), None);
-        // Clocks that go back, and numbers of a peer that makes them up.
+        // Clocks that go backwards, and numbers that a peer invents.
         let back = even(10, 1).into_iter().map(|a| Arrival { at_ns: 9 - a.at_ns, ..a });
         assert_eq!(Dispersion::of(&back.collect::<Vec<_>>(), 1250), None);
     }
@@ -214,7 +218,7 @@ mod tests {
         assert_eq!(rough.certainty, Certainty::Rough);
         let wild = figures(5e9, &[3_000, 5_000, 10_000, 14_000, 20_000, 25_000]);
         assert_eq!((wild.certainty, wild.estimate_bps), (Certainty::Scattered, None));
-        // The sender was no faster than what arrived.
+        // The sender was no faster than the arrivals.
         assert_eq!(figures(1.1e9, &gaps).certainty, Certainty::AtLeast);
         let few = figures(5e9, &[10_000, 10_000]);
         assert_eq!((few.certainty, few.estimate_bps), (Certainty::TooFew, None));

@@ -1,3 +1,5 @@
+//! The plan of a copy.
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -6,48 +8,48 @@ use serde::{Deserialize, Serialize};
 use super::TreeOptions;
 use crate::units::{Bytes, Rate};
 
-/// One end of a copy, as the user writes it.
+/// An end of a copy, as the user writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A path on this host.
     Local(PathBuf),
-    /// `[user@]host:path`, reached through the system's ssh. An empty path is the home directory.
+    /// `[user@]host:path`, reached with the system's ssh. An empty path means the home directory.
     Ssh {
-        /// `[user@]host`, passed to ssh as it is.
+        /// `[user@]host`, passed unchanged to ssh.
         destination: String,
-        /// The path there.
+        /// The path on that host.
         path: PathBuf,
     },
     /// `lh://host[:port]/path`, a `longhaul serve --root DIR`.
     Server {
         /// `host[:port]`.
         address: String,
-        /// The path below the server's root; `/dev/null` is the sink that drops everything.
+        /// The path below the server's root; `/dev/null` discards everything.
         path: PathBuf,
     },
     /// `/dev/zero` as a source: bytes from memory.
     Zero,
-    /// `/dev/null` as a target: the bytes are verified and dropped.
+    /// `/dev/null` as a target: bytes are verified and discarded.
     Null,
     /// `-`: standard input as a source, standard output as a target.
     Standard,
 }
 
-/// Why a text is not a location.
+/// The reason why a text is not a location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// The text is empty.
     #[error("an empty path names no file")]
     Empty,
-    /// A URL of another kind.
+    /// A URL with an unknown scheme.
     #[error(
-        "'{0}' is not an address longhaul knows: expected PATH, [user@]host:PATH or lh://host[:port]/PATH"
+        "'{0}' is not a known address: expected PATH, [user@]host:PATH or lh://host[:port]/PATH"
     )]
     UnknownScheme(String),
-    /// `lh://` without a host or a path.
+    /// `lh://` without host or path.
     #[error("'{0}' is incomplete: expected lh://host[:port]/PATH")]
     Incomplete(String),
-    /// A host that ssh would read as an option.
+    /// A host name that ssh would interpret as an option.
     #[error("'{0}' has a host name that begins with '-'")]
     OptionHost(String),
 }
@@ -55,8 +57,8 @@ pub enum LocationError {
 impl FromStr for Location {
     type Err = LocationError;
 
-    /// scp's rule: a colon before the first slash makes it `host:path`; write `./a:b` for a local
-    /// file with a colon in its name.
+    /// Parses a location like scp: a colon before the first slash means `host:path`. A local file
+    /// with a colon in its name is written `./a:b`.
     fn from_str(text: &str) -> Result<Self, LocationError> {
         match text {
             "" => return Err(LocationError::Empty),
@@ -100,35 +102,36 @@ impl FromStr for Location {
     }
 }
 
-/// How the bytes of a copy are protected on the path.
+/// The protection of the bytes of a copy in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
-    /// AES-256-GCM: secret, and every block verified by its seal.
+    /// AES-256-GCM: encrypted, and every block authenticated.
     Sealed,
-    /// In the clear, every block verified by an XXH3-128 hash that is bound to its place.
+    /// Clear text; an XXH3-128 hash that includes the position verifies every block.
     Hashed,
-    /// In the clear and verified by TCP alone (`--cleartext --no-verify`).
+    /// Clear text, verified only by TCP (`--cleartext --no-verify`).
     Bare,
 }
 
 impl Protection {
-    /// Whether the receiver checks each block before the write counts.
+    /// Returns whether the receiver verifies each block before it counts as written.
     pub fn verifies(self) -> bool {
         self != Protection::Bare
     }
 }
 
-/// Whether long files are read and written past the page cache.
+/// The use of direct I/O for large files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DirectIo {
-    /// Where the file system takes it and it pays, which each end tries with the first blocks.
+    /// Used if the file system supports it and it is faster, which each end tries with the first
+    /// blocks.
     #[default]
     Auto,
-    /// Wherever the file system takes it.
+    /// Used whenever the file system supports it.
     Always,
-    /// Never.
+    /// Never used.
     Never,
 }
 
@@ -145,62 +148,63 @@ impl FromStr for DirectIo {
     }
 }
 
-/// What both ends of a copy must agree on.
+/// The options on which both ends of a copy must agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOptions {
-    /// TCP connections that carry blocks (`-P`), 1 to 128; chosen by measurement if not given.
+    /// The number of TCP connections that carry blocks (`-P`), 1 to 128; `None` chooses it by
+    /// measurement.
     pub streams: Option<u32>,
     /// The size of a block: the unit of reading, verifying and writing.
     pub block_bytes: Bytes,
-    /// What protects the blocks.
+    /// The protection of the blocks.
     pub protection: Protection,
-    /// Whether files are synced before they get their names.
+    /// True to sync files before they get their final names.
     pub durable: bool,
-    /// Keep mode and times (`-p`).
+    /// True to keep mode and times (`-p`).
     pub preserve: bool,
-    /// Descend into directories (`-r`).
+    /// True to descend into directories (`-r`).
     pub recursive: bool,
-    /// Pacing rate for all streams together (`--bwlimit`).
+    /// The pacing rate of all streams together (`--bwlimit`).
     pub rate_bps: Option<Rate>,
-    /// Whether long files go past the page cache (`--direct`).
+    /// The use of direct I/O for large files (`--direct`).
     #[serde(default)]
     pub direct: DirectIo,
-    /// Leave processors, disks and path to others where they want them (`--nice`).
+    /// True to run at low priority on processors, disks and path (`--nice`).
     #[serde(default)]
     pub nice: bool,
     /// Milliseconds without a byte or a message of progress after which an end gives up
     /// (`--give-up`); `None` is the default of that option. A server has a limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub give_up_ms: Option<u64>,
-    /// Links, owners, filters, deletion, digests.
+    /// Options for links, owners, filters, deletion and digests.
     #[serde(default)]
     pub tree: TreeOptions,
-    /// Copy a part of what there is, for a diagnosis.
+    /// Copy only a part of the files, for a diagnosis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
 }
 
-/// A part of what there is to copy: files in the order of the walk, the last of them cut, until
-/// there are so many bytes or files.
+/// A part of the files to copy: files in the order of the walk up to a number of bytes or files;
+/// the last file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Bytes at the most.
+    /// The most bytes.
     pub bytes: Bytes,
-    /// Files at the most.
+    /// The most files.
     pub files: u64,
-    /// Where the bytes come from.
+    /// The origin of the bytes.
     pub content: SampleContent,
 }
 
-/// Where the bytes of a [`Sample`] come from.
+/// The origin of the bytes of a [`Sample`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleContent {
-    /// The files.
+    /// The files themselves.
     Files,
-    /// Memory: zeros under the files' names, as many as each has bytes.
+    /// Memory: zeros with the names and sizes of the files.
     Zeros,
-    /// Memory: one file of zeros. No file is looked at.
+    /// Memory: one file of zeros. No file is read.
     Memory,
 }
 
@@ -224,11 +228,11 @@ impl Default for CopyOptions {
 }
 
 impl CopyOptions {
-    /// The size of a block for a copy over so many streams and no faster than `rate_bps`.
+    /// Returns the block size for a copy over `streams` connections and at most `rate_bps`.
     ///
-    /// Disks move 4 MiB at a time faster than 1 MiB, at less processor time (`docs/design/disk.md`).
-    /// But a block is what is lost with a connection, and on a slow path that is time; and many
-    /// streams with a large block each take memory.
+    /// Disks move 4 MiB at a time faster than 1 MiB and with less CPU time (`docs/design/disk.md`).
+    /// However, a lost connection loses its block, which takes time to resend on a slow path, and
+    /// many streams with large blocks need much memory.
     pub fn block(streams: Option<u32>, rate_bps: Option<Rate>) -> Bytes {
         let slow = rate_bps.is_some_and(|rate| rate <= SLOW);
         let many = streams.is_some_and(|streams| streams > MANY_STREAMS);
@@ -236,21 +240,21 @@ impl CopyOptions {
     }
 }
 
-/// At it a block of 4 MiB takes a thirtieth of a second.
+/// The rate at which a block of 4 MiB takes a thirtieth of a second.
 const SLOW: Rate = Rate::from_bps(1_000_000_000);
-/// Streams that two blocks of 4 MiB each fit into the memory of an end for.
+/// The number of streams for which two blocks of 4 MiB each fit into an end's memory.
 const MANY_STREAMS: u32 = 16;
 
-/// A copy, complete.
+/// A complete copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyPlan {
-    /// What is copied; one or more, all at one end.
+    /// The sources, one or more, all at one end.
     pub sources: Vec<Location>,
-    /// Where to.
+    /// The target.
     pub target: Location,
-    /// How.
+    /// The options.
     pub options: CopyOptions,
-    /// Of the directory that is the only source these alone, by their paths relative to it
+    /// If set, only these paths of the only source, which is a directory, relative to it
     /// (`--files-from`).
     pub names: Option<Vec<PathBuf>>,
     /// The size of a [`Location::Zero`] source.

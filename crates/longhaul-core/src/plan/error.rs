@@ -1,30 +1,32 @@
-/// Why a plan makes no sense. Nothing has been started.
+//! Errors of plans.
+
+/// The reason why a plan is invalid. Nothing has been started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// A number is outside of what the program takes.
+    /// A number is out of range.
     #[error("{field} is {value}, but must be {accepted}")]
     OutOfRange {
-        /// Which field, as the user knows it.
+        /// The field as the user knows it.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would be taken.
+        /// The accepted values.
         accepted: &'static str,
     },
-    /// Two things were asked for that cannot be had together.
-    #[error("{one} cannot be had with {other}")]
+    /// Two options exclude each other.
+    #[error("{one} cannot be used with {other}")]
     Conflict {
-        /// The one.
+        /// The first option.
         one: &'static str,
-        /// The other.
+        /// The second option.
         other: &'static str,
     },
-    /// Something was asked for that means nothing without another.
+    /// An option needs another one.
     #[error("{one} needs {other}")]
     Needs {
-        /// The one.
+        /// The option that was given.
         one: &'static str,
-        /// What it needs.
+        /// The option that it needs.
         other: &'static str,
     },
 }

@@ -1,7 +1,7 @@
-//! Plans: what to run, complete and validated, before anything runs.
+//! Plans: complete, validated descriptions of what to run.
 //!
-//! A plan is built from command-line arguments or from a TOML file and is plain data; an engine
-//! turns it into samples.
+//! A plan is plain data, built from command-line arguments or a TOML file. An engine runs it and
+//! produces samples.
 
 mod copy;
 mod error;

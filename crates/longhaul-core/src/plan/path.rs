@@ -1,3 +1,5 @@
+//! The plan of a path survey.
+
 use std::fmt;
 use std::time::Duration;
 
@@ -6,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use super::error::PlanError;
 use super::seconds;
 
-/// What is to be found out of a path.
+/// The measurements of a path survey.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathPlan {
-    /// Round trips of each size.
+    /// The number of round trips per packet size.
     pub echoes: u32,
-    /// Between one round trip and the next.
+    /// The interval between round trips.
     #[serde(rename = "echo_interval_seconds", with = "seconds")]
     pub echo_interval: Duration,
-    /// How long loss is looked for, in both directions at once.
+    /// The duration of the loss measurement, in both directions at once.
     #[serde(rename = "probe_seconds", with = "seconds")]
     pub probe_time: Duration,
-    /// Between one probe for loss and the next; `None` is 1 ms, or what leaves nine tenths of the
-    /// capacity.
+    /// The interval between loss probes; `None` means 1 ms, or an interval that leaves 90 % of the
+    /// capacity free.
     #[serde(rename = "probe_interval_seconds", with = "maybe_seconds")]
     pub probe_interval: Option<Duration>,
-    /// Of each probe for loss, with its IP header.
+    /// The size of a loss probe in bytes, with its IP header.
     pub probe_bytes: u32,
-    /// Hops that are looked for, at most.
+    /// The largest number of hops to look for.
     pub most_hops: u8,
-    /// What is left out.
+    /// The parts to skip.
     pub skip: Vec<PathPart>,
 }
 
-/// A part of the survey of a path.
+/// A part of a path survey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathPart {
     /// Round trips of small and full-size packets.
     Rtt,
-    /// The routers on the way.
+    /// The routers on the path.
     Hops,
     /// The largest packet that passes.
     Mtu,
@@ -46,7 +48,7 @@ pub enum PathPart {
 }
 
 impl PathPart {
-    /// All of them, in the order in which they are measured: each may build on those before it.
+    /// All parts in order of measurement: each may use the results of earlier ones.
     pub const ALL: [PathPart; 5] =
         [PathPart::Mtu, PathPart::Rtt, PathPart::Hops, PathPart::Capacity, PathPart::Loss];
 }
@@ -64,13 +66,13 @@ impl fmt::Display for PathPart {
 }
 
 impl PathPlan {
-    /// The least packet of a probe: IPv6 and UDP headers and the probe's own.
+    /// The smallest probe packet: IPv6 and UDP headers and the probe header.
     pub const LEAST_BYTES: u32 = 48 + crate::wire::PROBE_BYTES as u32;
-    /// The largest packet that IP has.
+    /// The largest IP packet.
     pub const MOST_BYTES: u32 = 65_535;
 
-    /// What is measured unless the user says otherwise: 100 round trips of each size in a second, 5 s
-    /// of 1000 probes a second each way.
+    /// Returns the default plan: 100 round trips per size in a second, and 5 s of 1000 probes per
+    /// second in each direction.
     pub fn new() -> Self {
         PathPlan {
             echoes: 100,
@@ -83,17 +85,17 @@ impl PathPlan {
         }
     }
 
-    /// Whether `part` is measured.
+    /// Returns whether `part` is measured.
     pub fn wants(&self, part: PathPart) -> bool {
         !self.skip.contains(&part)
     }
 
-    /// The parts that are measured, in order.
+    /// Returns the parts to measure, in order.
     pub fn parts(&self) -> impl Iterator<Item = PathPart> {
         PathPart::ALL.into_iter().filter(|part| self.wants(*part))
     }
 
-    /// The probes for loss, `interval` apart.
+    /// Returns the stream of loss probes with distance `interval`.
     pub fn stream(&self, interval: Duration) -> StreamSpec {
         let interval = self.probe_interval.unwrap_or(interval).max(Duration::from_nanos(1));
         let datagrams = self.probe_time.as_nanos().div_ceil(interval.as_nanos());
@@ -107,7 +109,7 @@ impl PathPlan {
     /// Checks everything that does not depend on a host.
     ///
     /// # Errors
-    /// Names the field that is out of range.
+    /// The field that is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
         let bad =
             |field, value: String, accepted| Err(PlanError::OutOfRange { field, value, accepted });
@@ -133,32 +135,32 @@ impl Default for PathPlan {
     }
 }
 
-/// Numbered datagrams at a steady pace.
+/// A stream of numbered datagrams at a constant rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSpec {
-    /// How many.
+    /// The number of datagrams.
     pub datagrams: u64,
-    /// From one to the next.
+    /// The interval between datagrams in ns.
     pub interval_ns: u64,
-    /// Of each, with its IP header.
+    /// The bytes of each datagram, with its IP header.
     pub packet_bytes: u32,
 }
 
 impl StreamSpec {
-    /// How long they take.
+    /// Returns the duration of the stream.
     pub fn time(&self) -> Duration {
         Duration::from_nanos(self.datagrams.saturating_mul(self.interval_ns))
     }
 
-    /// Their rate in bit/s.
+    /// Returns the rate in bit/s.
     pub fn rate_bps(&self) -> f64 {
         f64::from(self.packet_bytes) * 8e9 / self.interval_ns.max(1) as f64
     }
 
-    /// Checks what a peer may ask for.
+    /// Checks the values that a peer may request.
     ///
     /// # Errors
-    /// Names the field that is out of range.
+    /// The field that is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
         let bad =
             |field, value: String, accepted| Err(PlanError::OutOfRange { field, value, accepted });
@@ -176,29 +178,29 @@ impl StreamSpec {
     }
 }
 
-/// Packets one behind the other, several times.
+/// Several trains of packets that are sent back to back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainSpec {
-    /// How many trains.
+    /// The number of trains.
     pub trains: u8,
-    /// Packets in each.
+    /// The packets per train.
     pub packets: u32,
-    /// Of each packet, with its IP header.
+    /// The bytes of each packet, with its IP header.
     pub packet_bytes: u32,
-    /// From the end of one train to the beginning of the next.
+    /// The pause between trains in ns.
     pub gap_ns: u64,
 }
 
 impl TrainSpec {
     /// The most packets of a train.
     pub const MOST_PACKETS: u32 = 256;
-    /// The most trains at once.
+    /// The most trains per request.
     pub const MOST_TRAINS: u8 = 32;
 
-    /// Checks what a peer may ask for.
+    /// Checks the values that a peer may request.
     ///
     /// # Errors
-    /// Names the field that is out of range.
+    /// The field that is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
         let bad =
             |field, value: String, accepted| Err(PlanError::OutOfRange { field, value, accepted });

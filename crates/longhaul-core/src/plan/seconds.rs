@@ -1,4 +1,4 @@
-//! For `#[serde(with = "seconds")]`: a span as a number of seconds.
+//! Serializes a span as a number of seconds, for `#[serde(with = "seconds")]`.
 
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The plan of a topology.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -6,12 +8,11 @@ use super::{LinkPlan, LinkPlanError, Side};
 
 /// Sites and the links between them.
 ///
-/// A plan is worth building only if [`TopologyPlan::validate`] accepts it; the emulator checks
-/// again.
+/// A plan can be built only if [`TopologyPlan::validate`] accepts it; the emulator validates again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyPlan {
-    /// What the topology is called while it is up.
+    /// The name of the topology while it is up.
     pub name: String,
     /// The names of the sites.
     pub sites: Vec<String>,
@@ -23,20 +24,20 @@ pub struct TopologyPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyLink {
-    /// By which it is shown and changed.
+    /// The name for display and changes.
     pub name: String,
-    /// The site at the link's near end.
+    /// The site at the near end.
     pub near: String,
-    /// The site at its far end.
+    /// The site at the far end.
     pub far: String,
-    /// What it does to its packets.
+    /// The properties of the link.
     pub plan: LinkPlan,
 }
 
-/// A part of a topology, to say where it is at fault.
+/// A part of a topology, to locate an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopologyPart {
-    /// The topology's name.
+    /// The name of the topology.
     Name,
     /// The topology as a whole.
     Whole,
@@ -46,128 +47,129 @@ pub enum TopologyPart {
     LinkName(usize),
     /// The sites that a link joins.
     LinkEnds(usize),
-    /// What a link does to its packets.
+    /// The properties of a link.
     LinkPlan(usize),
 }
 
-/// Why a topology makes no sense, and where.
+/// The reason why a topology is invalid, with its place.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{fault}")]
 pub struct TopologyError {
-    /// The part at fault.
+    /// The invalid part.
     pub part: TopologyPart,
-    /// What is wrong with it.
+    /// The error.
     pub fault: TopologyFault,
 }
 
-/// What may be wrong with a topology.
+/// The errors of a topology.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TopologyFault {
     /// Too few or too many sites.
-    #[error("a topology has 2 to {} sites, and this one {sites}", TopologyPlan::MAX_SITES)]
+    #[error("a topology has 2 to {} sites, and this one has {sites}", TopologyPlan::MAX_SITES)]
     SiteCount {
-        /// How many.
+        /// The number of sites.
         sites: usize,
     },
     /// No link, or too many.
-    #[error("a topology has 1 to {} links, and this one {links}", TopologyPlan::MAX_LINKS)]
+    #[error("a topology has 1 to {} links, and this one has {links}", TopologyPlan::MAX_LINKS)]
     LinkCount {
-        /// How many.
+        /// The number of links.
         links: usize,
     },
-    /// A name that programs would stumble over.
+    /// A name that programs would not accept.
     #[error(
         "'{name}' cannot be a name: use 1 to {} letters, digits and hyphens, with a letter or a \
          digit first and last",
         TopologyPlan::MAX_NAME
     )]
     Name {
-        /// The name.
+        /// The given name.
         name: String,
     },
-    /// A name that stands for something else inside of sites.
-    #[error("a site cannot be called '{name}', which has a meaning of its own inside of sites")]
+    /// A name with another meaning inside of sites.
+    #[error("a site cannot have the reserved name '{name}'")]
     Reserved {
-        /// The name.
+        /// The given name.
         name: String,
     },
-    /// Two sites or two links of one name; capitals make no difference.
-    #[error("there is another {what} called '{name}'")]
+    /// Two sites or two links with one name, ignoring case.
+    #[error("there is another {what} with the name '{name}'")]
     Twice {
         /// `site` or `link`.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// Two sites whose names make the same environment variable.
+    /// Two sites whose names give the same environment variable.
     #[error("'{name}' and '{other}' would share the environment variable {variable}")]
     Variable {
-        /// One name.
+        /// The first name.
         name: String,
-        /// The other.
+        /// The second name.
         other: String,
-        /// What both become.
+        /// The common variable.
         variable: String,
     },
-    /// A link to a site that the topology lacks.
+    /// A link to an unknown site.
     #[error("there is no site '{site}'")]
     UnknownSite {
-        /// The site.
+        /// The name of the site.
         site: String,
     },
-    /// A link whose two ends are one site.
-    #[error("a link joins two sites, and '{site}' is both its ends")]
+    /// A link whose ends are the same site.
+    #[error("a link must join two different sites, not '{site}' to itself")]
     Loop {
-        /// The site.
+        /// The name of the site.
         site: String,
     },
     /// A second link between two sites, which no route would use.
-    #[error("'{near}' and '{far}' are joined by link '{link}' already")]
+    #[error("link '{link}' already joins '{near}' and '{far}'")]
     Parallel {
-        /// One end.
+        /// The near end.
         near: String,
-        /// The other.
+        /// The far end.
         far: String,
         /// The first link between them.
         link: String,
     },
-    /// The link itself.
+    /// The properties of a link are invalid.
     #[error(transparent)]
     Link(LinkPlanError),
 }
 
 impl TopologyPlan {
-    /// Each site is a thread and a process, and has an entry in every site's tables.
+    /// The most sites. Each site is a thread and a process, and has an entry in every site's
+    /// tables.
     pub const MAX_SITES: usize = 250;
-    /// Each link is a thread.
+    /// The most links. Each link is a thread.
     pub const MAX_LINKS: usize = 1000;
-    /// The longest name: that of a label in the domain name system (RFC 1035, 2.3.4).
+    /// The longest name: that of a label in the domain name system (RFC 1035, section 2.3.4).
     pub const MAX_NAME: usize = 63;
 
-    /// The topology of a single link, between the sites `near` and `far`.
+    /// Creates the topology of one link between the sites `near` and `far`.
     pub fn pair(plan: LinkPlan) -> Self {
         let [near, far] = Side::BOTH.map(|side| side.name().to_owned());
         let link = TopologyLink { name: "link".into(), near: near.clone(), far: far.clone(), plan };
         TopologyPlan { name: "pair".into(), sites: vec![near, far], links: vec![link] }
     }
 
-    /// The index of a site.
+    /// Returns the index of a site.
     pub fn site(&self, name: &str) -> Option<usize> {
         self.sites.iter().position(|site| site.eq_ignore_ascii_case(name))
     }
 
-    /// The index of a link.
+    /// Returns the index of a link.
     pub fn link(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.name.eq_ignore_ascii_case(name))
     }
 
-    /// The environment variable that holds the IPv4 address of a site: `LONGHAUL_` and its name
-    /// in capitals, with underscores for hyphens.
+    /// Returns the environment variable with the IPv4 address of a site: `LONGHAUL_` and its name
+    /// in upper case, with underscores for hyphens.
     pub fn variable(site: &str) -> String {
         format!("LONGHAUL_{}", site.to_ascii_uppercase().replace('-', "_"))
     }
 
-    /// The environment variable that holds the IPv6 address of a site.
+    /// Returns the environment variable with the IPv6 address of a site.
     pub fn variable_v6(site: &str) -> String {
         format!("{}_IPV6", Self::variable(site))
     }
@@ -175,7 +177,7 @@ impl TopologyPlan {
     /// Checks the whole plan.
     ///
     /// # Errors
-    /// The first thing that makes no sense.
+    /// The first invalid part.
     pub fn validate(&self) -> Result<(), TopologyError> {
         let at = |part| move |fault| TopologyError { part, fault };
         check_name(&self.name).map_err(at(TopologyPart::Name))?;
@@ -218,7 +220,7 @@ impl TopologyPlan {
         variables: &mut BTreeMap<String, &'a str>,
     ) -> Result<(), TopologyFault> {
         check_name(name)?;
-        // `site` would be LONGHAUL_SITE, which holds the name of the site one is in.
+        // `site` would become LONGHAUL_SITE, which contains the name of the current site.
         if ["localhost", "site"].iter().any(|taken| name.eq_ignore_ascii_case(taken)) {
             return Err(TopologyFault::Reserved { name: name.to_owned() });
         }
@@ -261,7 +263,7 @@ impl TopologyPlan {
     }
 }
 
-/// The syntax of host names (RFC 1123, 2.1), so that every resolver and shell takes them.
+/// Checks the syntax of host names (RFC 1123, section 2.1), which every resolver and shell accepts.
 fn check_name(name: &str) -> Result<(), TopologyFault> {
     let bytes = name.as_bytes();
     let fits = (1..=TopologyPlan::MAX_NAME).contains(&bytes.len());
@@ -311,21 +313,21 @@ mod tests {
         let mut tiny = plan(&["a", "b"], &[("a", "b")]);
         tiny.links[0].plan.mtu = 10;
         for (plan, part, says) in [
-            (plan(&["a"], &[]), Whole, "a topology has 2 to 250 sites, and this one 1"),
+            (plan(&["a"], &[]), Whole, "a topology has 2 to 250 sites, and this one has 1"),
             (plan(&["a", "b"], &[]), Whole, "a topology has 1 to 1000 links"),
             (plan(&["a", "b_c"], &[("a", "b_c")]), Site(1), "'b_c' cannot be a name"),
             (plan(&["a", "-b"], &[]), Site(1), "'-b' cannot be a name"),
-            (plan(&["a", "Localhost"], &[]), Site(1), "has a meaning of its own"),
-            (plan(&["a", "b", "A"], &[]), Site(2), "there is another site called 'A'"),
+            (plan(&["a", "Localhost"], &[]), Site(1), "cannot have the reserved name"),
+            (plan(&["a", "b", "A"], &[]), Site(2), "there is another site with the name 'A'"),
             (
                 plan(&["a", "a-ipv6"], &[]),
                 Site(1),
                 "share the environment variable LONGHAUL_A_IPV6",
             ),
-            (twice, LinkName(1), "there is another link called 'A-B'"),
+            (twice, LinkName(1), "there is another link with the name 'A-B'"),
             (plan(&["a", "b"], &[("a", "c")]), LinkEnds(0), "there is no site 'c'"),
-            (plan(&["a", "b"], &[("b", "B")]), LinkEnds(0), "is both its ends"),
-            (plan(&["a", "b"], &[("a", "b"), ("b", "a")]), LinkEnds(1), "link 'a-b' already"),
+            (plan(&["a", "b"], &[("b", "B")]), LinkEnds(0), "must join two different sites"),
+            (plan(&["a", "b"], &[("a", "b"), ("b", "a")]), LinkEnds(1), "link 'a-b' already joins"),
             (tiny, Plan(0), "an MTU of 10 is outside"),
         ] {
             let error = plan.validate().unwrap_err();

@@ -1,63 +1,66 @@
+//! Options for copying trees.
+
 use serde::{Deserialize, Serialize};
 
 use super::filter::FilterRule;
 use crate::wire::WirePath;
 
-/// What is copied of a tree besides the bytes of its files, and what happens to what is there.
+/// The attributes of a tree that are copied in addition to file contents, and the treatment of
+/// existing files.
 ///
-/// Every field has a default, so that a peer of an earlier build is understood.
+/// Every field has a default, so that requests of earlier versions are understood.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TreeOptions {
-    /// Symbolic links are copied as links (`-l`), not followed.
+    /// True to copy symbolic links as links (`-l`) instead of following them.
     pub keep_links: bool,
-    /// Several names of one file stay so.
+    /// True to keep hard links between files.
     pub hard_links: bool,
-    /// Owner and group.
+    /// The treatment of owner and group.
     pub owner: OwnerMode,
-    /// Extended attributes and access control lists.
+    /// True to copy extended attributes and access control lists.
     pub xattrs: bool,
-    /// FIFOs, sockets and devices are made, not skipped.
+    /// True to create FIFOs, sockets and devices instead of skipping them.
     pub specials: bool,
-    /// Files that are as new at the target, or newer, stay as they are (`--update`).
+    /// True to skip files that are as new or newer at the target (`--update`).
     pub update: bool,
-    /// Nothing is changed; what would be is told (`--dry-run`).
+    /// True to change nothing and only report the changes (`--dry-run`).
     pub dry_run: bool,
-    /// What is in a copied directory at the target and not at the source is deleted.
+    /// Delete entries of a copied directory at the target that the source lacks.
     pub delete: Option<DeleteOptions>,
-    /// What is left out, in rsync's manner.
+    /// The include and exclude rules, in rsync's syntax.
     pub filters: Vec<FilterRule>,
-    /// Each file's BLAKE3 digest is told.
+    /// True to report the BLAKE3 digest of each file.
     pub digests: bool,
-    /// Blocks are sent in the order in which they lie in the file, holes as zeros: for a sink that
-    /// cannot put them in place, as standard output.
+    /// True to send blocks in file order with holes as zeros, for a sink that cannot write at
+    /// offsets, such as standard output.
     pub ordered: bool,
-    /// The name of a manifest that the sink writes beside what it puts in place.
+    /// The name of a manifest that the sink writes beside the copied files.
     pub manifest: Option<WirePath>,
 }
 
-/// Whether owner and group are kept.
+/// The treatment of owner and group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerMode {
-    /// Files belong to who copies.
+    /// Files belong to the user who copies.
     #[default]
     Ignore,
-    /// By name, where the sink knows the name; else by number.
+    /// By name if the sink knows the name, otherwise by number.
     Names,
     /// By number.
     Numbers,
 }
 
-/// How `--delete` goes.
+/// The options of `--delete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DeleteOptions {
-    /// If there is more to delete, nothing is (`--max-delete`).
+    /// Delete nothing if more entries than this would be deleted (`--max-delete`).
     pub limit: Option<u64>,
 }
 
 impl TreeOptions {
-    /// All that `-a` means, besides descending into directories, modes and times.
+    /// Returns the options of `-a`, except recursion, modes and times.
     pub fn archive() -> Self {
         TreeOptions {
             keep_links: true,
@@ -69,7 +72,8 @@ impl TreeOptions {
         }
     }
 
-    /// Whether the source waits for the sink's word on each file before it reads it.
+    /// Returns whether the source waits for the sink's decision on each file before it reads the
+    /// file.
     pub fn asks_first(&self) -> bool {
         self.update || self.dry_run
     }

@@ -1,23 +1,25 @@
+//! The certificate of the emulator on one machine.
+
 use serde::{Deserialize, Serialize};
 
 use crate::units::Rate;
 
-/// In what a check's figures are.
+/// The unit of a check's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Milliseconds.
     Ms,
-    /// Bits a second.
+    /// Bits per second.
     Bps,
     /// A share of something, from 0 to 1.
     Share,
-    /// A number of segments, or of anything else that is counted.
+    /// A number of segments or other events.
     Count,
 }
 
 impl Unit {
-    /// A figure as a person reads it.
+    /// Formats a figure with its unit.
     pub fn format(self, value: f64) -> String {
         match self {
             Unit::Ms => format!("{value:.3} ms"),
@@ -30,84 +32,82 @@ impl Unit {
     }
 }
 
-/// What a check came to.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckVerdict {
-    /// The link did what was asked of it.
+    /// The emulator met the criterion.
     Pass,
-    /// It did not.
+    /// The emulator missed the criterion.
     Fail,
-    /// Nothing is known: the machine lacks something, or was too slow for the check.
+    /// The check is inconclusive: the machine lacks a feature or was too slow.
     NotDone,
 }
 
-/// What a machine alone does to the time of a thread: on each processor one thread of real-time
-/// priority that did nothing but sleep for a millisecond and look how late it was woken.
+/// The timing of a machine alone: on each processor a thread of real-time priority slept for a
+/// millisecond at a time and measured how late it woke.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineTiming {
-    /// Whether the threads had real-time priority; without it, other programs are in the figures.
+    /// True if the threads had real-time priority; otherwise the figures include other programs.
     pub realtime: bool,
-    /// For how long it was watched.
+    /// The duration of the measurement in seconds.
     pub seconds: f64,
-    /// Processors that were watched.
+    /// The number of processors that were watched.
     pub processors: u32,
-    /// How often a thread was woken.
+    /// The number of wake-ups.
     pub wakings: u64,
-    /// How late: the median, in milliseconds.
+    /// The median lateness in ms.
     pub p50_ms: f64,
-    /// 99th percentile, in milliseconds.
+    /// The 99th percentile in ms.
     pub p99_ms: f64,
-    /// 99.9th percentile, in milliseconds.
+    /// The 99.9th percentile in ms.
     pub p999_ms: f64,
-    /// The largest, in milliseconds.
+    /// The largest lateness in ms.
     pub max_ms: f64,
-    /// The part of all processors' time that the host of this virtual machine withheld, 0 to 1;
-    /// zero on hardware.
+    /// The share of all processors' time that the hypervisor took, 0 to 1; zero on hardware.
     pub withheld_share: f64,
 }
 
-/// One property of the emulator, as an independent probe saw it.
+/// One property of the emulator, as an independent probe measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was checked; with `family` it is unique.
+    /// The name of the check; unique together with `family`.
     pub name: String,
     /// `ipv4` or `ipv6`.
     pub family: String,
     /// The link options, as `longhaul wan run` takes them.
     pub options: String,
-    /// In what the figures are.
+    /// The unit of the figures.
     pub unit: Unit,
-    /// What was asked for.
+    /// The configured value.
     pub configured: Option<f64>,
-    /// What the probe saw.
+    /// The value that the probe measured.
     pub measured: Option<f64>,
-    /// What the true figure may be, given what was seen: it is inside in 95 % of all such runs.
+    /// The 95 % confidence interval of the true value.
     pub interval_95: Option<(f64, f64)>,
-    /// What the emulator itself counted.
+    /// The emulator's own count.
     pub emulator: Option<f64>,
-    /// How many datagrams, runs or windows `measured` is of.
+    /// The number of datagrams, runs or windows in `measured`.
     pub samples: u64,
-    /// The rule by which it passed or failed.
+    /// The criterion of the verdict.
     pub criterion: String,
-    /// Whether it did.
+    /// The verdict.
     pub verdict: CheckVerdict,
-    /// Why not; empty for a pass.
+    /// The reason of a verdict other than pass; empty for a pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The figure is outside its range, but this machine did as badly in the same seconds without
-    /// the emulator, so that it says nothing of the emulator; `verdict` is then
+    /// True if the figure is out of range but the machine without the emulator was as bad in the
+    /// same seconds, so that the figure says nothing about the emulator; `verdict` is then
     /// [`CheckVerdict::NotDone`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spoiled_by_host: bool,
-    /// What the machine did to a bare timer in the same seconds; with checks of delay and
-    /// of rate.
+    /// The timing of a bare timer in the same seconds, for checks of delay and rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineTiming>,
 }
 
 impl Check {
-    /// The verdict in words.
+    /// Returns the verdict in words.
     pub fn outcome(&self) -> &'static str {
         match self.verdict {
             _ if self.spoiled_by_host => "invalid, host",
@@ -118,28 +118,28 @@ impl Check {
     }
 }
 
-/// What an emulator can do on one machine, as measured there.
+/// The accuracy of the emulator on one machine, as measured there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// [`Certificate::SCHEMA`].
     pub schema: String,
-    /// Of longhaul.
+    /// The version of longhaul.
     pub version: String,
-    /// When it began (RFC 3339).
+    /// The start time (RFC 3339).
     pub started: String,
-    /// Release of the kernel.
+    /// The release of the kernel.
     pub kernel: String,
-    /// Processors that the emulator, the sender and the receiver shared.
+    /// The number of processors that emulator, sender and receiver shared.
     pub processors: u32,
-    /// Fewer datagrams were sent than for a full certificate.
+    /// True if fewer datagrams were sent than for a full certificate.
     pub quick: bool,
-    /// What the random decisions followed from.
+    /// The seed of the random decisions.
     pub seed: u64,
-    /// How long it took.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// The chance that at least one check of a right emulator fails, at most.
+    /// The largest probability that at least one check of a correct emulator fails.
     pub false_alarm: f64,
-    /// In the order in which they were made.
+    /// The checks in order of execution.
     pub checks: Vec<Check>,
 }
 
@@ -147,17 +147,18 @@ impl Certificate {
     /// The schema's name and version.
     pub const SCHEMA: &str = "longhaul.certificate/1";
 
-    /// How many checks came to `verdict`; those that the host spoiled count as not done.
+    /// Returns the number of checks with `verdict`; those that the host disturbed count as not
+    /// done.
     pub fn count(&self, verdict: CheckVerdict) -> usize {
         self.checks.iter().filter(|check| check.verdict == verdict).count()
     }
 
-    /// How many checks the host spoiled.
+    /// Returns the number of checks that the host disturbed.
     pub fn spoiled(&self) -> usize {
         self.checks.iter().filter(|check| check.spoiled_by_host).count()
     }
 
-    /// Whether something was checked and nothing failed.
+    /// Returns whether at least one check passed and none failed.
     pub fn holds(&self) -> bool {
         self.count(CheckVerdict::Fail) == 0 && self.count(CheckVerdict::Pass) > 0
     }

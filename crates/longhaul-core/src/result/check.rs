@@ -1,3 +1,5 @@
+//! The result of checking files against a manifest.
+
 use serde::{Deserialize, Serialize};
 
 use super::CopyFailure;
@@ -7,27 +9,27 @@ use crate::wire::WirePath;
 /// The schema of [`CheckResult`] in JSON.
 pub const CHECK_SCHEMA: &str = "longhaul.check/1";
 
-/// How files compare with a manifest; `docs/design/results.md` has every field.
+/// The comparison of files with a manifest; `docs/design/results.md` describes every field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CheckResult {
     /// [`CHECK_SCHEMA`].
     pub schema: String,
-    /// Files that are as recorded.
+    /// The number of files that match the manifest.
     pub unchanged_files: u64,
-    /// Bytes in them.
+    /// The bytes in these files.
     pub unchanged_bytes: Bytes,
-    /// Recorded files with other bytes.
+    /// The recorded files with different contents.
     pub changed: Vec<WirePath>,
-    /// Recorded files that are not there.
+    /// The recorded files that are missing.
     pub missing: Vec<WirePath>,
-    /// Files in the directories that the manifest covers, which it does not list.
+    /// The files in the manifest's directories that it does not list.
     pub extra: Vec<WirePath>,
-    /// What could not be looked at.
+    /// The files that could not be read.
     pub failures: Vec<CopyFailure>,
 }
 
 impl CheckResult {
-    /// Whether every recorded file is as recorded.
+    /// Returns whether every recorded file matches.
     pub fn holds(&self) -> bool {
         self.changed.is_empty() && self.missing.is_empty() && self.failures.is_empty()
     }

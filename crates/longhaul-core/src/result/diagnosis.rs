@@ -1,3 +1,5 @@
+//! The result of a diagnosis.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -7,34 +9,35 @@ use super::{
 };
 use crate::units::{Bytes, Rate};
 
-/// What limits a copy, by the ladder that was climbed; `docs/design/results.md` has every field.
+/// The limits of a copy, as measured by a diagnosis; `docs/design/results.md` describes every
+/// field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// [`Diagnosis::SCHEMA`].
     pub schema: String,
-    /// Of longhaul.
+    /// The version of longhaul.
     pub version: String,
-    /// What is copied, as it was given.
+    /// The source as it was given.
     pub source: String,
-    /// Where to, as it was given.
+    /// The target as it was given.
     pub target: String,
-    /// The least round-trip time between the ends; `None` if no connection told it.
+    /// The lowest round-trip time between the ends in ms; `None` if no connection measured it.
     pub rtt_ms: Option<f64>,
-    /// What the rungs copied.
+    /// The data that the rungs copied.
     pub sample: SampleReport,
-    /// The rungs, from the source to the whole.
+    /// The rungs, from the source to the whole copy.
     pub rungs: Vec<RungReport>,
-    /// The hosts of the source and of the sink, as far as they were looked at.
+    /// The hosts of source and sink, as far as they could be examined.
     pub ends: Ends,
-    /// What limits the copy, the tightest first: the rest is what would limit it next.
+    /// The limits of the copy, the tightest first; the others would be the next limits.
     pub limits: Vec<Bottleneck>,
-    /// The answer in one sentence.
+    /// The answer as one sentence.
     pub sentence: String,
-    /// What could not be measured or seen.
+    /// The parts that could not be measured or examined.
     pub gaps: Vec<Gap>,
-    /// How long the diagnosis took.
+    /// The duration of the diagnosis in seconds.
     pub seconds: f64,
-    /// It was ended early.
+    /// True if the diagnosis was interrupted.
     pub interrupted: bool,
 }
 
@@ -42,12 +45,12 @@ impl Diagnosis {
     /// The schema's name and version.
     pub const SCHEMA: &str = "longhaul.diagnose/1";
 
-    /// A rung's report.
+    /// Returns the report of a rung.
     pub fn rung(&self, rung: Rung) -> Option<&RungReport> {
         self.rungs.iter().find(|report| report.rung == rung)
     }
 
-    /// What could not be measured or seen, by the reason.
+    /// Returns the unmeasured parts, grouped by reason.
     pub fn gaps_by_reason(&self) -> Vec<(String, &str)> {
         let mut reasons: Vec<(String, &str)> = Vec::new();
         for Gap { what, why } in &self.gaps {
@@ -62,54 +65,54 @@ impl Diagnosis {
         reasons
     }
 
-    /// A rung's rate.
+    /// Returns the rate of a rung.
     pub fn rate(&self, rung: Rung) -> Option<Rate> {
         self.rung(rung)?.throughput_bps
     }
 }
 
-/// What was copied to measure.
+/// The data that were copied to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SampleReport {
-    /// Bytes of the files that were found.
+    /// The bytes of the files that were found.
     pub bytes: Bytes,
-    /// How many there are.
+    /// The number of files that were found.
     pub files: u64,
-    /// There are more, which were not looked at.
+    /// True if there are more files, which were not examined.
     pub more: bool,
 }
 
 impl SampleReport {
-    /// Bytes of a file, the mean.
+    /// Returns the mean bytes per file.
     pub fn mean_bytes(&self) -> u64 {
         self.bytes.get() / self.files.max(1)
     }
 }
 
-/// One rung of the ladder.
+/// One rung of a diagnosis: one part of a copy, measured separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
-    /// The source's files, read and dropped at their own host.
+    /// The source's files, read and discarded on the source's host.
     Read,
-    /// Memory to memory over the path, one connection, as `longhaul test` does.
+    /// Memory to memory over the path with one connection, like `longhaul test`.
     MemoryOne,
-    /// The same with several connections.
+    /// Memory to memory over the path with several connections.
     Memory,
-    /// Memory to memory as a copy sends: in blocks, sealed or hashed, verified.
+    /// Memory to memory in the form of a copy: in blocks, encrypted or hashed, verified.
     Protected,
-    /// The source's files to the far memory.
+    /// The source's files to the sink's memory.
     ReadSend,
     /// Memory to files at the sink.
     SendWrite,
-    /// Files written at the sink's own host, from memory there.
+    /// Files written on the sink's host from its memory.
     Write,
     /// The whole copy.
     Whole,
 }
 
 impl Rung {
-    /// All of them, from the source to the whole.
+    /// All rungs, from the source to the whole copy.
     pub const ALL: [Rung; 8] = [
         Rung::Read,
         Rung::MemoryOne,
@@ -121,7 +124,7 @@ impl Rung {
         Rung::Whole,
     ];
 
-    /// What it is, in a few words.
+    /// Returns a short title.
     pub fn title(self) -> &'static str {
         match self {
             Rung::Read => "source read alone",
@@ -136,25 +139,25 @@ impl Rung {
     }
 }
 
-/// What one rung came to.
+/// The report of a rung.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RungReport {
-    /// Which.
+    /// The rung.
     pub rung: Rung,
     /// [`Rung::title`].
     pub title: String,
-    /// The median of the rounds; `None` when none succeeded.
+    /// The median of the rounds; `None` if none succeeded.
     pub throughput_bps: Option<Rate>,
-    /// Files in a second, the median, where files are copied.
+    /// The median number of files per second, if files are copied.
     pub files_per_second: Option<f64>,
-    /// Each time that it was measured.
+    /// The rounds of the measurement.
     pub rounds: Vec<RungRound>,
-    /// Why it has no rate, or how it was measured.
+    /// The method of measurement, or the reason why there is no rate.
     pub note: String,
 }
 
 impl RungReport {
-    /// The round whose rate is the median, or just above it.
+    /// Returns the round whose rate is the median or the next above it.
     pub fn median(&self) -> Option<&RungRound> {
         let mut rounds: Vec<_> = self.rounds.iter().collect();
         rounds.sort_by_key(|round| round.throughput_bps);
@@ -162,105 +165,106 @@ impl RungReport {
     }
 }
 
-/// One rung, measured once.
+/// One round of one rung.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RungRound {
-    /// Where the round was in the whole, from 1.
+    /// The number of the round, from 1.
     pub number: u32,
-    /// Goodput once it ran: the first part of a copy, in which TCP gathers speed, is left out.
+    /// The goodput after ramp-up: the start of a copy, in which TCP increases its window, is
+    /// omitted.
     pub throughput_bps: Rate,
-    /// Bytes moved.
+    /// The number of bytes moved.
     pub bytes: Bytes,
-    /// Files moved.
+    /// The number of files moved.
     #[serde(default)]
     pub files: u64,
-    /// How long it took.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// Its time was up before all was copied.
+    /// True if the time limit ended the round before everything was copied.
     #[serde(default)]
     pub cut: bool,
-    /// What the source's host did meanwhile.
+    /// The load of the source's host during the round.
     #[serde(default)]
     pub source_host: Option<HostUse>,
-    /// What the sink's host did meanwhile.
+    /// The load of the sink's host during the round.
     #[serde(default)]
     pub sink_host: Option<HostUse>,
-    /// Why a test was as fast as it was.
+    /// The reason for the rate of a test.
     #[serde(default)]
     pub reason: Option<Box<Reason>>,
-    /// Segments of a test sent again in its second half, in percent: without what the first burst
-    /// loses at a full queue.
+    /// The percentage of segments retransmitted in the second half of a test, which excludes losses
+    /// of the first burst at a full queue.
     #[serde(default)]
     pub late_loss_percent: Option<f64>,
-    /// What a copy tells of itself.
+    /// The report of a copy.
     #[serde(default)]
     pub copy: Option<Box<CopyEvidence>>,
-    /// What one end used that read or wrote alone.
+    /// The report of an end that read or wrote separately.
     #[serde(default)]
     pub alone: Option<AloneReport>,
 }
 
-/// A copy's account of itself.
+/// The report of a copy about itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CopyEvidence {
-    /// What its own verdict names.
+    /// The limit that the copy names.
     pub limit: Option<CopyLimit>,
-    /// What TCP said.
+    /// The TCP statistics.
     pub path: PathReport,
-    /// The end that read.
+    /// The source's end.
     pub source: EndReport,
-    /// The end that wrote.
+    /// The sink's end.
     pub sink: EndReport,
 }
 
-/// What one end did by itself.
+/// The report of one end that read or wrote separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AloneReport {
-    /// Bytes read or written.
+    /// The number of bytes read or written.
     pub bytes: Bytes,
-    /// Files, or passes over the same ones.
+    /// The number of files, or of passes over the same files.
     pub files: u64,
-    /// How long that took, the sync included.
+    /// The duration in seconds, including the sync.
     pub seconds: f64,
-    /// What it used.
+    /// The resources that the end used.
     pub end: TransferEnd,
-    /// Where its threads spent their time.
+    /// The time that its threads spent in each stage.
     pub stages: StageTimes,
-    /// The rate of writing to blocks that the file has already; of large files alone.
+    /// The rate of overwriting allocated blocks, for large files only.
     #[serde(default)]
     pub overwrite_bps: Option<Rate>,
-    /// How the page cache was kept out.
+    /// The method by which the page cache was avoided.
     pub how: String,
 }
 
-/// What a host's processors did over a rung, each a share of the time, 0 to 1.
+/// The load of a host's processors during a round; shares of the time, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct HostUse {
-    /// All processors together, whoever used them.
+    /// The use of all processors together by all programs.
     pub busy: f64,
-    /// What the hypervisor withheld.
+    /// The share that the hypervisor took.
     pub stolen: f64,
-    /// The processor with most interrupts.
+    /// The number of the processor with most interrupts.
     pub interrupts_core: u32,
-    /// Its interrupts.
+    /// The share of that processor's time in interrupts.
     pub interrupts: f64,
-    /// In which this process was held back by the quota of its control group.
+    /// The share in which the CPU quota of its control group throttled the process.
     pub throttled: f64,
 }
 
-/// Both ends.
+/// The two ends of a copy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Ends {
-    /// The source's.
+    /// The source's host.
     pub source: Option<EndView>,
-    /// The sink's.
+    /// The sink's host.
     pub sink: Option<EndView>,
-    /// Both are one host.
+    /// True if both ends are on one host.
     pub same_host: bool,
 }
 
 impl Ends {
-    /// The source's is the sender's.
+    /// Returns an end; the source is the sender.
     pub fn of(&self, end: End) -> Option<&EndView> {
         match end {
             End::Sender => self.source.as_ref(),
@@ -268,65 +272,65 @@ impl Ends {
         }
     }
 
-    /// The name of its host.
+    /// Returns the name of an end's host.
     pub fn host(&self, end: End) -> &str {
         self.of(end).map_or("that host", |view| view.host.as_str())
     }
 }
 
-/// What was seen of the host of an end.
+/// The examination of an end's host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndView {
-    /// Its name.
+    /// The name of the host.
     pub host: String,
-    /// What kind of host it is.
+    /// A short description of the host.
     pub about: Option<HostSummary>,
     /// The directory that is read or written.
     pub directory: String,
-    /// Its file system.
+    /// The type of the file system.
     pub file_system: Option<String>,
-    /// The device that it is on.
+    /// The name of the device.
     pub device: Option<String>,
-    /// What is free there.
+    /// The free space of the file system.
     pub free_bytes: Option<Bytes>,
-    /// What one core copies in memory: each byte is read once and written once.
+    /// The rate at which one core copies memory: each byte is read and written once.
     pub memory_copy_bps: Option<Rate>,
-    /// What one core seals.
+    /// The rate at which one core encrypts.
     pub seal_bps: Option<Rate>,
-    /// What `longhaul doctor` finds there for the rate that the next limit would allow; only what
-    /// concerns a limit.
+    /// The findings of `longhaul doctor` for the rate of the next limit, limited to those that
+    /// concern a limit.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
 
 impl EndView {
-    /// The finding of a rule.
+    /// Returns the finding of a rule.
     pub fn finding(&self, rule: &str) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.rule == rule)
     }
 }
 
-/// What can limit a copy.
+/// A resource that can limit a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// Reading the source's disk.
+    /// Reads from the source's disk.
     SourceDisk,
-    /// Writing the sink's disk.
+    /// Writes to the sink's disk.
     SinkDisk,
-    /// Finding room for new blocks in the sink's file system.
+    /// Allocation of new blocks in the sink's file system.
     FileAllocation,
-    /// What each file costs beside its bytes.
+    /// The cost per file in addition to its bytes.
     SmallFiles,
     /// A core of the source's host.
     SenderCpu,
     /// A core of the sink's host.
     ReceiverCpu,
-    /// Sealing or hashing.
+    /// Encryption or hashing.
     Encryption,
-    /// A core that does little but the network's interrupts.
+    /// A core that is busy with network interrupts.
     InterruptCpu,
-    /// The memory's bandwidth.
+    /// Memory bandwidth.
     MemoryBandwidth,
     /// The source's socket buffers.
     SenderWindow,
@@ -340,9 +344,9 @@ pub enum Resource {
     LinkRate,
     /// The kernel's memory for TCP.
     TcpMemory,
-    /// A host that throws packets away.
+    /// Packets dropped by a host.
     HostDrops,
-    /// The parts are fast and together they are not: they get in each other's way.
+    /// Contention: the parts are fast, but slow each other down together.
     Contention,
 }
 
@@ -370,36 +374,37 @@ impl fmt::Display for Resource {
     }
 }
 
-/// One thing that limits, or would next.
+/// A limit of the copy, or one that would be next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// What.
+    /// The resource.
     pub resource: Resource,
-    /// At which end, where it is one of them.
+    /// The end of the resource, if it belongs to one.
     pub end: Option<End>,
-    /// The rung that shows it.
+    /// The rung that shows the limit.
     pub rung: Rung,
-    /// The rate that it allows.
+    /// The rate that the resource allows.
     pub allows_bps: Rate,
-    /// What a copy would reach without it: what the next one allows. `None` for the last.
+    /// The rate that a copy would reach without this limit, which the next limit allows; `None` for
+    /// the last limit.
     pub without_bps: Option<Rate>,
-    /// How many times as fast as it is that would be; `None` for the last.
+    /// That rate divided by the present one; `None` for the last limit.
     pub gain: Option<f64>,
-    /// Why, with the numbers, without a full stop.
+    /// The reason with its numbers, without a final period.
     pub sentence: String,
-    /// What to do about it, best first.
+    /// The remedies, best first.
     pub cures: Vec<Cure>,
 }
 
-/// What a cure takes.
+/// The requirement of a remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CureKind {
-    /// Anyone may do it, and it is undone by leaving it out.
+    /// Any user can do it, and omitting it undoes it.
     Safe,
-    /// It changes the host, as root.
+    /// It changes the host and needs root.
     NeedsRoot,
-    /// Something has to be bought, or rebuilt.
+    /// It needs new or rebuilt hardware.
     NeedsHardware,
 }
 
@@ -413,31 +418,31 @@ impl fmt::Display for CureKind {
     }
 }
 
-/// One thing to do.
+/// A remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cure {
-    /// What it takes.
+    /// The requirement.
     pub kind: CureKind,
-    /// On which host.
+    /// The host to change.
     pub host: String,
-    /// What is done, in words.
+    /// The change, as text.
     pub what: String,
-    /// The value now; empty where there is none.
+    /// The present value; empty if there is none.
     #[serde(default)]
     pub present: String,
-    /// The value proposed; empty where there is none.
+    /// The proposed value; empty if there is none.
     #[serde(default)]
     pub proposed: String,
-    /// A line of shell; empty where there is none.
+    /// A shell command; empty if there is none.
     #[serde(default)]
     pub command: String,
 }
 
-/// Something that could not be measured or seen.
+/// A part that could not be measured or examined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// What.
+    /// The part.
     pub what: String,
-    /// Why, as a clause.
+    /// The reason, as a clause.
     pub why: String,
 }

@@ -1,60 +1,62 @@
+//! The report of an examination of a host.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate};
 
-/// What an examination of a host found; `docs/design/results.md` has every field.
+/// The findings about a host; `docs/design/results.md` describes every field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// [`DoctorReport::SCHEMA`].
     pub schema: String,
-    /// Of longhaul.
+    /// The version of longhaul.
     pub version: String,
-    /// The host as it was named on the command line; `None` for the one the command ran on.
+    /// The host as named on the command line; `None` for the local host.
     #[serde(default)]
     pub host: Option<String>,
-    /// What kind of host it is.
+    /// A short description of the host.
     pub about: HostSummary,
-    /// What it was examined for.
+    /// The target of the examination.
     pub target: DoctorTarget,
-    /// In the order of the rules; see [`DoctorReport::of`] for one verdict's.
+    /// The findings in the order of the rules; [`DoctorReport::of`] selects those of one verdict.
     pub findings: Vec<Finding>,
-    /// What the active part measured; empty when it was not asked for.
+    /// The active measurements; empty if none were requested.
     #[serde(default)]
     pub measurements: Vec<Measurement>,
-    /// How long it took.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
-/// A host in a line.
+/// A short description of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSummary {
-    /// Release of the kernel.
+    /// The release of the kernel.
     pub kernel: Option<String>,
-    /// The processor's model.
+    /// The model of the processor.
     pub processor: Option<String>,
-    /// Processors online.
+    /// The number of online processors.
     pub processors: Option<u32>,
-    /// NUMA nodes online.
+    /// The number of online NUMA nodes.
     pub nodes: Option<u32>,
-    /// Main memory.
+    /// The size of main memory.
     pub memory_bytes: Option<Bytes>,
-    /// Whether it is a virtual machine.
+    /// True if the host is a virtual machine.
     pub virtual_machine: Option<bool>,
 }
 
-/// Where a figure of the target comes from.
+/// The origin of a figure of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetSource {
-    /// From the command line.
+    /// Given on the command line.
     Asked,
-    /// The rate at which the interface works.
+    /// The rate of the interface.
     Interface,
     /// The time that a connection to the host took to open.
     Measured,
-    /// Nobody said.
+    /// Assumed by default.
     Assumed,
 }
 
@@ -69,55 +71,55 @@ impl fmt::Display for TargetSource {
     }
 }
 
-/// What a host is to be good for.
+/// The rate and round-trip time that a host must support.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DoctorTarget {
-    /// The rate that transfers are to reach.
+    /// The rate that transfers must reach.
     pub rate_bps: Rate,
-    /// Where it comes from.
+    /// The origin of the rate.
     pub rate_from: TargetSource,
-    /// The round-trip time at which they are to reach it.
+    /// The round-trip time of the path in ms.
     pub rtt_ms: f64,
-    /// Where it comes from.
+    /// The origin of the round-trip time.
     pub rtt_from: TargetSource,
-    /// What is under way when the rate fills the round trip: `rate x RTT / 8`.
+    /// The bandwidth-delay product: `rate x RTT / 8`.
     pub bdp_bytes: Bytes,
     /// The host at the other end, if one was named.
     #[serde(default)]
     pub to: Option<String>,
-    /// The port of `longhaul serve` there and here.
+    /// The port of `longhaul serve` on both hosts.
     pub port: u16,
 }
 
-/// How good a thing is for the target.
+/// The verdict on a subject for the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It keeps transfers from the target, or makes them wrong.
+    /// It keeps transfers from the target or makes them incorrect.
     Problem,
-    /// It may be better.
+    /// It could be improved.
     Advice,
-    /// It could not be looked at, or does not say.
+    /// It could not be read, or is not reported.
     Unseen,
-    /// It is as it should be.
+    /// It is in order.
     Ok,
 }
 
-/// What a finding is about.
+/// The area of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
-    /// The way to the host named.
+    /// The path to the named host.
     Path,
-    /// How much TCP may hold.
+    /// The buffers of TCP.
     Windows,
-    /// How TCP behaves.
+    /// The behaviour of TCP.
     Tcp,
     /// A network interface.
     Interface,
-    /// The bus that a network interface or disk is on.
+    /// The bus of a network interface or disk.
     Pcie,
-    /// Who handles the network's interrupts, and where.
+    /// The handling of network interrupts.
     Interrupts,
     /// The processors.
     Processor,
@@ -143,46 +145,47 @@ impl fmt::Display for Area {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The rule's name, which stays the same over versions.
+    /// The name of the rule, which never changes.
     pub rule: String,
-    /// What it is about.
+    /// The area of the rule.
     pub area: Area,
-    /// The interface, disk or path; empty when it is the host itself.
+    /// The interface, disk or path; empty for the host itself.
     #[serde(default)]
     pub subject: String,
-    /// What was looked at, in words.
+    /// The subject of the rule, as text.
     pub title: String,
-    /// How good it is.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The value seen; for [`Verdict::Unseen`] what could not be read, and why.
+    /// The value read; for [`Verdict::Unseen`] the unreadable item and the reason.
     pub seen: String,
-    /// The value wanted; empty where there is none.
+    /// The wanted value; empty if there is none.
     #[serde(default)]
     pub wanted: String,
-    /// Why, with the arithmetic.
+    /// The reason, with its arithmetic.
     #[serde(default)]
     pub why: String,
-    /// What to run; for [`Verdict::Unseen`], what lets it be seen. Each is one line of shell.
+    /// The shell commands that fix it, one line each; for [`Verdict::Unseen`] those that make it
+    /// readable.
     #[serde(default)]
     pub commands: Vec<String>,
 }
 
-/// A thing that the active part measured.
+/// An active measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Its name, which stays the same over versions: `memory_copy`, `blake3`, `xxh3`,
-    /// `aes_256_gcm`, `disk_write`, `disk_read`, `loopback_tcp`.
+    /// The name, which never changes: `memory_copy`, `blake3`, `xxh3`, `aes_256_gcm`, `disk_write`,
+    /// `disk_read`, `loopback_tcp`.
     pub name: String,
-    /// What was measured, in words.
+    /// The subject of the measurement, as text.
     pub title: String,
-    /// What it came to; `None` when it failed.
+    /// The result; `None` if the measurement failed.
     pub throughput_bps: Option<Rate>,
-    /// For how long it ran.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// How it was measured, or why it failed.
+    /// The method, or the reason of the failure.
     pub note: String,
 }
 
@@ -190,12 +193,12 @@ impl DoctorReport {
     /// The schema's name and version.
     pub const SCHEMA: &str = "longhaul.doctor/1";
 
-    /// The findings of one verdict, in the order of the rules.
+    /// Returns the findings with one verdict, in the order of the rules.
     pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(move |finding| finding.verdict == verdict)
     }
 
-    /// Whether something keeps the host from the target.
+    /// Returns whether any finding is a problem.
     pub fn has_problems(&self) -> bool {
         self.of(Verdict::Problem).next().is_some()
     }

@@ -1,11 +1,13 @@
+//! Counters of a link's impairments.
+
 use serde::{Deserialize, Serialize};
 
-/// Segments, and their IP bytes with a header for each.
+/// A number of segments and their IP bytes, with a header each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segments {
-    /// How many.
+    /// The number of segments.
     pub segments: u64,
-    /// Their bytes.
+    /// The IP bytes.
     pub bytes: u64,
 }
 
@@ -25,31 +27,31 @@ impl std::ops::Add for Segments {
     }
 }
 
-/// What one direction of a link did to segments because its plan says so.
+/// The effects of one direction of a link on segments, as planned.
 ///
-/// Every segment offered is either in one of the drops or delivered; marks, damage and changes of
-/// order befall delivered ones, and a duplicate is one more.
+/// Every offered segment is either dropped for one of the reasons or delivered. Marks, damage and
+/// reordering apply to delivered segments; a duplicate is an additional one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Impairments {
-    /// Dropped: lost by chance, by the pattern or by the trace.
+    /// Dropped: lost at random, by pattern or by trace.
     pub lost: Segments,
-    /// Dropped: offered, or still waiting for the rate, while the link was down.
+    /// Dropped: offered, or still queued, while the link was down.
     pub outage: Segments,
     /// Dropped: the queue was full.
     pub queue_full: Segments,
-    /// Dropped by the queue's management.
+    /// Dropped by the queue management.
     pub aqm_dropped: Segments,
-    /// Marked as having met congestion, by chance or by the queue's management.
+    /// Marked with congestion experienced, at random or by the queue management.
     pub marked_ce: Segments,
-    /// Damaged so that the checksum tells.
+    /// Damaged detectably by the checksum.
     pub corrupted: Segments,
-    /// Damaged so that the checksum fits.
+    /// Damaged with a matching checksum.
     pub corrupted_silent: Segments,
-    /// Delivered once more.
+    /// Delivered a second time.
     pub duplicated: Segments,
-    /// Held back, or overtaken by a segment that was offered after it (a segment counts once,
-    /// when it is the later one: RFC 4737, section 3).
+    /// Held back, or overtaken by a segment that was offered later. A segment counts once, when it
+    /// is the late one (RFC 4737, section 3).
     pub reordered: Segments,
     /// Cross traffic that passed the queue: packets of the link's MTU.
     pub cross_sent: Segments,
@@ -58,7 +60,7 @@ pub struct Impairments {
 }
 
 impl Impairments {
-    /// What was offered and is not delivered.
+    /// Returns the segments that were offered and not delivered.
     pub fn dropped(&self) -> Segments {
         self.lost + self.outage + self.queue_full + self.aqm_dropped
     }

@@ -1,38 +1,39 @@
+//! Latency of small requests.
+
 use serde::{Deserialize, Serialize};
 
-/// Round-trip times of small requests over a connection of their own, before the test and while
-/// it ran.
+/// The round-trip times of small requests over a separate connection, before and during a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyResult {
     /// Before the first byte of the test.
     pub idle: Option<LatencyQuantiles>,
-    /// While the test ran, the omitted time included.
+    /// During the test, including the omitted time.
     pub loaded: Option<LatencyQuantiles>,
 }
 
 /// The distribution of the round-trip times of answered requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyQuantiles {
-    /// Requests that were answered.
+    /// The number of answered requests.
     pub answered: u64,
-    /// The least.
+    /// The lowest time in ms.
     pub min_ms: f64,
-    /// The median.
+    /// The median in ms.
     pub p50_ms: f64,
-    /// Nine of ten are below.
+    /// The 90th percentile in ms.
     pub p90_ms: f64,
-    /// Ninety-nine of a hundred are below.
+    /// The 99th percentile in ms.
     pub p99_ms: f64,
-    /// The longest.
+    /// The highest time in ms.
     pub max_ms: f64,
 }
 
 impl LatencyQuantiles {
-    /// Of these times, in milliseconds and any order; `None` for none.
+    /// Computes the quantiles of these times in ms, in any order; `None` if there are none.
     pub fn of(mut times_ms: Vec<f64>) -> Option<Self> {
         times_ms.sort_by(f64::total_cmp);
         let (first, last) = (*times_ms.first()?, *times_ms.last()?);
-        // The least value that the part of all values is not above.
+        // The least value that is not below `part` of all values.
         let quantile = |part: f64| {
             let rank = (part * times_ms.len() as f64).ceil() as usize;
             times_ms[rank.clamp(1, times_ms.len()) - 1]

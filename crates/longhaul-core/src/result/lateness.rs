@@ -1,38 +1,40 @@
+//! The lateness of packets in the emulator, and its causes.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// By how much packets left after their due time, over all packets of a direction.
+/// The lateness of all packets of a direction relative to their due times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Median, in milliseconds.
+    /// The median in ms.
     pub p50_ms: f64,
-    /// 99th percentile, in milliseconds.
+    /// The 99th percentile in ms.
     pub p99_ms: f64,
-    /// 99.9th percentile, in milliseconds.
+    /// The 99.9th percentile in ms.
     pub p999_ms: f64,
-    /// The largest, in milliseconds.
+    /// The largest lateness in ms.
     pub max_ms: f64,
-    /// How many left how late, in buckets that rise and do not overlap; empty ones are left out.
+    /// The number of packets per bucket, in ascending order; empty buckets are omitted.
     #[serde(default)]
     pub histogram: Vec<LatenessBucket>,
-    /// Why packets left late, of those that left so late that it is looked into.
+    /// The causes of lateness above the threshold from which it is examined.
     #[serde(default)]
     pub causes: LatenessCauses,
 }
 
-/// Packets that left late by more than the bucket before says and at most by `at_most_ms`.
+/// The packets that were later than the previous bucket's bound and at most `at_most_ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatenessBucket {
-    /// The bucket's upper bound, in milliseconds.
+    /// The upper bound of the bucket in ms.
     pub at_most_ms: f64,
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
 }
 
 impl Lateness {
-    /// The upper bounds of all buckets but the last, which takes what is later, in nanoseconds:
-    /// three for each decade from 1 us to 10 s.
+    /// The upper bounds of all buckets except the last, which has no bound, in ns: three per decade
+    /// from 1 us to 10 s.
     const BOUNDS: [u64; 22] = {
         let mut bounds = [0; 22];
         let (mut at, mut decade) = (0, 1000);
@@ -46,13 +48,13 @@ impl Lateness {
         bounds
     };
 
-    /// Sorts counts of latenesses, in nanoseconds, into buckets.
+    /// Sorts counts of lateness in ns into buckets.
     pub fn histogram_of(counts: impl IntoIterator<Item = (u64, u64)>) -> Vec<LatenessBucket> {
         let mut packets = [0; Self::BOUNDS.len() + 1];
         for (nanos, count) in counts {
             packets[Self::BOUNDS.partition_point(|bound| *bound < nanos)] += count;
         }
-        // JSON has no infinity; a minute is later than any packet can be.
+        // JSON has no infinity; no packet can be a minute late.
         let bounds = Self::BOUNDS.into_iter().chain([60_000_000_000]);
         let buckets = bounds.zip(packets).filter(|(_, packets)| *packets > 0);
         buckets
@@ -61,28 +63,27 @@ impl Lateness {
     }
 }
 
-/// What a packet waited for after it was due.
+/// The cause for which a packet waited after its due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatenessCause {
-    /// The emulator's thread could run, but had no processor.
+    /// The emulator's thread was ready but had no processor.
     Processor,
-    /// The thread neither ran nor waited nor slept: the host of a virtual machine withheld its
-    /// processor, or hardware did (system management, interrupts where the kernel counts them
-    /// apart).
+    /// The thread neither ran nor waited nor slept: a hypervisor took its processor, or hardware
+    /// did (system management mode, interrupts that the kernel counts separately).
     Host,
-    /// The thread slept, and was woken later than it had asked for.
+    /// The thread slept and woke later than requested.
     Timer,
-    /// A write took long: the receiver's share of the kernel's work is done in it.
+    /// A write took long; it includes the receiver's share of the kernel's work.
     Write,
     /// A read took long.
     Read,
-    /// Packets before it: the thread was at work, at its usual pace.
+    /// Packets before it: the thread worked at its usual speed.
     Backlog,
 }
 
 impl LatenessCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [LatenessCause; 6] = [
         LatenessCause::Processor,
         LatenessCause::Host,
@@ -92,7 +93,7 @@ impl LatenessCause {
         LatenessCause::Backlog,
     ];
 
-    /// What to do about it.
+    /// Returns the advice for the cause.
     fn advice(self) -> &'static str {
         match self {
             LatenessCause::Host | LatenessCause::Timer => {
@@ -106,7 +107,7 @@ impl LatenessCause {
     }
 }
 
-/// As what a packet was doing: "80 % waiting for a processor".
+/// Describes the state of a packet: "80 % waiting for a processor".
 impl fmt::Display for LatenessCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -120,36 +121,36 @@ impl fmt::Display for LatenessCause {
     }
 }
 
-/// The cause of the largest part of a lateness.
+/// The cause with the largest share of a lateness.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MainCause {
-    /// Which.
+    /// The cause.
     pub cause: LatenessCause,
-    /// Its part of all of it, 0 to 1.
+    /// The share, 0 to 1.
     pub share: f64,
 }
 
 impl MainCause {
-    /// The part of a warning's sentence that says so; empty where no cause is known.
+    /// Returns the part of a warning's sentence that names the cause; empty if it is unknown.
     pub(super) fn because(main: Option<&MainCause>) -> String {
         main.map_or_else(String::new, |MainCause { cause, share }| {
             format!(", {:.0} % of it {cause}", share * 100.0)
         })
     }
 
-    /// What to do about it.
+    /// Returns the advice.
     pub(super) fn advice(main: Option<&MainCause>) -> &'static str {
         main.map_or(LatenessCause::Backlog, |main| main.cause).advice()
     }
 }
 
-/// How the time of packets that left late was spent between when they were due and when they left,
-/// summed over these packets: 100 packets that one stall of 5 ms held up are 500 ms.
+/// The time of late packets between due time and departure by cause, summed over the packets: 100
+/// packets that one stall of 5 ms delayed count 500 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatenessCauses {
-    /// Later than this is looked into, in milliseconds; 0 in documents that did not look.
+    /// The lateness in ms from which packets are examined; 0 in documents without causes.
     pub over_ms: f64,
-    /// How many packets were so late.
+    /// The number of packets that were that late.
     pub packets: u64,
     /// [`LatenessCause::Processor`].
     pub processor_ms: f64,
@@ -166,7 +167,7 @@ pub struct LatenessCauses {
 }
 
 impl LatenessCauses {
-    /// The milliseconds of a cause.
+    /// Returns the ms of a cause.
     pub fn of(&self, cause: LatenessCause) -> f64 {
         match cause {
             LatenessCause::Processor => self.processor_ms,
@@ -178,7 +179,7 @@ impl LatenessCauses {
         }
     }
 
-    /// Lays `ms` more milliseconds to a cause.
+    /// Adds `ms` to a cause.
     pub fn add(&mut self, cause: LatenessCause, ms: f64) {
         *match cause {
             LatenessCause::Processor => &mut self.processor_ms,
@@ -190,20 +191,20 @@ impl LatenessCauses {
         } += ms;
     }
 
-    /// A cause's part of all of it, 0 to 1; 0 when nothing was late.
+    /// Returns the share of a cause, 0 to 1; 0 if nothing was late.
     pub fn share(&self, cause: LatenessCause) -> f64 {
         let all: f64 = LatenessCause::ALL.into_iter().map(|cause| self.of(cause)).sum();
         if all > 0.0 { self.of(cause) / all } else { 0.0 }
     }
 
-    /// The largest; `None` when nothing was late.
+    /// Returns the cause with the largest share; `None` if nothing was late.
     pub fn main(&self) -> Option<MainCause> {
         let all = LatenessCause::ALL.map(|cause| MainCause { cause, share: self.share(cause) });
         all.into_iter().max_by(|a, b| a.share.total_cmp(&b.share)).filter(|main| main.share > 0.0)
     }
 
-    /// Each cause with its share, the largest first, those below 1 % left out: "62 % behind other
-    /// packets, 30 % waiting for a processor".
+    /// Returns each cause with its share, the largest first, without those below 1 %: "62 % behind
+    /// other packets, 30 % waiting for a processor".
     pub fn summary(&self) -> String {
         let mut parts: Vec<(f64, LatenessCause)> =
             LatenessCause::ALL.map(|cause| (self.share(cause), cause)).into();

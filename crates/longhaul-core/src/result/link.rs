@@ -1,23 +1,25 @@
+//! The report of an emulated link.
+
 use serde::{Deserialize, Serialize};
 
 use super::{Impairments, Lateness, MainCause, Segments};
 use crate::plan::{LinkPlan, Side};
 use crate::units::{Bytes, format_span};
 
-/// Traffic counted three ways: packets as the kernel hands them over (a super-packet is one), the
-/// segments that they stand for, and the bytes of those segments at the IP layer.
+/// Traffic counted in three ways: packets as the kernel delivers them (a super-packet is one), the
+/// segments that they represent, and the IP bytes of these segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Packets and super-packets.
     pub packets: u64,
     /// Packets as they would cross a wire.
     pub segments: u64,
-    /// IP bytes, with one header for each segment.
+    /// IP bytes with one header per segment.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// Whether nothing passed.
+    /// Returns whether nothing passed.
     pub fn is_none(&self) -> bool {
         *self == Traffic::default()
     }
@@ -46,81 +48,82 @@ impl std::ops::Add for Traffic {
     }
 }
 
-/// What did not arrive although the plan does not say so, by the reason.
+/// Unplanned drops, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCounts {
-    /// The queue before the link's rate was full. Only in documents from before
-    /// [`Impairments`] were counted, which has this since.
+    /// The queue before the link's rate was full. Only in documents from before [`Impairments`]
+    /// existed, which counts these since.
     #[serde(default, skip_serializing_if = "Traffic::is_none")]
     pub queue_full: Traffic,
-    /// The emulator's memory was full: the link could not be emulated.
+    /// The emulator's memory was full, so that the link could not be emulated.
     pub memory_full: Traffic,
     /// The receiving interface refused the packet.
     pub refused: Traffic,
 }
 
 impl DropCounts {
-    /// All of them together.
+    /// Returns the sum of all drops.
     pub fn total(&self) -> Traffic {
         self.queue_full + self.memory_full + self.refused
     }
 }
 
-/// What the machine gave the thread that moves a link's packets.
+/// The processor time of the thread that moves a link's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorShare {
-    /// How long it has lived.
+    /// The lifetime of the thread in seconds.
     pub seconds: f64,
-    /// Its time on a processor.
+    /// The seconds on a processor.
     pub busy_seconds: f64,
-    /// Time for which it could have run, but had no processor.
+    /// The seconds in which the thread was ready but had no processor.
     pub waited_seconds: f64,
-    /// Time that the host withheld from this machine, over all its processors; zero on hardware.
+    /// The seconds that the hypervisor took, over all processors of the machine; zero on hardware.
     pub stolen_seconds: f64,
 }
 
-/// What passed in one direction of a link.
+/// The counters of one direction of a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// The end that sent.
+    /// The sending end.
     pub from: Side,
-    /// Taken from the sender.
+    /// The traffic taken from the sender.
     pub entered: Traffic,
-    /// Given to the receiver; a packet is one write, which may be a part of one that entered.
+    /// The traffic given to the receiver; a packet is one write, which may be a part of one that
+    /// entered.
     pub delivered: Traffic,
-    /// What the plan did to segments on their way.
+    /// The planned impairments of segments.
     #[serde(default)]
     pub impairments: Impairments,
-    /// Dropped although the plan did not say so.
+    /// The unplanned drops.
     pub dropped: DropCounts,
-    /// Still under way when the link was taken down.
+    /// The traffic still in flight when the report was made.
     pub queued: Traffic,
-    /// Of these, what waited for the link's rate, cross traffic with it, as the rate counts bytes.
+    /// The part of `queued` that waits for the link's rate, including cross traffic, as the rate
+    /// counts bytes.
     #[serde(default)]
     pub waiting_bytes: Bytes,
-    /// Packets the sender's interface dropped before the emulator saw them.
+    /// The packets that the sender's interface dropped before the emulator read them.
     pub interface_drops: u64,
-    /// Departures against the plan.
+    /// The lateness of departures.
     pub lateness: Lateness,
-    /// The most memory that packets under way took.
+    /// The largest memory that packets in flight used.
     pub peak_memory_bytes: Bytes,
 }
 
 impl DirectionReport {
-    /// Everything that did not arrive, but for what the sender's interface dropped.
+    /// Returns everything that did not arrive, except drops of the sender's interface.
     pub fn not_delivered(&self) -> Segments {
         self.impairments.dropped() + self.dropped.total().into()
     }
 
-    /// Whether every segment that entered or was made on the way, and every byte of them, is
-    /// accounted for.
+    /// Returns whether every segment and byte that entered or was duplicated is accounted for.
     pub fn is_conserved(&self) -> bool {
         let seen = Segments::from(self.entered) + self.impairments.duplicated;
         seen == Segments::from(self.delivered + self.queued) + self.not_delivered()
     }
 }
 
-/// Why figures taken over a link may not be what the plan describes.
+/// The reason why figures measured over a link may not represent the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum LinkWarning {
@@ -132,13 +135,13 @@ pub enum LinkWarning {
         MainCause::advice(cause.as_ref())
     )]
     BehindSchedule {
-        /// The end that sent.
+        /// The sending end.
         from: Side,
-        /// 99.9th percentile of lateness.
+        /// The 99.9th percentile of lateness in ms.
         p999_ms: f64,
-        /// What would have been accepted.
+        /// The accepted lateness in ms.
         bound_ms: f64,
-        /// What made most of it.
+        /// The main cause.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<MainCause>,
     },
@@ -148,61 +151,61 @@ pub enum LinkWarning {
          take; leave it more CPU or lower the rate"
     )]
     InterfaceDrops {
-        /// The end that sent.
+        /// The sending end.
         from: Side,
-        /// How many.
+        /// The number of packets.
         packets: u64,
     },
-    /// More bytes were under way than the emulator may hold.
+    /// More bytes were in flight than the emulator may hold.
     #[error(
         "the emulator dropped {packets} packets from {from} because its memory was full; lower \
          the rate or the delay"
     )]
     MemoryFull {
-        /// The end that sent.
+        /// The sending end.
         from: Side,
-        /// How many.
+        /// The number of packets.
         packets: u64,
     },
-    /// The receiving interface refused packets: it is down, or a header is malformed.
+    /// The receiving interface refused packets because it is down or a header is malformed.
     #[error("the interface facing {from} refused {packets} packets; was it taken down?")]
     Refused {
-        /// The end that sent.
+        /// The sending end.
         from: Side,
-        /// How many.
+        /// The number of packets.
         packets: u64,
     },
-    /// Packets are missing from the count: a defect of the emulator.
+    /// The counters do not add up: a defect of the emulator.
     #[error("packets from {from} are unaccounted for; please report this as a defect")]
     NotConserved {
-        /// The end that sent.
+        /// The sending end.
         from: Side,
     },
-    /// The emulator's thread did not get the processor that it needed.
+    /// The emulator's thread did not get enough processor time.
     #[error(
         "the emulator was starved: in {seconds:.1} s it waited {waited_seconds:.2} s for a \
          processor, and the host withheld {stolen_seconds:.2} s of this machine's; leave it more CPU"
     )]
     ProcessorStarved {
-        /// Time for which the thread could have run, but had no processor.
+        /// The seconds in which the thread was ready but had no processor.
         waited_seconds: f64,
-        /// Time that a virtual machine's host withheld, over all processors.
+        /// The seconds that the hypervisor took, over all processors.
         stolen_seconds: f64,
-        /// How long the link was up.
+        /// The seconds for which the link was up.
         seconds: f64,
     },
-    /// TCP's windows could not be made large enough for the plan's rate.
+    /// The TCP windows could not be set as large as the plan's rate needs.
     #[error(
         "TCP windows are {granted}, below the {wanted} that this rate and round trip need, \
          because of the host's net.ipv4.tcp_mem; raise it or lower the rate"
     )]
     WindowsClipped {
-        /// What a single flow needs.
+        /// The window that a single flow needs.
         wanted: Bytes,
-        /// What each site was given.
+        /// The window of each site.
         granted: Bytes,
     },
-    /// TCP's windows could not be set at all.
+    /// The TCP windows could not be set at all.
     #[error(
         "TCP windows at {site} keep the kernel's defaults because /proc/sys is read-only here; \
          long paths will be slow"
@@ -213,27 +216,27 @@ pub enum LinkWarning {
     },
 }
 
-/// What an emulated link did while it was up.
+/// The report of an emulated link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     /// [`LinkReport::SCHEMA`].
     pub schema: String,
-    /// What was asked for.
+    /// The plan of the link.
     pub plan: LinkPlan,
-    /// How long the link was up.
+    /// The seconds for which the link was up.
     pub seconds: f64,
-    /// What the machine gave the emulator.
+    /// The processor time of the emulator.
     #[serde(default)]
     pub processor: ProcessorShare,
-    /// Whether TCP and UDP super-packets were passed whole.
+    /// True if TCP super-packets were passed unsplit.
     pub tcp_offload: bool,
-    /// As `tcp_offload`, for UDP.
+    /// True if UDP super-packets were passed unsplit.
     pub udp_offload: bool,
     /// From near to far.
     pub up: DirectionReport,
     /// From far to near.
     pub down: DirectionReport,
-    /// Empty when figures taken over the link can be trusted.
+    /// The warnings; empty if figures measured over the link are valid.
     pub warnings: Vec<LinkWarning>,
 }
 
@@ -241,7 +244,7 @@ impl LinkReport {
     /// The schema's name and version.
     pub const SCHEMA: &str = "longhaul.link/1";
 
-    /// One line: what the link was and what passed.
+    /// Returns a one-line summary of the link and its traffic.
     pub fn summary(&self) -> String {
         let way = |d: &DirectionReport| {
             let causes = d.lateness.causes.summary();

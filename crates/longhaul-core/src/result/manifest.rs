@@ -1,18 +1,20 @@
+//! Manifests: digests of the files of a copy.
+
 use std::fmt::Write as _;
 
-/// The first line of a manifest, by which it is known.
+/// The first line of a manifest, which identifies it.
 const HEADER: &str = "# longhaul manifest 1: BLAKE3";
 const COVERS: &str = "# covers ";
 const DIGEST_BYTES: usize = 32;
 
 /// The digests of a copy's files, as text beside them.
 ///
-/// Each file is a line as `b3sum` prints it, in the order of paths; lines that begin with `#` are
-/// longhaul's own. `docs/design/results.md` has the format.
+/// Each file is a line in the format of `b3sum`, in the order of paths. Lines that begin with `#`
+/// are specific to longhaul. `docs/design/results.md` describes the format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
-    /// Directories, relative to the manifest's own, that hold nothing but what is listed; an
-    /// empty path is the manifest's own.
+    /// The directories, relative to the manifest's own, that contain only listed files; an empty
+    /// path means the manifest's directory.
     pub covers: Vec<Vec<u8>>,
     /// The files.
     pub files: Vec<ManifestFile>,
@@ -21,25 +23,25 @@ pub struct Manifest {
 /// One file of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManifestFile {
-    /// Relative to the manifest's directory.
+    /// The path relative to the manifest's directory.
     pub path: Vec<u8>,
-    /// Its BLAKE3 digest.
+    /// The BLAKE3 digest.
     pub digest: [u8; DIGEST_BYTES],
 }
 
-/// Why a text is not a manifest.
+/// The reason why a text is not a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// The first line is another.
+    /// The first line is wrong.
     #[error("it does not begin with '{HEADER}'")]
     Header,
-    /// A line is none.
+    /// A line is invalid.
     #[error("line {0} is not a BLAKE3 digest, two spaces and a relative path")]
     Line(usize),
 }
 
 impl Manifest {
-    /// The text.
+    /// Returns the text.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = format!("{HEADER}\n").into_bytes();
         for covered in &self.covers {
@@ -57,10 +59,10 @@ impl Manifest {
         text
     }
 
-    /// Reads the text.
+    /// Parses the text.
     ///
     /// # Errors
-    /// It is no manifest of this version, or damaged.
+    /// The text is not a manifest of this version, or is damaged.
     pub fn from_bytes(text: &[u8]) -> Result<Self, ManifestError> {
         let mut lines = text.split(|byte| *byte == b'\n').zip(1..);
         if lines.next().is_none_or(|(line, _)| line != HEADER.as_bytes()) {
@@ -95,12 +97,12 @@ fn file(line: &[u8]) -> Option<ManifestFile> {
     is_plain(&path).then_some(ManifestFile { path, digest })
 }
 
-/// Whether a path stays beneath the manifest's directory.
+/// Returns whether a path stays within the manifest's directory.
 fn is_plain(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
-/// A digest in lower-case hexadecimal digits.
+/// Formats a digest in lower-case hexadecimal digits.
 pub fn hex(digest: &[u8; DIGEST_BYTES]) -> String {
     digest.iter().fold(String::with_capacity(2 * DIGEST_BYTES), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -108,7 +110,7 @@ pub fn hex(digest: &[u8; DIGEST_BYTES]) -> String {
     })
 }
 
-/// Reads what [`hex`] prints.
+/// Parses the output of [`hex`].
 pub fn digest_from_hex(text: &str) -> Option<[u8; DIGEST_BYTES]> {
     let mut digest = [0; DIGEST_BYTES];
     if text.len() != 2 * DIGEST_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -120,8 +122,8 @@ pub fn digest_from_hex(text: &str) -> Option<[u8; DIGEST_BYTES]> {
     Some(digest)
 }
 
-/// A path with `\\`, `\n` and `\r` for the bytes that would end or confuse a line, as
-/// sha256sum(1) and b3sum have it, and whether there were any.
+/// Returns a path with `\\`, `\n` and `\r` for the bytes that would break a line, as sha256sum(1)
+/// and b3sum write it, and whether any were replaced.
 fn escaped(path: &[u8]) -> (bool, Vec<u8>) {
     let mut text = Vec::with_capacity(path.len());
     for byte in path {
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(manifest.covers, [b"run17"]);
         let paths: Vec<_> = manifest.files.iter().map(|file| file.path.as_slice()).collect();
         assert_eq!(paths, [&b"run17/a"[..], b"run17/with\nline"]);
-        // BLAKE3 of "abc", as its authors publish it.
+        // The BLAKE3 digest of "abc" as published by its authors.
         let abc = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
         assert_eq!(hex(&manifest.files[0].digest), abc);
     }

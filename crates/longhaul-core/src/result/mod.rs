@@ -1,8 +1,8 @@
-//! Results: what happened. Renderers read them and compute nothing.
+//! Results: what happened. Renderers only display them.
 //!
-//! Names carry their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
-//! a process says its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes
-//! them all.
+//! Names end in their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
+//! a process states its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes all
+//! documents.
 
 mod certificate;
 mod check;

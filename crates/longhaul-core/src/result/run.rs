@@ -1,3 +1,5 @@
+//! The document of one run of a matrix.
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -6,136 +8,137 @@ use crate::units::{Bytes, Rate};
 
 /// One run of one tool over one path: the document `longhaul.run/1`.
 ///
-/// It is complete: the exact commands, what they printed, what the path counted, and whether the
-/// figure may be believed. Later versions may add fields; readers of version 1 ignore them.
+/// It is complete: the exact commands, their output, the counters of the path, and whether the
+/// figure is valid. Later versions may add fields; readers of version 1 ignore them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The version of this document.
     pub schema: RunSchema,
-    /// The run's place in the whole matrix, from 1; names its file.
+    /// The position of the run in the whole matrix, from 1; part of its file name.
     pub sequence: u32,
-    /// The pass that the run belongs to, from 1.
+    /// The pass of the run, from 1.
     pub repeat: u32,
-    /// Which attempt at this place it is, from 1: an invalid run is made again.
+    /// The number of the attempt at this position, from 1: an invalid run is repeated.
     #[serde(default = "first")]
     pub attempt: u32,
-    /// The driver.
+    /// The name of the driver.
     pub tool: String,
-    /// The row's name.
+    /// The name of the row.
     pub label: String,
     /// The options that the plan added.
     pub options: Vec<String>,
-    /// What the tool was given to do.
+    /// The kind of work.
     pub workload: Workload,
-    /// The path.
+    /// The conditions of the path.
     pub condition: Condition,
-    /// How it ended.
+    /// The outcome of the run.
     pub outcome: Outcome,
-    /// The figure of the table. Memory: what the tool measured, without the omitted seconds.
-    /// Disk: bytes over the wall-clock time of the command. `None` when the run failed.
+    /// The figure in the table. Memory: the tool's measurement without the omitted seconds. Disk:
+    /// bytes divided by the wall-clock time of the command. `None` if the run failed.
     pub throughput_bps: Option<Rate>,
-    /// What the tool itself says it reached, where it says so.
+    /// The rate that the tool reports, if it does.
     pub tool_throughput_bps: Option<Rate>,
-    /// Bytes copied (disk) or counted by the tool (memory).
+    /// The bytes copied (disk) or counted by the tool (memory).
     pub bytes: Option<Bytes>,
-    /// Wall-clock seconds of the near command.
+    /// The wall-clock seconds of the near command.
     pub seconds: Option<f64>,
-    /// `seconds`, and the time after it until the copy was on stable storage (disk only).
+    /// `seconds` plus the time until the copy was on stable storage (disk only).
     pub durable_seconds: Option<f64>,
-    /// What the transfer promised.
+    /// The guarantees of the transfer.
     pub guarantees: Guarantees,
-    /// How this host's page cache was treated before a disk run.
+    /// The treatment of this host's page cache before a disk run.
     pub caches: Option<Caches>,
-    /// Whether the page cache of the far end was left as it was: that of another host is.
+    /// True if the page cache of the far end was kept, as on another host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub far_caches_kept: bool,
-    /// When the run began, RFC 3339 in UTC.
+    /// The start time of the run, RFC 3339 in UTC.
     pub started_at: String,
-    /// What the tool says its version is.
+    /// The version that the tool reports.
     pub tool_version: String,
-    /// The command at the near end, as a shell would take it.
+    /// The command at the near end in shell syntax.
     pub near_command: String,
     /// The server's command at the far end, for tools that need one.
     pub far_command: Option<String>,
-    /// The near command's output.
+    /// The output of the near command.
     pub near_output: ToolOutput,
-    /// The server's output.
+    /// The output of the server.
     pub far_output: Option<ToolOutput>,
-    /// What was odd without making the run invalid.
+    /// Unusual observations that do not invalidate the run.
     pub notes: Vec<String>,
-    /// The path's own counters, in the path's own words.
+    /// The counters of the path, in the path's own format.
     pub path: Value,
-    /// What the host did meanwhile; `None` in documents of the first version.
+    /// The load of the host during the run; `None` in documents of the first version.
     #[serde(default)]
     pub host: Option<HostLoad>,
-    /// What was moved; `None` in documents that do not tell.
+    /// The data that were moved; `None` in documents that do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkDone>,
-    /// Parallel streams that were asked for; `None` is the tool's default.
+    /// The requested number of parallel streams; `None` means the tool's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// The window that was asked for; `None` is the tool's default.
+    /// The requested window; `None` means the tool's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<Bytes>,
-    /// Clients that ran at once; `None` in documents that do not tell, of a single one.
+    /// The number of simultaneous clients; `None` for one client, or in documents that do not
+    /// record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// What the path's chances followed from.
+    /// The seed of the path's random decisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Processor time, in seconds, of what the commands themselves used.
+    /// The CPU seconds of the commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuSeconds>,
-    /// What the path carried over time, by its own counters, whatever the tool says.
+    /// The throughput over time by the path's own counters, independent of the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<RunSample>,
 }
 
-/// The workload of a run as it was made.
+/// The workload of a run as it was executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkDone {
-    /// The plan's name for it.
+    /// The plan's name of the workload.
     pub name: String,
-    /// How many files; `None` for a timed test.
+    /// The number of files; `None` for a timed test.
     pub files: Option<u64>,
-    /// The size of each, where they are of one size.
+    /// The size of each file, if all have one size.
     pub file_bytes: Option<Bytes>,
 }
 
-/// Processor time of the commands at the two ends, their children included as far as they were
-/// waited for, in user and in kernel mode. What the kernel does for a flow on behalf of nobody,
-/// and what the emulator uses, is not in it.
+/// The CPU seconds, user and system, of the commands at the two ends, including children that they
+/// waited for. Work of the kernel that belongs to no process, and the emulator's CPU time, are not
+/// included.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuSeconds {
-    /// Of the command at the near end.
+    /// The command at the near end.
     pub near_seconds: f64,
-    /// Of the server; `None` where the tool needs none.
+    /// The server; `None` if the tool needs none.
     pub far_seconds: Option<f64>,
 }
 
 impl CpuSeconds {
-    /// Of both ends.
+    /// Returns the sum of both ends.
     pub fn total_seconds(&self) -> f64 {
         self.near_seconds + self.far_seconds.unwrap_or_default()
     }
 }
 
-/// What passed the path in an interval.
+/// The throughput of the path in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunSample {
-    /// The interval's end, after the command was started.
+    /// The end of the interval in seconds after the start of the command.
     pub seconds: f64,
-    /// The mean rate since the last one, in the direction that carried more, headers of IP and
-    /// TCP and what was sent again included.
+    /// The mean rate since the previous sample in the direction that carried more, including IP and
+    /// TCP headers and retransmissions.
     pub throughput_bps: Rate,
 }
 
-/// What the host's processors did while a command ran, as shares (0 to 1) of all their time.
+/// The load of the host's processors while a command ran, as shares (0 to 1) of all their time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HostLoad {
-    /// Not idle, the run's own work included.
+    /// The share that was not idle, including the run's own work.
     pub busy_share: f64,
-    /// Taken by the hypervisor for someone else.
+    /// The share that the hypervisor took for others.
     pub steal_share: f64,
 }
 
@@ -143,69 +146,69 @@ const fn first() -> u32 {
     1
 }
 
-/// The name and version of a run's document.
+/// The name and version of a run document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunSchema {
-    /// The first.
+    /// The first version.
     #[serde(rename = "longhaul.run/1")]
     V1,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It ended well, and its figure counts.
+    /// The run is valid and its figure counts.
     Ok,
-    /// The tool failed, or what it delivered is wrong; there is no figure.
+    /// The tool failed or delivered wrong data; there is no figure.
     Failed {
-        /// One line.
+        /// The reason in one line.
         reason: String,
     },
-    /// The tool ended well over a path that was not what was asked for; its figure is kept and
-    /// not counted.
+    /// The tool succeeded over a path that violated its conditions; the figure is recorded but does
+    /// not count.
     Invalid {
-        /// One line.
+        /// The reason in one line.
         reason: String,
     },
 }
 
-/// What a transfer promises, so that unlike things are not silently compared.
+/// The guarantees of a transfer, so that comparisons can state differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Guarantees {
-    /// The data cannot be read on the way.
+    /// The data are encrypted in transit.
     pub encrypted: bool,
-    /// The tool itself compares a checksum of the contents, end to end.
+    /// The tool compares a checksum of the contents end to end.
     pub verified: bool,
-    /// The data is on stable storage when the tool ends.
+    /// The data are on stable storage when the tool ends.
     pub synced: bool,
 }
 
-/// How the page cache was treated before a run.
+/// The treatment of the page cache before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caches {
     /// The host's page cache was dropped.
     Dropped,
-    /// The kernel was advised to drop the source's pages, for want of the right to drop all.
+    /// The kernel was advised to drop the source's pages, because the user may not drop all.
     Advised,
 }
 
-/// What a command printed and how it ended.
+/// The output of a command and its exit status.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// The exit code; `None` when a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub exit_code: Option<i32>,
-    /// Standard output, up to a bound.
+    /// Standard output up to a limit.
     pub stdout: String,
-    /// Standard error, up to a bound.
+    /// Standard error up to a limit.
     pub stderr: String,
-    /// Whether either went on beyond the bound.
+    /// True if either exceeded the limit.
     pub truncated: bool,
 }
 
 impl ToolOutput {
-    /// The last line that says something: of standard error, else of standard output.
+    /// Returns the last non-empty line of standard error, or else of standard output.
     pub fn last_line(&self) -> Option<&str> {
         [&self.stderr, &self.stdout]
             .into_iter()
@@ -219,8 +222,8 @@ mod tests {
 
     use super::*;
 
-    /// Written by the first version; never edited. A reader that fails on it has broken the
-    /// promise that archives stay readable.
+    /// Written by the first version; never edited. A reader that fails on it breaks the promise
+    /// that archives stay readable.
     const FIXTURE: &str = r#"{
         "schema": "longhaul.run/1", "sequence": 7, "repeat": 1, "tool": "scp", "label": "scp",
         "options": [], "workload": "disk", "condition": {"rtt_ms": 90.0, "rate_bps": null},

@@ -1,4 +1,4 @@
-//! What one end of a flow saw: the half of a sample or result that it can vouch for.
+//! The samples and results of one end of a flow.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,54 +6,54 @@ use super::{Curve, UdpCounts};
 use crate::plan::CpuList;
 use crate::units::{Bytes, Rate};
 
-/// A sending connection in one interval, by the kernel's account (`TCP_INFO`). Counts and times
-/// spent are those of the interval; the rest is the state at its end.
+/// A sending connection in one interval, from `TCP_INFO`. Counts and times cover the interval;
+/// other fields are the state at its end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TcpSample {
-    /// Smoothed round-trip time.
+    /// The smoothed round-trip time in ms.
     pub rtt_ms: f64,
-    /// Its mean deviation.
+    /// The mean deviation of the round-trip time in ms.
     pub rtt_variation_ms: f64,
-    /// Congestion window.
+    /// The congestion window.
     pub cwnd_bytes: Bytes,
-    /// The window the receiver advertised.
+    /// The window that the receiver advertised.
     pub peer_window_bytes: Bytes,
-    /// Segments retransmitted.
+    /// The number of retransmitted segments.
     pub retransmits: u64,
     /// The rate at which the receiver most recently acknowledged data.
     pub delivery_rate_bps: Rate,
-    /// That rate was limited by the sending program, not by the path.
+    /// True if the sending program, not the path, limited that rate.
     pub app_limited: bool,
-    /// Bytes in the send queue, not sent once.
+    /// The bytes in the send queue that have not been sent.
     pub notsent_bytes: Bytes,
-    /// Time with data in flight or to send.
+    /// The time with data in flight or to send, in ms.
     pub busy_ms: f64,
-    /// The part of it in which the receiver's window held the sender back.
+    /// The part of `busy_ms` in which the receiver's window held the sender back.
     pub rwnd_limited_ms: f64,
-    /// The part of it in which the send buffer held the sender back.
+    /// The part of `busy_ms` in which the send buffer held the sender back.
     pub sndbuf_limited_ms: f64,
-    /// The part of it in which the receiver's window held the sender back beyond what the kernel
-    /// counts as such, by looks at the connection.
+    /// The part of `busy_ms` in which samples show that the receiver's window held the sender back,
+    /// in addition to the kernel's count.
     #[serde(default)]
     pub rwnd_full_ms: f64,
-    /// The part of it in which a full send buffer held the sender back beyond what the kernel
-    /// counts as such, by looks at the connection.
+    /// The part of `busy_ms` in which samples show that a full send buffer held the sender back, in
+    /// addition to the kernel's count.
     #[serde(default)]
     pub sndbuf_full_ms: f64,
-    /// The part of it in which the congestion window was full, by looks at the connection.
+    /// The part of `busy_ms` in which samples show a full congestion window.
     #[serde(default)]
     pub cwnd_limited_ms: f64,
-    /// The part of it in which neither a window nor a lack of data held the sender back, by looks
-    /// at the connection.
+    /// The part of `busy_ms` in which samples show that neither a window nor a lack of data held
+    /// the sender back.
     #[serde(default)]
     pub paced_ms: f64,
-    /// Mean of the smoothed round-trip time over the interval.
+    /// The mean of the smoothed round-trip time over the interval, in ms.
     #[serde(default)]
     pub rtt_mean_ms: f64,
-    /// Segments with payload sent, retransmissions included.
+    /// The number of segments with payload sent, including retransmissions.
     #[serde(default)]
     pub segments: u64,
-    /// Segments whose acknowledgement told of congestion (ECN).
+    /// The number of segments acknowledged with a congestion mark (ECN).
     #[serde(default)]
     pub marked_segments: u64,
 }
@@ -61,80 +61,82 @@ pub struct TcpSample {
 /// The thread and the socket of one stream in one interval, at either end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ThreadSample {
-    /// The thread ran.
+    /// The share of time in which the thread ran.
     pub running_percent: f64,
-    /// The thread could have run and waited for a core; `None` when the kernel keeps no account.
+    /// The share of time in which the thread was ready but waited for a core; `None` if the kernel
+    /// has no such statistics.
     pub waiting_percent: Option<f64>,
-    /// The core that it last ran on.
+    /// The core that the thread last ran on.
     pub core: u32,
-    /// What that core did for anyone.
+    /// The use of that core by all programs.
     pub core_busy_percent: f64,
-    /// Of that core, interrupts and the network's soft interrupts.
+    /// The share of that core in interrupts and the network's soft interrupts.
     pub core_interrupts_percent: f64,
-    /// Of that core, what the hypervisor took.
+    /// The share of that core that the hypervisor took.
     pub core_stolen_percent: f64,
-    /// The socket's buffer, in the kernel's own bytes: `SO_SNDBUF` at the sender, `SO_RCVBUF` at
-    /// the receiver.
+    /// The socket buffer in the kernel's bytes: `SO_SNDBUF` at the sender, `SO_RCVBUF` at the
+    /// receiver.
     pub buffer_bytes: Bytes,
-    /// Mean of how full it was.
+    /// The mean fill level of the buffer.
     pub buffer_full_percent: f64,
-    /// Packets that the socket threw away.
+    /// The number of packets that the socket dropped.
     pub drops: u64,
 }
 
-/// The host of one end in one interval, beside the test's own threads.
+/// The host of one end in one interval, outside the test's own threads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HostSample {
-    /// All cores together, in percent of them all.
+    /// The use of all cores together, in percent of all.
     pub cores_busy_percent: f64,
-    /// The core with most interrupts, soft ones included.
+    /// The core with most interrupts, including soft interrupts.
     pub interrupts_core: u32,
-    /// Its interrupts, in percent of that core.
+    /// The share of that core in interrupts.
     pub interrupts_percent: f64,
     /// The kernel's memory for TCP, of the whole host.
     pub tcp_memory_bytes: Bytes,
-    /// Where pressure begins (`net.ipv4.tcp_mem`); 0 when it is not told.
+    /// The memory from which the kernel limits buffers (`net.ipv4.tcp_mem`); 0 if unknown.
     pub tcp_memory_pressure_bytes: Bytes,
-    /// Time under pressure.
+    /// The share of time in which the kernel limited buffers.
     pub tcp_memory_pressure_percent: f64,
-    /// Packets that TCP threw away for want of room, and data it pruned.
+    /// The packets that TCP dropped for lack of space, and data that it pruned.
     pub tcp_drops: u64,
-    /// Packets that UDP's sockets threw away for want of room.
+    /// The packets that UDP sockets dropped for lack of space.
     pub udp_drops: u64,
-    /// Packets lost at the interfaces and at the queues of the cores.
+    /// The packets dropped by the interfaces and the queues of the cores.
     pub interface_drops: u64,
 }
 
-/// What one end's kernel allows.
+/// The limits of one end's kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HostLimits {
-    /// The largest buffer by autotuning: the third number of `net.ipv4.tcp_wmem` at the sender,
-    /// of `tcp_rmem` at the receiver.
+    /// The largest autotuned buffer: the third number of `net.ipv4.tcp_wmem` at the sender, of
+    /// `tcp_rmem` at the receiver.
     pub autotuned_bytes: Bytes,
-    /// The largest buffer to ask for: `net.core.wmem_max` at the sender, `rmem_max` at the
-    /// receiver; 0 when it is not told.
+    /// The largest buffer that can be requested: `net.core.wmem_max` at the sender, `rmem_max` at
+    /// the receiver; 0 if unknown.
     pub asked_bytes: Bytes,
-    /// The fastest interface, by its driver; `None` without hardware.
+    /// The rate of the fastest interface, as its driver reports it; `None` without a hardware
+    /// interface.
     pub interface_bps: Option<Rate>,
 }
 
 /// One interval at one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SideSample {
-    /// Counts intervals from 0; the same number at both ends is the same interval.
+    /// The number of the interval, from 0; equal numbers at both ends mean the same interval.
     pub index: u32,
-    /// The interval lies in the omitted time.
+    /// True if the interval is in the omitted time.
     pub omitted: bool,
-    /// From when, on this end's clock, which starts with the first byte.
+    /// The start in seconds on this end's clock, which starts with the first byte.
     pub start_seconds: f64,
-    /// Until when.
+    /// The end in seconds.
     pub end_seconds: f64,
-    /// CPU time used for the test.
+    /// The CPU seconds used for the test.
     pub cpu_seconds: f64,
-    /// It is of the half from the server to the client, in a test of both directions.
+    /// True for the direction from server to client of a bidirectional test.
     #[serde(default)]
     pub reverse: bool,
-    /// The streams, in order of their number.
+    /// The streams, by number.
     pub streams: Vec<SideStreamSample>,
     /// The host.
     #[serde(default)]
@@ -144,11 +146,11 @@ pub struct SideSample {
 /// One stream in one interval at one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SideStreamSample {
-    /// Bytes written to or read from the connection.
+    /// The bytes written to or read from the connection.
     pub bytes: Bytes,
-    /// The sender's connection; the receiver has nothing to say here.
+    /// The state of the sender's connection; `None` at the receiver.
     pub tcp: Option<TcpSample>,
-    /// The datagrams of the interval, in a test over UDP.
+    /// The datagram counters of the interval, in a UDP test.
     #[serde(default)]
     pub udp: Option<UdpCounts>,
     /// The thread and the socket.
@@ -159,21 +161,22 @@ pub struct SideStreamSample {
 /// A whole test at one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SideResult {
-    /// From the end of the omitted time to the last byte; at the receiver to the end of data.
+    /// Seconds from the end of the omitted time to the last byte; at the receiver to the end of
+    /// data.
     pub seconds: f64,
-    /// CPU time used for the test in [`seconds`](Self::seconds).
+    /// The CPU seconds used for the test in [`seconds`](Self::seconds).
     pub cpu_seconds: f64,
-    /// Why this end broke off; `None` when its streams ran to their end.
+    /// The reason why this end was cut off; `None` if its streams completed.
     pub cut: Option<String>,
-    /// It is of the half from the server to the client, in a test of both directions.
+    /// True for the direction from server to client of a bidirectional test.
     #[serde(default)]
     pub reverse: bool,
-    /// The streams, in order of their number.
+    /// The streams, by number.
     pub streams: Vec<SideStream>,
-    /// Bytes over time; a receiver's alone.
+    /// The bytes over time, at a receiver only.
     #[serde(default)]
     pub curve: Option<Curve>,
-    /// What the kernel allows.
+    /// The limits of the kernel.
     #[serde(default)]
     pub limits: Option<HostLimits>,
 }
@@ -181,40 +184,40 @@ pub struct SideResult {
 /// One stream of a whole test at one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SideStream {
-    /// Bytes after the omitted time.
+    /// The bytes after the omitted time.
     pub bytes: Bytes,
-    /// Bytes from the first to the last, omitted or not.
+    /// The bytes including the omitted time.
     pub total_bytes: Bytes,
-    /// From the end of the omitted time to this stream's last byte.
+    /// Seconds from the end of the omitted time to this stream's last byte.
     pub seconds: f64,
-    /// CPU time of this stream's thread in [`seconds`](Self::seconds).
+    /// The CPU seconds of this stream's thread in [`seconds`](Self::seconds).
     pub cpu_seconds: f64,
-    /// Segments retransmitted after the omitted time.
+    /// The segments retransmitted after the omitted time.
     pub retransmits: u64,
-    /// Mean of the round-trip times sampled; at the receiver, the handshake's.
+    /// The mean of the sampled round-trip times in ms; at the receiver that of the handshake.
     pub rtt_ms: f64,
-    /// The least round-trip time the kernel saw.
+    /// The lowest round-trip time in ms that the kernel measured.
     pub rtt_min_ms: f64,
-    /// Congestion control in use.
+    /// The congestion control in use.
     pub congestion: String,
-    /// Maximum segment size in use.
+    /// The maximum segment size in use.
     pub mss: u32,
-    /// The socket buffer of this end: the send buffer of a sender, the receive buffer of a
-    /// receiver, as it was when the test began.
+    /// The socket buffer of this end at the start of the test: the send buffer of a sender, the
+    /// receive buffer of a receiver.
     pub buffer_bytes: Bytes,
-    /// The datagrams after the omitted time, in a test over UDP.
+    /// The datagram counters after the omitted time, in a UDP test.
     #[serde(default)]
     pub udp: Option<UdpCounts>,
     /// This end's address and port.
     #[serde(default)]
     pub address: Option<String>,
-    /// The CPUs that the stream's thread was bound to; `None` when it was free.
+    /// The CPUs that the stream's thread was bound to; `None` if it was not bound.
     #[serde(default)]
     pub cpus: Option<CpuList>,
-    /// Whether the stream is still multipath, in a test over MPTCP: it falls back to plain TCP
-    /// where the peer or the path does not have it.
+    /// True if the connection is still multipath, in an MPTCP test. It falls back to plain TCP if
+    /// the peer or the path does not support MPTCP.
     #[serde(default)]
     pub multipath: Option<bool>,
-    /// Why the stream broke off; `None` when it ran to its end.
+    /// The reason why the stream was cut off; `None` if it completed.
     pub failure: Option<String>,
 }

@@ -1,3 +1,5 @@
+//! The report of a topology.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -8,41 +10,41 @@ use crate::units::Bytes;
 /// A site of a topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteReport {
-    /// The name by which the other sites find it.
+    /// The host name of the site.
     pub name: String,
-    /// Its address, on all of its interfaces.
+    /// The IPv4 address, on all of its interfaces.
     pub ipv4: Ipv4Addr,
-    /// As `ipv4`; `None` where no link of the site takes IPv6's smallest packet.
+    /// The IPv6 address; `None` if no link of the site supports the smallest IPv6 packet.
     pub ipv6: Option<Ipv6Addr>,
-    /// The most that a TCP socket of the site may buffer in each direction.
+    /// The most bytes that a TCP socket of the site may buffer in each direction.
     pub window_bytes: Bytes,
 }
 
-/// A link of a topology and what it did.
+/// A link of a topology with its report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopologyLinkReport {
     /// The link's name.
     pub name: String,
-    /// The site that `link` calls near.
+    /// The site at the near end in `link`.
     pub near: String,
-    /// The site that `link` calls far.
+    /// The site at the far end in `link`.
     pub far: String,
-    /// What passed.
+    /// The report of the link.
     pub link: LinkReport,
 }
 
-/// What the links of a topology did so far, or until they were taken down.
+/// The report of a topology so far, or until it was taken down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopologyReport {
     /// [`TopologyReport::SCHEMA`].
     pub schema: String,
     /// The topology's name.
     pub name: String,
-    /// How long it was up.
+    /// The seconds for which it was up.
     pub seconds: f64,
-    /// Its sites.
+    /// The sites.
     pub sites: Vec<SiteReport>,
-    /// Its links.
+    /// The links.
     pub links: Vec<TopologyLinkReport>,
 }
 

@@ -1,29 +1,31 @@
+//! Datagram counters.
+
 use serde::{Deserialize, Serialize};
 
-/// What one end counted of the datagrams of one stream, in an interval or in a whole test.
+/// One end's datagram counters of one stream, for an interval or a whole test.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct UdpCounts {
-    /// Datagrams the kernel took, at the sender; at the receiver, those that came in time and for
-    /// the first time.
+    /// At the sender the datagrams that the kernel accepted; at the receiver those that arrived in
+    /// time and for the first time.
     pub datagrams: u64,
-    /// How many there should be by the numbers they carry; the sender counts those too that its
-    /// host dropped.
+    /// The number of datagrams that should exist according to their numbers; the sender also counts
+    /// those that its host dropped.
     pub expected: u64,
-    /// Came so far behind that they had been given up: they count neither as received nor as lost.
+    /// The datagrams that arrived too late to count; they count neither as received nor as lost.
     pub late: u64,
-    /// Came again.
+    /// The duplicates.
     pub duplicated: u64,
-    /// Came after one with a higher number; they count as received.
+    /// The datagrams that arrived after one with a higher number; they count as received.
     pub reordered: u64,
-    /// Dropped by this host: its interface's queue was full at the sender, the socket's buffer
-    /// at the receiver.
+    /// The datagrams that this host dropped: at the sender because the interface's queue was full,
+    /// at the receiver because the socket's buffer was.
     pub host_dropped: u64,
-    /// Interarrival jitter (RFC 3550, section 6.4.1) at the end; the receiver's alone.
+    /// The final interarrival jitter in ms (RFC 3550, section 6.4.1), at the receiver only.
     pub jitter_ms: f64,
 }
 
 impl UdpCounts {
-    /// What was counted since `earlier`. The jitter is an average by itself and stays.
+    /// Returns the counters since `earlier`. The jitter, which is an average itself, stays.
     #[must_use]
     pub fn since(&self, earlier: &UdpCounts) -> Self {
         UdpCounts {
@@ -38,39 +40,39 @@ impl UdpCounts {
     }
 }
 
-/// The datagrams of one stream, or of all together, by both ends' accounts.
+/// The datagrams of one stream or of all streams, combined from both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct UdpResult {
-    /// Numbered by the sender.
+    /// The datagrams that the sender numbered.
     pub sent: u64,
-    /// Came in time, each counted once.
+    /// The datagrams that arrived in time, each counted once.
     pub received: u64,
-    /// Lost between the two hosts.
+    /// The datagrams lost between the two hosts.
     pub lost: u64,
-    /// The part of what left the sender that was lost on the way, in percent.
+    /// The lost datagrams in percent of those that left the sender.
     pub lost_percent: f64,
-    /// Came after they had been given up.
+    /// The datagrams that arrived too late to count.
     pub late: u64,
-    /// Came again.
+    /// The duplicates.
     pub duplicated: u64,
-    /// Came after one with a higher number.
+    /// The datagrams that arrived after one with a higher number.
     pub reordered: u64,
     /// Dropped by the sender's host, before the path.
     pub sender_dropped: u64,
     /// Dropped by the receiver's host, after the path.
     pub receiver_dropped: u64,
-    /// Interarrival jitter (RFC 3550); the mean over several streams.
+    /// The interarrival jitter in ms (RFC 3550); for several streams the mean.
     pub jitter_ms: f64,
 }
 
 impl UdpResult {
-    /// Puts the two ends' accounts together. Without the sender's, its drops pass as lost.
+    /// Combines the counters of both ends. Without the sender's, its drops count as lost.
     pub fn join(sender: Option<&UdpCounts>, receiver: &UdpCounts) -> Self {
         let sender_dropped = sender.map_or(0, |s| s.host_dropped);
         let arrived = receiver.datagrams.saturating_add(receiver.late);
         let missing = receiver.expected.saturating_sub(arrived);
-        // What a host dropped is known only as it happens, so that within one interval it may
-        // belong to numbers of the one before.
+        // A drop is known only when it happens, so within one interval it may belong to numbers of
+        // the previous one.
         let lost = missing.saturating_sub(sender_dropped).saturating_sub(receiver.host_dropped);
         UdpResult {
             sent: receiver.expected,
@@ -87,7 +89,7 @@ impl UdpResult {
         .with_percent()
     }
 
-    /// All streams together; `None` for none.
+    /// Returns the sum of all streams; `None` if there are none.
     pub fn sum(streams: impl Iterator<Item = UdpResult>) -> Option<Self> {
         let (mut sum, mut count) = (UdpResult::default(), 0);
         for stream in streams {

@@ -1,16 +1,18 @@
+//! Warnings about results.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate};
 
-/// One of the two ends of a test or copy.
+/// An end of a test or copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The one that gives the bytes.
+    /// The end that sends the bytes.
     Sender,
-    /// The one that takes them.
+    /// The end that receives the bytes.
     Receiver,
 }
 
@@ -23,62 +25,62 @@ impl fmt::Display for End {
     }
 }
 
-/// What makes a result less than it seems: a closed list. [`Warning`] adds the words.
+/// The reasons why a result may be misleading: a closed list. [`Warning`] adds the sentences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WarningKind {
-    /// The host allows smaller socket buffers than were asked for.
+    /// The host's limits are smaller than the requested socket buffers.
     WindowClipped {
-        /// At which end.
+        /// The end concerned.
         end: End,
-        /// What was asked for.
+        /// The requested size.
         requested_bytes: Bytes,
-        /// What the kernel gave.
+        /// The size that the kernel granted.
         granted_bytes: Bytes,
     },
-    /// A thread that moves bytes used a whole core: the host, not the path, was measured.
+    /// A thread that moves bytes used a whole core: the result describes the host, not the path.
     CpuBound {
-        /// At which end.
+        /// The end concerned.
         end: End,
-        /// Of one core, for the busiest thread.
+        /// The use of one core by the busiest thread, in percent.
         cpu_percent: f64,
     },
-    /// A test that ran to its end in which the ends do not agree on the bytes.
+    /// The test completed, but its ends counted different bytes.
     TotalsDisagree {
-        /// By the sender's count.
+        /// The sender's count.
         sent_bytes: Bytes,
-        /// By the receiver's count.
+        /// The receiver's count.
         received_bytes: Bytes,
     },
-    /// The test went far slower than it was paced to.
+    /// The test was far slower than its requested rate.
     PacingMissed {
-        /// What was asked for.
+        /// The requested rate.
         requested_bps: Rate,
         /// The goodput.
         throughput_bps: Rate,
     },
-    /// The test ended before the omitted time had passed, so that nothing of it counts.
+    /// The test ended before the omitted time had passed, so nothing counts.
     AllOmitted,
-    /// The receiving kernel dropped the bytes without copying them, as was asked for.
+    /// The receiving kernel discarded the bytes without copying them, as requested.
     ReceiveNotCopied,
-    /// A host dropped datagrams itself: the path is not to blame for them.
+    /// A host dropped datagrams, which the path did not lose.
     HostDropped {
-        /// At which end.
+        /// The end concerned.
         end: End,
-        /// How many.
+        /// The number of datagrams.
         datagrams: u64,
     },
-    /// A connection of a test over MPTCP was plain TCP.
+    /// A connection of an MPTCP test was plain TCP.
     NotMultipath,
-    /// The clock by which arrivals are timed was set while a path was surveyed.
+    /// The clock that times arrivals was set during a path survey.
     ClockStepped {
-        /// By how much.
+        /// The change of the clock in ms.
         step_ms: f64,
     },
 }
 
 impl WarningKind {
-    /// What is wrong, as a sentence without a full stop.
+    /// Returns the problem as a sentence without a final period.
     pub fn message(&self) -> String {
         match self {
             WarningKind::WindowClipped { end, requested_bytes, granted_bytes } => format!(
@@ -114,7 +116,7 @@ impl WarningKind {
         }
     }
 
-    /// What to do about it.
+    /// Returns the advice.
     pub fn advice(&self) -> &'static str {
         match self {
             WarningKind::WindowClipped { .. } => {
@@ -152,15 +154,15 @@ impl WarningKind {
     }
 }
 
-/// A [`WarningKind`] with its words, as documents carry it.
+/// A [`WarningKind`] with its sentences, as in documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Which one, with its figures; its fields stand beside the words.
+    /// The kind with its figures; its fields are inlined.
     #[serde(flatten)]
     pub kind: WarningKind,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// The advice.
     pub advice: String,
 }
 

@@ -1,24 +1,25 @@
-//! Does what was seen come from the distribution that was asked for?
+//! Goodness-of-fit tests: whether a sample comes from the expected distribution.
 
 use super::special::upper_gamma;
 
-/// The probability of a chi-square statistic of at least `statistic` with `freedom` degrees of
-/// freedom, when the hypothesis holds.
+/// Returns the probability of a chi-square statistic of at least `statistic` with `freedom` degrees
+/// of freedom if the hypothesis holds.
 pub fn chi_square_p(statistic: f64, freedom: u32) -> f64 {
     if freedom == 0 { 1.0 } else { upper_gamma(f64::from(freedom) / 2.0, statistic / 2.0) }
 }
 
-/// The probability that a normal variable of mean 0 and deviation 1 is at most `x`.
+/// Returns the probability that a normal variable with mean 0 and standard deviation 1 is at most
+/// `x`.
 pub fn normal_p(x: f64) -> f64 {
     let beyond = 0.5 * upper_gamma(0.5, x * x / 2.0);
     if x < 0.0 { beyond } else { 1.0 - beyond }
 }
 
-/// Pearson's test that `counts[i]` of their sum fell with probability `probabilities[i]`. Cells
-/// are joined from the end until each expects at least 5, as the approximation needs.
+/// Does Pearson's test of the hypothesis that events fall into cell `i` with probability
+/// `probabilities[i]`. Cells are merged from the end until each expects at least 5 events, as the
+/// approximation requires.
 ///
-/// Returns the probability of a deviation at least as large; `None` when fewer than two cells
-/// remain and nothing can be said.
+/// Returns the probability of a deviation at least as large; `None` if fewer than two cells remain.
 pub fn pearson_p(counts: &[u64], probabilities: &[f64]) -> Option<f64> {
     const LEAST_EXPECTED: f64 = 5.0;
     let total = counts.iter().sum::<u64>() as f64;
@@ -41,8 +42,9 @@ pub fn pearson_p(counts: &[u64], probabilities: &[f64]) -> Option<f64> {
     Some(chi_square_p(statistic, freedom))
 }
 
-/// The distance of Kolmogorov and Smirnov: the largest difference between the distribution of the
-/// `sorted` values and `distribution`, which gives the probability of a value of at most x.
+/// Returns the Kolmogorov-Smirnov distance: the largest difference between the empirical
+/// distribution of the `sorted` values and `distribution`, which returns the probability of a value
+/// of at most x.
 pub fn kolmogorov_distance(sorted: &[f64], distribution: impl Fn(f64) -> f64) -> f64 {
     let n = sorted.len() as f64;
     let differences = sorted.iter().enumerate().map(|(i, x)| {
@@ -52,8 +54,8 @@ pub fn kolmogorov_distance(sorted: &[f64], distribution: impl Fn(f64) -> f64) ->
     differences.fold(0.0, f64::max)
 }
 
-/// The distance that `n` values from the distribution itself exceed with probability `alpha`
-/// (the bound of Dvoretzky, Kiefer and Wolfowitz with Massart's constant).
+/// Returns the distance that `n` values from the distribution exceed with probability `alpha` (the
+/// bound of Dvoretzky, Kiefer and Wolfowitz with Massart's constant).
 pub fn kolmogorov_bound(n: usize, alpha: f64) -> f64 {
     ((2.0 / alpha).ln() / (2.0 * n as f64)).sqrt()
 }
@@ -62,7 +64,7 @@ pub fn kolmogorov_bound(n: usize, alpha: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The 5 % and 1 % points of the usual tables.
+    /// The 5 % and 1 % points of common tables.
     #[test]
     fn chi_square_agrees_with_the_tables() {
         for (statistic, freedom, p) in

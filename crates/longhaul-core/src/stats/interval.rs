@@ -1,7 +1,9 @@
-/// The interval in which the median of what `values` were drawn from lies with at least the
-/// probability `confidence` (0 to 1), whatever their distribution: between two order statistics, by the
-/// sign test (Hahn and Meeker, Statistical Intervals, 5.3). `None` when there are too few: for 95 %
-/// it takes six.
+//! Confidence intervals of medians.
+
+/// Returns the distribution-free confidence interval of the median of the population of `values`,
+/// with a probability of at least `confidence` (0 to 1): an interval between two order statistics,
+/// from the sign test (Hahn and Meeker, Statistical Intervals, section 5.3). Returns `None` if
+/// there are too few values; 95 % needs six.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -10,10 +12,11 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
     Some((sorted[cut - 1], sorted[sorted.len() - cut]))
 }
 
-/// The probability that the median lies between the `k`-th smallest and the `k`-th largest of `n`.
+/// Returns the probability that the median lies between the `k`-th smallest and the `k`-th largest
+/// of `n`.
 fn coverage(n: usize, k: usize) -> f64 {
-    // The k - 1 first terms of the binomial distribution of n fair coins, by their logarithms: 2^-n
-    // itself is no number beyond n = 1074.
+    // The first k - 1 terms of the binomial distribution of n fair coins, computed with logarithms,
+    // because 2^-n underflows beyond n = 1074.
     let mut term = -(n as f64) * std::f64::consts::LN_2;
     let mut below = 0.0;
     for i in 0..k {
@@ -29,8 +32,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_of_the_tables() {
-        // Hahn and Meeker, table A.15: for 95 %, n = 6 takes 1 and 6, 10 takes 2 and 9, 20 takes
-        // 6 and 15, 100 takes 40 and 61.
+        // Hahn and Meeker, table A.15: for 95 %, n = 6 gives 1 and 6, 10 gives 2 and 9, 20 gives 6
+        // and 15, 100 gives 40 and 61.
         for (n, low, high) in [(6, 1, 6), (10, 2, 9), (20, 6, 15), (100, 40, 61)] {
             let values: Vec<f64> = (1..=n).rev().map(f64::from).collect();
             let expected = (f64::from(low), f64::from(high));

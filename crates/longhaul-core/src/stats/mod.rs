@@ -1,5 +1,4 @@
-//! Statistics: summaries of repeated measurements, intervals for what was counted, and tests of
-//! what was seen against what was asked for.
+//! Statistics: summaries of repeated measurements, confidence intervals, and goodness-of-fit tests.
 
 mod fit;
 mod interval;

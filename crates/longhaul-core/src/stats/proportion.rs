@@ -1,9 +1,11 @@
+//! Confidence intervals of probabilities.
+
 use super::special::incomplete_beta;
 
-/// The interval of Clopper and Pearson (1934) for a probability, having seen `hits` in `trials`:
-/// whatever the true probability, the interval holds it with at least this `confidence`.
+/// Returns the Clopper-Pearson interval (1934) of a probability after `hits` in `trials`: whatever
+/// the true probability, the interval contains it with at least this `confidence`.
 ///
-/// `(0, 1)` for no trials.
+/// Returns `(0, 1)` for no trials.
 pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64) {
     if trials == 0 {
         return (0.0, 1.0);
@@ -15,8 +17,8 @@ pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64
     (low, high)
 }
 
-/// Where the distribution function reaches `p`, by bisection: it is monotone, and this runs a few
-/// times in a measurement of seconds.
+/// Returns the value at which the distribution function reaches `p`, by bisection: the function is
+/// monotone, and this runs only a few times per measurement.
 fn beta_quantile(a: f64, b: f64, p: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
@@ -36,7 +38,7 @@ mod tests {
         assert!((l - low).abs() < 1e-6 && (h - high).abs() < 1e-6, "{l} {h}");
     }
 
-    /// Values of R's `binom.test`.
+    /// Values from R's `binom.test`.
     #[test]
     fn agrees_with_published_values() {
         assert_interval(0, 10, 0.95, 0.0, 0.308_497_1);

@@ -1,12 +1,12 @@
-//! The two special functions behind the intervals and tests: regularised incomplete beta and
-//! gamma, by the continued fractions and series of Abramowitz and Stegun (26.5.8, 6.5.29, 6.5.31),
-//! evaluated by Lentz's method. Relative error below 1e-10 where they are used.
+//! The special functions behind the intervals and tests: the regularised incomplete beta and gamma
+//! functions, by the continued fractions and series of Abramowitz and Stegun (26.5.8, 6.5.29,
+//! 6.5.31), evaluated with Lentz's method. The relative error is below 1e-10 in the used range.
 
 const ITERATIONS: u32 = 10_000;
 const EPSILON: f64 = 1e-14;
 const TINY: f64 = 1e-300;
 
-/// The logarithm of the gamma function, for `x > 0` (Lanczos, g = 7).
+/// Returns the logarithm of the gamma function for `x > 0` (Lanczos, g = 7).
 pub(super) fn ln_gamma(x: f64) -> f64 {
     const COEFFICIENTS: [f64; 9] = [
         0.999_999_999_999_809_9,
@@ -26,7 +26,7 @@ pub(super) fn ln_gamma(x: f64) -> f64 {
         + (COEFFICIENTS[0] + series).ln()
 }
 
-/// The probability that a beta variable of parameters `a` and `b` is at most `x`.
+/// Returns the probability that a beta variable with parameters `a` and `b` is at most `x`.
 pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -34,7 +34,7 @@ pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    // The fraction converges quickly on one side of the mean; the other follows by symmetry.
+    // The fraction converges fast on one side of the mean; the other side follows by symmetry.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(b, a, 1.0 - x);
     }
@@ -52,7 +52,7 @@ pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     front.exp() * fraction.value
 }
 
-/// The probability that a gamma variable of shape `a` exceeds `x`.
+/// Returns the probability that a gamma variable of shape `a` exceeds `x`.
 pub(super) fn upper_gamma(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 1.0;
@@ -87,13 +87,14 @@ struct Lentz {
 }
 
 impl Lentz {
-    /// 1 / (`first` + ...), where `c` is the ratio of the numerators of the two levels before.
+    /// Starts with 1 / (`first` + ...), where `c` is the ratio of the numerators of the two
+    /// previous levels.
     fn new(c: f64, first: f64) -> Self {
         let d = 1.0 / keep_away_from_zero(first);
         Lentz { value: d, c, d }
     }
 
-    /// Adds a level; whether the value has settled.
+    /// Adds a level. Returns whether the value has converged.
     fn step(&mut self, numerator: f64, denominator: f64) -> bool {
         self.d = 1.0 / keep_away_from_zero(denominator + numerator * self.d);
         self.c = keep_away_from_zero(denominator + numerator / self.c);

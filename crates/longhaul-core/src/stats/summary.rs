@@ -1,5 +1,7 @@
-/// The `q`-quantile (0 to 1) of `values`, by linear interpolation between order statistics
-/// (type 7 of Hyndman and Fan, the default of R and NumPy). `None` for no values.
+//! Quantiles and standard deviations.
+
+/// Returns the `q`-quantile (0 to 1) of `values`, by linear interpolation between order statistics
+/// (type 7 of Hyndman and Fan, the default of R and NumPy); `None` for no values.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -10,12 +12,12 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64))
 }
 
-/// The median of `values`; `None` for no values.
+/// Returns the median of `values`; `None` for no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The standard deviation of what `values` were drawn from (Bessel's correction). `None` for fewer
+/// Returns the sample standard deviation of `values` (with Bessel's correction); `None` for fewer
 /// than two values.
 pub fn deviation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;

@@ -1,3 +1,5 @@
+//! Numbers of bytes.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,33 +10,33 @@ use super::error::{scale, split_number};
 
 /// A number of bytes.
 ///
-/// In text `4GiB` and `4G` are 4 x 2^30 and `4GB` is 4 x 10^9; in JSON and SQL it is a number
-/// under a name that ends in `_bytes`.
+/// In text `4GiB` and `4G` are 4 x 2^30, and `4GB` is 4 x 10^9. In JSON and SQL it is a number in a
+/// field whose name ends in `_bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// `count` bytes.
+    /// Creates `count` bytes.
     pub const fn new(count: u64) -> Self {
         Bytes(count)
     }
 
-    /// `count` x 2^10 bytes.
+    /// Creates `count` x 2^10 bytes.
     pub const fn kib(count: u64) -> Self {
         Bytes(count << 10)
     }
 
-    /// `count` x 2^20 bytes.
+    /// Creates `count` x 2^20 bytes.
     pub const fn mib(count: u64) -> Self {
         Bytes(count << 20)
     }
 
-    /// `count` x 2^30 bytes.
+    /// Creates `count` x 2^30 bytes.
     pub const fn gib(count: u64) -> Self {
         Bytes(count << 30)
     }
 
-    /// The count.
+    /// Returns the number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -70,7 +72,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Three significant digits in binary units: `1.50 GiB`; whole bytes below 1 KiB.
+    /// Formats three significant digits in binary units: `1.50 GiB`; whole bytes below 1 KiB.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
         if self.0 < 1024 {
@@ -103,7 +105,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Reads a quantity from a whole number or from text with a unit.
+/// Deserializes a quantity from an integer or from text with a unit.
 pub(super) struct Quantity<T> {
     from_number: fn(u64) -> T,
 }

@@ -1,47 +1,49 @@
-/// Why a text is not a quantity.
+//! Errors of quantities.
+
+/// The reason why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// The text does not begin with a number.
+    /// The text does not start with a number.
     #[error("'{text}' is not a {quantity}: expected a number and a unit, such as {example}")]
     NotANumber {
-        /// What was given.
+        /// The given text.
         text: String,
         /// `rate`, `size` or `time`.
         quantity: &'static str,
-        /// A value that would have been taken.
+        /// A valid value.
         example: &'static str,
     },
-    /// The number is followed by a unit that is not known.
+    /// The unit after the number is unknown.
     #[error("'{text}' has the unknown unit '{unit}': a {quantity} is written like {example}")]
     UnknownUnit {
-        /// What was given.
+        /// The given text.
         text: String,
         /// The part after the number.
         unit: String,
         /// `rate`, `size` or `time`.
         quantity: &'static str,
-        /// A value that would have been taken.
+        /// A valid value.
         example: &'static str,
     },
-    /// The value is negative, not finite, or larger than can be held.
+    /// The value is negative, not finite, or too large.
     #[error("'{text}' is out of range for a {quantity}")]
     OutOfRange {
-        /// What was given.
+        /// The given text.
         text: String,
         /// `rate`, `size` or `time`.
         quantity: &'static str,
     },
 }
 
-/// Splits `text` into its number and its unit, both trimmed.
+/// Splits `text` into number and unit, both trimmed.
 pub(super) fn split_number<'a>(
     text: &'a str,
     quantity: &'static str,
     example: &'static str,
 ) -> Result<(f64, &'a str), UnitError> {
     let trimmed = text.trim();
-    // An exponent is part of the number only when digits follow it, so that "1e-4" is one number
-    // and "5E" is five of the (unknown) unit E.
+    // An exponent belongs to the number only if digits follow it, so that "1e-4" is a number and
+    // "5E" is five of the (unknown) unit E.
     let mut end = 0;
     let bytes = trimmed.as_bytes();
     while end < bytes.len() {
@@ -71,7 +73,7 @@ pub(super) fn split_number<'a>(
     Ok((number, trimmed[end..].trim()))
 }
 
-/// `number * factor` as a whole number, or the error that names `text`.
+/// Returns `number * factor` as an integer, or an error that contains `text`.
 pub(super) fn scale(
     text: &str,
     quantity: &'static str,
@@ -79,7 +81,7 @@ pub(super) fn scale(
     factor: f64,
 ) -> Result<u64, UnitError> {
     let value = (number * factor).round();
-    // 2^63 keeps every later sum of two quantities inside a u64.
+    // The limit of 2^63 keeps the sum of two quantities within a u64.
     if value >= 9.223_372_036_854_775e18 {
         return Err(UnitError::OutOfRange { text: text.to_owned(), quantity });
     }

@@ -1,8 +1,8 @@
-//! Quantities as types: [`Rate`] in bit/s (decimal), [`Bytes`], and spans of time.
+//! Quantities as types: [`Rate`] in bit/s (decimal), [`Bytes`], and time spans.
 //!
 //! This is the only place that parses or prints a quantity. Rates use decimal prefixes (`10G` is
-//! 10^10 bit/s); sizes take both (`4GB` is 4 x 10^9 bytes, `4GiB` and a bare `4G` are 4 x 2^30,
-//! as iperf3 and dd have it); spans are written `90ms`, `1.5s`, `2m`.
+//! 10^10 bit/s). Sizes use both kinds (`4GB` is 4 x 10^9 bytes; `4GiB` and `4G` are 4 x 2^30, as in
+//! iperf3 and dd). Spans are written `90ms`, `1.5s`, `2m`.
 
 mod bytes;
 mod error;

@@ -1,3 +1,5 @@
+//! Rates.
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,36 +9,37 @@ use serde::{Deserialize, Serialize};
 use super::error::{scale, split_number};
 use super::{Bytes, UnitError};
 
-/// A rate in bit/s. Prefixes are decimal: `10G` is 10^10 bit/s.
+/// A rate in bit/s with decimal prefixes: `10G` is 10^10 bit/s.
 ///
-/// In text it is written `10G`, `2.5Gb/s`, `100Mbit` or `9600`; in JSON and SQL it is a number of
-/// bit/s under a name that ends in `_bps`; in TOML it is the text.
+/// In text it is written `10G`, `2.5Gb/s`, `100Mbit` or `9600`. In JSON and SQL it is a number of
+/// bit/s in a field whose name ends in `_bps`; in TOML it is the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// A rate of `bps` bit/s.
+    /// Creates a rate of `bps` bit/s.
     pub const fn from_bps(bps: u64) -> Self {
         Rate(bps)
     }
 
-    /// The mean rate at which `bytes` passed in `elapsed`; zero when no time passed.
+    /// Returns the mean rate of `bytes` in `elapsed`; zero if no time passed.
     pub fn mean(bytes: Bytes, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64();
         if seconds > 0.0 { Rate((bytes.get() as f64 * 8.0 / seconds) as u64) } else { Rate(0) }
     }
 
-    /// The rate in bit/s.
+    /// Returns the rate in bit/s.
     pub const fn bps(self) -> u64 {
         self.0
     }
 
-    /// The rate in bytes a second, rounded down.
+    /// Returns the rate in bytes per second, rounded down.
     pub const fn bytes_per_second(self) -> u64 {
         self.0 / 8
     }
 
-    /// How long `bytes` take at this rate; zero for a zero rate, which stands for "unlimited".
+    /// Returns the time that `bytes` take at this rate; zero for a zero rate, which means
+    /// "unlimited".
     pub fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::ZERO;
@@ -44,7 +47,8 @@ impl Rate {
         Duration::from_nanos((u128::from(bytes) * 8_000_000_000 / u128::from(self.0)) as u64)
     }
 
-    /// The bandwidth-delay product: the bytes in flight when this rate fills a path of `rtt`.
+    /// Returns the bandwidth-delay product: the bytes in flight when this rate fills a path of
+    /// `rtt`.
     pub fn bdp(self, rtt: Duration) -> Bytes {
         Bytes::new((self.0 as f64 / 8.0 * rtt.as_secs_f64()) as u64)
     }
@@ -81,7 +85,7 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// Three significant digits in the largest prefix that leaves a number of at least one:
+    /// Formats three significant digits with the largest prefix that gives at least one:
     /// `9.41 Gb/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bps = self.0 as f64;

@@ -1,12 +1,14 @@
+//! Time spans.
+
 use std::time::Duration;
 
 use super::UnitError;
 use super::error::split_number;
 
-/// Reads a span of time: `90ms`, `1.5s`, `200us`, `2m`, `1h`. A bare number is seconds.
+/// Parses a time span: `90ms`, `1.5s`, `200us`, `2m`, `1h`. A number without unit is seconds.
 ///
 /// # Errors
-/// The text is not a number with one of the units above, or is negative or beyond ten years.
+/// The text is not a number with one of these units, or it is negative or more than ten years.
 pub fn parse_span(text: &str) -> Result<Duration, UnitError> {
     const EXAMPLE: &str = "90ms, 1.5s or 2m";
     let (number, unit) = split_number(text, "time", EXAMPLE)?;
@@ -30,11 +32,12 @@ pub fn parse_span(text: &str) -> Result<Duration, UnitError> {
     if seconds > 315_360_000.0 {
         return Err(UnitError::OutOfRange { text: text.to_owned(), quantity: "time" });
     }
-    // Whole nanoseconds, so that "90ms" is exactly 90 ms.
+    // Rounded to whole nanoseconds, so that "90ms" is exactly 90 ms.
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
-/// Prints a span the way [`parse_span`] reads it, with at most three decimals: `90ms`, `1.5s`.
+/// Formats a span in the form that [`parse_span`] accepts, with at most three decimals: `90ms`,
+/// `1.5s`.
 pub fn format_span(span: Duration) -> String {
     let nanos = span.as_nanos();
     let (value, unit) = match nanos {
@@ -48,24 +51,24 @@ pub fn format_span(span: Duration) -> String {
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// For `#[serde(with = "longhaul_core::units::span_text")]`: a span as text in a document.
+/// Serializes a span as text, for `#[serde(with = "longhaul_core::units::span_text")]`.
 pub mod text {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes the span as text.
+    /// Serializes the span as text.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The serializer's error.
     pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::format_span(*value))
     }
 
-    /// Reads the span from text.
+    /// Deserializes the span from text.
     ///
     /// # Errors
-    /// The text is not a span of time.
+    /// The text is not a time span.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
         super::parse_span(&text).map_err(serde::de::Error::custom)

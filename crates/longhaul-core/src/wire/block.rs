@@ -1,10 +1,12 @@
+//! The headers of blocks and packs on a data connection.
+
 use crate::units::Bytes;
 
 /// The length of a [`BlockHeader`] on the wire, without its tag.
 pub const BLOCK_HEADER_BYTES: usize = 24;
-/// The longest block that a peer may ask for or send.
+/// The largest block that a peer may request or send.
 pub const BLOCK_LIMIT: Bytes = Bytes::mib(16);
-/// Most files in one pack: its table stays below 13 KiB.
+/// The most files in one pack, which keep its table below 13 KiB.
 pub const PACK_FILES_LIMIT: usize = 1024;
 /// The length of a [`PackEntry`] on the wire.
 pub const PACK_ENTRY_BYTES: usize = 12;
@@ -13,7 +15,7 @@ const KIND_BLOCK: u32 = 0;
 const KIND_END: u32 = 1;
 const KIND_PACK: u32 = 2;
 
-/// What stands before each block on a data connection, big-endian:
+/// The header of each block on a data connection, big-endian:
 ///
 /// ```text
 ///  0  8  file: the entry's id (zero for a pack)
@@ -26,35 +28,35 @@ const KIND_PACK: u32 = 2;
 pub enum BlockHeader {
     /// A block follows.
     Block {
-        /// The entry it belongs to.
+        /// The id of the entry.
         file: u64,
-        /// Where it begins.
+        /// The offset in the file in bytes.
         offset: u64,
-        /// How long it is; never zero.
+        /// The length in bytes; never zero.
         length: u32,
     },
-    /// So many whole files follow: a table of them, then the payload.
+    /// A pack of whole files: a table of them, then their contents.
     Pack {
-        /// How many; 1 to [`PACK_FILES_LIMIT`].
+        /// The number of files; 1 to [`PACK_FILES_LIMIT`].
         files: u32,
-        /// The length of them all together; zero if all are empty.
+        /// The length of all files together in bytes; zero if all are empty.
         length: u32,
     },
-    /// No more blocks come on this connection.
+    /// The end of the blocks on this connection.
     End,
 }
 
 /// One file of a pack, 12 bytes: its entry's id (8) and its length (4), big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackEntry {
-    /// The entry's id.
+    /// The id of the entry.
     pub file: u64,
-    /// Its whole length.
+    /// The length of the file in bytes.
     pub length: u32,
 }
 
 impl BlockHeader {
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
         let (file, offset, length, kind) = match *self {
             BlockHeader::Block { file, offset, length } => (file, offset, length, KIND_BLOCK),
@@ -69,7 +71,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// Takes the bytes apart; `None` if they are no header.
+    /// Parses a header; `None` if it is invalid.
     pub fn decode(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
         let (file, offset) = (number(&bytes[..8]), number(&bytes[8..16]));
         let (length, kind) = (number(&bytes[16..20]) as u32, number(&bytes[20..]) as u32);
@@ -88,7 +90,7 @@ impl BlockHeader {
 }
 
 impl PackEntry {
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn encode(&self) -> [u8; PACK_ENTRY_BYTES] {
         let mut bytes = [0; PACK_ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.file.to_be_bytes());
@@ -96,7 +98,7 @@ impl PackEntry {
         bytes
     }
 
-    /// Takes a table apart; `None` unless its lengths add up to `total`.
+    /// Parses a table; `None` if its lengths do not add up to `total`.
     pub fn decode_table(bytes: &[u8], total: u32) -> Option<Vec<Self>> {
         let entries: Vec<_> = bytes
             .chunks_exact(PACK_ENTRY_BYTES)

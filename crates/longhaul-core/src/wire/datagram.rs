@@ -1,11 +1,13 @@
+//! The datagrams of a UDP test.
+
 use super::{HELLO_BYTES, MAC_BYTES, SessionId};
 
-/// The first bytes of every datagram of a UDP test; the rest of it is noise.
+/// The length of the header of every datagram of a UDP test; random bytes follow.
 pub const DATAGRAM_HEADER_BYTES: usize = 24;
 
 const MARK: u64 = 1 << 63;
 
-/// What stands at the beginning of a datagram, big-endian:
+/// The header of a datagram, big-endian:
 ///
 /// ```text
 ///  0  8  tag: which stream; derived from the session's secret
@@ -13,22 +15,22 @@ const MARK: u64 = 1 << 63;
 /// 16  8  time of sending, in ns since the stream began
 /// ```
 ///
-/// An end mark's number is that of all datagrams before it. The receiver reports in the same
-/// form: `number` is how many datagrams it took, the mark says that it saw the end.
+/// The number of an end mark is the count of all datagrams before it. A receiver's report has the
+/// same form: `number` is the count of received datagrams, and the mark means that it saw the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramHeader {
-    /// Names the stream to both ends, and to nobody else.
+    /// The tag of the stream, which only the two ends know.
     pub tag: u64,
-    /// Counts datagrams; below 2^63.
+    /// The number of the datagram; below 2^63.
     pub number: u64,
-    /// The end of data, or in a report that it was seen.
+    /// True for the end of data; in a report, true if the end was seen.
     pub end: bool,
-    /// On the sender's clock; zero in a report.
+    /// The sending time in ns on the sender's clock; zero in a report.
     pub time_ns: u64,
 }
 
 impl DatagramHeader {
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn encode(&self) -> [u8; DATAGRAM_HEADER_BYTES] {
         let mut bytes = [0; DATAGRAM_HEADER_BYTES];
         let number = self.number & !MARK | if self.end { MARK } else { 0 };
@@ -38,7 +40,7 @@ impl DatagramHeader {
         bytes
     }
 
-    /// Reads the header of `datagram`; `None` when it is too short to have one.
+    /// Parses the header of `datagram`; `None` if it is too short.
     pub fn decode(datagram: &[u8]) -> Option<Self> {
         let field = |at: usize| {
             let bytes: [u8; 8] = datagram.get(at..at + 8)?.try_into().ok()?;
@@ -49,24 +51,24 @@ impl DatagramHeader {
     }
 }
 
-/// What the ends of a session say to prove themselves beyond the first hello; each is as long as
-/// that, so that no answer is larger than what asked for it.
+/// The messages that open a UDP flow. All have the same length, so that no answer is larger than
+/// its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GreetingKind {
-    /// From who opens a UDP flow.
+    /// A request from the end that opens a UDP flow.
     Hello,
-    /// From who accepts it: send this cookie back from the same address.
+    /// The answer of the accepting end: return this cookie from the same address.
     Challenge,
-    /// From who opens: the cookie.
+    /// The cookie, from the opening end.
     Confirm,
-    /// From who accepts: data may flow.
+    /// The confirmation of the accepting end: data may be sent.
     Accept,
 }
 
 const MAGIC: [u8; 4] = *b"LHU1";
 const SIGNED_BYTES: usize = HELLO_BYTES - MAC_BYTES;
 
-/// A message by which a UDP flow is opened, or an acceptor proves itself, big-endian:
+/// A message that opens a UDP flow or authenticates an accepting end, big-endian:
 ///
 /// ```text
 ///  0   4  magic "LHU1"
@@ -78,18 +80,18 @@ const SIGNED_BYTES: usize = HELLO_BYTES - MAC_BYTES;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Greeting {
-    /// What it says.
+    /// The kind of message.
     pub kind: GreetingKind,
     /// The session.
     pub session: SessionId,
-    /// Which of its streams.
+    /// The number of the stream.
     pub stream: u32,
-    /// Proves that who opens is reached at its address.
+    /// The cookie, which proves that the opening end receives at its address.
     pub cookie: [u8; 7],
 }
 
 impl Greeting {
-    /// The bytes that the authenticator covers.
+    /// Returns the bytes that the authenticator covers.
     pub fn signed_bytes(&self) -> [u8; SIGNED_BYTES] {
         let mut bytes = [0; SIGNED_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -100,7 +102,7 @@ impl Greeting {
         bytes
     }
 
-    /// The whole message.
+    /// Returns the whole message.
     pub fn encode(&self, mac: &[u8; MAC_BYTES]) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..SIGNED_BYTES].copy_from_slice(&self.signed_bytes());
@@ -108,7 +110,7 @@ impl Greeting {
         bytes
     }
 
-    /// Takes a message apart; `None` if it is none. The caller checks the authenticator.
+    /// Parses a message; `None` if it is invalid. The caller verifies the authenticator.
     pub fn decode(bytes: &[u8]) -> Option<(Self, [u8; MAC_BYTES])> {
         let bytes: &[u8; HELLO_BYTES] = bytes.try_into().ok()?;
         if bytes[..4] != MAGIC {

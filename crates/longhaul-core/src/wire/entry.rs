@@ -1,49 +1,49 @@
-//! What a copy announces: files, directories, links and devices, and what is kept of them.
+//! The entries that a copy announces: files, directories, links and devices, with their attributes.
 
 use serde::{Deserialize, Serialize};
 
 use super::WirePath;
 use crate::units::Bytes;
 
-/// Most bytes of extended attributes, names and values, that an entry carries. With base64 and
-/// the rest of a full batch it stays below the frame limit; ext4 has 4 KiB, XFS 64 KiB for each.
+/// The most bytes of extended attributes, names and values, of an entry. With base64 and the rest
+/// of a full batch it stays below the frame limit; ext4 allows 4 KiB, XFS 64 KiB per attribute.
 pub const XATTRS_LIMIT_BYTES: usize = 256 << 10;
 
-/// The path of an entry that describes the target itself, where the contents of a directory come:
-/// it has that directory's attributes.
+/// The path of the entry that describes the target directory itself if the contents of a directory
+/// are copied; it has that directory's attributes.
 pub const TOP_DIRECTORY: &str = ".";
 
-/// Something announced before its blocks.
+/// An entry, announced before its blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Counts from 0 in the order of announcement.
+    /// The id of the entry, counted from 0 in the order of announcement.
     pub id: u64,
-    /// Relative to the target; begins with the top-level name.
+    /// The path relative to the target; it starts with the top-level name.
     pub path: WirePath,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
-    /// Permission bits.
+    /// The permission bits.
     pub mode: u32,
-    /// Modification time, seconds since 1970.
+    /// The modification time in seconds since 1970.
     pub mtime_seconds: i64,
-    /// Its nanoseconds.
+    /// The nanoseconds of the modification time.
     pub mtime_ns: u32,
-    /// A number that changes with the source's file: of its identity, size and times.
+    /// A number that changes with the identity, size or times of the source's file.
     #[serde(default)]
     pub stamp: u64,
-    /// Blocks that are holes, as first and count; the file is sparse.
+    /// The blocks that are holes, as first block and count; `None` if the file is not sparse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holes: Option<Vec<(u64, u64)>>,
-    /// Owner and group, if they are to be kept.
+    /// Owner and group, if they are to be preserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// Extended attributes, if they are to be kept.
+    /// The extended attributes, if they are to be preserved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xattrs: Vec<Xattr>,
 }
 
 impl Entry {
-    /// An entry of this name, kind and mode, and nothing else; the number is still to be given.
+    /// Creates an entry with this name, kind and mode and no other attributes; the id is set later.
     pub fn new(path: WirePath, kind: EntryKind, mode: u32) -> Self {
         Entry {
             id: 0,
@@ -60,35 +60,35 @@ impl Entry {
     }
 }
 
-/// What an [`Entry`] is.
+/// The kind of an [`Entry`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// A regular file of this size; its blocks follow, none if it is empty.
+    /// A regular file; its blocks follow, none if it is empty.
     File {
-        /// The size when it was announced.
+        /// The size at the time of announcement.
         size_bytes: Bytes,
     },
-    /// Bytes that come to an end sometime, as those of standard input: `SourceMessage::Length`
-    /// tells where. At most one entry of a copy is such, and its blocks come in order.
+    /// A byte stream of unknown length, such as standard input; `SourceMessage::Length` reports its
+    /// end. A copy has at most one, and its blocks come in order.
     Stream,
-    /// A directory; announced before what is in it.
+    /// A directory; announced before its contents.
     Directory,
     /// A symbolic link.
     Symlink {
-        /// What it says, as it is.
+        /// The target of the link, unchanged.
         target: WirePath,
     },
-    /// Another name of a file that was announced before.
+    /// Another name of a file that was announced earlier.
     HardLink {
-        /// The file's entry.
+        /// The id of the file's entry.
         first: u64,
         /// The file's path, relative to the target.
         path: WirePath,
     },
     /// A named pipe.
     Fifo,
-    /// A socket's name.
+    /// A Unix socket's name.
     Socket,
     /// A character device.
     CharDevice(DeviceNumber),
@@ -96,37 +96,37 @@ pub enum EntryKind {
     BlockDevice(DeviceNumber),
 }
 
-/// Which device a special file stands for.
+/// The device of a special file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNumber {
-    /// The driver.
+    /// The number of the driver.
     pub major: u32,
-    /// The device among the driver's.
+    /// The number of the device.
     pub minor: u32,
 }
 
-/// To whom an entry belongs at the source.
+/// The owner of an entry at the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// User number.
+    /// The user id.
     pub uid: u32,
-    /// Group number.
+    /// The group id.
     pub gid: u32,
-    /// The user's name there, if it has one and names are wanted.
+    /// The user's name, if there is one and names are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The group's name there, likewise.
+    /// The group's name, if there is one and names are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
 
-/// An extended attribute. Access control lists are those named `system.posix_acl_access` and
-/// `system.posix_acl_default`, as the kernel has them.
+/// An extended attribute. Access control lists are the attributes `system.posix_acl_access` and
+/// `system.posix_acl_default` of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// Its name with the namespace.
+    /// The name, including its namespace.
     pub name: WirePath,
-    /// Its bytes, in base64 on the wire.
+    /// The value; base64 on the wire.
     #[serde(with = "base64_bytes")]
     pub value: Vec<u8>,
 }

@@ -1,14 +1,16 @@
+//! Frames of the control channel.
+
 use std::io::{self, Read, Write};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The longest control message, 1 MiB. A file list is sent in batches well below it.
+/// The largest control message, 1 MiB. File lists are sent in batches well below it.
 pub const FRAME_LIMIT_BYTES: usize = 1 << 20;
 
-/// What is taken for a message before its bytes come; most are shorter.
+/// The memory allocated for a message before its bytes arrive; most messages are shorter.
 const FIRST_BYTES: usize = 16 << 10;
 
-/// Why a control message could not be read or written.
+/// The reason why a control message could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The peer closed the channel between two messages.
@@ -17,10 +19,10 @@ pub enum FrameError {
     /// The channel failed.
     #[error("the control channel failed")]
     Io(#[from] io::Error),
-    /// The length is over [`FRAME_LIMIT_BYTES`]; most often the peer is not longhaul.
+    /// The length exceeds [`FRAME_LIMIT_BYTES`]; usually the peer is not longhaul.
     #[error("a control message of {0} bytes is over the limit; is the other side longhaul?")]
     TooLong(usize),
-    /// The body is not the message expected here.
+    /// The body is not the expected message.
     #[error("a control message could not be understood")]
     Malformed(#[source] serde_json::Error),
 }
@@ -28,7 +30,7 @@ pub enum FrameError {
 /// Writes one message: its length as a big-endian `u32`, then its JSON. Does not flush.
 ///
 /// # Errors
-/// The message is over the limit or the writer fails.
+/// The message exceeds the limit, or the writer fails.
 pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> Result<(), FrameError> {
     let mut body = vec![0; 4];
     serde_json::to_writer(&mut body, message).map_err(FrameError::Malformed)?;
@@ -37,7 +39,7 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> Result
         return Err(FrameError::TooLong(length));
     }
     body[..4].copy_from_slice(&(length as u32).to_be_bytes());
-    // One write, so that one message is one TLS record and one segment where it fits.
+    // One write, so that a message is one TLS record and, if it fits, one segment.
     writer.write_all(&body)?;
     Ok(())
 }
@@ -45,7 +47,7 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> Result
 /// Reads one message.
 ///
 /// # Errors
-/// [`FrameError::Closed`] at a clean end; otherwise the channel failed or the message is not one.
+/// [`FrameError::Closed`] at a clean end; otherwise the channel failed or the message is invalid.
 pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
     let mut length = [0; 4];
     let mut have = 0;
@@ -62,7 +64,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     if length > FRAME_LIMIT_BYTES {
         return Err(FrameError::TooLong(length));
     }
-    // Memory is taken as the bytes come: a length is cheap to send.
+    // Memory is allocated as bytes arrive, because a length alone costs a peer nothing.
     let mut body = Vec::with_capacity(length.min(FIRST_BYTES));
     reader.take(length as u64).read_to_end(&mut body)?;
     if body.len() < length {

@@ -1,6 +1,8 @@
+//! The first message of a data connection.
+
 use std::fmt;
 
-/// Names one test or copy at a server; 16 random bytes.
+/// The id of a session: 16 random bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -10,9 +12,9 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The length of a data connection's first message.
+/// The length of a data connection's first message in bytes.
 pub const HELLO_BYTES: usize = 64;
-/// The length of its authenticator, HMAC-SHA-256.
+/// The length of its authenticator, HMAC-SHA-256, in bytes.
 pub const MAC_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"LHD1";
@@ -29,16 +31,16 @@ const SIGNED_BYTES: usize = HELLO_BYTES - MAC_BYTES;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHello {
-    /// The session this stream belongs to.
+    /// The session of the stream.
     pub session: SessionId,
-    /// Which of its streams this is, from 0.
+    /// The number of the stream, from 0.
     pub stream: u32,
 }
 
-/// Why the first bytes of a data connection were not taken.
+/// The reason why the first bytes of a data connection were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
-    /// It does not begin with the magic.
+    /// The magic number is missing.
     #[error("not a longhaul data connection")]
     Magic,
     /// A reserved field is not zero.
@@ -47,7 +49,7 @@ pub enum HelloError {
 }
 
 impl DataHello {
-    /// The bytes that the authenticator covers.
+    /// Returns the bytes that the authenticator covers.
     pub fn signed_bytes(&self) -> [u8; SIGNED_BYTES] {
         let mut bytes = [0; SIGNED_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -56,7 +58,7 @@ impl DataHello {
         bytes
     }
 
-    /// The whole message.
+    /// Returns the whole message.
     pub fn encode(&self, mac: &[u8; MAC_BYTES]) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..SIGNED_BYTES].copy_from_slice(&self.signed_bytes());
@@ -64,7 +66,7 @@ impl DataHello {
         bytes
     }
 
-    /// Takes a message apart. The caller looks up the session and checks the authenticator.
+    /// Parses a message. The caller looks up the session and verifies the authenticator.
     ///
     /// # Errors
     /// The bytes are not a hello of this version.

@@ -1,8 +1,8 @@
-//! What passes between two longhauls: frames of the control channel, its opening messages, and
-//! the first bytes of a data connection. `docs/design/wire.md` is the specification.
+//! The wire protocol: frames of the control channel, their messages, and the first bytes of a data
+//! connection. `docs/design/wire.md` is the specification.
 //!
-//! Everything here is sans-I/O or reads from a `Read`; every length is bounded before memory is
-//! taken for it, because the peer is hostile until proven otherwise.
+//! Everything here is sans-I/O or reads from a `Read`. Every length is bounded before memory is
+//! allocated, because a peer is hostile until it is authenticated.
 
 mod block;
 pub mod copy;

@@ -1,12 +1,14 @@
+//! The opening messages of a control channel.
+
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the wire protocol. A peer of another version is refused with both named, for
-/// which [`AnyHello`] and [`Welcome::Refused`] stay as they are in every version.
+/// The version of the wire protocol. A peer of another version is refused with both versions named;
+/// for that purpose [`AnyHello`] and [`Welcome::Refused`] never change.
 pub const PROTOCOL_VERSION: u32 = 3;
 
-/// What a client asks for when it opens a control channel.
+/// The service that a client requests when it opens a control channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Service {
@@ -16,9 +18,9 @@ pub enum Service {
     Copy,
     /// A test between this server and another one.
     ThirdParty,
-    /// A survey of the path.
+    /// A path survey.
     Path,
-    /// What one end does by itself in a diagnosis: it reads or writes files and looks at its host.
+    /// The rungs of a diagnosis at one end, which reads or writes files and examines its host.
     Rung,
 }
 
@@ -29,46 +31,46 @@ pub struct Hello {
     pub protocol: u32,
     /// The client's program version, for messages.
     pub version: String,
-    /// What it wants.
+    /// The requested service.
     pub service: Service,
 }
 
-/// A [`Hello`] of any version: what a server reads before it knows whether it understands the
+/// A [`Hello`] of any version, which a server reads before it knows whether it understands the
 /// rest.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct AnyHello {
-    /// The client's protocol.
+    /// The client's protocol version.
     pub protocol: u32,
     /// The client's program version, for messages.
     #[serde(default)]
     pub version: String,
-    /// What it wants, which another version may call by other names.
+    /// The requested service, which may be unknown in this version.
     #[serde(default)]
     service: serde_json::Value,
 }
 
 impl AnyHello {
-    /// The client's program version, cut to a length that fits a sentence.
+    /// Returns the client's program version, cut to a length that fits a sentence.
     pub fn short_version(&self) -> &str {
         let end = self.version.char_indices().nth(32).map_or(self.version.len(), |(at, _)| at);
         &self.version[..end]
     }
 
-    /// What it wants; `None` for what this version does not know.
+    /// Returns the requested service; `None` if this version does not know it.
     pub fn service(&self) -> Option<Service> {
         Service::deserialize(&self.service).ok()
     }
 }
 
-/// What the far end of an ssh connection says first, before the client's [`Hello`]: where its
-/// data connections are taken, and the secret that binds them, which ssh keeps from others.
+/// The first message of a server that was started over ssh, before the client's [`Hello`]: the
+/// address for data connections, and the secret that authenticates them, which ssh protects.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarReady {
-    /// The TCP port that it listens on for data connections.
+    /// The TCP port for data connections.
     pub port: u16,
-    /// The address at which ssh reached it, if ssh told.
+    /// The address at which ssh reached it, if ssh reports it.
     pub address: Option<IpAddr>,
-    /// Random keying material of the session.
+    /// The random keying material of the session.
     pub secret: [u8; 32],
 }
 
@@ -76,41 +78,41 @@ pub struct FarReady {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Welcome {
-    /// The service may be asked for now.
+    /// The client may request the service.
     Ready {
         /// The server's program version.
         version: String,
     },
-    /// Others are before this client. Said when its place changes and every few seconds, until
-    /// one of the other answers follows.
+    /// Other clients are first. Sent when the position changes and every few seconds, until another
+    /// answer follows.
     Queued {
-        /// How many turns it is until its own, from 1.
+        /// The position in the queue, from 1.
         place: u32,
     },
-    /// The server will not; the channel is closed after this.
+    /// The server refuses the service; the channel is closed after this.
     Refused {
         /// The class of the reason, which decides the client's exit code.
         kind: RefusalKind,
-        /// One sentence for the user.
+        /// The reason as one sentence for the user.
         reason: String,
     },
 }
 
-/// Why a server refuses.
+/// The class of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// Another protocol version.
+    /// The protocol version differs.
     Version,
-    /// The client's key is not in the authorised list, or the service is not offered.
+    /// The client's key is not authorised, or the service is not offered.
     NotAuthorised,
     /// A limit of the server: clients, streams, time.
     Limit,
-    /// The request itself makes no sense.
+    /// The request is invalid.
     Invalid,
-    /// A file or directory at the server.
+    /// A file or directory at the server is unusable.
     Files,
-    /// Another server that it was to send to.
+    /// Another server that it should send to is unreachable.
     Unreachable,
 }
 

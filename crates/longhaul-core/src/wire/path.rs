@@ -1,28 +1,30 @@
+//! File paths on the wire.
+
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A path as the file system has it: any bytes but NUL.
+/// A file path as in the file system: any bytes except NUL.
 ///
-/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control characters and for `%`
-/// itself, so that every name passes and most stay legible.
+/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control characters and for `%`,
+/// so that every name can be represented and most stay readable.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WirePath(Vec<u8>);
 
 impl WirePath {
-    /// The path of these bytes; `None` if one of them is NUL.
+    /// Creates a path from bytes; `None` if one of them is NUL.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
         let bytes = bytes.into();
         (!bytes.contains(&0)).then_some(WirePath(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether this is a plain relative path: no empty, `.` or `..` component and no slash at
-    /// either end. Only such paths may name what a peer creates.
+    /// Returns whether this is a plain relative path: no empty, `.` or `..` component and no
+    /// leading or trailing slash. A peer may create only such paths.
     pub fn is_plain_relative(&self) -> bool {
         self.0
             .split(|byte| *byte == b'/')
@@ -51,7 +53,7 @@ impl WirePath {
         while let [first, tail @ ..] = rest {
             if *first == b'%' {
                 let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
-                // from_str_radix alone would take a sign.
+                // from_str_radix would accept a sign.
                 if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                     return None;
                 }
@@ -78,7 +80,7 @@ impl fmt::Debug for WirePath {
 }
 
 impl fmt::Display for WirePath {
-    /// For messages: legible, and harmless on a terminal.
+    /// Formats the path for messages: readable, and harmless on a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.escaped())
     }

@@ -1,20 +1,22 @@
-/// The first bytes of every datagram that probes a path; the rest of it is zeros.
+//! The datagrams of a path survey.
+
+/// The length of the header of every probe datagram; zeros follow.
 pub const PROBE_BYTES: usize = 40;
 
-/// What a probe is.
+/// The kind of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeKind {
-    /// To be answered.
+    /// A request that is answered.
     Request,
     /// The answer to a request.
     Answer,
-    /// One of a stream, to be counted.
+    /// A datagram of a stream, which is counted.
     Stream,
-    /// One of a train, whose time of arrival is kept.
+    /// A packet of a train, whose arrival time is recorded.
     Train,
 }
 
-/// What stands at the beginning of a probe, big-endian:
+/// The header of a probe, big-endian:
 ///
 /// ```text
 ///  0  8  tag: which flow; derived from the session's secret
@@ -30,26 +32,26 @@ pub enum ProbeKind {
 /// An answer repeats the request's number and time of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeHeader {
-    /// Names the flow to both ends, and to nobody else.
+    /// The tag of the flow, which only the two ends know.
     pub tag: u64,
-    /// What it is.
+    /// The kind of the probe.
     pub kind: ProbeKind,
-    /// Which train.
+    /// The number of the train.
     pub train: u8,
-    /// How long the answer is to be.
+    /// The payload bytes that the answer must have.
     pub answer_bytes: u16,
-    /// Counts requests, or the packets of a train.
+    /// The number of the request, or of the packet in a train.
     pub number: u32,
-    /// When it, or the request, was sent.
+    /// The sending time of the probe, or in an answer that of the request.
     pub sent_ns: u64,
-    /// When the request arrived.
+    /// The arrival time of the request.
     pub arrived_ns: u64,
-    /// When the answer was sent, or the number in a stream.
+    /// The sending time of the answer, or the number in a stream.
     pub last: u64,
 }
 
 impl ProbeHeader {
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn encode(&self) -> [u8; PROBE_BYTES] {
         let mut bytes = [0; PROBE_BYTES];
         bytes[..8].copy_from_slice(&self.tag.to_be_bytes());
@@ -68,7 +70,7 @@ impl ProbeHeader {
         bytes
     }
 
-    /// Reads the header of `datagram`; `None` when it has none. The caller compares the tag.
+    /// Parses the header of `datagram`; `None` if there is none. The caller compares the tag.
     pub fn decode(datagram: &[u8]) -> Option<Self> {
         let bytes: &[u8; PROBE_BYTES] = datagram.first_chunk()?;
         let field = |at: usize| {

@@ -16,94 +16,94 @@ use crate::plan::CopyOptions;
 use crate::result::{AloneReport, EndView, Finding, HostUse, SampleReport};
 use crate::units::{Bytes, Rate};
 
-/// The longest time that one order may take.
+/// The longest time in seconds that one order may take.
 pub const RUNG_LIMIT_SECONDS: f64 = 60.0;
 
-/// What the client orders.
+/// The orders of the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RungOrder {
-    /// The first: which end this is.
+    /// The first order: states which end this is.
     Open {
-        /// What is read here; empty at a sink.
+        /// The paths to read here; empty at a sink.
         sources: Vec<WirePath>,
-        /// Where to a copy would go; `None` at a source.
+        /// The target of the copy; `None` at a source.
         target: Option<WirePath>,
-        /// As the copy would have them.
+        /// The options of the copy.
         options: CopyOptions,
     },
-    /// Read the sample and drop it.
+    /// Read the sample and discard it.
     Read {
-        /// With the sample.
+        /// The options, with the sample.
         options: CopyOptions,
-        /// For so long at the most.
+        /// The time limit in seconds.
         seconds: f64,
     },
     /// Write files into the scratch directory.
     Write {
-        /// Bytes in all, at the most.
+        /// The largest number of bytes in all files.
         bytes: Bytes,
-        /// Files that hold them.
+        /// The number of files.
         files: u64,
-        /// Sync them, as the copy would.
+        /// True to sync them, as the copy would.
         durable: bool,
-        /// For so long at the most.
+        /// The time limit in seconds.
         seconds: f64,
     },
-    /// Let the page cache forget the sample.
+    /// Drop the sample from the page cache.
     Forget {
-        /// With the sample.
+        /// The options, with the sample.
         options: CopyOptions,
     },
-    /// Remove what was copied here and make an empty directory.
+    /// Remove the copied files and create an empty directory.
     Fresh,
-    /// What the processors did since the last look.
+    /// Report the load of the processors since the last such order.
     Look,
-    /// What the doctor finds for this target.
+    /// Examine the host for this target.
     Examine {
-        /// The rate to be reached.
+        /// The target rate.
         rate_bps: Rate,
-        /// Over this round-trip time.
+        /// The round-trip time in ms.
         rtt_ms: f64,
     },
 }
 
-/// What the server answers.
+/// The answers of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RungEvent {
-    /// To [`RungOrder::Open`].
+    /// The answer to [`RungOrder::Open`].
     Opened {
-        /// What it sees of its host.
+        /// The examination of its host.
         view: Box<EndView>,
-        /// What there is to copy, at a source.
+        /// The files to copy, at a source.
         sample: Option<SampleReport>,
-        /// Why nothing can be read or written here.
+        /// The reason why nothing can be read or written here.
         failure: Option<String>,
     },
-    /// To [`RungOrder::Read`] and [`RungOrder::Write`].
+    /// The answer to [`RungOrder::Read`] and [`RungOrder::Write`].
     Done(Box<AloneReport>),
-    /// To [`RungOrder::Forget`].
+    /// The answer to [`RungOrder::Forget`].
     Forgotten,
-    /// To [`RungOrder::Fresh`].
+    /// The answer to [`RungOrder::Fresh`].
     Fresh {
-        /// The directory, in the way that a copy's target names it.
+        /// The directory, as a copy's target names it.
         path: WirePath,
     },
-    /// To [`RungOrder::Look`].
+    /// The answer to [`RungOrder::Look`].
     Looked(HostUse),
-    /// To [`RungOrder::Examine`].
+    /// The answer to [`RungOrder::Examine`].
     Findings(Vec<Finding>),
-    /// To any order but the first: it could not be done.
+    /// An order other than the first failed.
     Failed {
-        /// One sentence.
+        /// The reason as one sentence.
         reason: String,
     },
-    /// To the first: the server will not.
+    /// The server refuses the first order.
     Refused {
         /// The class of the reason.
         kind: RefusalKind,
-        /// One sentence.
+        /// The reason as one sentence.
         reason: String,
     },
 }

@@ -1,3 +1,5 @@
+//! The control messages of a path survey.
+
 use serde::{Deserialize, Serialize};
 
 use super::RefusalKind;
@@ -5,95 +7,96 @@ use crate::path::{Arrival, Clock};
 use crate::plan::{StreamSpec, TrainSpec};
 use crate::result::{Hops, MtuProof, ProbeFigures, SentProbes, TcpSegments};
 
-/// What the client of a survey of the path says on the control channel: `Begin`, then any of the
-/// others, each once the one before it is answered, and `Finished`.
+/// The messages of a path survey's client on the control channel: `Begin`, then any of the others,
+/// each after the answer to the previous one, and `Finished`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathOrder {
-    /// Loss is to be looked for this long.
+    /// Announces the duration of the loss measurement.
     Begin {
-        /// The time.
+        /// The duration in seconds.
         seconds: f64,
     },
-    /// Data may come on the flow.
+    /// Data may arrive on the flow.
     Start,
-    /// End early what is under way; it is answered all the same.
+    /// Stop the current operation early; it is answered nevertheless.
     Stop,
-    /// Find the hops to the client.
+    /// Determine the hops to the client.
     Hops {
-        /// How far, at most.
+        /// The largest number of hops.
         most: u8,
     },
-    /// Find the largest packet that reaches the client.
+    /// Determine the largest packet that reaches the client.
     Mtu,
-    /// The client opens data connection 0: send back what comes, and say what TCP made of it.
+    /// The client opens data connection 0: return its data, and report the segment size of TCP.
     Tcp,
     /// Send this stream.
     Send(StreamSpec),
     /// Send these trains.
     SendTrains(TrainSpec),
-    /// The client's stream is over: what came of it?
+    /// The client's stream has ended: report the result.
     Count {
-        /// Its datagrams, those included that the client's host dropped.
+        /// The number of its datagrams, including those that the client's host dropped.
         datagrams: u64,
-        /// What the client's host dropped.
+        /// The number that the client's host dropped.
         sender_dropped: u64,
     },
-    /// The client's trains are over: when did their packets come? The server forgets them.
+    /// The client's trains have ended: report the arrival times of their packets. The server
+    /// discards them.
     Arrivals {
-        /// How many trains.
+        /// The number of trains.
         trains: u8,
     },
-    /// The client has what it wants; the session is over.
+    /// The client has finished; the session ends.
     Finished,
 }
 
-/// What the server of a survey says, one for each order.
+/// The messages of a path survey's server, one per order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathEvent {
-    /// To `Begin`: the client may open UDP flow 0.
+    /// The answer to `Begin`: the client may open UDP flow 0.
     Accepted {
-        /// The server's clock.
+        /// The state of the server's clock.
         clock: Clock,
-        /// Derived from the session's secret and the host's boot: with the same one both ends run on
-        /// one kernel, and so on one clock.
+        /// Derived from the session's secret and the boot id of the host. Equal values mean that
+        /// both ends run on one kernel, and so on one clock.
         boot: Option<[u8; 16]>,
     },
-    /// The survey is not for this server; the session is over.
+    /// The server refuses the survey; the session ends.
     Refused {
         /// The class of the reason.
         kind: RefusalKind,
-        /// One sentence for the user.
+        /// The reason as one sentence for the user.
         reason: String,
     },
     /// The flow is open.
     Ready,
-    /// To `Start`.
+    /// The answer to `Start`.
     Started,
-    /// To `Hops`.
+    /// The answer to `Hops`.
     Hops(Hops),
-    /// To `Mtu`.
+    /// The answer to `Mtu`.
     Mtu(MtuProof),
-    /// To `Tcp`, when the connection is over.
+    /// The answer to `Tcp`, after the connection ended.
     Tcp(TcpSegments),
-    /// To `Send`, at the end.
+    /// The answer to `Send`, after the stream ended.
     Sent(SentProbes),
-    /// To `SendTrains`, at the end: how long each took to leave.
+    /// The answer to `SendTrains`, after the trains ended: the time that each took to leave.
     SentTrains {
-        /// Packets that the kernel took, and the seconds that this took, for each train.
+        /// The packets that the kernel accepted and the seconds this took, per train.
         trains: Vec<(u32, f64)>,
     },
-    /// To `Count`.
+    /// The answer to `Count`.
     Counted(Box<ProbeFigures>),
-    /// To `Arrivals`, for each train.
+    /// The answer to `Arrivals`, per train.
     Arrived {
-        /// Its packets, in the order in which they came.
+        /// The packets of each train, in order of arrival.
         trains: Vec<Vec<Arrival>>,
     },
-    /// One thing could not be done; the session goes on.
+    /// One operation failed; the session continues.
     Failed {
-        /// One sentence for the user.
+        /// The reason as one sentence for the user.
         reason: String,
     },
 }

@@ -232,7 +232,7 @@ fn exit_codes_tell_whose_failure_it_was() {
     assert!(stderr(&site).contains("no site 'nowhere'; there are left, middle, right"));
     for (arguments, says) in [
         (&["third", "--rtt", "1ms"][..], "no link 'third'; there are left-middle, second"),
-        (&["second", "--mtu", "9000"], "--mtu of a running link is fixed"),
+        (&["second", "--mtu", "9000"], "--mtu of a running link cannot be changed"),
         (&["second", "--loss", "2"], "--loss cannot be '2'"),
         (&["second"], "there is nothing to change"),
     ] {

@@ -1,47 +1,49 @@
+//! Facts about a directory and its disk.
+
 use super::{PciFacts, Seen};
 use crate::units::Bytes;
 
-/// A directory to copy from or to, and what is beneath it.
+/// A directory to copy from or to, and the devices below it.
 #[derive(Debug, Clone)]
 pub struct DiskFacts {
     /// The directory as it was named.
     pub path: String,
-    /// What is mounted there.
+    /// The mount that contains it.
     pub mount: Seen<MountFacts>,
-    /// Whether files there can be read and written past the page cache.
+    /// The support of direct I/O.
     pub direct_io: Seen<DirectIo>,
-    /// Room for others than root, and all.
+    /// The space available to ordinary users, and the total space.
     pub room: Seen<(Bytes, Bytes)>,
-    /// The block device's name; `None` where the file system is on none.
+    /// The name of the block device; `None` if the file system has none.
     pub device: Seen<Option<String>>,
-    /// The I/O scheduler in force, of that device or of the first one beneath it.
+    /// The active I/O scheduler of that device or the first one below it.
     pub scheduler: Seen<String>,
-    /// What the kernel reads ahead.
+    /// The read-ahead of the kernel.
     pub read_ahead: Seen<Bytes>,
-    /// It turns.
+    /// True if the disk is rotational.
     pub rotational: Seen<bool>,
-    /// The NUMA node of the first device beneath; `None` where it is near none.
+    /// The NUMA node of the first device below; `None` if it has none.
     pub node: Seen<Option<u32>>,
-    /// Its place on the bus; `None` when it is not on PCI.
+    /// The PCI device; `None` if the disk is not on PCI.
     pub pci: Seen<Option<PciFacts>>,
 }
 
-/// What is mounted.
+/// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFacts {
-    /// The file system.
+    /// The type of the file system.
     pub kind: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: String,
     /// The options of the mount and of the file system.
     pub options: Vec<String>,
 }
 
-/// Whether files can be read and written past the page cache (`O_DIRECT` in open(2)).
+/// The support of direct I/O (`O_DIRECT` in open(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectIo {
-    /// They can.
+    /// Direct I/O works.
     Works,
-    /// The file system refuses.
+    /// The file system refuses direct I/O.
     Refused,
 }

@@ -1,3 +1,5 @@
+//! Facts about a host.
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -5,54 +7,54 @@ use std::time::Duration;
 use super::{DiskFacts, InterfaceFacts, Seen, Unseen};
 use crate::units::Bytes;
 
-/// What was seen of a host.
+/// The facts of a host.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
-    /// Release of the kernel.
+    /// The release of the kernel.
     pub kernel: Seen<String>,
-    /// Main memory.
+    /// The size of main memory.
     pub memory: Seen<Bytes>,
-    /// A page of memory, in bytes.
+    /// The size of a memory page in bytes.
     pub page_bytes: u64,
-    /// The NUMA nodes that are online, with their CPUs; one where the kernel knows of none.
+    /// The online NUMA nodes with their CPUs; one if the kernel reports none.
     pub nodes: BTreeMap<u32, Vec<u32>>,
-    /// Kernel settings by their names in sysctl(8).
+    /// Kernel settings by their sysctl(8) names.
     pub settings: BTreeMap<&'static str, Seen<String>>,
-    /// TCP's memory, host-wide.
+    /// The memory of TCP, host-wide.
     pub tcp_memory: Seen<TcpMemoryFacts>,
     /// The processors.
     pub processors: ProcessorFacts,
-    /// Packets that the cores' queues dropped since the start, of all they took.
+    /// The number of packets that the cores' receive queues dropped since boot, and of all packets.
     pub core_drops: Seen<(u64, u64)>,
-    /// A program that spreads interrupts by itself (`irqbalance`) runs.
+    /// True if irqbalance, which moves interrupts, is running.
     pub irqbalance: Seen<bool>,
-    /// The way to the host named.
+    /// The path to the host that the user named.
     pub path: Option<PathFacts>,
-    /// The interfaces examined: those on the way, or those that were asked for.
+    /// The examined interfaces: those on the path or those requested.
     pub interfaces: Vec<InterfaceFacts>,
-    /// Interfaces that were asked for and are not there.
+    /// Requested interfaces that do not exist.
     pub missing_interfaces: Vec<String>,
-    /// The directories examined.
+    /// The examined directories.
     pub disks: Vec<DiskFacts>,
     /// The clock.
     pub clock: Seen<ClockFacts>,
-    /// What the kernel counts time with.
+    /// The kernel's clock source.
     pub clock_source: Seen<String>,
-    /// How many files a process may have open.
+    /// The limit of open files per process.
     pub open_files: Seen<Limit>,
-    /// How much memory a process may lock, in bytes.
+    /// The limit of locked memory per process, in bytes.
     pub locked_memory: Seen<Limit>,
-    /// What filters the packets that come in.
+    /// The packet filters for incoming packets.
     pub firewall: FirewallFacts,
-    /// Connections that are tracked, and how many may be.
+    /// The number of tracked connections and its maximum.
     pub tracked_connections: Seen<(u64, u64)>,
 }
 
 impl HostFacts {
-    /// A kernel setting's text.
+    /// Returns the text of a kernel setting.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The setting could not be read.
     pub fn setting(&self, name: &str) -> Seen<&str> {
         match self.settings.get(name) {
             Some(Ok(text)) => Ok(text),
@@ -61,10 +63,10 @@ impl HostFacts {
         }
     }
 
-    /// Number `at` of a kernel setting.
+    /// Returns number `at` of a kernel setting.
     ///
     /// # Errors
-    /// It could not be read, or holds something else.
+    /// The setting could not be read or is not a number.
     pub fn number(&self, name: &str, at: usize) -> Seen<u64> {
         let text = self.setting(name)?;
         let number = text.split_whitespace().nth(at).and_then(|word| word.parse().ok());
@@ -72,105 +74,105 @@ impl HostFacts {
     }
 }
 
-/// TCP's memory, which all connections of a host share (`tcp_mem` in tcp(7)).
+/// TCP's memory, shared by all connections of a host (`tcp_mem` in tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpMemoryFacts {
-    /// In use.
+    /// The memory in use.
     pub used: Bytes,
-    /// The kernel keeps every connection small at present.
+    /// True while the kernel limits the buffers of all connections.
     pub pressure: bool,
 }
 
-/// The processors.
+/// Facts about the processors.
 #[derive(Debug, Clone)]
 pub struct ProcessorFacts {
-    /// The model's name.
+    /// The name of the model.
     pub model: Seen<String>,
-    /// How many are online.
+    /// The number of online processors.
     pub online: Seen<u32>,
-    /// A hypervisor is beneath.
+    /// True if the host is a virtual machine.
     pub virtual_machine: Seen<bool>,
-    /// How many processors each frequency governor has, and the frequency driver.
+    /// The number of processors per frequency governor.
     pub governors: Seen<BTreeMap<String, u32>>,
     /// The frequency driver.
     pub frequency_driver: Seen<String>,
     /// The highest frequency in kHz.
     pub highest_khz: Seen<u64>,
-    /// Frequencies above the nominal one are switched off.
+    /// True if frequencies above the nominal one are disabled.
     pub turbo_off: Seen<bool>,
     /// The idle states of the first processor.
     pub idle_states: Seen<Vec<IdleState>>,
-    /// Two threads of a core run at once.
+    /// True if two threads share each core.
     pub simultaneous_threads: Seen<bool>,
-    /// The share of all time since the start that the hypervisor gave to others, 0 to 1.
+    /// The share of time since boot that the hypervisor took, 0 to 1.
     pub stolen: Seen<f64>,
 }
 
 /// A state in which an idle processor saves energy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleState {
-    /// Its name.
+    /// The name of the state.
     pub name: String,
-    /// How long it takes to leave it, in microseconds.
+    /// The exit latency in microseconds.
     pub exit_us: u64,
-    /// It is switched off.
+    /// True if the state is disabled.
     pub disabled: bool,
 }
 
-/// The way to a host.
+/// Facts about the path to a host.
 #[derive(Debug, Clone)]
 pub struct PathFacts {
     /// The host as it was named.
     pub host: String,
-    /// The first of its addresses.
+    /// The first address of the host.
     pub address: Seen<IpAddr>,
-    /// The interface that packets to it leave by.
+    /// The outgoing interface.
     pub interface: Seen<String>,
-    /// The largest packet by the route, where it has a limit of its own.
+    /// The MTU of the route, if the route has one.
     pub route_mtu: Seen<Option<u32>>,
-    /// The time a connection took to open or to be refused, and whether `longhaul serve`'s port
+    /// The time until a connection opened or was refused, and whether the port of `longhaul serve`
     /// was open.
     pub answer: Seen<(Duration, bool)>,
 }
 
-/// The clock, as the kernel keeps it (adjtimex(2)).
+/// The state of the kernel's clock (adjtimex(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockFacts {
-    /// Something keeps it in step with the world's.
+    /// True if a program synchronises the clock.
     pub synchronised: bool,
-    /// How far it may be off at most, by that.
+    /// The largest error of the clock, as that program states it.
     pub max_error: Duration,
 }
 
-/// A limit of a process.
+/// A resource limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// In force; `None` is no limit.
+    /// The current limit; `None` means unlimited.
     pub soft: Option<u64>,
-    /// What a process may raise it to.
+    /// The value to which a process may raise the limit; `None` means unlimited.
     pub hard: Option<u64>,
 }
 
-/// What filters the packets that come in.
+/// The filters of incoming packets.
 #[derive(Debug, Clone)]
 pub struct FirewallFacts {
-    /// The chains of nftables that see packets for this host; iptables is mostly among them.
+    /// The nftables chains for incoming packets; they usually include those of iptables.
     pub chains: Seen<Vec<Chain>>,
-    /// The tables of the older iptables in use.
+    /// The tables of legacy iptables in use.
     pub old_tables: Seen<Vec<String>>,
 }
 
-/// A chain of a firewall's rules.
+/// A chain of firewall rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     /// `inet`, `ip` or `ip6`.
     pub family: String,
-    /// The table it is in.
+    /// The table of the chain.
     pub table: String,
-    /// Its name.
+    /// The name of the chain.
     pub name: String,
-    /// What no rule decides is dropped.
+    /// True if the policy of the chain is to drop.
     pub drops: bool,
-    /// How many rules it has.
+    /// The number of rules.
     pub rules: u32,
 }

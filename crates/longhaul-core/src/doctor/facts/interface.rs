@@ -1,123 +1,125 @@
+//! Facts about network interfaces.
+
 use super::Seen;
 use crate::units::{Bytes, Rate};
 
 /// A network interface.
 #[derive(Debug, Clone)]
 pub struct InterfaceFacts {
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
-    /// How many share the load with it, itself included: the ports of a bond.
+    /// The number of interfaces that share the load, including this one: the ports of a bond.
     pub sharers: u32,
-    /// What it is.
+    /// The kind of interface.
     pub kind: InterfaceKind,
-    /// Its driver.
+    /// The name of the driver.
     pub driver: Seen<String>,
-    /// `up`, `down`, `unknown` (Documentation/ABI/testing/sysfs-class-net).
+    /// The operational state: `up`, `down`, `unknown` (Documentation/ABI/testing/sysfs-class-net).
     pub state: Seen<String>,
-    /// The largest packet in bytes, IP header included.
+    /// The MTU in bytes, including the IP header.
     pub mtu: Seen<u32>,
-    /// Its rate; `None` where the driver makes none.
+    /// The rate; `None` if the driver reports none.
     pub speed: Seen<Option<Rate>>,
-    /// How packets wait to be sent.
+    /// The queueing disciplines.
     pub queueing: Seen<Queueing>,
-    /// What it does for the processor.
+    /// The active offloads.
     pub offloads: Seen<Offloads>,
-    /// Its rings of packets.
+    /// The ring sizes.
     pub rings: Seen<Rings>,
-    /// When it interrupts.
+    /// The interrupt coalescing.
     pub coalescing: Seen<Coalescing>,
-    /// Whether it asks its neighbour to wait, and waits.
+    /// The Ethernet flow control.
     pub pause: Seen<Pause>,
-    /// Its queues for received packets.
+    /// The number of receive queues.
     pub queues: Seen<u32>,
-    /// What it has carried and dropped.
+    /// The packet counters.
     pub traffic: Seen<Traffic>,
-    /// The NUMA node of its device; `None` where it is near none.
+    /// The NUMA node of the device; `None` if it has none.
     pub node: Seen<Option<u32>>,
-    /// Its interrupts, one a queue.
+    /// The interrupts, one per queue.
     pub interrupts: Seen<Vec<Interrupt>>,
-    /// Its place on the bus; `None` when it is not on PCI.
+    /// The PCI device; `None` if the interface is not on PCI.
     pub pci: Seen<Option<PciFacts>>,
 }
 
-/// What an interface is.
+/// The kind of a network interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterfaceKind {
-    /// A network card.
+    /// A physical network card.
     Hardware,
-    /// A network card of a virtual machine, which its host makes.
+    /// A virtual network card of a virtual machine.
     Paravirtual,
-    /// A radio.
+    /// A wireless card.
     Wireless,
-    /// Of the kernel alone: bridge, veth, TUN, loopback.
+    /// A software interface of the kernel: bridge, veth, TUN, loopback.
     Software,
 }
 
-/// How packets wait to be sent.
+/// The queueing disciplines of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queueing {
     /// The queueing discipline at the root.
     pub root: String,
-    /// Those of the hardware queues, where the root is `mq`; each kind once.
+    /// The disciplines of the hardware queues if the root is `mq`, without duplicates.
     pub leaves: Vec<String>,
 }
 
-/// What an interface does for the processor (ethtool(8), `-k`).
+/// The offloads of an interface (ethtool(8), `-k`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offloads {
-    /// Cuts what TCP sends into segments.
+    /// The card splits TCP super-packets into segments.
     pub tso: bool,
-    /// The kernel cuts as late as it can.
+    /// The kernel splits super-packets as late as possible.
     pub gso: bool,
-    /// The kernel joins received segments.
+    /// The kernel merges received segments.
     pub gro: bool,
-    /// The card joins received segments.
+    /// The card merges received segments.
     pub lro: bool,
-    /// The card checks the checksums of what comes.
+    /// The card verifies the checksums of received packets.
     pub receive_checksum: bool,
-    /// The card makes the checksums of what goes.
+    /// The card computes the checksums of sent packets.
     pub send_checksum: bool,
-    /// The card gathers a packet from many places.
+    /// The card sends packets from scattered memory.
     pub scatter_gather: bool,
 }
 
-/// Rings of packets between driver and card, in packets (ethtool(8), `-g`).
+/// The rings between driver and card, in packets (ethtool(8), `-g`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rings {
-    /// For received packets.
+    /// The receive ring.
     pub receive: u32,
-    /// At most.
+    /// The largest receive ring.
     pub receive_max: u32,
-    /// For packets to be sent.
+    /// The send ring.
     pub send: u32,
-    /// At most.
+    /// The largest send ring.
     pub send_max: u32,
 }
 
-/// When a card interrupts (ethtool(8), `-c`).
+/// Interrupt coalescing (ethtool(8), `-c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coalescing {
-    /// It adapts to the traffic.
+    /// True if it adapts to the traffic.
     pub adaptive_receive: bool,
-    /// It waits so many microseconds after a packet.
+    /// The wait after a received packet in microseconds.
     pub receive_us: u32,
 }
 
-/// Flow control of Ethernet (ethtool(8), `-a`).
+/// Ethernet flow control (ethtool(8), `-a`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// It waits when its neighbour asks.
+    /// True if the interface obeys pause frames.
     pub receive: bool,
-    /// It asks its neighbour to wait.
+    /// True if the interface sends pause frames.
     pub send: bool,
 }
 
-/// What an interface has carried since it was made.
+/// The packet counters since the interface was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
     /// Packets received.
     pub received: u64,
-    /// Packets lost because the card's ring was full.
+    /// Packets lost because the receive ring was full.
     pub missed: u64,
     /// Damaged packets.
     pub errors: u64,
@@ -126,39 +128,39 @@ pub struct Traffic {
 /// An interrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
+    /// The interrupt number.
     pub number: u32,
-    /// The CPUs it goes to.
+    /// The CPUs that handle the interrupt.
     pub cpus: Vec<u32>,
 }
 
 /// A device on PCI.
 #[derive(Debug, Clone)]
 pub struct PciFacts {
-    /// How many devices share the load with it, itself included.
+    /// The number of devices that share the load, including this one.
     pub sharers: u32,
     /// Domain, bus, device and function.
     pub address: String,
-    /// The link now; `None` where there is none, as in a virtual machine.
+    /// The current link; `None` without one, as in a virtual machine.
     pub link: Seen<Option<Link>>,
-    /// The best it can do.
+    /// The fastest link that the device supports.
     pub link_max: Seen<Option<Link>>,
-    /// Payload of one packet on the bus, as set.
+    /// The configured payload of a packet on the bus.
     pub payload: Seen<Bytes>,
-    /// The largest that every bridge on the way and the device support.
+    /// The largest payload that the device and all bridges above it support.
     pub payload_supported: Seen<Bytes>,
-    /// What the device asks for at once.
+    /// The size of the device's read requests.
     pub read_request: Seen<Bytes>,
-    /// How the kernel translates its addresses (`iommu_group/type`); `None` when it does not.
+    /// The kind of IOMMU translation (`iommu_group/type`); `None` without translation.
     pub translation: Seen<Option<String>>,
 }
 
-/// A link of PCI Express.
+/// A PCI Express link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Of one lane, in GT/s.
+    /// The rate of one lane in GT/s.
     pub giga_transfers: f64,
-    /// Lanes.
+    /// The number of lanes.
     pub lanes: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What was seen of a host: plain values, as the kernel tells them.
+//! The facts of a host, as plain values.
 
 mod disk;
 mod host;

@@ -1,35 +1,37 @@
+//! Facts that may be unreadable.
+
 use std::fmt;
 
-/// A fact, or why it is not known.
+/// A fact, or the reason why it is unknown.
 pub type Seen<T> = Result<T, Unseen>;
 
-/// A fact that could not be seen.
+/// A fact that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unseen {
-    /// The file or call that would have told it.
+    /// The file or call that provides it.
     pub what: String,
-    /// Why it did not.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// Why a file or call told nothing.
+/// The cause of an unreadable fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// This user may not.
+    /// The user lacks the permission.
     Denied,
-    /// There is no such file, or the kernel or driver has no such thing.
+    /// The file does not exist, or the kernel or driver lacks the feature.
     Absent,
-    /// Anything else, in words.
+    /// Another error, as text.
     Failed(String),
 }
 
 impl Unseen {
-    /// `what` is not there.
+    /// Reports `what` as missing.
     pub fn absent(what: impl Into<String>) -> Self {
         Unseen { what: what.into(), cause: Cause::Absent }
     }
 
-    /// `what` says something that is not understood.
+    /// Reports that the content of `what` is not understood.
     pub fn odd(what: impl Into<String>, text: &str) -> Self {
         let shown: String = text.trim().chars().take(40).collect();
         Unseen { what: what.into(), cause: Cause::Failed(format!("it says '{shown}'")) }

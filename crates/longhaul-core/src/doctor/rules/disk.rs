@@ -1,12 +1,12 @@
-//! Disks and file systems.
+//! Rules for disks and file systems.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{DirectIo, DiskFacts, HostFacts, Target};
 use crate::units::{Bytes, Rate};
 
-/// File systems whose bytes are elsewhere.
+/// The network and other remote file systems.
 const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "beegfs", "gpfs", "9p"];
-/// How long a disk that turns takes to find a place, and one of flash under load, in seconds.
+/// The access time in seconds of a rotational disk, and of flash under load.
 const SEEK_SECONDS: f64 = 0.010;
 const FLASH_SECONDS: f64 = 0.001;
 

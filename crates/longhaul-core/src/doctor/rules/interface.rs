@@ -1,15 +1,15 @@
-//! Network interfaces: what they carry, and what they do for the processor.
+//! Rules for network interfaces.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem, unknown};
 use crate::doctor::rules::percent;
 use crate::doctor::{HostFacts, InterfaceFacts, InterfaceKind, Target};
 use crate::result::Verdict;
 
-/// The rings that ESnet's guide for 100G sets, where the card has them.
+/// The ring size in ESnet's guide for 100G, if the card supports it.
 const RING: u32 = 8192;
-/// Ethernet's payload for jumbo frames, by habit.
+/// The usual payload of jumbo frames.
 const JUMBO: u32 = 9000;
-/// From this rate on the host's work for each packet decides, in Gb/s.
+/// The rate in Gb/s from which the work per packet dominates.
 const FAST: u64 = 10;
 
 pub(super) fn there(host: &HostFacts, _: &Target) -> Answer {
@@ -107,8 +107,8 @@ pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answe
         return fine(seen).said();
     }
     let name = &one.name;
-    // With mq at the root each hardware queue has one of its own; naming mq anew makes them by the
-    // default.
+    // With mq at the root each hardware queue has its own discipline; replacing mq creates them
+    // anew with the default.
     let command = match queueing.root.as_str() {
         "mq" => format!(
             "sudo sysctl -w net.core.default_qdisc=fq && sudo tc qdisc replace dev {name} root mq"
@@ -194,7 +194,7 @@ pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer 
         traffic.received + traffic.missed + traffic.errors,
     );
     let seen = format!("{said}, of {all} ({})", percent(traffic.missed + traffic.errors, all));
-    // One in a million is what CUBIC bears at 1 Gb/s over 100 ms.
+    // CUBIC tolerates a loss of one in a million at 1 Gb/s over 100 ms.
     let few = (traffic.missed + traffic.errors) * 1_000_000 <= all;
     if few { fine(seen) } else { advice(seen) }
         .wanted("none")

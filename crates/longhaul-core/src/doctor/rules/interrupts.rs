@@ -1,4 +1,4 @@
-//! Who handles the network's interrupts, and where.
+//! Rules for the handling of network interrupts.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use crate::doctor::rules::percent;
 use crate::doctor::{HostFacts, InterfaceFacts, InterfaceKind, Target};
 use crate::result::Verdict;
 
-/// What one core receives, about, in Gb/s: one stream reaches 30 on a 3-GHz core (ESnet's guide for
-/// 100G), of which the interrupt's half is the larger.
+/// The approximate rate that one core receives in Gb/s: one stream reaches 30 on a 3-GHz core
+/// (ESnet's guide for 100G), of which the interrupt half is larger.
 const CORE_GIGABITS: u64 = 25;
 
-/// The CPUs as the kernel writes them: `0-3,8`.
+/// Formats CPUs as the kernel does: `0-3,8`.
 fn list(cpus: &BTreeSet<u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {
@@ -27,7 +27,7 @@ fn list(cpus: &BTreeSet<u32>) -> String {
     runs.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// The CPUs that interrupts of `one` go to.
+/// Returns the number of queues and the CPUs that handle the interrupts of `one`.
 fn cpus(one: &InterfaceFacts) -> crate::doctor::Seen<(usize, BTreeSet<u32>)> {
     let interrupts = one.interrupts.clone()?;
     let cpus = interrupts.iter().flat_map(|interrupt| interrupt.cpus.iter().copied()).collect();

@@ -1,16 +1,17 @@
-//! What the active part measured: how many cores the target takes, and whether the disks do it.
+//! Rules for active measurements: the number of cores that the target needs, and the rate of the
+//! disks.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{HostFacts, Target};
 use crate::result::Measurement;
 use crate::units::Rate;
 
-/// How many times `rate` goes into the target.
+/// Returns the target rate divided by `rate`.
 fn times(rate: Rate, target: &Target) -> f64 {
     target.rate.bps() as f64 / rate.bps().max(1) as f64
 }
 
-/// Memory, hashes and cipher: each core does so much, and a copy uses several.
+/// Judges memory, hashes and cipher, which are measured per core; a copy uses several cores.
 pub(super) fn core(one: &Measurement, host: &HostFacts, target: &Target) -> Answer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let cores = times(rate, target);
@@ -27,7 +28,7 @@ pub(super) fn core(one: &Measurement, host: &HostFacts, target: &Target) -> Answ
         .said()
 }
 
-/// A disk by itself, which does one thing at a time here.
+/// Judges a disk, measured with one operation at a time.
 pub(super) fn disk(one: &Measurement, _: &HostFacts, target: &Target) -> Answer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let seen = format!("{}: {rate}, {}", one.title, one.note);
@@ -41,7 +42,7 @@ pub(super) fn disk(one: &Measurement, _: &HostFacts, target: &Target) -> Answer 
         .said()
 }
 
-/// One connection within the host: both ends share its cores.
+/// Judges one connection within the host, whose two ends share the cores.
 pub(super) fn loopback(one: &Measurement, _: &HostFacts, target: &Target) -> Answer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let seen = format!("{rate}, {}", one.note);

@@ -1,4 +1,4 @@
-//! The table of rules, and what the rules of one area share.
+//! The table of rules, and helpers that several areas share.
 
 mod disk;
 mod interface;
@@ -20,7 +20,7 @@ const fn rule(area: Area, name: &'static str, title: &'static str, judge: super:
     Rule { name, area, title, judge }
 }
 
-/// Every rule, in the order in which findings are shown.
+/// All rules, in the order of the findings.
 pub const RULES: &[Rule] = &[
     rule(Area::Path, "path_route", "the route to the host", Path(path::route)),
     rule(Area::Path, "path_answer", "the round-trip time to the host", Path(path::answer)),
@@ -103,7 +103,7 @@ pub const RULES: &[Rule] = &[
     rule(Area::Tcp, "loopback_tcp", "TCP in this host, measured", Measured(measured::loopback)),
 ];
 
-/// The kernel settings that the rules ask for; who reads a host reads these.
+/// The kernel settings that the rules need.
 pub const SETTINGS: &[&str] = &[
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -124,7 +124,7 @@ pub const SETTINGS: &[&str] = &[
     "net.ipv4.tcp_no_ssthresh_metrics_save",
 ];
 
-/// `part` of `whole` in percent, with as many digits as tell something.
+/// Formats `part` of `whole` in percent with significant digits.
 fn percent(part: u64, whole: u64) -> String {
     let share = part as f64 / whole.max(1) as f64 * 100.0;
     if share >= 0.1 { format!("{share:.1} %") } else { format!("{share:.1e} %") }

@@ -1,4 +1,4 @@
-//! The way to the host that was named.
+//! Rules for the path to the named host.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem, unknown};
 use crate::doctor::{HostFacts, PathFacts, Target};

@@ -1,15 +1,15 @@
-//! The bus: what a card can be given, by Goddard's formula.
+//! Rules for PCI Express, with Goddard's formula.
 
 use crate::doctor::bus::{PCIE_OVERHEAD_BYTES, encoding, theoretical_maximum};
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{PciFacts, Target};
 use crate::units::Bytes;
 
-/// What a device may ask for at once; the largest there is. Goddard raised it from 512 at SC10.
+/// The wanted size of read requests, which is the maximum. Goddard raised it from 512 at SC10.
 const READ_REQUEST: Bytes = Bytes::new(4096);
-/// The payload taken where the device's is not to be seen: that of most hosts.
+/// The payload assumed if that of the device is unreadable; most hosts use it.
 const USUAL_PAYLOAD: Bytes = Bytes::new(256);
-/// From this rate on, in Gb/s, what the bus loses matters.
+/// The rate in Gb/s from which losses on the bus matter.
 const FAST: u64 = 40;
 
 pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
@@ -53,7 +53,7 @@ pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
         theoretical_maximum(link, payload),
         theoretical_maximum(best, payload)
     );
-    // Slower than it could be, but fast enough.
+    // Slower than possible, but fast enough.
     let enough = theoretical_maximum(link, payload) >= target.share(pci.sharers);
     if enough { fine(format!("{link}, of {best}")) } else { advice(link.to_string()) }
         .wanted(best.to_string())
@@ -93,7 +93,8 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
     if seen >= READ_REQUEST || !target.is_at_least(FAST) {
         return fine(format!("{} bytes", seen.get())).said();
     }
-    // Bits 14:12 of the device control are the size, 5 for 4096 (pci_regs.h); setpci takes a mask.
+    // Bits 14:12 of the device control are the size, 5 for 4096 (pci_regs.h); setpci accepts a
+    // mask.
     advice(format!("{} bytes", seen.get()))
         .wanted(format!("{} bytes", READ_REQUEST.get()))
         .why(format!(

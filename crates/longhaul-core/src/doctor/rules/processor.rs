@@ -1,19 +1,19 @@
-//! The processors: how fast they are awake, and how soon.
+//! Rules for the processors.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{Cause, HostFacts, Target};
 use crate::result::Verdict;
 
-/// An idle state that takes longer to leave, in microseconds, is felt: at 10 Gb/s a ring of 1024
-/// packets of 1500 bytes fills in 1200.
+/// The exit latency of an idle state in microseconds from which it has an effect: at 10 Gb/s a ring
+/// of 1024 packets of 1500 bytes fills in 1200.
 const SLOW_EXIT_US: u64 = 50;
-/// One connection of 30 Gb/s takes a core of so many kHz (ESnet's guide for 100G).
+/// The core frequency in kHz that one connection of 30 Gb/s needs (ESnet's guide for 100G).
 const FAST_KHZ: u64 = 3_000_000;
 
 pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     let governors = match &host.processors.governors {
         Ok(governors) => governors,
-        // A guest's processors are governed by its host.
+        // The host of a virtual machine controls its processors' frequency.
         Err(unseen) if unseen.cause == Cause::Absent && is_guest(host) => return NOTHING,
         Err(unseen) => return Err(unseen.clone()),
     };
@@ -22,7 +22,8 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     if governors.keys().all(|name| name == "performance") {
         return fine(seen).said();
     }
-    // These two drivers choose the frequency in hardware; their powersave is not the lowest.
+    // These two drivers choose the frequency in hardware; their powersave does not mean the lowest
+    // one.
     let driver = host.processors.frequency_driver.as_deref().unwrap_or("");
     let scales = matches!(driver, "intel_pstate" | "amd-pstate-epp");
     let held = governors.contains_key("powersave") && !scales && target.is_at_least(10);
@@ -42,7 +43,7 @@ fn is_guest(host: &HostFacts) -> bool {
 }
 
 pub(super) fn turbo(host: &HostFacts, _: &Target) -> Answer {
-    // Only some drivers have the switch.
+    // Only some drivers have this setting.
     let Ok(off) = host.processors.turbo_off else { return NOTHING };
     if !off {
         return fine("on").said();

@@ -1,10 +1,10 @@
-//! Clock, limits, firewall.
+//! Rules for clock, limits and firewall.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{Cause, Chain, HostFacts, Limit, Target};
 use crate::units::{Bytes, format_span};
 
-/// Sources of time that are read without leaving the processor.
+/// The clock sources that are read without leaving the processor.
 const QUICK: [&str; 6] = [
     "tsc",
     "kvm-clock",
@@ -13,9 +13,10 @@ const QUICK: [&str; 6] = [
     "riscv_clocksource",
     "timebase",
 ];
-/// Files open at once: a server's 1024 connections, and as many files on both sides of a copy.
+/// The number of open files: 1024 connections of a server, and as many files on both sides of a
+/// copy.
 const OPEN_FILES: u64 = 4096;
-/// What io_uring of older kernels and RDMA tools lock for their buffers.
+/// The memory that RDMA tools, and io_uring on older kernels, lock for their buffers.
 const LOCKED_BYTES: u64 = 64 << 20;
 
 pub(super) fn clock(host: &HostFacts, _: &Target) -> Answer {
@@ -110,7 +111,7 @@ pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
 pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
     let tables = match &host.firewall.old_tables {
         Ok(tables) => tables,
-        // The kernel was built without it, or has not loaded it.
+        // The kernel was built without it or has not loaded it.
         Err(unseen) if unseen.cause == Cause::Absent => return NOTHING,
         Err(unseen) => return Err(unseen.clone()),
     };

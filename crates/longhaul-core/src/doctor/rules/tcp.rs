@@ -1,10 +1,10 @@
-//! How TCP behaves.
+//! Rules for TCP's behaviour.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{HostFacts, Target};
 use crate::units::format_span;
 
-/// Payload of a full segment in 1500 bytes, with time stamps.
+/// The payload of a full segment in a packet of 1500 bytes with time stamps.
 const SEGMENT_BYTES: f64 = 1448.0;
 
 pub(super) fn congestion(host: &HostFacts, target: &Target) -> Answer {
@@ -18,7 +18,7 @@ pub(super) fn congestion(host: &HostFacts, target: &Target) -> Answer {
     match name {
         "bbr" => fine(name).why(format!("paced by what the path delivers; {sum}")).said(),
         "cubic" => fine(name).why(format!("{sum}; BBR takes more loss")).said(),
-        // ESnet has long recommended htcp for such paths.
+        // ESnet long recommended htcp for such paths.
         "htcp" => fine(name).why("made for long fast paths").said(),
         _ => problem(name)
             .wanted("bbr or cubic")
@@ -35,8 +35,8 @@ fn segments(target: &Target) -> f64 {
     target.bdp().get() as f64 / SEGMENT_BYTES
 }
 
-/// The loss at which CUBIC's mean window is the one wanted: 1.054 (RTT / p)^(3/4) with its usual
-/// constants (RFC 9438, 5.1).
+/// Returns the loss at which CUBIC's mean window equals the wanted one: 1.054 (RTT / p)^(3/4) with
+/// its usual constants (RFC 9438, section 5.1).
 fn cubic_loss(target: &Target) -> f64 {
     let window = segments(target).max(10.0);
     (target.rtt.as_secs_f64().max(1e-5) * (1.054 / window).powf(4.0 / 3.0)).min(1.0)
@@ -66,7 +66,7 @@ pub(super) fn sack(host: &HostFacts, _: &Target) -> Answer {
 }
 
 pub(super) fn timestamps(host: &HostFacts, target: &Target) -> Answer {
-    // 2^31 numbers are a window's half of the sequence space (RFC 7323, 5.2).
+    // 2^31 is the usable half of the sequence space (RFC 7323, section 5.2).
     let wrap = target.rate.time_for(1 << 31);
     let why = format!(
         "sequence numbers come round in {}; time stamps tell old segments from new, and measure \
@@ -105,10 +105,10 @@ pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer
     if host.number(name, 0)? == 0 {
         return fine("off").said();
     }
-    // The window doubles each round trip from ten segments (RFC 6928).
+    // The window doubles each round trip, starting with ten segments (RFC 6928).
     let rounds = (segments(target) / 10.0).log2().max(0.0).ceil();
     let lost = target.rtt.mul_f64(rounds);
-    // Where nobody would notice, there is nothing to advise.
+    // An unnoticeable effect needs no advice.
     if lost.as_millis() < 100 {
         return fine("on").said();
     }
@@ -127,7 +127,7 @@ pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer
 pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
     let name = "net.ipv4.tcp_no_metrics_save";
     let saves = host.number(name, 0)? == 0;
-    // Since Linux 5.8 the harmful one of them has a switch of its own, and is off.
+    // Since Linux 5.8 the harmful part has its own setting, which is off.
     if !saves || host.number("net.ipv4.tcp_no_ssthresh_metrics_save", 0).is_ok_and(|no| no > 0) {
         return fine("slow start is not cut short by it").said();
     }
@@ -178,7 +178,7 @@ mod tests {
             port: 5210,
         };
         let loss = cubic_loss(&target);
-        // The formula forwards: p -> window.
+        // The formula in the other direction: from p to the window.
         let window = 1.054 * (0.1 / loss).powf(0.75);
         assert!((window / (125e6 / 1448.0) - 1.0).abs() < 1e-9, "{window}");
         assert!((2e-8..4e-8).contains(&loss), "{loss}");

@@ -1,34 +1,34 @@
-//! How much TCP may hold: a connection moves one window each round trip.
+//! Rules for TCP's buffers: a connection moves one window per round trip.
 
 use crate::doctor::rule::{Answer, advice, fine, problem};
 use crate::doctor::{HostFacts, Target};
 use crate::result::Verdict;
 use crate::units::{Bytes, Rate, format_span};
 
-/// The largest window of a connection: 65535 shifted by 14 (RFC 7323, 2.3).
+/// The largest window of a connection: 65535 shifted by 14 (RFC 7323, section 2.3).
 const LARGEST_WINDOW: u64 = 65535 << 14;
-/// The largest value the kernel takes for a buffer, an int.
+/// The largest buffer size that the kernel accepts, an int.
 const LARGEST_BUFFER: u64 = i32::MAX as u64;
 const MIB: u64 = 1 << 20;
 
-/// How many connections the target takes at least, for their windows.
+/// Returns the least number of connections whose windows reach the target.
 fn connections(target: &Target) -> u64 {
     target.bdp().get().div_ceil(LARGEST_WINDOW).max(1)
 }
 
-/// The window of each of them.
+/// Returns the window of each connection.
 fn window(target: &Target) -> u64 {
     target.bdp().get().div_ceil(connections(target))
 }
 
-/// The buffer for that window: twice as much. The window that the kernel offers is about half of a
-/// receive buffer (tcp_adv_win_scale 1, Documentation/networking/ip-sysctl.rst), and it makes a
-/// send buffer twice the window (tcp_sndbuf_expand in net/ipv4/tcp_input.c).
+/// Returns the buffer for that window: twice its size. The window that the kernel offers is about
+/// half of a receive buffer (tcp_adv_win_scale 1, Documentation/networking/ip-sysctl.rst), and the
+/// kernel makes a send buffer twice the window (tcp_sndbuf_expand in net/ipv4/tcp_input.c).
 fn buffer(target: &Target) -> u64 {
     (2 * window(target)).next_multiple_of(MIB).min(LARGEST_BUFFER)
 }
 
-/// What a connection with a window of `bytes` moves.
+/// Returns the rate of a connection with a window of `bytes`.
 fn reached(bytes: u64, target: &Target) -> Rate {
     Rate::mean(Bytes::new(bytes.min(LARGEST_WINDOW)), target.rtt)
 }
@@ -96,8 +96,8 @@ pub(super) fn asked_send(host: &HostFacts, target: &Target) -> Answer {
     asked(host, target, "net.core.wmem_max")
 }
 
-/// What programs ask for switches autotuning off, and the kernel doubles it (socket(7)); UDP has
-/// no autotuning.
+/// Judges the limit of requested buffers. A request disables autotuning, and the kernel doubles it
+/// (socket(7)). UDP has no autotuning.
 fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
     let seen = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
@@ -129,8 +129,8 @@ fn switched_on(host: &HostFacts, name: &str, why: &str) -> Answer {
     said.wanted("on").why(why).set(name, 1).said()
 }
 
-/// The numbers of tcp_mem are pages: below the first there is no care, from the second on every
-/// connection is made smaller, beyond the third nothing more is given (tcp(7)).
+/// Judges tcp_mem, whose numbers are pages: below the first there is no limit, from the second on
+/// every connection's buffers shrink, above the third allocations fail (tcp(7)).
 pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
     let (name, page) = ("net.ipv4.tcp_mem", host.page_bytes.max(1));
     let seen = host.number(name, 1)? * page;
@@ -200,12 +200,12 @@ mod tests {
         assert_eq!((connections(&ten), window(&ten)), (1, 125_000_000));
         assert_eq!(buffer(&ten), 239 * MIB); // 250 MB, in whole MiB
         assert_eq!(reached(125_000_000, &ten).bps(), 10_000_000_000);
-        // 100 Gb/s over 100 ms is 1.25 GB: more than one window of TCP.
+        // 100 Gb/s over 100 ms is 1.25 GB, more than one TCP window.
         let hundred = target(100, 100);
         assert_eq!((connections(&hundred), window(&hundred)), (2, 625_000_000));
         assert_eq!(buffer(&hundred), 1193 * MIB);
         assert!(arithmetic(&hundred).contains("over 2 connections"), "{}", arithmetic(&hundred));
-        // Twice the share of each of 14 connections, under what a buffer may have.
+        // Twice the share of each of 14 connections, below the largest buffer.
         assert_eq!((connections(&target(400, 300)), buffer(&target(400, 300))), (14, 2044 * MIB));
         assert_eq!(connections(&target(1, 0)), 1);
     }

@@ -1,48 +1,50 @@
+//! Lists of filter rules.
+
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Pattern;
 use crate::wire::WirePath;
 
-/// Rules that a peer may send at the most.
+/// The most rules that a peer may send.
 pub(super) const RULES_LIMIT: usize = 10_000;
 /// The longest pattern: the longest path (`PATH_MAX`, linux/limits.h).
 pub(super) const PATTERN_LIMIT_BYTES: usize = 4096;
 
-/// One rule as it was given.
+/// A rule as it was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterRule {
-    /// Whether what matches is copied.
+    /// True if matching paths are copied.
     pub include: bool,
-    /// rsync's pattern.
+    /// The pattern in rsync's syntax.
     pub pattern: WirePath,
 }
 
-/// Why a text is not a list of rules.
+/// The reason why a text is not a list of rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// There is nothing after `+` or `-`.
+    /// No pattern follows `+` or `-`.
     #[error("a filter rule has no pattern")]
     Empty,
     /// A pattern with a NUL or over 4096 bytes.
-    #[error("a filter pattern is too long or holds a NUL")]
+    #[error("a filter pattern is too long or contains a NUL")]
     Pattern,
     /// More than 10000 rules.
     #[error("more than {RULES_LIMIT} filter rules")]
     TooMany,
 }
 
-/// Rules in the order given, while they are gathered from options and files.
+/// Rules in the given order, while they are collected from options and files.
 #[derive(Debug, Clone, Default)]
 pub struct FilterList {
     rules: Vec<FilterRule>,
 }
 
 impl FilterList {
-    /// Adds the rule `text` of an `--include` or `--exclude`. As with rsync, `+ ` or `- ` before
-    /// the pattern overrides which it is, and `!` alone drops the rules before it.
+    /// Adds the rule `text` of an `--include` or `--exclude`. As in rsync, `+ ` or `- ` before the
+    /// pattern overrides the kind, and a single `!` removes all previous rules.
     ///
     /// # Errors
-    /// It is no rule, or one too many.
+    /// The rule is invalid or there are too many.
     pub fn add(&mut self, text: &[u8], include: bool) -> Result<(), FilterError> {
         let (include, pattern) = match text {
             b"!" => {
@@ -67,8 +69,8 @@ impl FilterList {
         Ok(())
     }
 
-    /// Adds the rules of a file, one a line; empty lines and those that begin with `#` or `;`
-    /// are passed over.
+    /// Adds the rules of a file, one per line. Empty lines and lines that begin with `#` or `;` are
+    /// skipped.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -79,29 +81,29 @@ impl FilterList {
             .try_for_each(|line| self.add(line, include))
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn into_rules(self) -> Vec<FilterRule> {
         self.rules
     }
 }
 
-/// Rules ready to be asked.
+/// Compiled rules.
 #[derive(Debug, Clone, Default)]
 pub struct Filters {
     rules: Vec<(bool, Pattern)>,
 }
 
 impl Filters {
-    /// Makes the rules ready.
+    /// Compiles the rules.
     pub fn new(rules: &[FilterRule]) -> Self {
         let ready = |rule: &FilterRule| (rule.include, Pattern::new(rule.pattern.as_bytes()));
         Filters { rules: rules.iter().map(ready).collect() }
     }
 
-    /// Whether the rules are ones that [`FilterList`] would take: a peer may send others.
+    /// Checks that [`FilterList`] would accept the rules, because a peer may send others.
     ///
     /// # Errors
-    /// There are too many, or too long ones.
+    /// There are too many rules, or one is too long.
     pub fn check(rules: &[FilterRule]) -> Result<(), FilterError> {
         if rules.len() > RULES_LIMIT {
             return Err(FilterError::TooMany);
@@ -112,8 +114,8 @@ impl Filters {
         }
     }
 
-    /// Whether `path`, relative to the target, is left out by itself; whether a directory above
-    /// it is, the walk knows.
+    /// Returns whether the rules exclude `path`, relative to the target. The walk handles excluded
+    /// parent directories.
     pub fn leaves_out(&self, path: &[u8], is_dir: bool) -> bool {
         let first = self.rules.iter().find(|(_, pattern)| pattern.matches(path, is_dir));
         first.is_some_and(|(include, _)| !include)

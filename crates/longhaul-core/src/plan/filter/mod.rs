@@ -1,11 +1,11 @@
-//! Which files of a tree are copied, by rsync's include and exclude rules.
+//! The selection of files by rsync's include and exclude rules.
 //!
-//! The rules are tried in order and the first whose pattern matches decides; a path that none
-//! matches is copied. A directory that is left out is not looked into. Paths are those of the
-//! copy: relative to the target, beginning with the name given on the command line (with the
-//! directory's contents for `dir/.`), as rsync has its transfer root.
+//! Rules are tried in order, and the first one with a matching pattern decides; a path without a
+//! match is copied. An excluded directory is not read. Paths are those of the copy: relative to the
+//! target, starting with the name given on the command line (or with the directory's contents for
+//! `dir/.`), like rsync's transfer root.
 //!
-//! What this does not do: rsync's merge files, protect and hide rules, and modifiers.
+//! Not supported: rsync's merge files, protect and hide rules, and modifiers.
 
 mod list;
 mod pattern;

@@ -1,28 +1,28 @@
-//! One pattern, matched as rsync's `rule_matches` and `wildmatch` do (exclude.c, lib/wildmatch.c),
-//! but in time bounded by pattern times path: patterns come from peers too.
+//! One pattern, matched like rsync's `rule_matches` and `wildmatch` (exclude.c, lib/wildmatch.c),
+//! but in time bounded by pattern length times path length, because patterns come from peers too.
 
-/// A pattern taken apart.
+/// A parsed pattern.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     tokens: Vec<Token>,
     dir_only: bool,
     place: Place,
-    /// It ends with `/***`: a directory itself matches too.
+    /// True if it ends with `/***`: the directory itself matches too.
     with_directory: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Byte(u8),
-    /// `?`: any byte but a slash.
+    /// `?`: any byte except a slash.
     One,
     /// `[...]`
     Class(Class),
-    /// `*`: any bytes but slashes.
+    /// `*`: any bytes except slashes.
     Star,
     /// `**`: any bytes.
     StarStar,
-    /// A class without an end: nothing matches.
+    /// A class without an end, which matches nothing.
     Never,
 }
 
@@ -32,23 +32,23 @@ struct Class {
     ranges: Vec<(u8, u8)>,
 }
 
-/// Which part of a path is compared.
+/// The part of a path that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// All of it: the pattern began with a slash.
+    /// The whole path: the pattern begins with a slash.
     Anchored,
-    /// Its last component.
+    /// The last component.
     Name,
-    /// So many components at its end, as many as the pattern has.
+    /// The last components, as many as the pattern has.
     Tail(usize),
-    /// All of it with a slash before: the pattern begins with `**`.
+    /// The whole path with a leading slash: the pattern begins with `**`.
     Rooted,
-    /// What is after any slash, or all: there is a `**` inside.
+    /// The path from any component on: there is a `**` inside the pattern.
     AnyStart,
 }
 
 impl Pattern {
-    /// Reads a pattern; nothing is wrong with any.
+    /// Parses a pattern; every text is valid.
     pub(super) fn new(text: &[u8]) -> Self {
         let wild = text.iter().any(|byte| b"*?[".contains(byte));
         let find = |needle: &[u8]| text.windows(needle.len()).position(|window| window == needle);
@@ -66,13 +66,13 @@ impl Pattern {
         };
         let tokens = match wild {
             true => tokens(body),
-            // Without a wildcard a backslash is a character like any other.
+            // Without a wildcard a backslash is an ordinary character.
             false => body.iter().map(|byte| Token::Byte(*byte)).collect(),
         };
         Pattern { tokens, dir_only, place, with_directory }
     }
 
-    /// Whether `path`, without a slash at either end, is meant.
+    /// Returns whether `path`, without leading and trailing slash, matches.
     pub(super) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         if self.dir_only && !is_dir {
             return false;
@@ -110,8 +110,8 @@ impl Pattern {
         }
     }
 
-    /// Runs the tokens as a finite automaton over `text`: all places in the pattern that the
-    /// bytes so far can have led to.
+    /// Runs the tokens as a finite automaton over `text`, tracking all positions in the pattern
+    /// that the bytes so far can have reached.
     fn matches_all(&self, text: &[u8]) -> bool {
         let tokens = &self.tokens;
         let skip_stars = |reached: &mut [bool]| {
@@ -189,7 +189,7 @@ fn tokens(mut text: &[u8]) -> Vec<Token> {
     tokens
 }
 
-/// Reads a class after its bracket, and what is left after it.
+/// Parses a class after its opening bracket. Returns it with the rest of the text.
 fn class(text: &[u8]) -> Option<(Class, &[u8])> {
     let (negated, mut text) = match text {
         [b'!' | b'^', rest @ ..] => (true, rest),
@@ -200,7 +200,7 @@ fn class(text: &[u8]) -> Option<(Class, &[u8])> {
     loop {
         match text {
             [] => return None,
-            // The first is a member, not the end.
+            // As the first character it is a member, not the end.
             [b']', rest @ ..] if !first => return Some((Class { negated, ranges }, rest)),
             [b'[', b':', rest @ ..] => {
                 let end = rest.windows(2).position(|window| window == b":]")?;
@@ -228,7 +228,7 @@ fn class(text: &[u8]) -> Option<(Class, &[u8])> {
     }
 }
 
-/// The classes of POSIX, for the bytes of ASCII.
+/// Returns the POSIX class for ASCII bytes.
 fn named(name: &[u8]) -> Option<&'static [(u8, u8)]> {
     Some(match name {
         b"alnum" => &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')],

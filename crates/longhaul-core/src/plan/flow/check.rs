@@ -1,4 +1,4 @@
-//! What makes sense; the server checks as well as the client.
+//! The validation of a test plan; the server validates as well as the client.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::units::format_span;
 use crate::wire::DATAGRAM_HEADER_BYTES;
 
 impl FlowPlan {
-    /// Checks every number; the server does so as well as the client.
+    /// Checks every number.
     ///
     /// # Errors
-    /// The first field that is out of its range.
+    /// The first field that is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
         let check = |good: bool, field, value: String, accepted| match good {
             true => Ok(()),
@@ -56,7 +56,7 @@ impl FlowPlan {
             check(good, "rate", rate.to_string(), "at least one byte a second for each stream")?;
         }
         if let Some(name) = &self.congestion {
-            // TCP_CA_NAME_MAX is 16 with the closing zero, net/tcp.h.
+            // TCP_CA_NAME_MAX is 16 with the terminating zero (net/tcp.h).
             let good = (1..16).contains(&name.len())
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
             check(good, "congestion control", format!("'{name}'"), "a name such as bbr or cubic")?;
@@ -78,7 +78,7 @@ impl FlowPlan {
         self.check_together()
     }
 
-    /// What must or cannot be asked for together.
+    /// Checks options that need or exclude each other.
     fn check_together(&self) -> Result<(), PlanError> {
         let udp = self.protocol == Protocol::Udp;
         let timer = self.pacing() == Pacing::Timer;
@@ -175,7 +175,7 @@ mod tests {
             (FlowPlan { pacing: kernel, ..good.clone() }, "(--pacing) needs a rate"),
             (
                 FlowPlan { burst_bytes: one, rate_bps, pacing: kernel, ..good.clone() },
-                "cannot be had with pacing by the kernel",
+                "cannot be used with pacing by the kernel",
             ),
             (
                 FlowPlan {

@@ -1,4 +1,4 @@
-//! The plan of a memory-to-memory test: [`FlowPlan`], and the values it is made of.
+//! The plan of a memory-to-memory test: [`FlowPlan`] and its parts.
 
 mod check;
 mod parts;

@@ -1,3 +1,5 @@
+//! The parts of a test plan.
+
 use std::fmt;
 use std::time::Duration;
 
@@ -6,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::seconds;
 use crate::units::Bytes;
 
-/// Which way the bytes of a test go, seen from the client.
+/// The direction of a test, seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -14,22 +16,22 @@ pub enum Direction {
     Forward,
     /// The server sends.
     Reverse,
-    /// Both send at once, each over its own streams.
+    /// Both send at the same time, each over its own streams.
     Both,
 }
 
-/// How much a test moves.
+/// The extent of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// As much as passes in this time.
+    /// As much as can be sent in this time.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
-    /// This many bytes over all streams together; in each direction, in a test of both.
+    /// This many bytes over all streams together; in each direction of a bidirectional test.
     Bytes(Bytes),
 }
 
-/// What carries the bytes.
+/// The transport protocol of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -52,24 +54,24 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Who opens the data connections.
+/// The end that opens the data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Opener {
-    /// The client, to the server's one port.
+    /// The client opens them to the server's port.
     #[default]
     Client,
-    /// The server, to a port that the client listens on for the test (nuttcp's flip).
+    /// The server opens them to a port on which the client listens during the test (nuttcp's flip).
     Server,
 }
 
-/// What holds a sender to its rate.
+/// The mechanism that limits a sender to its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
-    /// The kernel, packet by packet (`SO_MAX_PACING_RATE`). TCP does so by itself; UDP only
-    /// where the interface has the fq queueing discipline; MPTCP does not.
+    /// The kernel paces each packet (`SO_MAX_PACING_RATE`). TCP always supports this, UDP only if
+    /// the interface has the fq queueing discipline, MPTCP not at all.
     Kernel,
-    /// The sending thread, which writes a burst and sleeps.
+    /// The sending thread writes a burst and sleeps.
     Timer,
 }

@@ -1,3 +1,5 @@
+//! The CPUs of a test's threads.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -5,36 +7,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::PlanError;
 
-/// On which CPUs the threads that move bytes run.
+/// The CPUs on which the threads that move bytes run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Near the network interface that the stream uses, and off its interrupt CPUs, where the
-    /// host has more than one NUMA node; otherwise where the scheduler puts them.
+    /// On a host with several NUMA nodes: near the network interface of the stream and not on its
+    /// interrupt CPUs. On other hosts: as `Free`.
     #[default]
     Auto,
-    /// Where the scheduler puts them.
+    /// The scheduler decides.
     Free,
-    /// Stream by stream on these CPUs, from the first again when there are more streams.
+    /// Stream by stream on these CPUs, starting again at the first if there are more streams.
     On {
-        /// At the client; `None` leaves its threads to the scheduler.
+        /// The CPUs at the client; `None` lets the scheduler decide.
         client: Option<CpuList>,
-        /// At the server.
+        /// The CPUs at the server.
         server: Option<CpuList>,
     },
 }
 
-/// CPUs by the kernel's numbers, in the order given: `0`, `0-3`, `0-3+8+10`.
+/// CPUs by the kernel's numbers, in the given order: `0`, `0-3`, `0-3+8+10`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CpuList(Vec<u32>);
 
 impl CpuList {
-    /// One more than the highest number: `CONFIG_NR_CPUS` is at most 8192 (arch/x86/Kconfig).
+    /// The highest CPU number plus one: `CONFIG_NR_CPUS` is at most 8192 (arch/x86/Kconfig).
     pub const END: u32 = 8192;
     const ACCEPTED: &'static str = "CPU numbers and ranges below 8192 such as 0, 0-3 or 0-3+8";
 
-    /// These CPUs; `None` for none at all, or one out of range.
+    /// Creates a list; `None` if it is empty or a number is out of range.
     pub fn new(cpus: Vec<u32>) -> Option<Self> {
         let good = !cpus.is_empty()
             && cpus.len() <= Self::END as usize
@@ -42,12 +44,12 @@ impl CpuList {
         good.then_some(CpuList(cpus))
     }
 
-    /// The CPUs, at least one.
+    /// Returns the CPUs, at least one.
     pub fn cpus(&self) -> &[u32] {
         &self.0
     }
 
-    /// The CPU of stream `stream`.
+    /// Returns the CPU of stream `stream`.
     pub fn of_stream(&self, stream: usize) -> u32 {
         self.0[stream % self.0.len()]
     }
@@ -69,7 +71,7 @@ impl FromStr for CpuList {
             let (first, last) =
                 number(first).zip(number(last)).filter(|(a, b)| a <= b).ok_or_else(bad)?;
             cpus.extend(first..=last);
-            // A list that names a CPU twice is bounded too.
+            // Lists with repeated CPUs are bounded too.
             if cpus.len() > Self::END as usize {
                 return Err(bad());
             }

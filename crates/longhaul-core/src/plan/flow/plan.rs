@@ -1,3 +1,5 @@
+//! The plan of a test.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,81 +12,80 @@ use crate::units::{Bytes, Rate};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowPlan {
-    /// Which way the bytes go.
+    /// The direction of the bytes.
     pub direction: Direction,
-    /// When the test ends.
+    /// The end of the test.
     pub amount: Amount,
-    /// The first seconds, left out of the result (`-O`).
+    /// The first seconds, which do not count (`-O`).
     #[serde(rename = "omit_seconds", with = "seconds")]
     pub omit: Duration,
-    /// Time between samples (`-i`).
+    /// The time between samples (`-i`).
     #[serde(rename = "interval_seconds", with = "seconds")]
     pub interval: Duration,
-    /// Connections or flows in each direction, one thread each at both ends (`-P`); 1 to 128.
+    /// The connections or flows per direction, each with one thread at both ends (`-P`); 1 to 128.
     pub streams: u32,
-    /// Bytes in one write (`-l`); the payload of one datagram over UDP.
+    /// The bytes per write (`-l`); over UDP the payload of a datagram.
     pub write_bytes: Bytes,
-    /// Socket buffers asked for (`-w`); `None` leaves the kernel's autotuning alone.
+    /// The requested socket buffers (`-w`); `None` uses the kernel's autotuning.
     pub window_bytes: Option<Bytes>,
-    /// Congestion control (`-C`); `None` leaves the host's.
+    /// The congestion control (`-C`); `None` uses the host's default.
     pub congestion: Option<String>,
     /// Maximum segment size (`-M`).
     pub mss: Option<u32>,
-    /// Pacing rate for all streams of a direction together (`-b`); `None` is unpaced.
+    /// The pacing rate of all streams of a direction together (`-b`); `None` means unpaced.
     pub rate_bps: Option<Rate>,
-    /// What carries the bytes (`-u`, `--mptcp`).
+    /// The transport protocol (`-u`, `--mptcp`).
     #[serde(default)]
     pub protocol: Protocol,
-    /// Who opens the data connections (`--flip`).
+    /// The end that opens the data connections (`--flip`).
     #[serde(default)]
     pub opener: Opener,
-    /// The links that the streams are spread over (`--local`, `--remote`); none is one link, of
-    /// the routing table's choice.
+    /// The links over which the streams are spread (`--local`, `--remote`); empty for one link that
+    /// the routing table chooses.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// What holds the sender to its rate (`--pacing`); `None` is the kernel for TCP and a timer
-    /// for UDP and MPTCP.
+    /// The pacing mechanism (`--pacing`); `None` means the kernel for TCP and a timer for UDP and
+    /// MPTCP.
     #[serde(default)]
     pub pacing: Option<Pacing>,
-    /// Bytes that a paced stream sends back to back (`--burst`); `None` is a millisecond's worth.
+    /// The bytes that a paced stream sends back to back (`--burst`); `None` means those of 1 ms.
     #[serde(default)]
     pub burst_bytes: Option<Bytes>,
-    /// Differentiated services code point (`--dscp`); 0 to 63.
+    /// The differentiated services code point (`--dscp`); 0 to 63.
     #[serde(default)]
     pub dscp: Option<u8>,
-    /// Send small writes at once (`-N`).
+    /// True to send small writes at once (`-N`).
     #[serde(default)]
     pub nodelay: bool,
-    /// Send without copying from user memory (`-Z`).
+    /// True to send without copying from user memory (`-Z`).
     #[serde(default)]
     pub zero_copy: bool,
-    /// Have the receiving kernel drop the bytes without copying them (`--skip-rx-copy`).
+    /// True to let the receiving kernel discard the bytes without copying them (`--skip-rx-copy`).
     #[serde(default)]
     pub skip_receive_copy: bool,
-    /// Where the threads run (`-A`).
+    /// The CPUs of the threads (`-A`).
     #[serde(default)]
     pub placement: Placement,
-    /// Measure the latency of small requests beside the test (`--latency`).
+    /// True to measure the latency of small requests during the test (`--latency`).
     #[serde(default)]
     pub latency: bool,
 }
 
 impl FlowPlan {
-    /// TCP connections in one test, at most; nuttcp's and iperf3's limit too.
+    /// The most TCP connections per test; the same limit as in nuttcp and iperf3.
     pub const MAX_STREAMS: u32 = 128;
-    /// Bytes in one write and one read, unless asked for. Larger ones do not fit a core's
-    /// second-level cache, but cost fewer wake-ups: of 64 KiB to 1 MiB this moves a gigabyte over
-    /// loopback for the least CPU time (bench/runs/2026-11-21-epyc-2core/flow.md).
+    /// The default bytes per write and read. Larger ones do not fit a core's second-level cache but
+    /// need fewer wake-ups: between 64 KiB and 1 MiB, this size needs the least CPU time per
+    /// gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
     pub const WRITE_BYTES: Bytes = Bytes::mib(1);
-    /// The largest write that can be asked for; it bounds what a test takes of either host.
+    /// The largest write size; it bounds the memory that a test needs on either host.
     pub const MAX_WRITE_BYTES: Bytes = Bytes::mib(4);
-    /// The payload of a datagram where nothing better is known: what fits 1500 bytes with the
-    /// headers of IPv6 and UDP.
+    /// The default payload of a datagram: it fits 1500 bytes with the headers of IPv6 and UDP.
     pub const DATAGRAM_BYTES: Bytes = Bytes::new(1452);
-    /// The largest payload: 65535 less the headers of IPv4 and UDP.
+    /// The largest payload: 65535 minus the headers of IPv4 and UDP.
     pub const MAX_DATAGRAM_BYTES: Bytes = Bytes::new(65507);
 
-    /// Ten seconds forward over one stream, everything else as the hosts have it.
+    /// Returns the default test: ten seconds forward over one stream with the hosts' defaults.
     pub fn new() -> Self {
         FlowPlan {
             direction: Direction::Forward,
@@ -111,42 +112,42 @@ impl FlowPlan {
         }
     }
 
-    /// Bytes in one write of each of `streams` that share `rate`, unless asked for: 10 ms worth, so
-    /// that the kernel, which paces all but the first ten segments (`tcp_update_skb_after_send`),
-    /// has small ones.
+    /// Returns the default bytes per write for each of `streams` that share `rate`: those of 10 ms,
+    /// so that the kernel, which paces all segments except the first ten
+    /// (`tcp_update_skb_after_send`), gets small writes.
     pub fn paced_write_bytes(rate: Rate, streams: u32) -> Bytes {
         let worth = rate.bytes_per_second() / 100 / u64::from(streams.max(1));
         Bytes::new(worth.clamp(4 << 10, Self::WRITE_BYTES.get()))
     }
 
-    /// How many directions have streams.
+    /// Returns the number of directions with streams.
     pub fn directions(&self) -> u32 {
         if self.direction == Direction::Both { 2 } else { 1 }
     }
 
-    /// What holds the sender to its rate, chosen by the protocol unless it was asked for.
+    /// Returns the pacing mechanism, by default that of the protocol.
     pub fn pacing(&self) -> Pacing {
         match (self.pacing, self.burst_bytes, self.protocol) {
             (Some(pacing), _, _) => pacing,
-            // MPTCP takes no pacing rate (net/mptcp/sockopt.c).
+            // MPTCP does not support a pacing rate (net/mptcp/sockopt.c).
             (None, Some(_), _) | (None, None, Protocol::Udp | Protocol::Mptcp) => Pacing::Timer,
             (None, None, Protocol::Tcp) => Pacing::Kernel,
         }
     }
 
-    /// The pacing rate of one stream.
+    /// Returns the pacing rate of one stream.
     pub fn stream_rate(&self) -> Option<Rate> {
         self.rate_bps.map(|rate| Rate::from_bps((rate.bps() / u64::from(self.streams)).max(8)))
     }
 
-    /// The number of the link that stream `stream` uses, and the link.
+    /// Returns the link of stream `stream` with its number.
     pub fn link_of(&self, stream: u32) -> Option<(usize, &Link)> {
         let number = (stream as usize).checked_rem(self.links.len())?;
         Some((number, &self.links[number]))
     }
 
-    /// The bytes that stream number `stream` moves in a test by bytes; the first streams take
-    /// what does not divide.
+    /// Returns the bytes that stream number `stream` moves in a test by bytes; the first streams
+    /// take the remainder.
     pub fn share(&self, stream: u32) -> Option<u64> {
         match self.amount {
             Amount::Time(_) => None,

@@ -1,3 +1,5 @@
+//! The links over which a test spreads its streams.
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -6,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::PlanError;
 
-/// One of several links that a test is spread over: stream `n` uses link `n` modulo their number.
+/// A link of a test over several links: stream `n` uses link `n` modulo their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// The client's address; `None` lets its routing table choose.
+    /// The client's address; `None` lets the routing table choose.
     pub client: Option<LinkAddress>,
-    /// The server's address; `None` is the one of the control channel.
+    /// The server's address; `None` uses that of the control channel.
     pub server: Option<LinkAddress>,
 }
 
 impl Link {
-    /// Links in one test, at most: more than there are streams have nothing to carry.
+    /// The most links per test, equal to the most streams.
     pub const MAX_LINKS: usize = 128;
 
-    /// Pairs the addresses of both ends; the shorter list is gone through again.
+    /// Pairs the addresses of both ends; the shorter list is repeated.
     pub fn pair(client: &[LinkAddress], server: &[LinkAddress]) -> Vec<Link> {
         let of = |list: &[LinkAddress], n: usize| list.get(n.checked_rem(list.len())?).cloned();
         (0..client.len().max(server.len()))
@@ -29,13 +31,13 @@ impl Link {
     }
 }
 
-/// An address of an end of a link; an IPv6 one may name its zone: `fe80::1%eth0`.
+/// An address of an end of a link; an IPv6 address may have a zone: `fe80::1%eth0`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The interface that an IPv6 link-local address belongs to.
+    /// The interface of an IPv6 link-local address.
     pub zone: Option<String>,
 }
 
@@ -54,8 +56,8 @@ impl FromStr for LinkAddress {
             None => (text, None),
         };
         let ip: Option<IpAddr> = ip.parse().ok();
-        // IFNAMSIZ is 16 with the closing zero, linux/if.h; dev_valid_name() takes no '/' or
-        // space.
+        // IFNAMSIZ is 16 with the terminating zero (linux/if.h); dev_valid_name() rejects '/' and
+        // spaces.
         let zone_good = zone.is_none_or(|zone| {
             (1..16).contains(&zone.len())
                 && zone.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b'%')
@@ -100,11 +102,11 @@ fn bad(text: &str) -> PlanError {
     }
 }
 
-/// Reads a list of addresses. An item `FIRST+STEP*COUNT` stands for COUNT addresses, STEP apart:
+/// Parses a list of addresses. An item `FIRST+STEP*COUNT` means COUNT addresses with distance STEP:
 /// `10.0.1.2+256*4` is 10.0.1.2, 10.0.2.2, 10.0.3.2 and 10.0.4.2.
 ///
 /// # Errors
-/// An item is no address, the stride leaves the address space, or there are more than
+/// An item is not an address, the stride leaves the address space, or there are more than
 /// [`Link::MAX_LINKS`].
 pub fn parse_addresses(text: &str) -> Result<Vec<LinkAddress>, PlanError> {
     let mut found = Vec::new();

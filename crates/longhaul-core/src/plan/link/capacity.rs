@@ -1,3 +1,5 @@
+//! Queue limits, queue management and cross traffic of a link.
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,28 +9,28 @@ use super::{LinkPlan, LinkPlanError};
 use crate::plan::seconds;
 use crate::units::{Bytes, Rate, format_span, parse_span};
 
-/// What Ethernet adds to each IP packet on the wire: preamble and start of frame (8), header (14),
+/// The bytes that Ethernet adds to each IP packet: preamble and start of frame (8), header (14),
 /// checksum (4) and gap (12 bytes), IEEE 802.3 clauses 3.1.1 and 4.4.2.
 pub const ETHERNET_OVERHEAD: u32 = 38;
 
-/// How much may wait for the link's rate.
+/// The limit of the queue before a link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueLimit {
-    /// As many bytes, counted as the rate counts them.
+    /// A number of bytes, counted as the rate counts them.
     Bytes(Bytes),
-    /// What takes as long at the rate of the moment.
+    /// The bytes that the current rate sends in this time.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
 }
 
 impl QueueLimit {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "a queue is from 1B to 64GiB, or from 1us to 60s: 64MiB or 50ms";
     const MAX_BYTES: Bytes = Bytes::gib(64);
     const MAX_TIME: Duration = Duration::from_secs(60);
 
-    /// The bytes it holds at `rate`.
+    /// Returns the limit in bytes at `rate`.
     pub fn bytes(self, rate: Rate) -> Bytes {
         match self {
             QueueLimit::Bytes(bytes) => bytes,
@@ -53,7 +55,8 @@ impl QueueLimit {
 impl FromStr for QueueLimit {
     type Err = &'static str;
 
-    /// A text in seconds or parts of one is a time, everything else (`5m` too) a size.
+    /// Parses a limit. A text in seconds or fractions of them is a time, everything else (`5m` too)
+    /// a size.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         if text.trim_end().ends_with('s') {
             parse_span(text).map(QueueLimit::Time).map_err(|_| Self::FORM)
@@ -63,29 +66,29 @@ impl FromStr for QueueLimit {
     }
 }
 
-/// What drops or marks segments before the queue is full.
+/// The queue management, which drops or marks segments before the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Aqm {
     /// CoDel (RFC 8289).
     Codel {
-        /// The wait that it accepts.
+        /// The accepted wait.
         #[serde(rename = "target_seconds", with = "seconds")]
         target: Duration,
-        /// For how long a longer wait must last.
+        /// The time for which a longer wait must last.
         #[serde(rename = "interval_seconds", with = "seconds")]
         interval: Duration,
     },
     /// PIE (RFC 8033).
     Pie {
-        /// The wait that it aims at.
+        /// The target wait.
         #[serde(rename = "target_seconds", with = "seconds")]
         target: Duration,
     },
 }
 
 impl Aqm {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], pie[:TARGET] or none, \
                             with times from 1us to 10s";
     /// RFC 8289, section 4.3.
@@ -133,20 +136,20 @@ impl FromStr for Aqm {
     }
 }
 
-/// Other traffic that passes the same queue: packets of the link's MTU in bursts. Bursts begin at
-/// random (Poisson), each with a random number of packets (geometric).
+/// Other traffic in the same queue: packets of the link's MTU in bursts. Bursts start at random
+/// (Poisson), each with a random number of packets (geometric).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossTraffic {
-    /// Its mean rate, counted as the link's rate is.
+    /// The mean rate, counted like the link's rate.
     pub rate_bps: Rate,
-    /// The mean size of a burst; `None` is one packet.
+    /// The mean size of a burst; `None` means one packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_bytes: Option<Bytes>,
 }
 
 impl CrossTraffic {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "cross traffic is a rate from 1 kb/s to that of the link and the mean \
                             size of its bursts, at most 1GiB: 2G or 2G:256KiB";
 

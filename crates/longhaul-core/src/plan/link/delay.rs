@@ -1,3 +1,5 @@
+//! Jitter and reordering of a link.
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,22 +9,22 @@ use super::{DelaySamples, LinkPlanError, Probability, TraceFile};
 use crate::plan::seconds;
 use crate::units::{format_span, parse_span};
 
-/// How the delay differs from segment to segment.
+/// The variation of the delay between segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
-    /// By how much.
+    /// The distribution of the variation.
     pub spread: Spread,
-    /// Whether a segment may overtake those before it. Otherwise it waits until they have left.
+    /// True if a segment may overtake earlier ones; otherwise it waits until they have left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reorder: bool,
 }
 
-/// The distribution of what jitter adds to the delay. The sum is never below zero.
+/// The distribution of the addition to the delay. The resulting delay is never negative.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Spread {
-    /// Anything between minus and plus `spread`, alike.
+    /// Uniform between minus and plus `spread`.
     Uniform {
         /// Half the width.
         #[serde(rename = "spread_seconds", with = "seconds")]
@@ -34,30 +36,31 @@ pub enum Spread {
         #[serde(rename = "spread_seconds", with = "seconds")]
         spread: Duration,
     },
-    /// Pareto with shape 3, moved to mean zero: a long tail of late segments. The earliest is
-    /// 0.58 of `spread` early.
+    /// Pareto with shape 3, shifted to mean zero: a long tail of late segments. The earliest
+    /// segments are 0.58 of `spread` early.
     Pareto {
         /// The standard deviation.
         #[serde(rename = "spread_seconds", with = "seconds")]
         spread: Duration,
     },
-    /// Drawn from the values of a file, all as likely; they are added to the delay.
+    /// Drawn from the values of a file with equal probability and added to the delay.
     File(TraceFile<DelaySamples>),
 }
 
 impl Jitter {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "jitter is a spread of at most 10s with a distribution: 1ms:uniform, \
                             1ms:normal (the default), 1ms:pareto or file:PATH; ':reorder' after \
                             it lets segments overtake each other";
     /// The largest spread.
     pub const MAX_SPREAD: Duration = Duration::from_secs(10);
 
-    /// What it adds to the delay of all but the rarest segments, for budgets of memory.
+    /// Returns the longest addition to the delay of all except the rarest segments, for memory
+    /// budgets.
     pub fn longest(&self) -> Duration {
         match &self.spread {
             Spread::Uniform { spread } => *spread,
-            // Less than 1 in 10^4 segments is later, of either distribution.
+            // Less than 1 in 10^4 segments is later with either distribution.
             Spread::Normal { spread } => *spread * 4,
             Spread::Pareto { spread } => *spread * 25,
             Spread::File(file) => file.content().map_or(Duration::ZERO, |file| file.longest()),
@@ -103,34 +106,34 @@ impl FromStr for Jitter {
     }
 }
 
-/// Segments that arrive later than some that were sent after them.
+/// Reordering: some segments arrive later than segments sent after them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// The share of segments that is held back.
     pub rate: Probability,
-    /// How far.
+    /// The length of the hold.
     pub extent: Extent,
 }
 
-/// How far a segment is held back.
+/// The length for which a segment is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// Until as many later segments have left: the reordering extent of RFC 4737, section 4.2.
+    /// Until this many later segments have left: the reordering extent of RFC 4737, section 4.2.
     Segments(u32),
-    /// For as long: the late time offset of RFC 4737, section 4.3, is at most that.
+    /// For this time: the late time offset of RFC 4737, section 4.3, is at most this.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
 }
 
 impl Reorder {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "reordering is a probability from 0 to 1 and how far segments are held \
                             back, 1 to 1000 segments or at most 10s: 0.01:3 or 0.01:5ms";
-    /// How far a segment is held back at the most, in segments.
+    /// The largest extent in segments.
     pub const MAX_SEGMENTS: u32 = 1000;
-    /// How far by default: what makes TCP take a segment for lost (RFC 5681).
+    /// The default extent: the one at which TCP considers a segment lost (RFC 5681).
     pub const DEFAULT_EXTENT: Extent = Extent::Segments(3);
 
     pub(super) fn validate(&self) -> Result<(), LinkPlanError> {

@@ -1,3 +1,5 @@
+//! The plan of one direction of a link.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,49 +13,50 @@ use super::{
 use crate::plan::seconds;
 use crate::units::Rate;
 
-/// What one direction of a link does to its packets, segment by segment.
+/// The properties of one direction of a link, applied segment by segment.
 ///
-/// The default does nothing. docs/design/emulator-time.md tells in which order the parts act.
+/// The default changes nothing. docs/design/emulator-time.md describes the order of the stages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkDirection {
-    /// Propagation delay, one way; zero with `delay_trace`.
+    /// The one-way propagation delay; zero with `delay_trace`.
     #[serde(rename = "delay_seconds", with = "seconds")]
     pub delay: Duration,
-    /// The delay over time, in place of `delay`.
+    /// The delay over time, instead of `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_trace: Option<TraceFile<DelaySchedule>>,
-    /// How the delay varies.
+    /// The variation of the delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
-    /// Segments held back behind later ones.
+    /// The reordering of segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Reorder>,
-    /// Capacity; `None` is as fast as the machine forwards.
+    /// The capacity; `None` means as fast as the machine forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<Rate>,
-    /// The capacity over time, in place of `rate_bps`.
+    /// The capacity over time, instead of `rate_bps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_trace: Option<TraceFile<RateSchedule>>,
-    /// What each segment takes of the capacity beside its IP bytes; 0 is a rate of the IP layer.
+    /// The bytes that each segment uses of the capacity in addition to its IP bytes; 0 for a rate
+    /// of the IP layer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overhead_bytes: u32,
-    /// How much waits for the rate; `None` is [`LinkPlan::queue_limit`]'s default.
+    /// The limit of the queue; `None` uses the default of [`LinkPlan::queue_limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
-    /// What manages the queue beside its limit.
+    /// The queue management, in addition to the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aqm: Option<Aqm>,
-    /// Other traffic in the queue.
+    /// The cross traffic in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross: Option<CrossTraffic>,
-    /// Segments lost.
+    /// The loss of segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// The share of segments damaged so that TCP and UDP notice.
+    /// The share of segments damaged detectably, so that TCP and UDP drop them.
     #[serde(default, skip_serializing_if = "Probability::is_zero")]
     pub corrupt: Probability,
-    /// The share of segments damaged so that their checksum still fits.
+    /// The share of segments damaged with a matching checksum.
     #[serde(default, skip_serializing_if = "Probability::is_zero")]
     pub corrupt_silent: Probability,
     /// The share of segments that arrive twice.
@@ -62,18 +65,18 @@ pub struct LinkDirection {
     /// The share of ECN-capable segments that is marked (CE, RFC 3168).
     #[serde(default, skip_serializing_if = "Probability::is_zero")]
     pub mark_ce: Probability,
-    /// When the link is down.
+    /// The outages of the link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
 }
 
 impl LinkDirection {
-    /// A direction that delays, and does nothing else.
+    /// Creates a direction that only delays.
     pub fn delayed(delay: Duration) -> Self {
         LinkDirection { delay, ..LinkDirection::default() }
     }
 
-    /// The delay of a segment that waits nowhere; the longest one of a trace.
+    /// Returns the delay without queueing; the longest of a trace.
     pub fn propagation(&self) -> Duration {
         self.delay_trace
             .as_ref()
@@ -81,7 +84,7 @@ impl LinkDirection {
             .map_or(self.delay, |trace| trace.longest())
     }
 
-    /// The longest time that segments spend on the way after their queue, but for the rarest.
+    /// Returns the longest time after the queue for all except the rarest segments.
     pub fn longest_flight(&self) -> Duration {
         let held = match self.reorder.map(|reorder| reorder.extent) {
             Some(Extent::Time(time)) => time,
@@ -90,18 +93,18 @@ impl LinkDirection {
         self.propagation() + held + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::longest)
     }
 
-    /// The highest rate; `None` is as fast as the machine forwards.
+    /// Returns the highest rate; `None` means as fast as the machine forwards.
     pub fn peak_rate(&self) -> Option<Rate> {
         let trace = self.rate_trace.as_ref().and_then(TraceFile::content);
         trace.map(|trace| trace.peak()).or(self.rate_bps)
     }
 
-    /// Whether a rate limits it.
+    /// Returns whether the direction has a rate.
     pub fn has_rate(&self) -> bool {
         self.rate_bps.is_some() || self.rate_trace.is_some()
     }
 
-    /// Whether anything about it is decided at random.
+    /// Returns whether any decision is random.
     pub fn is_random(&self) -> bool {
         let drawn = [self.corrupt, self.corrupt_silent, self.duplicate, self.mark_ce];
         matches!(self.loss, Some(Loss::Independent { .. } | Loss::Bursty { .. }))
@@ -112,10 +115,10 @@ impl LinkDirection {
             || matches!(self.aqm, Some(Aqm::Pie { .. }))
     }
 
-    /// Reads the files that it names and has not read.
+    /// Reads the files that the plan names and that are not loaded yet.
     ///
     /// # Errors
-    /// The first file that cannot be read or understood.
+    /// The first file that cannot be read or parsed.
     pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
         if let Some(file) = &mut self.delay_trace {
             file.load("delay-trace", read)?;
@@ -177,7 +180,7 @@ impl LinkDirection {
         }
     }
 
-    /// The first part that means nothing without a rate.
+    /// Returns the first option that needs a rate.
     fn needs_rate(&self) -> Option<&'static str> {
         let parts = [
             ("queue", self.queue.is_some()),

@@ -1,3 +1,5 @@
+//! Errors of link plans.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -5,93 +7,93 @@ use std::time::Duration;
 use super::{LinkPlan, TraceError};
 use crate::units::{Rate, format_span};
 
-/// Why a link plan makes no sense. Options are named without their dashes.
+/// The reason why a link plan is invalid. Options are named without dashes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LinkPlanError {
     /// A delay beyond [`LinkPlan::MAX_DELAY`].
     #[error(
-        "a one-way delay of {} is more than the {} that a link may have",
+        "a one-way delay of {} exceeds the maximum of {}",
         format_span(*.delay), format_span(LinkPlan::MAX_DELAY)
     )]
     Delay {
-        /// What was asked for.
+        /// The given delay.
         delay: Duration,
     },
-    /// A rate below [`LinkPlan::MIN_RATE`], zero among them.
+    /// A rate below [`LinkPlan::MIN_RATE`], including zero.
     #[error(
-        "a rate of {rate} is below the {} that a link must have; leave it out for no limit",
+        "a rate of {rate} is below the minimum of {}; omit it for no limit",
         LinkPlan::MIN_RATE
     )]
     Rate {
-        /// What was asked for.
+        /// The given rate.
         rate: Rate,
     },
-    /// An MTU that no IP link may have.
+    /// An MTU that no IP link can have.
     #[error("an MTU of {mtu} is outside {} to {} bytes", LinkPlan::MIN_MTU, LinkPlan::MAX_MTU)]
     Mtu {
-        /// What was asked for.
+        /// The given MTU.
         mtu: u32,
     },
-    /// A value that the option does not take.
+    /// An invalid value of an option.
     #[error("--{option} cannot be '{value}': {accepted}")]
     Value {
-        /// The option.
+        /// The name of the option.
         option: String,
-        /// What was asked for.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The accepted values.
         accepted: &'static str,
     },
-    /// There is no such option.
+    /// An unknown option.
     #[error("there is no link option '{option}'")]
     Unknown {
-        /// What was asked for.
+        /// The given name.
         option: String,
     },
-    /// Two options that say different things about the same.
-    #[error("--{one} and --{other} contradict each other: give one of them")]
+    /// Two options that exclude each other.
+    #[error("--{one} and --{other} contradict each other: give only one of them")]
     Contradiction {
-        /// One.
+        /// The first option.
         one: String,
-        /// The other.
+        /// The second option.
         other: String,
     },
-    /// An option that means nothing without another.
-    #[error("--{option} means nothing without --{needs}: give both or none")]
+    /// An option that needs another one.
+    #[error("--{option} needs --{needs}: give both or none")]
     Needs {
-        /// The one that was given.
+        /// The given option.
         option: &'static str,
-        /// The one that is missing.
+        /// The missing option.
         needs: &'static str,
     },
-    /// An option that a running link cannot change.
-    #[error("--{option} of a running link is fixed: take the link down to change it")]
+    /// An option that cannot be changed on a running link.
+    #[error("--{option} of a running link cannot be changed: take the link down first")]
     Fixed {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
     },
-    /// A file that an option names is of no use.
+    /// A file that an option names is unusable.
     #[error("--{option} {file}: {}", trace_text(.source))]
     Trace {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// Why.
+        /// The reason.
         source: Arc<TraceError>,
     },
-    /// A plan of a document was not given its files with [`LinkPlan::load`].
-    #[error("--{option} {file}: the file has not been read yet")]
+    /// The files of a plan from a document were not loaded with [`LinkPlan::load`].
+    #[error("--{option} {file}: the file is not loaded")]
     NotLoaded {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
-        /// The file.
+        /// The path of the file.
         file: String,
     },
 }
 
 impl LinkPlanError {
-    /// The option at fault, where it is a single one, as the user knows it.
+    /// Returns the invalid option as the user knows it, if it is a single one.
     pub fn option(&self) -> Option<&str> {
         match self {
             LinkPlanError::Delay { .. } | LinkPlanError::Rate { .. } => None,
@@ -114,7 +116,7 @@ impl LinkPlanError {
     }
 }
 
-/// The reason in the same sentence, as it alone says what to do.
+/// Returns the reason in the same sentence, because it is the part that helps the user.
 fn trace_text(error: &TraceError) -> String {
     match error {
         TraceError::Read(source) => format!("the file cannot be read: {source}"),

@@ -1,38 +1,40 @@
+//! The loss of segments.
+
 use serde::{Deserialize, Serialize};
 
 use super::{LinkPlanError, Probability, SegmentSet, Trace, TraceError, TraceFile};
 
-/// Which segments are lost on the way.
+/// The model that determines lost segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Loss {
-    /// Each by itself.
+    /// Each segment independently.
     Independent {
-        /// The share of segments that is lost.
+        /// The probability of loss.
         rate: Probability,
     },
-    /// In bursts: a Gilbert-Elliott channel that loses nothing in its good state and everything
-    /// in its bad one.
+    /// In bursts: a Gilbert-Elliott channel that loses nothing in its good state and everything in
+    /// its bad state.
     Bursty {
         /// The share of segments that is lost in the long run.
         rate: Probability,
         /// The mean number of adjacent segments that one burst loses.
         mean_burst_segments: f64,
     },
-    /// These.
+    /// Given segments.
     Pattern {
-        /// By number.
+        /// The numbers of the segments.
         segments: SegmentSet,
     },
-    /// Those that a file says.
+    /// The segments that a file determines.
     Trace(TraceFile<LossTrace>),
 }
 
 impl Loss {
-    /// The longest mean burst.
+    /// The largest mean burst length.
     pub const MAX_BURST: f64 = 1e9;
 
-    /// The share of segments lost, where the plan states one.
+    /// Returns the share of lost segments, if the plan states it.
     pub fn rate(&self) -> Option<Probability> {
         match self {
             Loss::Independent { rate } | Loss::Bursty { rate, .. } => Some(*rate),
@@ -67,8 +69,8 @@ impl Loss {
     }
 }
 
-/// A file of `0` (delivered) and `1` (lost), one for each segment, which starts again at its end.
-/// White space and lines that begin with `#` are skipped.
+/// A file of `0` (delivered) and `1` (lost), one per segment, repeated from its start. White space
+/// and lines that begin with `#` are skipped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LossTrace {
     segments: u64,
@@ -76,7 +78,7 @@ pub struct LossTrace {
 }
 
 impl LossTrace {
-    /// The segments that are lost.
+    /// Returns the lost segments.
     pub fn lost(&self) -> &SegmentSet {
         &self.lost
     }

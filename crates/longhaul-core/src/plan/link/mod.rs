@@ -1,11 +1,11 @@
-//! An emulated link: what each direction does to its packets.
+//! The plan of an emulated link: the properties of both directions.
 //!
-//! [`LinkPlan`] is what the emulator runs and what a result document repeats. It is made from
+//! The emulator runs a [`LinkPlan`], and result documents contain it. It is built from
 //! [`LinkOptions`], the text form that the command line, topology files and changes of a running
-//! link share, so that an option means the same everywhere and is refused by the same sentence.
+//! link share. An option therefore has the same meaning and the same error messages everywhere.
 //!
-//! Every impairment is decided for each segment: an MTU-sized packet as it would cross a wire,
-//! also where the kernel hands over a super-packet of many.
+//! Every impairment is decided per segment, an MTU-sized packet as it would cross a wire, even if
+//! the kernel delivers a super-packet of many segments.
 
 mod capacity;
 mod delay;

@@ -1,4 +1,4 @@
-//! What each link option does to a direction.
+//! The table of link options and their effect on a direction.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::{
 };
 use crate::units::parse_span;
 
-/// What takes an option away again.
+/// The value that removes an option.
 const NONE: &str = "none";
 
-/// A link option: its name and what it is for.
+/// A link option with its name and help text.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkOption {
-    /// Without dashes before it.
+    /// The name without dashes.
     pub name: &'static str,
-    /// What stands for its value in a help text.
+    /// The placeholder of the value in a help text.
     pub value: &'static str,
-    /// One line for a help text.
+    /// The description in a help text, one line.
     pub help: &'static str,
-    /// Whether it can be given for one direction, as `up-NAME` or `down-NAME`.
+    /// True if it can be given for one direction, as `up-NAME` or `down-NAME`.
     pub per_direction: bool,
     pub(super) apply: Apply,
 }
 
-/// What an option changes.
+/// The effect of an option.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Apply {
-    /// A direction; the error is what the option accepts.
+    /// Changes a direction; the error describes the accepted values.
     Direction(fn(&mut LinkDirection, &str) -> Result<(), &'static str>),
     Mtu,
     Seed,
@@ -38,8 +38,8 @@ pub(super) enum Apply {
 const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";
 const RATE: &str = "a rate from 1 kb/s, such as 10G or 2.5M (bit/s), or none";
 
-/// Every link option. Where one builds on another, such as the length of a burst on the rate of
-/// loss, it stands after it; what sets a whole path stands first.
+/// All link options. An option that depends on another one, such as the burst length on the loss
+/// rate, follows it. Options that set a whole path come first.
 pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "preset",
@@ -59,7 +59,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
             |link, text| set_delay(link, parse_span(text).map_err(|_| SPAN)? / 2),
         )
     },
-    direction("delay", "TIME", "One-way delay, of each direction", |link, text| {
+    direction("delay", "TIME", "One-way delay of each direction", |link, text| {
         set_delay(link, parse_span(text).map_err(|_| SPAN)?)
     }),
     direction(
@@ -119,7 +119,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "rate-layer",
         "LAYER",
-        "What the rate counts: ip, wire (38 bytes more for each packet) or wire:BYTES",
+        "Layer of the rate: ip, wire (38 more bytes per packet) or wire:BYTES",
         |link, text| {
             link.overhead_bytes = match text.split_once(':') {
                 None if text == "ip" || text == NONE => 0,
@@ -133,7 +133,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "queue",
         "SIZE|TIME",
-        "How much may wait for the rate, such as 64MiB or 50ms; one round trip of it by default",
+        "Limit of the queue, such as 64MiB or 50ms; by default the bytes of one round trip",
         |link, text| {
             link.queue = optional(text, |text| text.parse::<QueueLimit>())?;
             Ok(())
@@ -151,13 +151,13 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "cross",
         "RATE[:BURST]",
-        "Other traffic in the queue, by mean rate and mean size of a burst, such as 2G:256KiB",
+        "Other traffic in the queue, as mean rate and mean burst size, such as 2G:256KiB",
         |link, text| {
             link.cross = optional(text, |text| text.parse::<CrossTraffic>())?;
             Ok(())
         },
     ),
-    direction("loss", "P", "Share of segments lost, such as 1e-4 or 0.01%", |link, text| {
+    direction("loss", "P", "Share of lost segments, such as 1e-4 or 0.01%", |link, text| {
         let rate = probability(text)?;
         link.loss = match link.loss.take() {
             _ if rate.is_zero() => None,
@@ -196,7 +196,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "loss-trace",
         "FILE",
-        "Lose the segments that a file of 0 and 1 says, over and over",
+        "Lose the segments marked 1 in a file of 0 and 1, repeatedly",
         |link, text| {
             link.loss = named(text).map(Loss::Trace);
             Ok(())
@@ -205,7 +205,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "corrupt",
         "P",
-        "Share of segments damaged so that TCP and UDP notice",
+        "Share of segments damaged so that TCP and UDP drop them",
         |link, text| {
             link.corrupt = probability(text)?;
             Ok(())
@@ -214,7 +214,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "corrupt-silent",
         "P",
-        "Share of segments damaged so that their checksum still fits",
+        "Share of segments damaged with a matching checksum",
         |link, text| {
             link.corrupt_silent = probability(text)?;
             Ok(())
@@ -227,7 +227,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "mark",
         "P",
-        "Share of ECN-capable segments marked as having met congestion",
+        "Share of ECN-capable segments marked with congestion experienced",
         |link, text| {
             link.mark_ce = probability(text)?;
             Ok(())
@@ -236,7 +236,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "outage",
         "START+LENGTH[/EVERY]",
-        "Take the link down, once or every so often: 10s+2s, 10s+500ms/30s, several with commas",
+        "Take the link down once or periodically: 10s+2s, 10s+500ms/30s, several with commas",
         |link, text| {
             link.outages = optional(text, Outage::parse_list)?.unwrap_or_default();
             Ok(())
@@ -252,7 +252,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     LinkOption {
         name: "seed",
         value: "N",
-        help: "What random decisions follow from; by default another one for each run, which the report tells",
+        help: "Seed of all random decisions; random by default, and stated in the report",
         per_direction: false,
         apply: Apply::Seed,
     },

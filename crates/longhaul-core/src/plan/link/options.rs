@@ -1,4 +1,4 @@
-//! The link options as text, by name, for both directions and for either.
+//! The link options as text, by name, for both directions or for one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{LinkDirection, LinkPlan, LinkPlanError};
 
 const SEEDS: &str = "a seed is a whole number from 0 to 9007199254740991";
 
-/// The options that say the same thing: at most one of each set can be given for one direction.
+/// Sets of options with the same purpose: at most one of each set can be given per direction.
 const EXCLUSIVE: [&[&str]; 4] = [
     &["preset", "rtt", "delay", "distance", "delay-trace"],
     &["rate", "rate-trace"],
@@ -20,11 +20,11 @@ const EXCLUSIVE: [&[&str]; 4] = [
     &["loss-burst", "loss-pattern", "loss-trace"],
 ];
 
-/// Link options that were given, and not yet a plan.
+/// Link options as given, before they become a plan.
 ///
-/// An option for one direction goes before that for both: `rate` and `up-rate` give up the latter
-/// and down the former. The value `none` takes an option away. In a document it is a table of
-/// names and values.
+/// An option for one direction precedes one for both: with `rate` and `up-rate`, up gets the latter
+/// and down the former. The value `none` removes an option. In a document the options are a table
+/// of names and values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkOptions {
     both: BTreeMap<&'static str, String>,
@@ -33,10 +33,10 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
-    /// Gives `option` the value `value`; `option` is a name, or a name after `up-` or `down-`.
+    /// Sets `option` to `value`; `option` is a name, optionally after `up-` or `down-`.
     ///
     /// # Errors
-    /// There is no such option.
+    /// The option is unknown.
     pub fn set(&mut self, option: &str, value: impl Into<String>) -> Result<(), LinkPlanError> {
         let named = |name: &str| LINK_OPTIONS.iter().find(|known| known.name == name);
         let (options, known) = match (option.strip_prefix("up-"), option.strip_prefix("down-")) {
@@ -49,15 +49,15 @@ impl LinkOptions {
         Ok(())
     }
 
-    /// Whether no option was given.
+    /// Returns whether no option was given.
     pub fn is_empty(&self) -> bool {
         self.both.is_empty() && self.up.is_empty() && self.down.is_empty()
     }
 
-    /// The valid plan that the options describe; `read` reads the files that they name.
+    /// Returns the valid plan of the options; `read` reads the files that they name.
     ///
     /// # Errors
-    /// The first option that makes no sense.
+    /// The first invalid option.
     pub fn plan(&self, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
         let mut plan = LinkPlan::symmetric(Duration::ZERO);
         if let Some(text) = self.both.get("mtu") {
@@ -71,10 +71,10 @@ impl LinkOptions {
         self.change_directions(plan, read)
     }
 
-    /// `plan` as changed by the options, for a link that is up.
+    /// Returns `plan` changed by the options, for a running link.
     ///
     /// # Errors
-    /// The first option that makes no sense or cannot be changed.
+    /// The first option that is invalid or cannot be changed.
     pub fn change(&self, plan: &LinkPlan, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
         match ["mtu", "seed"].into_iter().find(|option| self.both.contains_key(option)) {
             Some(option) => Err(LinkPlanError::Fixed { option }),
@@ -99,7 +99,8 @@ impl LinkOptions {
         self.apply(&mut plan.up, "up-", &self.up)?;
         self.apply(&mut plan.down, "down-", &self.down)?;
         if plan.up.has_rate() != plan.down.has_rate() {
-            // What is said of the queues of both directions is meant for the one that has one.
+            // An option for the queues of both directions applies to the direction that has a
+            // queue.
             let (link, own) = if plan.up.has_rate() {
                 (&mut plan.down, &self.down)
             } else {
@@ -112,7 +113,7 @@ impl LinkOptions {
         Ok(plan)
     }
 
-    /// Gives `link` the options for both directions and then its own.
+    /// Applies the options for both directions and then those for this direction to `link`.
     fn apply(
         &self,
         link: &mut LinkDirection,
@@ -121,7 +122,7 @@ impl LinkOptions {
     ) -> Result<(), LinkPlanError> {
         for known in &LINK_OPTIONS {
             let Apply::Direction(apply) = known.apply else { continue };
-            // The more special one replaces the general one, also where it is another of its set.
+            // The more specific option replaces the general one, even another of the same set.
             let replaced = EXCLUSIVE.iter().any(|set| {
                 set.contains(&known.name) && set.iter().any(|name| own.contains_key(name))
             });
@@ -191,7 +192,7 @@ impl<'de> Visitor<'de> for OptionTable {
     }
 }
 
-/// A value as a document may write it.
+/// A value as a document may contain it.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "the value of a link option is a text or a number")]
 pub(in crate::plan) enum Scalar {
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!((plan.up.delay.as_millis(), plan.down.delay.as_millis()), (5, 562));
         assert!(matches!(plan.up.loss, Some(Loss::Independent { .. })));
         assert!(matches!(plan.down.loss, Some(Loss::Bursty { mean_burst_segments: 4.0, .. })));
-        // Up has no rate, so what is said of both queues is meant for the other.
+        // Up has no rate, so an option for both queues applies to down.
         let limit = QueueLimit::Time(Duration::from_millis(50));
         assert_eq!((plan.up.queue, plan.down.queue), (None, Some(limit)));
         assert!(matches!(plan.down.aqm, Some(Aqm::Codel { .. })));
@@ -263,7 +264,7 @@ mod tests {
             (&[("up-rate", "1G"), ("up-rate-trace", "rate.txt")], "--up-rate and --up-rate-trace"),
             (&[("distance", "10km"), ("rtt", "1ms")], "--rtt and --distance contradict"),
             (&[("rate", "0")], "a rate of 0.00 b/s is below"),
-            (&[("queue", "50ms")], "--queue means nothing without --rate"),
+            (&[("queue", "50ms")], "--queue needs --rate"),
             (&[("rate", "1G"), ("queue", "0")], "--queue cannot be '0 B'"),
             (&[("rate", "1G"), ("queue", "2h")], "--queue cannot be '2h'"),
             (&[("rate", "1G"), ("cross", "2G")], "--cross cannot be '2.00 Gb/s'"),
@@ -273,7 +274,7 @@ mod tests {
             (&[("reorder", "0.1:0")], "--reorder cannot be '0.1:0'"),
             (&[("outage", "5s+0s")], "--outage cannot be '5s+0ms'"),
             (&[("loss-trace", "gone.txt")], "--loss-trace gone.txt: the file cannot be read"),
-            (&[("rate-trace", "empty.txt")], "--rate-trace empty.txt: the file has no entry"),
+            (&[("rate-trace", "empty.txt")], "--rate-trace empty.txt: the file has no entries"),
             (&[("seed", "-1")], "--seed cannot be '-1'"),
             (&[("up-seed", "1")], "there is no link option 'up-seed'"),
             (&[("gravity", "1")], "there is no link option 'gravity'"),
@@ -295,7 +296,7 @@ mod tests {
         let plan = options.plan(&read).unwrap();
         let document = serde_json::to_string(&plan).unwrap();
         let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
-        assert!(again.validate().unwrap_err().to_string().contains("not been read"));
+        assert!(again.validate().unwrap_err().to_string().contains("is not loaded"));
         again.load(&read).unwrap();
         assert_eq!(again, plan);
         let trace = plan.up.rate_trace.as_ref().and_then(|file| file.content().cloned()).unwrap();
@@ -329,6 +330,6 @@ mod tests {
         assert_eq!(after.rtt(), Duration::from_millis(14));
         let fixed = options(&[("mtu", "1500")]).unwrap();
         let error = fixed.change(&after, &|_| Ok(String::new())).unwrap_err().to_string();
-        assert!(error.contains("--mtu of a running link is fixed"), "{error}");
+        assert!(error.contains("--mtu of a running link cannot be changed"), "{error}");
     }
 }

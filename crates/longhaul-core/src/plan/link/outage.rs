@@ -1,3 +1,5 @@
+//! Outages of a link.
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,18 +9,18 @@ use super::LinkPlanError;
 use crate::plan::seconds;
 use crate::units::{format_span, parse_span};
 
-/// A time during which the link is down, as if its cable were pulled at the sender's end, once or
+/// A period in which the link is down, as if its cable were unplugged at the sender's end, once or
 /// at a fixed interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// When it begins, since the link's start.
+    /// The start, relative to the link's start.
     #[serde(rename = "start_seconds", with = "seconds")]
     pub start: Duration,
-    /// How long it lasts.
+    /// The length of the outage.
     #[serde(rename = "length_seconds", with = "seconds")]
     pub length: Duration,
-    /// After how long it comes again, from beginning to beginning.
+    /// The period from start to start, if the outage repeats.
     #[serde(
         rename = "every_seconds",
         default,
@@ -30,16 +32,16 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "outages are START+LENGTH or START+LENGTH/EVERY, joined by commas, with \
                             a length above 0 and below EVERY: 10s+2s or 10s+500ms/30s";
 
-    /// The outages of a list.
+    /// Parses a list of outages.
     pub(super) fn parse_list(text: &str) -> Result<Vec<Outage>, &'static str> {
         text.split(',').map(str::parse).collect()
     }
 
-    /// The first time at which it is over after `time`, and when that one began.
+    /// Returns the start and end of the first outage that ends after `time`.
     pub fn next_after(&self, time: Duration) -> Option<(Duration, Duration)> {
         let mut start = self.start;
         if let Some(every) = self.every {

@@ -1,3 +1,5 @@
+//! The plan of a link.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +10,8 @@ use crate::units::{Bytes, Rate};
 
 /// An emulated link between two sites.
 ///
-/// A plan is worth running only if [`LinkPlan::validate`] accepts it; the emulator checks again.
-/// One that was read from a document needs [`LinkPlan::load`] first if it names files.
+/// A plan can be run only if [`LinkPlan::validate`] accepts it; the emulator validates again. A
+/// plan from a document that names files needs [`LinkPlan::load`] first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPlan {
@@ -17,45 +19,45 @@ pub struct LinkPlan {
     pub up: LinkDirection,
     /// From far to near.
     pub down: LinkDirection,
-    /// The largest IP packet, in bytes.
+    /// The MTU in bytes of IP packet.
     #[serde(default = "LinkPlan::default_mtu")]
     pub mtu: u32,
-    /// What all random decisions follow from: the same seed decides the same about the same
-    /// segments. `None` has the emulator choose one, which its report tells.
+    /// The seed of all random decisions: the same seed makes the same decisions about the same
+    /// segments. With `None` the emulator chooses a seed and reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
 impl LinkPlan {
-    /// Jumbo frames, as data-transfer paths have them.
+    /// Jumbo frames, as on data-transfer paths.
     pub const DEFAULT_MTU: u32 = 9000;
-    /// What every IPv4 host must take (RFC 791).
+    /// The packet size that every IPv4 host must accept (RFC 791).
     pub const MIN_MTU: u32 = 576;
     /// The largest MTU of a TUN device (`MAX_MTU` in drivers/net/tun.c).
     pub const MAX_MTU: u32 = 65_535;
-    /// One way; beyond it TCP gives up before it has a sample of the round trip.
+    /// The largest one-way delay; with a longer one TCP times out before it has an RTT sample.
     pub const MAX_DELAY: Duration = Duration::from_secs(30);
-    /// Below it a single packet would take minutes.
+    /// The lowest rate; below it a single packet would take minutes.
     pub const MIN_RATE: Rate = Rate::from_bps(1000);
 
-    /// A link alike in both directions whose round trip takes `rtt`.
+    /// Creates a symmetric link with a round trip of `rtt`.
     pub fn symmetric(rtt: Duration) -> Self {
         let direction = LinkDirection::delayed(rtt / 2);
         LinkPlan { up: direction.clone(), down: direction, mtu: Self::DEFAULT_MTU, seed: None }
     }
 
-    /// The largest addition to a packet on the wire that a rate may count.
+    /// The most bytes per packet that the layer of a rate may add.
     pub const MAX_OVERHEAD: u32 = 1000;
-    /// What the layer of a rate may be, for messages.
+    /// The form of a valid rate layer, for messages.
     pub const RATE_LAYER_FORM: &str = "a rate counts ip, wire (Ethernet: 38 bytes more for each \
                                        packet), or wire:BYTES with at most 1000";
 
-    /// The round trip of a packet that waits nowhere; with delay traces, the longest.
+    /// Returns the round trip without queueing; with delay traces the longest.
     pub fn rtt(&self) -> Duration {
         self.up.propagation() + self.down.propagation()
     }
 
-    /// The direction that leaves from `side`.
+    /// Returns the direction from `side`.
     pub fn from(&self, side: Side) -> &LinkDirection {
         match side {
             Side::Near => &self.up,
@@ -63,9 +65,9 @@ impl LinkPlan {
         }
     }
 
-    /// How much may wait for the rate at `side`: what the plan says, or what the rate carries in
-    /// one round trip, so that one flow can fill the link, and never less than 10 ms of it or
-    /// 256 KiB, four super-packets. `None` without a rate, which has no queue.
+    /// Returns the limit of the queue at `side`. The default is one round trip at the rate, so that
+    /// one flow can fill the link, and at least 10 ms or 256 KiB, four super-packets. `None`
+    /// without a rate, because then there is no queue.
     pub fn queue_limit(&self, side: Side) -> Option<QueueLimit> {
         const SHORTEST: Duration = Duration::from_millis(10);
         const SMALLEST: Bytes = Bytes::new(256 << 10);
@@ -75,22 +77,22 @@ impl LinkPlan {
         Some(direction.queue.unwrap_or_else(default))
     }
 
-    /// [`LinkPlan::queue_limit`] in bytes, at the highest rate.
+    /// Returns [`LinkPlan::queue_limit`] in bytes at the highest rate.
     pub fn queue(&self, side: Side) -> Option<Bytes> {
         let rate = self.from(side).peak_rate()?;
         self.queue_limit(side).map(|limit| limit.bytes(rate))
     }
 
-    /// Whether anything about the link is decided at random, so that its seed matters.
+    /// Returns whether any decision is random, so that the seed matters.
     pub fn is_random(&self) -> bool {
         self.up.is_random() || self.down.is_random()
     }
 
-    /// Reads the files that the plan names and that were not read yet, by `read`, which is given
-    /// a path and returns the text.
+    /// Loads the files that the plan names and that are not loaded yet. `read` takes a path and
+    /// returns the text.
     ///
     /// # Errors
-    /// The first file that cannot be read or understood.
+    /// The first file that cannot be read or parsed.
     pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
         self.up.load(read)?;
         self.down.load(read)
@@ -99,8 +101,8 @@ impl LinkPlan {
     /// Checks every number of the plan.
     ///
     /// # Errors
-    /// The first number that is out of its range, the first two that contradict each other, or a
-    /// file that was not read.
+    /// The first number out of range, the first two options that exclude each other, or a file that
+    /// is not loaded.
     pub fn validate(&self) -> Result<(), LinkPlanError> {
         self.up.validate()?;
         self.down.validate()?;
@@ -135,7 +137,10 @@ mod tests {
         let good = || good.clone();
         for (plan, says) in [
             (LinkPlan { up: slow, ..good() }, "a rate of 0.00 b/s is below"),
-            (LinkPlan { down: long, ..good() }, "a one-way delay of 31s is more than the 30s"),
+            (
+                LinkPlan { down: long, ..good() },
+                "a one-way delay of 31s exceeds the maximum of 30s",
+            ),
             (LinkPlan { mtu: 500, ..good() }, "an MTU of 500 is outside 576 to 65535 bytes"),
             (LinkPlan { mtu: 65_536, ..good() }, "an MTU of 65536 is outside"),
         ] {

@@ -1,9 +1,12 @@
+//! Presets of paths, and delays of fibre lengths.
+
 use std::time::Duration;
 
-/// A path by its round trip, as the shipped topologies of these names have it. A rate, loss and all else can be added.
+/// A path by its round-trip time, as in the shipped topologies of these names. Rate, loss and other
+/// options can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// One machine room, as NASA Goddard's 20G testbed (SC10): 0.1 ms.
+    /// One machine room, like NASA Goddard's 20G testbed (SC10): 0.1 ms.
     Lan,
     /// A metropolitan area and its region, SC10's second round trip: 15 ms.
     Man,
@@ -11,15 +14,15 @@ pub enum Preset {
     Wan,
     /// From the western United States to Europe, SC10's fourth: 180 ms.
     Transatlantic,
-    /// Through geostationary satellites, as NASA Goddard's satellite path was: 1124 ms.
+    /// A geostationary satellite link, like NASA Goddard's satellite path: 1124 ms.
     Satellite,
 }
 
 impl Preset {
-    /// The names, for messages.
+    /// The valid names, for messages.
     pub const FORM: &str = "a preset is lan, man, wan, transatlantic or satellite";
 
-    /// The preset of that name.
+    /// Returns the preset with that name.
     pub fn named(name: &str) -> Option<Preset> {
         Some(match name {
             "lan" => Preset::Lan,
@@ -31,7 +34,7 @@ impl Preset {
         })
     }
 
-    /// Its round trip.
+    /// Returns the round-trip time.
     pub const fn rtt(self) -> Duration {
         Duration::from_micros(match self {
             Preset::Lan => 100,
@@ -43,12 +46,12 @@ impl Preset {
     }
 }
 
-/// What a distance must be, for messages.
+/// The form of a valid distance, for messages.
 pub(super) const DISTANCE_EXAMPLE: &str =
     "a distance is of at most 1000000km, in mi or km of fibre, such as 8600mi or 1400km";
 
-/// The one-way delay of as much fibre as `text` says: its length times 1.4682, the group index of
-/// standard single-mode fibre at 1550 nm (Corning SMF-28), over the speed of light.
+/// Returns the one-way delay of the fibre length `text`: the length times 1.4682, the group index
+/// of standard single-mode fibre at 1550 nm (Corning SMF-28), divided by the speed of light.
 pub fn fibre_delay(text: &str) -> Option<Duration> {
     const GROUP_INDEX: f64 = 1.4682;
     const LIGHT_KM_PER_SECOND: f64 = 299_792.458;

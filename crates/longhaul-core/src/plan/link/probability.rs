@@ -1,32 +1,34 @@
+//! Probabilities.
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The chance of something for each segment: a number from 0 to 1, which no other value can be.
+/// The probability of an event per segment: a number from 0 to 1.
 ///
-/// In text `1e-4`, `0.0001` and `0.01%` are the same; in documents it is the number.
+/// In text `1e-4`, `0.0001` and `0.01%` are equal; documents contain the number.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Probability(f64);
 
-/// Why a number is not a probability.
+/// The reason why a number is not a probability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Probability::RANGE)]
 pub struct NotAProbability;
 
 impl Probability {
-    /// Never.
+    /// The probability zero.
     pub const ZERO: Probability = Probability(0.0);
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const RANGE: &str = "a probability is from 0 to 1, such as 1e-4 or 0.01%";
 
-    /// The number, from 0 to 1.
+    /// Returns the number, from 0 to 1.
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// Whether it never happens.
+    /// Returns whether the probability is zero.
     pub fn is_zero(&self) -> bool {
         self.0 == 0.0
     }
@@ -36,7 +38,7 @@ impl TryFrom<f64> for Probability {
     type Error = NotAProbability;
 
     fn try_from(number: f64) -> Result<Self, NotAProbability> {
-        // Not a number is in no range. Adding 0 makes a zero of a negative zero.
+        // NaN is in no range. Adding 0 turns a negative zero into zero.
         if (0.0..=1.0).contains(&number) {
             Ok(Probability(number + 0.0))
         } else {

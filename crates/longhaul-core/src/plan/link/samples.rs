@@ -1,19 +1,21 @@
+//! Files of measured delays.
+
 use std::time::Duration;
 
 use super::{LinkPlan, Trace, TraceError};
 use crate::units::parse_span;
 
-/// Delays as they were measured, one on each line, such as `1.5ms`; a bare number is seconds.
+/// Measured delays, one per line, such as `1.5ms`; a number without unit is seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DelaySamples(Vec<Duration>);
 
 impl DelaySamples {
-    /// In the order of the file; at least one.
+    /// Returns the delays in the order of the file; at least one.
     pub fn values(&self) -> &[Duration] {
         &self.0
     }
 
-    /// The largest.
+    /// Returns the largest delay.
     pub fn longest(&self) -> Duration {
         self.0.iter().copied().max().unwrap_or_default()
     }

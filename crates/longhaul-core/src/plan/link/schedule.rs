@@ -1,8 +1,8 @@
 //! Rate and delay over time.
 //!
-//! A line of a step file is a time since the link's start and the value from then on; before the
-//! first line its value holds. A last line `TIME repeat` starts the file again at that time;
-//! without it the last value holds for good.
+//! A line of a step file has a time since the link's start and the value from then on. The value of
+//! the first line also holds before it. A last line `TIME repeat` restarts the file at that time;
+//! without it the last value stays.
 //!
 //! ```text
 //! # a link that halves every ten seconds
@@ -11,26 +11,26 @@
 //! 10s  repeat
 //! ```
 //!
-//! A file of whole numbers alone is Mahimahi's: each line is a millisecond at which 1500 bytes
-//! may pass, and the last one is also the time after which the file starts again
-//! (Netravali et al., USENIX ATC 2015; mm-link(1)).
+//! A file of integers is Mahimahi's format: each line is a millisecond at which 1500 bytes may
+//! pass, and the last one is also the period of the file (Netravali et al., USENIX ATC 2015;
+//! mm-link(1)).
 
 use std::time::Duration;
 
 use super::{LinkPlan, Trace, TraceError};
 use crate::units::{Rate, parse_span};
 
-/// A value that changes at stated times.
+/// A value that changes at given times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steps<T> {
-    /// By time, at least one; the first at 0.
+    /// The values by time, at least one; the first at 0.
     steps: Vec<(Duration, T)>,
-    /// When it starts again; after the last step.
+    /// The period, if they repeat; after the last step.
     period: Option<Duration>,
 }
 
 impl<T: Copy> Steps<T> {
-    /// The value at `time` since the start, and the time at which it ends, if it does.
+    /// Returns the value at `time` since the start, and the time at which it ends, if it does.
     pub fn at(&self, time: Duration) -> (T, Option<Duration>) {
         let cycle = match self.period {
             Some(period) => {
@@ -45,17 +45,17 @@ impl<T: Copy> Steps<T> {
         (self.steps[next.max(1) - 1].1, end.map(|end| cycle + end))
     }
 
-    /// When each value begins, in the order of time.
+    /// Returns the start time of each value, in order of time.
     pub fn steps(&self) -> impl Iterator<Item = (Duration, T)> {
         self.steps.iter().copied()
     }
 
-    /// After how long they start again, if they do.
+    /// Returns the period, if they repeat.
     pub fn period(&self) -> Option<Duration> {
         self.period
     }
 
-    /// The values, in the order of time.
+    /// Returns the values in order of time.
     pub fn values(&self) -> impl Iterator<Item = T> {
         self.steps.iter().map(|(_, value)| *value)
     }
@@ -90,20 +90,20 @@ impl<T: Copy> Steps<T> {
 /// The rate over time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateSchedule {
-    /// Rates from stated times on; zero lets nothing pass.
+    /// Rates from given times on; with a rate of zero nothing passes.
     Steps(Steps<Rate>),
-    /// Mahimahi's opportunities: milliseconds at which 1500 bytes may pass, ascending; the last
-    /// is the period, and above 0.
+    /// Mahimahi's opportunities: milliseconds at which 1500 bytes may pass, in ascending order. The
+    /// last one is the period and above 0.
     Opportunities(Vec<u64>),
 }
 
 impl RateSchedule {
     /// The bytes that may pass at one of Mahimahi's opportunities.
     pub const OPPORTUNITY_BYTES: u64 = 1500;
-    /// As many lines as a trace may have.
+    /// The largest time in ms.
     const MAX_MS: u64 = 10 * 365 * 86_400_000;
 
-    /// The highest rate; of opportunities, over the busiest 100 ms.
+    /// Returns the highest rate; for opportunities, over the busiest 100 ms.
     pub fn peak(&self) -> Rate {
         match self {
             RateSchedule::Steps(steps) => steps.values().max().unwrap_or_default(),
@@ -135,7 +135,9 @@ impl RateSchedule {
         }
         match times.last() {
             None => Err(TraceError::Empty),
-            Some(0) => Err(TraceError::Stuck("its last opportunity is at 0 ms, so it never ends")),
+            Some(0) => {
+                Err(TraceError::Stuck("the last opportunity is at 0 ms, so the file never ends"))
+            }
             Some(_) => Ok(RateSchedule::Opportunities(times)),
         }
     }
@@ -159,7 +161,7 @@ impl Trace for RateSchedule {
         if passes {
             Ok(RateSchedule::Steps(steps))
         } else {
-            Err(TraceError::Stuck("its rate stays at 0 for good, so that nothing would pass"))
+            Err(TraceError::Stuck("the rate stays 0 forever, so nothing would pass"))
         }
     }
 
@@ -176,12 +178,12 @@ impl Trace for RateSchedule {
 pub struct DelaySchedule(Steps<Duration>);
 
 impl DelaySchedule {
-    /// The delay at `time` since the start, and the time at which it changes, if it does.
+    /// Returns the delay at `time` since the start, and the time at which it changes, if it does.
     pub fn at(&self, time: Duration) -> (Duration, Option<Duration>) {
         self.0.at(time)
     }
 
-    /// The longest delay.
+    /// Returns the longest delay.
     pub fn longest(&self) -> Duration {
         self.0.values().max().unwrap_or_default()
     }
@@ -219,11 +221,11 @@ mod tests {
     #[test]
     fn a_trace_that_makes_no_sense_is_refused_by_line() {
         for (text, says) in [
-            ("", "has no entry"),
+            ("", "has no entries"),
             ("0 10M\n5 fast", "line 2"),
             ("0 10M\n0 20M", "line 2"),
-            ("0 10M\n5 0", "stays at 0"),
-            ("0 0\n5 repeat", "stays at 0"),
+            ("0 10M\n5 0", "stays 0 forever"),
+            ("0 0\n5 repeat", "stays 0 forever"),
             ("5\n4", "line 2"),
             ("0\n0", "never ends"),
             ("1\n2.5", "line 2"),

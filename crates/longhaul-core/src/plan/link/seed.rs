@@ -1,11 +1,13 @@
-/// A seed that follows from who asks for it: equal for equal identities, independent otherwise.
+//! Derived seeds.
+
+/// Returns a seed for an identity: equal for equal identities, independent otherwise.
 ///
-/// An experiment gives its own seed as `root` and, for instance, its name, the cell and the number
-/// of the repeat as `identity`. The result is below 2^53, so that every reader of JSON keeps it.
+/// An experiment passes its own seed as `root` and, for example, its name, the cell and the number
+/// of the repeat as `identity`. The result is below 2^53, so that every JSON parser keeps it.
 pub fn derive_seed(root: u64, identity: &[&str]) -> u64 {
     let mut bytes = Vec::new();
     for part in identity {
-        // The length keeps ["a", "bc"] apart from ["ab", "c"].
+        // The length distinguishes ["a", "bc"] from ["ab", "c"].
         bytes.extend((part.len() as u64).to_le_bytes());
         bytes.extend(part.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! Sets of segments, each by its number in its direction, the first being 1.
+//! Sets of segments by their number in a direction, from 1.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,28 +6,28 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Segments by number, once or over and over: `3,17,100-105` or, of every 1000, `5-9/1000`.
+/// Segments by number, once or periodically: `3,17,100-105` or, in every 1000, `5-9/1000`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SegmentSet {
-    /// In order, apart from each other, none empty, the first number being 1.
+    /// Sorted, disjoint and non-empty ranges of numbers from 1.
     ranges: Vec<(u64, u64)>,
-    /// After how many segments the numbers start again at 1.
+    /// The number of segments after which the numbers start again at 1.
     period: Option<u64>,
 }
 
-/// Why a text names no set of segments.
+/// The reason why a text is not a set of segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", SegmentSet::FORM)]
 pub struct NotASegmentSet;
 
 impl SegmentSet {
-    /// What a text must be, for messages.
+    /// The form of a valid text, for messages.
     pub const FORM: &str = "segments are numbered from 1 and written like 3,17,100-105, or like \
                             5-9/1000 for those of every 1000";
 
-    /// The set of `ranges`, sorted and joined; `None` if one is empty or holds 0, or if one passes
-    /// `period`.
+    /// Creates the set of `ranges`, sorted and joined; `None` if a range is empty, contains 0 or
+    /// exceeds `period`.
     pub fn new(
         ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
         period: Option<u64>,
@@ -49,12 +49,12 @@ impl SegmentSet {
         (period != Some(0)).then_some(SegmentSet { ranges, period })
     }
 
-    /// Whether it holds no segment.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The first run of its segments that ends at `from` or later: its first and last number.
+    /// Returns the first and last number of the first run that ends at `from` or later.
     pub fn run_from(&self, from: u64) -> Option<(u64, u64)> {
         let period = self.period.unwrap_or(u64::MAX);
         let from = from.max(1);

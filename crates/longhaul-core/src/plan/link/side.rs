@@ -1,3 +1,5 @@
+//! The two ends of a link.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -6,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The end at which a command line's own command runs.
+    /// The end at which the main command of a command line runs.
     Near,
     /// The other end.
     Far,
@@ -16,7 +18,7 @@ impl Side {
     /// Both ends.
     pub const BOTH: [Side; 2] = [Side::Near, Side::Far];
 
-    /// The name by which each end finds this one: `near` or `far`.
+    /// Returns the host name of this end: `near` or `far`.
     pub const fn name(self) -> &'static str {
         match self {
             Side::Near => "near",

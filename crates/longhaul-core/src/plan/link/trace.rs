@@ -1,7 +1,7 @@
 //! Files that a plan refers to: loss, rate and delay over time, samples of jitter.
 //!
-//! A plan that was made from options holds each file's content; a document of it holds the name,
-//! the digest and the number of entries, so that it stays small and still says what was used.
+//! A plan that was built from options contains each file's content. A document contains the name,
+//! the digest and the number of entries, so that it stays small and still identifies the file.
 
 use std::io;
 use std::sync::Arc;
@@ -10,82 +10,82 @@ use serde::{Deserialize, Serialize};
 
 use super::LinkPlanError;
 
-/// What a file can hold.
+/// The content of a trace file.
 pub trait Trace: Sized {
-    /// Reads the file's text.
+    /// Parses the text of the file.
     ///
     /// # Errors
-    /// The first line that cannot be understood, or that there is none.
+    /// The first line that cannot be parsed, or the file has no entries.
     fn parse(text: &str) -> Result<Self, TraceError>;
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     fn entries(&self) -> u64;
 }
 
-/// Why a file is no trace.
+/// The reason why a file is not a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("cannot be read")]
     Read(#[source] io::Error),
-    /// It has no entry.
-    #[error("has no entry")]
+    /// The file has no entry.
+    #[error("has no entries")]
     Empty,
-    /// A line that cannot be understood.
+    /// A line cannot be parsed.
     #[error("line {line}: expected {expected}")]
     Line {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What should stand there.
+        /// The expected content.
         expected: &'static str,
     },
-    /// Nothing would ever pass.
+    /// With this file nothing would ever pass.
     #[error("{0}")]
     Stuck(&'static str),
-    /// It is not the file that the document was made with.
-    #[error("has changed: its XXH3 digest is {found}, and the plan was made with {wanted}")]
+    /// The file differs from the one that the document was made with.
+    #[error("has changed: its XXH3 digest is {found} instead of {wanted}")]
     Changed {
-        /// The plan's.
+        /// The digest in the plan.
         wanted: String,
-        /// The file's.
+        /// The digest of the file.
         found: String,
     },
 }
 
-/// A file by name, and its content once it was loaded.
+/// A file by name, with its content after it was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "", deny_unknown_fields)]
 pub struct TraceFile<T> {
-    /// Its path, as the user gave it.
+    /// The path as the user gave it.
     pub file: String,
-    /// XXH3 of its bytes (64 bits, in hexadecimal).
+    /// The XXH3 digest of its bytes (64 bits, in hexadecimal).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xxh3: Option<String>,
-    /// How many entries it has.
+    /// The number of entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
     #[serde(skip)]
     content: Option<Arc<T>>,
 }
 
-/// How a plan's files are read: the path to the text.
+/// A function that reads a file of a plan: from the path to the text.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
 impl<T: Trace> TraceFile<T> {
-    /// The file at `file`, not loaded yet.
+    /// Refers to the file at `file`, which is not loaded yet.
     pub fn named(file: &str) -> Self {
         TraceFile { file: file.to_owned(), xxh3: None, entries: None, content: None }
     }
 
-    /// The content; `None` before [`TraceFile::load`].
+    /// Returns the content; `None` before [`TraceFile::load`].
     pub fn content(&self) -> Option<&Arc<T>> {
         self.content.as_ref()
     }
 
-    /// Reads the content; nothing happens if it is there.
+    /// Loads the content unless it is loaded.
     ///
     /// # Errors
-    /// The file cannot be read or understood, or is not the one that the document was made with.
+    /// The file cannot be read or parsed, or differs from the one that the document was made with.
     pub fn load(&mut self, option: &'static str, read: ReadFile) -> Result<(), LinkPlanError> {
         if self.content.is_some() {
             return Ok(());
@@ -118,7 +118,7 @@ impl<T: Trace> TraceFile<T> {
     }
 }
 
-/// The lines that say something, with their numbers from 1.
+/// Returns the non-empty, non-comment lines with their numbers from 1.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()

@@ -1,16 +1,18 @@
+//! The validation of a matrix plan.
+
 use super::{Entry, MatrixFault, MatrixPlan, RealPath};
 
-/// What one row may have of each setting; beyond it a plan is a slip of the pen.
+/// The most parallel streams or clients of a row; a larger number is a typing error.
 const MOST_STREAMS: u64 = 1024;
 const MOST_CLIENTS: u64 = 1024;
 /// 4 GiB, beyond TCP's largest window of 1 GiB (RFC 7323).
 const MOST_WINDOW: u64 = 4 << 30;
 
 impl MatrixPlan {
-    /// Checks all that can be said without knowing the machine or the tools.
+    /// Checks everything that does not depend on the machine or the tools.
     ///
     /// # Errors
-    /// The first fault, in the order of the document.
+    /// The first error, in the order of the document.
     pub fn check(&self) -> Result<(), MatrixFault> {
         if self.name.trim().is_empty() {
             return Err(MatrixFault::NoName);
@@ -40,7 +42,7 @@ impl MatrixPlan {
 
     fn check_paths(&self) -> Result<(), MatrixFault> {
         let Some(real) = &self.real else { return self.conditions.check() };
-        // An argument of ssh: what begins with a dash would be an option.
+        // The host is an argument of ssh, which would take a leading dash for an option.
         let odd = |c: char| c.is_whitespace() || c.is_control();
         if real.far.is_empty() || real.far.starts_with('-') || real.far.contains(odd) {
             return Err(MatrixFault::RealFar { far: real.far.clone() });

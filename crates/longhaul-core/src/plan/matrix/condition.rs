@@ -1,3 +1,5 @@
+//! The conditions of a path.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,33 +10,33 @@ use crate::plan::link::{
 };
 use crate::units::{Rate, format_span, parse_span};
 
-/// The options that say how long the way is; with one of them there is no `rtt`.
+/// The options that set the length of a path; with one of them there is no `rtt`.
 pub(super) const LENGTHS: [&str; 4] = ["preset", "delay", "distance", "delay-trace"];
 
-/// One path: what a column of the table stands for.
+/// A path, which is a column of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
-    /// Round-trip time of an empty path; zero where a file or a real path decides it.
+    /// The round-trip time without load; zero if a file or a real path determines it.
     #[serde(rename = "rtt_ms", with = "milliseconds")]
     pub rtt: Duration,
-    /// Link rate in each direction; `None` is as fast as the machine goes.
+    /// The link rate in each direction; `None` means as fast as the machine forwards.
     #[serde(rename = "rate_bps")]
     pub rate: Option<Rate>,
-    /// Every other link option, by name (`loss`, `up-jitter`), as the plan wrote it.
+    /// The other link options by name (`loss`, `up-jitter`), as the plan has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
-    /// The host at the far end of a real path, which is not emulated.
+    /// The far host of a real path, which is not emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<String>,
 }
 
 impl Condition {
-    /// An emulated path without impairments.
+    /// Creates an emulated path without impairments.
     pub fn new(rtt: Duration, rate: Option<Rate>) -> Self {
         Condition { rtt, rate, options: BTreeMap::new(), real: None }
     }
 
-    /// The path that these options describe, which [`Conditions`](super::Conditions) checked.
+    /// Creates the path of options that [`Conditions`](super::Conditions) has checked.
     pub(super) fn of(mut options: BTreeMap<String, String>) -> Self {
         let rate = options.remove("rate").and_then(|text| text.parse().ok());
         let given = options.remove("rtt").and_then(|text| parse_span(&text).ok());
@@ -42,7 +44,7 @@ impl Condition {
         Condition { rtt, rate, options, real: None }
     }
 
-    /// The heading of this condition's column: `90 ms`, or `90 ms, 10.0 Gb/s, loss 1e-4`.
+    /// Returns the heading of the column: `90 ms`, or `90 ms, 10.0 Gb/s, loss 1e-4`.
     pub fn label(&self) -> String {
         if let Some(host) = &self.real {
             return host.clone();
@@ -60,14 +62,14 @@ impl Condition {
         parts.join(", ")
     }
 
-    /// The share of segments that the plan has lost in both directions, 0 to 1; `None` where it
-    /// says nothing of loss.
+    /// Returns the share of segments that the plan loses in both directions, 0 to 1; `None` if the
+    /// plan states no loss.
     pub fn loss(&self) -> Option<f64> {
         let text = self.options.get("loss")?;
         if text == "none" { Some(0.0) } else { text.parse::<Probability>().ok().map(f64::from) }
     }
 
-    /// The value of an option as the plan wrote it, or as it would be written.
+    /// Returns the value of an option as the plan has it, or as it would be written.
     pub fn option(&self, name: &str) -> Option<String> {
         match name {
             "rtt" => Some(format_span(self.rtt)),
@@ -76,11 +78,11 @@ impl Condition {
         }
     }
 
-    /// The link that is to be emulated; `read` reads the files that options name, and `seed`
-    /// decides what is left to chance.
+    /// Returns the link to emulate. `read` reads the files that options name, `seed` determines the
+    /// random decisions.
     ///
     /// # Errors
-    /// An option that makes no sense; a checked plan has none but for files that cannot be read.
+    /// An invalid option; in a checked plan only a file that cannot be read.
     pub fn link(&self, seed: Option<u64>, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
         let mut options = LinkOptions::default();
         if !LENGTHS.iter().any(|name| self.options.contains_key(*name)) {
@@ -98,7 +100,7 @@ impl Condition {
     }
 }
 
-/// What `options` say of the delay in one direction.
+/// Returns the delay in one direction according to `options`.
 fn one_way(options: &BTreeMap<String, String>, direction: &str) -> Duration {
     let span = |text: &str| parse_span(text).ok();
     let said = |prefix: &str| {
@@ -111,8 +113,8 @@ fn one_way(options: &BTreeMap<String, String>, direction: &str) -> Duration {
     said(direction).or_else(|| said("")).unwrap_or_default()
 }
 
-/// Where a link option stands in the table of options, those for one direction after the others:
-/// the order of nesting, from the inside.
+/// Returns the position of a link option in the table of options, options for one direction after
+/// the others. This is the order of nesting from the inside.
 pub(super) fn place(option: &str) -> (usize, &str) {
     let (side, name) = match (option.strip_prefix("up-"), option.strip_prefix("down-")) {
         (Some(name), _) => ("up", name),
@@ -137,7 +139,7 @@ mod milliseconds {
         if !(0.0..=1e9).contains(&ms) {
             return Err(serde::de::Error::custom(format!("{ms} ms is out of range")));
         }
-        // Whole nanoseconds, so that what was written comes back.
+        // Rounded to whole nanoseconds, so that a written value is read back unchanged.
         Ok(Duration::from_nanos((ms * 1e6).round() as u64))
     }
 }

@@ -1,3 +1,5 @@
+//! Lists of link options and their product.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -12,15 +14,15 @@ use crate::units::{Rate, format_span, parse_span};
 
 /// Link options by name, each with a list of values; the conditions are their product.
 ///
-/// Every option of an emulated link is accepted, `seed` apart, which follows from the run.
+/// Every option of an emulated link is accepted except `seed`, which is derived from the run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conditions {
-    /// In the order of nesting, the innermost first.
+    /// The options in the order of nesting, innermost first.
     axes: Vec<(String, Vec<String>)>,
 }
 
 impl Conditions {
-    /// The product of round-trip times and rates.
+    /// Creates the product of round-trip times and rates.
     pub fn new(rtt: &[Duration], rate: &[Rate]) -> Self {
         let mut conditions = Conditions::default();
         conditions.set("rtt", rtt.iter().map(|rtt| format_span(*rtt)).collect());
@@ -30,25 +32,25 @@ impl Conditions {
         conditions
     }
 
-    /// Gives an option its values, in place of those that it had.
+    /// Sets the values of an option, replacing earlier ones.
     pub fn set(&mut self, option: &str, values: Vec<String>) {
         self.axes.retain(|(name, _)| name != option);
         self.axes.push((option.to_owned(), values));
         self.axes.sort_by(|(a, _), (b, _)| place(a).cmp(&place(b)));
     }
 
-    /// Whether nothing is said.
+    /// Returns whether no option is given.
     pub fn is_empty(&self) -> bool {
         self.axes.is_empty()
     }
 
-    /// The options that were given, with their values as they were written.
+    /// Returns the given options with their values as written.
     pub fn axes(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.axes.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 
-    /// The product, round-trip times innermost. Values that make no sense, which
-    /// [`Conditions::check`] finds, are left out of a path.
+    /// Returns the product, with round-trip times innermost. Invalid values, which
+    /// [`Conditions::check`] reports, are omitted.
     pub(super) fn product(&self) -> Vec<Condition> {
         let mut all = vec![BTreeMap::new()];
         for (name, values) in self.axes.iter().rev() {
@@ -69,7 +71,7 @@ impl Conditions {
             return Err(MatrixFault::NoRtt);
         }
         if let Some(other) = LENGTHS.iter().find(|name| has("rtt") && has(name)) {
-            let reason = format!("rtt and {other} contradict each other: give one of them");
+            let reason = format!("rtt and {other} contradict each other: give only one of them");
             return Err(MatrixFault::Path { path: "rtt".into(), reason });
         }
         for (option, values) in &self.axes {
@@ -94,8 +96,8 @@ impl Conditions {
                 }
             }
         }
-        // Together; what one option needs of another was left open above. Files are read, and
-        // their faults found, when the paths are opened.
+        // Checks combinations: requirements between options were not checked above. Files are read,
+        // and their errors found, when the paths are opened.
         for condition in self.product() {
             match condition.link(None, &|_| Err(std::io::ErrorKind::NotFound.into())) {
                 Ok(_) | Err(LinkPlanError::Trace { .. }) => {}
@@ -109,7 +111,7 @@ impl Conditions {
     }
 }
 
-/// Whether two texts give an option the same value.
+/// Returns whether two texts give an option the same value.
 pub(super) fn same_value(option: &str, one: &str, other: &str) -> bool {
     let spans = || Some(parse_span(one).ok()? == parse_span(other).ok()?);
     let rates = || Some(one.parse::<Rate>().ok()? == other.parse::<Rate>().ok()?);
@@ -121,13 +123,13 @@ pub(super) fn same_value(option: &str, one: &str, other: &str) -> bool {
     same.unwrap_or(one.trim() == other.trim())
 }
 
-/// Whether a value is one that the option takes, other options apart.
+/// Returns whether an option accepts a value, regardless of other options.
 fn check_value(option: &str, value: &str) -> Result<(), String> {
     if option == "rtt" {
         let span = parse_span(value).map_err(|error| error.to_string())?;
         if span > Duration::from_secs(10) {
             let span = format_span(span);
-            return Err(format!("a round-trip time of {span} is more than the 10 s of a path"));
+            return Err(format!("a round-trip time of {span} exceeds the maximum of 10 s"));
         }
     }
     if option == "rate" && value != "none" {
@@ -136,7 +138,7 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
     let mut alone = LinkOptions::default();
     alone.set(option, value).map_err(|error| {
         let known = LINK_OPTIONS.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
-        format!("{}; there are: {known}", plain(&error))
+        format!("{}; known options: {known}", plain(&error))
     })?;
     match alone.plan(&|_| Err(std::io::ErrorKind::NotFound.into())) {
         Err(error @ LinkPlanError::Value { .. }) if !error.to_string().contains("needs --") => {
@@ -149,7 +151,7 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// A link option's complaint for a document, where options have no dashes before them.
+/// Formats an error of a link option for a document, in which options have no dashes.
 fn plain(error: &LinkPlanError) -> String {
     error.to_string().replace("--", "")
 }
@@ -178,7 +180,7 @@ impl<'de> Visitor<'de> for Axes {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Conditions, A::Error> {
         let mut conditions = Conditions::default();
         while let Some((name, Values(values))) = map.next_entry::<String, Values>()? {
-            // The first version's name, under which a plan without rates had an empty list.
+            // The name in the first version, in which a plan without rates had an empty list.
             let name = if name == "rate_bps" { "rate" } else { &name };
             if !(name == "rate" && values.is_empty()) {
                 conditions.set(name, values);
@@ -233,11 +235,11 @@ mod tests {
             (r#"{"rtt": []}"#, "conditions.rtt is empty"),
             (r#"{"rtt": ["1s"], "loss": []}"#, "conditions.loss is empty"),
             (r#"{"rtt": ["1s", "1000ms"]}"#, "rtt has 1000ms twice"),
-            (r#"{"rtt": ["11s"]}"#, "a round-trip time of 11s is more than"),
+            (r#"{"rtt": ["11s"]}"#, "a round-trip time of 11s exceeds"),
             (r#"{"rtt": ["1s"], "rate": ["10M", "0"]}"#, "a rate of 0.00 b/s is below"),
             (r#"{"rtt": ["1s"], "loss": ["2"]}"#, "loss cannot be '2': a probability is"),
-            (r#"{"rtt": ["1s"], "gravity": ["2"]}"#, "there is no link option 'gravity'; there"),
-            (r#"{"rtt": ["1s"], "queue": ["5ms"]}"#, "queue means nothing without rate"),
+            (r#"{"rtt": ["1s"], "gravity": ["2"]}"#, "there is no link option 'gravity'; known"),
+            (r#"{"rtt": ["1s"], "queue": ["5ms"]}"#, "queue needs rate"),
             (r#"{"rtt": ["1s"], "distance": ["5km"]}"#, "contradict each other"),
             (r#"{"rtt": ["1s"], "seed": [1]}"#, "seed"),
         ] {

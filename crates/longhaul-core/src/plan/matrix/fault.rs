@@ -1,6 +1,8 @@
+//! Errors of matrix plans and their places.
+
 use std::borrow::Cow;
 
-/// A step from a document's root to the value that is wrong.
+/// A step from a document's root to the invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The value of this key.
@@ -10,13 +12,13 @@ pub enum Step {
 }
 
 impl Step {
-    /// The value of a key that every plan may have.
+    /// Creates a step to a key that every plan may have.
     pub const fn key(name: &'static str) -> Self {
         Step::Key(Cow::Borrowed(name))
     }
 }
 
-/// Why a plan cannot be run.
+/// The reason why a plan cannot be run.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MatrixFault {
     /// The name is empty.
@@ -25,187 +27,189 @@ pub enum MatrixFault {
     /// Zero passes, or too many.
     #[error("repeats is {repeats}; it must be 1 to 1000")]
     Repeats {
-        /// What was asked for.
+        /// The given number.
         repeats: u32,
     },
-    /// An interval of no width, or wider than the median itself.
+    /// The width of an interval is zero or exceeds the median.
     #[error("precision.share is {share}; it must be above 0 and at most 1, such as 0.05")]
     Share {
-        /// What was asked for.
+        /// The given share.
         share: f64,
     },
-    /// Fewer passes than an interval takes, or too many.
-    #[error("precision.at_most is {passes}; a 95 % interval takes 6 runs, and 1000 is the most")]
+    /// Fewer passes than an interval needs, or too many.
+    #[error("precision.at_most is {passes}; a 95 % interval needs 6 runs, and the maximum is 1000")]
     AtMost {
-        /// What was asked for.
+        /// The given number of passes.
         passes: u32,
     },
-    /// A factor that leaves nothing, or more than any disk has.
+    /// A factor that leaves nothing, or more than any disk can hold.
     #[error("scale is {scale}; it must be above 0 and at most 1000, such as 0.01")]
     Scale {
-        /// What was asked for.
+        /// The given factor.
         scale: f64,
     },
-    /// A run that may take no time.
+    /// A run without any time.
     #[error("limit_seconds is 0; a run needs at least one second")]
     NoLimit,
-    /// Nothing says how long the paths are.
+    /// The length of the paths is missing.
     #[error("conditions.rtt is empty; it needs at least one round-trip time")]
     NoRtt,
     /// A link option without values.
-    #[error("conditions.{option} is empty; give it a value or leave it out")]
+    #[error("conditions.{option} is empty; give it a value or omit it")]
     NoValues {
-        /// The option.
+        /// The name of the option.
         option: String,
     },
-    /// The seed as a property of a path.
-    #[error("conditions.seed cannot be given: it follows from the plan's own seed and the run")]
+    /// The seed was given as a property of a path.
+    #[error("conditions.seed cannot be given: it is derived from the plan's seed and the run")]
     SeedAsCondition,
-    /// A value that a link option does not take, or an option that there is not.
+    /// A value that a link option does not accept, or an unknown option.
     #[error("{reason}")]
     Value {
-        /// The option.
+        /// The name of the option.
         option: String,
-        /// The value's place in its list.
+        /// The index of the value in its list.
         index: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The same value twice.
+    /// A value appears twice.
     #[error("conditions.{option} has {value} twice; use repeats to measure again")]
     ValueTwice {
-        /// The option.
+        /// The name of the option.
         option: String,
-        /// The second's place in the list.
+        /// The index of the second one in the list.
         index: usize,
-        /// What is there twice.
+        /// The repeated value.
         value: String,
     },
-    /// Options that cannot be had together.
-    #[error("the path '{path}' cannot be had: {reason}")]
+    /// Options that cannot be combined.
+    #[error("the path '{path}' is invalid: {reason}")]
     Path {
-        /// Which.
+        /// The label of the path.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Link options for a path that is not emulated.
-    #[error("a plan with a real path cannot have conditions: the path is as it is")]
+    #[error("a plan with a real path cannot have conditions")]
     RealConditions,
-    /// A far end that is no name.
+    /// A far end that is not a host name.
     #[error("real.far is '{far}'; it must be user@host or a host by its ssh name")]
     RealFar {
-        /// What was given.
+        /// The given name.
         far: String,
     },
-    /// A far directory that some shell on the way would take for something else.
+    /// A directory name at the far end that a shell could misinterpret.
     #[error(
         "real.directory is '{directory}'; it must be a path of letters, digits and /._-+@,= \
          (a relative one is below the login directory)"
     )]
     RealDirectory {
-        /// What was given.
+        /// The given directory.
         directory: String,
     },
-    /// No time to measure, or more than a day.
+    /// The time of measurement is zero or more than a day.
     #[error("memory.seconds is {seconds}; it must be 1 to 86400")]
     Seconds {
-        /// What was asked for.
+        /// The given seconds.
         seconds: u32,
     },
-    /// An hour and more of slow start.
+    /// More than an hour of omitted time.
     #[error("memory.omit_seconds is {seconds}; it must be at most 3600")]
     Omit {
-        /// What was asked for.
+        /// The given seconds.
         seconds: u32,
     },
-    /// Nothing to copy.
+    /// There is nothing to copy.
     #[error("disk.size is 0; there must be something to copy")]
     NoSize,
-    /// Two workloads of one name.
-    #[error("two workloads are called '{name}'")]
+    /// Two workloads have the same name.
+    #[error("two workloads have the name '{name}'")]
     WorkTwice {
-        /// The second's place in the list.
+        /// The index of the second one in the list.
         index: usize,
-        /// The name.
+        /// The name of the workload.
         name: String,
     },
-    /// No tool to run.
+    /// There is no tool to run.
     #[error("entries is empty; it needs at least one tool")]
     NoEntries,
-    /// Two rows of one name.
-    #[error("two rows are called '{label}'; give one of their entries a label of its own")]
+    /// Two rows have the same name.
+    #[error("two rows have the name '{label}'; give one of their entries a different label")]
     LabelTwice {
-        /// The second's entry.
+        /// The index of the second one's entry.
         index: usize,
-        /// The name.
+        /// The name of the row.
         label: String,
     },
-    /// An entry without work, or with one that the plan does not have.
-    #[error("the plan has no workload '{name}'; it has: {known}")]
+    /// An entry without a workload, or with an unknown one.
+    #[error("the plan has no workload '{name}'; its workloads: {known}")]
     NoWork {
-        /// The entry's place in the list.
+        /// The index of the entry.
         index: usize,
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// An entry that copies nothing.
+    /// An entry with nothing to copy.
     #[error("the size of '{label}' is 0; there must be something to copy")]
     EntrySize {
-        /// The entry's place in the list.
+        /// The index of the entry.
         index: usize,
-        /// The entry's name.
+        /// The name of the entry.
         label: String,
     },
-    /// A setting out of its range.
+    /// A setting is out of range.
     #[error("{setting} of '{label}' has {value}; it must be 1 to {most}")]
     Setting {
-        /// The entry's place in the list.
+        /// The index of the entry.
         index: usize,
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// The entry's name.
+        /// The name of the entry.
         label: String,
-        /// What was asked for.
+        /// The given value.
         value: u64,
-        /// The most that is taken.
+        /// The largest accepted value.
         most: u64,
     },
-    /// An option that is no argument.
-    #[error("an option of '{label}' is empty or holds a line break or NUL")]
+    /// An option that cannot be an argument.
+    #[error("an option of '{label}' is empty or contains a line break or NUL")]
     Option {
-        /// The entry's place in the list.
+        /// The index of the entry.
         index: usize,
-        /// The option's place in the entry.
+        /// The index of the option in the entry.
         option: usize,
-        /// The entry's name.
+        /// The name of the entry.
         label: String,
     },
-    /// A constraint that says nothing.
-    #[error("this constraint says nothing, and so would mean every cell")]
+    /// An empty constraint.
+    #[error("this constraint is empty and would match every cell")]
     RuleEmpty {
         /// `only` or `except`.
         list: &'static str,
-        /// Its place in that list.
+        /// The index in that list.
         index: usize,
     },
-    /// A constraint that means no cell, for instance for a misspelt name.
-    #[error("no cell of the plan fits this constraint; see the names of entries and workloads")]
+    /// A constraint that matches no cell, for example because of a misspelt name.
+    #[error(
+        "no cell of the plan matches this constraint; check the names of entries and workloads"
+    )]
     RuleUnused {
         /// `only` or `except`.
         list: &'static str,
-        /// Its place in that list.
+        /// The index in that list.
         index: usize,
     },
-    /// Constraints that leave nothing.
+    /// The constraints exclude every cell.
     #[error("the constraints leave no cell to run")]
     NoCells,
 }
 
 impl MatrixFault {
-    /// Where in the plan's document the fault is.
+    /// Returns the position of the error in the plan's document.
     pub fn at(&self) -> Vec<Step> {
         use Step::Index;
         let key = Step::key;

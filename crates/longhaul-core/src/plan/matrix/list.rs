@@ -1,4 +1,4 @@
-//! Lists of which a document may also give a single element: `tool = "scp"`.
+//! Lists that a document may also write as a single element: `tool = "scp"`.
 
 use serde::{Deserialize, Deserializer};
 
@@ -11,7 +11,7 @@ enum OneOrMany<T> {
     Many(Vec<T>),
 }
 
-/// For `#[serde(deserialize_with = "list::of")]`.
+/// Deserializes a list, for `#[serde(deserialize_with = "list::of")]`.
 pub(super) fn of<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Vec<T>, D::Error> {
     Ok(match OneOrMany::deserialize(d)? {
         OneOrMany::One(one) => vec![one],
@@ -19,7 +19,7 @@ pub(super) fn of<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result
     })
 }
 
-/// Texts, of which numbers may stand for themselves.
+/// Deserializes a list of texts, in which numbers are accepted too.
 pub(super) fn of_scalars<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
     Ok(of::<Scalar, D>(d)?.into_iter().map(Scalar::text).collect())
 }

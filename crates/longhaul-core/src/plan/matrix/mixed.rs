@@ -1,42 +1,44 @@
+//! File sizes of mixed trees.
+
 use serde::{Deserialize, Serialize};
 
 use crate::plan::link::derive_seed;
 use crate::units::Bytes;
 
-/// The sizes of files in a mixed tree: log-normal, as those of file systems are (Downey, "The
-/// structural cause of file size distributions", 2001), cut at both ends.
+/// The file sizes of a mixed tree: log-normal, as in real file systems (Downey, "The structural
+/// cause of file size distributions", 2001), limited at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixed {
     /// Half of the files are smaller.
     #[serde(rename = "median_bytes", alias = "median")]
     pub median: Bytes,
-    /// Standard deviation of the natural logarithm of the size; 0 to 6. With 2, two of three
+    /// The standard deviation of the natural logarithm of the size; 0 to 6. With 2, two of three
     /// files are within a factor of 7 of the median.
     pub sigma: f64,
-    /// None is smaller, the last apart, which fills up the volume.
+    /// The smallest size; only the last file, which completes the volume, may be smaller.
     #[serde(rename = "smallest_bytes", alias = "smallest", default = "Mixed::default_smallest")]
     pub smallest: Bytes,
-    /// None is larger.
+    /// The largest size.
     #[serde(rename = "largest_bytes", alias = "largest", default = "Mixed::default_largest")]
     pub largest: Bytes,
-    /// What the sizes follow from.
+    /// The seed of the sizes.
     #[serde(default)]
     pub seed: u64,
 }
 
 impl Mixed {
-    /// Files at most, whatever the volume.
+    /// The most files, whatever the volume.
     pub const MOST: usize = 1_000_000;
 
-    /// The same with no file larger than `volume`.
+    /// Returns the same distribution with no file larger than `volume`.
     #[must_use]
     pub fn below(&self, volume: Bytes) -> Self {
         let largest = self.largest.min(volume).max(Bytes::new(1));
         Mixed { largest, smallest: self.smallest.min(largest), ..*self }
     }
 
-    /// What of it makes no sense: the field, and what it must be.
+    /// Returns the first invalid field and its accepted values.
     pub(super) fn fault(&self) -> Option<(&'static str, &'static str)> {
         if self.median.get() == 0 {
             return Some(("mixed.median", "more than 0"));
@@ -48,7 +50,7 @@ impl Mixed {
             .then_some(("mixed.smallest", "more than 0 and at most mixed.largest"))
     }
 
-    /// The sizes of files that make up `volume`: the same for the same seed, on every machine.
+    /// Returns the sizes of files with a sum of `volume`: equal for equal seeds on every machine.
     pub fn sizes(&self, volume: Bytes) -> Vec<Bytes> {
         let (low, high) = (self.smallest.get().max(1), self.largest.get().max(1));
         let mut sizes = Vec::new();
@@ -74,8 +76,8 @@ impl Mixed {
     }
 }
 
-/// A standard normal deviate by Box and Muller's method, rounded so that another mathematical
-/// library makes the same of it.
+/// Returns a standard normal deviate by the Box-Muller method, rounded so that different
+/// mathematical libraries agree.
 fn normal(seed: u64, index: u64) -> f64 {
     let uniform = |part: &str| {
         let drawn = derive_seed(seed, &["mixed", part, &index.to_string()]);

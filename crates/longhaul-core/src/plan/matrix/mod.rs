@@ -1,10 +1,9 @@
-//! An experiment as data: tools by workloads by settings, over paths, so many times.
+//! The plan of a matrix: tools, workloads and settings over paths, with repeats.
 //!
-//! A [`MatrixPlan`] is what a TOML file says. [`MatrixPlan::rows`] multiplies it out into one
-//! [`Row`] for each tool, workload and setting, [`MatrixPlan::conditions`] into one [`Condition`]
-//! for each path, and [`MatrixPlan::cells`] leaves out what the plan's constraints exclude.
-//! [`MatrixPlan::check`] finds what makes no sense; whether a tool exists is the laboratory's to
-//! say, which knows the drivers.
+//! A [`MatrixPlan`] is the content of a TOML file. [`MatrixPlan::rows`] expands it into one [`Row`]
+//! per tool, workload and setting, [`MatrixPlan::conditions`] into one [`Condition`] per path, and
+//! [`MatrixPlan::cells`] omits the cells that the plan's constraints exclude. [`MatrixPlan::check`]
+//! finds invalid values. The laboratory, which knows the drivers, checks that tools exist.
 
 mod check;
 mod condition;

@@ -1,3 +1,5 @@
+//! The matrix plan.
+
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -8,38 +10,38 @@ use crate::units::{Bytes, span_text};
 
 /// An experiment: every row over every condition, `repeats` times.
 ///
-/// Data only; [`MatrixPlan::check`] finds what makes no sense.
+/// It is plain data; [`MatrixPlan::check`] finds invalid values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MatrixPlan {
-    /// What the experiment is called in tables and reports.
+    /// The name of the experiment in tables and reports.
     pub name: String,
-    /// What it is for, in a line.
+    /// The purpose in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Complete passes over all cells; 1 to 1000.
+    /// The number of complete passes over all cells; 1 to 1000.
     #[serde(default = "once")]
     pub repeats: u32,
-    /// Further passes until the medians are known well enough; `None` makes `repeats` alone.
+    /// The precision of medians that further passes aim at; `None` means only `repeats` passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// Seed of the order within each pass and of the paths' chances, so that a plan run twice is
-    /// the same twice.
+    /// The seed of the order within each pass and of the paths' random decisions, so that a
+    /// repeated plan behaves the same.
     #[serde(default)]
     pub seed: u64,
-    /// What the volume of every made workload is multiplied by.
+    /// The factor for the volume of every created workload.
     #[serde(default = "unscaled", skip_serializing_if = "is_unscaled")]
     pub scale: f64,
-    /// When a single run is given up; `None` lets the laboratory derive it from the workload.
+    /// The time limit of a single run; `None` lets the laboratory derive it from the workload.
     #[serde(default)]
     pub limit_seconds: Option<u32>,
-    /// Nothing is run for this long before each run, so that what the last one left settles.
+    /// The pause before each run, in which effects of the previous run settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cool_down_seconds: Option<u32>,
-    /// The paths to try; nothing for a real one.
+    /// The paths to emulate; empty for a real path.
     #[serde(default)]
     pub conditions: Conditions,
-    /// A real path in place of emulated ones.
+    /// A real path, instead of emulated ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<RealPath>,
     /// The workload `memory`.
@@ -53,42 +55,42 @@ pub struct MatrixPlan {
     pub workloads: Vec<Work>,
     /// The tools to compare, in the order of the table's rows.
     pub entries: Vec<Entry>,
-    /// If there are any: only cells that one of these means are run.
+    /// Constraints: if there are any, only cells that match one of them are run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Rule>,
-    /// Cells that one of these means are not run.
+    /// Constraints: cells that match one of them are not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<Rule>,
 }
 
-/// When a cell has been measured often enough, beyond the plan's `repeats`.
+/// The precision at which a cell is complete, beyond the plan's `repeats`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Precision {
-    /// A cell is done when the 95 % interval of its median is narrower than this share of the
-    /// median; above 0, at most 1. It takes six valid runs at the least.
+    /// A cell is complete when the 95 % interval of its median is narrower than this share of the
+    /// median; above 0, at most 1. The interval needs at least six valid runs.
     pub share: f64,
-    /// Passes, at most; up to 1000.
+    /// The most passes; up to 1000.
     #[serde(default = "Precision::default_passes")]
     pub at_most: u32,
-    /// No pass is begun after this time.
+    /// No pass starts after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limit: Option<Span>,
 }
 
 impl Precision {
-    /// A target without a time limit.
+    /// Creates a target without a time limit.
     pub fn new(share: f64, at_most: u32) -> Self {
         Precision { share, at_most, limit: None }
     }
 
-    /// The same with a time after which no pass is begun.
+    /// Returns the same with a time after which no pass starts.
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         Precision { limit: Some(Span(limit)), ..self }
     }
 
-    /// The time after which no pass is begun.
+    /// Returns the time after which no pass starts.
     pub fn limit(&self) -> Option<Duration> {
         self.limit.map(|span| span.0)
     }
@@ -106,47 +108,47 @@ struct Span(#[serde(with = "span_text")] Duration);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RealPath {
-    /// `user@host`, or a name of the ssh configuration: where far commands are run.
+    /// The host of far commands: `user@host`, or a name from the ssh configuration.
     pub far: String,
-    /// The far end's address on the path that is measured; by default the host of `far`.
+    /// The far end's address on the measured path; by default the host of `far`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// A directory at the far end, made if it is not there, below which copies go; by default
+    /// The directory at the far end for copies, created if necessary; by default
     /// [`RealPath::DEFAULT_DIRECTORY`]. A relative one is below the login directory.
     #[serde(default, alias = "scratch", skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
 impl RealPath {
-    /// Below the login directory.
+    /// The default directory, below the login directory.
     pub const DEFAULT_DIRECTORY: &str = "longhaul-matrix";
 
-    /// By which the near end reaches the far one.
+    /// Returns the address of the far end for the near end.
     pub fn address(&self) -> &str {
         let host = self.far.rsplit_once('@').map_or(self.far.as_str(), |(_, host)| host);
         self.address.as_deref().unwrap_or(host)
     }
 
-    /// Below which copies go at the far end.
+    /// Returns the directory for copies at the far end.
     pub fn directory(&self) -> &str {
         self.directory.as_deref().unwrap_or(Self::DEFAULT_DIRECTORY)
     }
 
-    /// Whether every tool and shell on the way to the far end takes this path as it stands: some
-    /// of them expand it there, and some part it at blanks or colons.
+    /// Returns whether all tools and shells on the way to the far end treat this path literally:
+    /// some expand it there, and some split it at blanks or colons.
     pub fn is_plain(path: &str) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@,=".contains(c);
         !path.is_empty() && !path.starts_with('-') && path.chars().all(plain)
     }
 }
 
-/// The workload `memory`: how long memory-to-memory entries run.
+/// The workload `memory`: the duration of memory-to-memory tests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryWork {
-    /// Seconds that count; 1 to 86400.
+    /// The seconds that count; 1 to 86400.
     pub seconds: u32,
-    /// Seconds before them that do not, for slow start; at most 3600.
+    /// The seconds before them that are omitted because of slow start; at most 3600.
     pub omit_seconds: u32,
 }
 
@@ -156,14 +158,14 @@ impl Default for MemoryWork {
     }
 }
 
-/// The workload `disk`: what disk-to-disk entries copy.
+/// The workload `disk`: the data of disk-to-disk copies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskWork {
-    /// Size of the file that is made when `data` names none.
+    /// The size of the file that is created if `data` names none.
     #[serde(rename = "size_bytes", alias = "size")]
     pub size: Bytes,
-    /// A file or directory of the user's own.
+    /// A file or directory of the user.
     pub data: Option<String>,
 }
 
@@ -174,7 +176,7 @@ impl Default for DiskWork {
 }
 
 impl MatrixPlan {
-    /// A plan with nothing to run yet, once over.
+    /// Creates a plan without entries and with one pass.
     pub fn named(name: &str) -> Self {
         MatrixPlan {
             name: name.to_owned(),
@@ -196,7 +198,7 @@ impl MatrixPlan {
         }
     }
 
-    /// The conditions, in the order of the table's columns: round-trip times innermost.
+    /// Returns the conditions in the order of the table's columns, round-trip times innermost.
     pub fn conditions(&self) -> Vec<Condition> {
         match &self.real {
             Some(real) => {
@@ -207,7 +209,7 @@ impl MatrixPlan {
         }
     }
 
-    /// A workload by its name, not scaled.
+    /// Returns a workload by name, not scaled.
     pub fn work(&self, name: &str) -> Option<Cow<'_, Work>> {
         if let Some(work) = self.workloads.iter().find(|work| work.name == name) {
             return Some(Cow::Borrowed(work));
@@ -227,17 +229,17 @@ impl MatrixPlan {
         Some(Cow::Owned(Work { name: name.to_owned(), content, from, to }))
     }
 
-    /// Whether any row has this kind of workload.
+    /// Returns whether any row has this kind of workload.
     pub fn has(&self, workload: Workload) -> bool {
         self.rows().iter().any(|row| row.work.workload() == workload)
     }
 
-    /// The passes that may be made at most.
+    /// Returns the largest number of passes.
     pub fn passes(&self) -> u32 {
         self.precision.as_ref().map_or(self.repeats, |target| target.at_most.max(self.repeats))
     }
 
-    /// The rest before each run.
+    /// Returns the pause before each run.
     pub fn cool_down(&self) -> Duration {
         Duration::from_secs(self.cool_down_seconds.unwrap_or_default().into())
     }

@@ -1,35 +1,37 @@
+//! The rows and cells of a matrix.
+
 use super::{Content, Entry, MatrixPlan, Work};
 use crate::units::Bytes;
 
-/// One row of the matrix: an entry with one of its workloads and one of its settings.
+/// A row of the matrix: an entry with one of its workloads and one of its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Index of the plan's entry.
+    /// The index of the plan's entry.
     pub entry: usize,
-    /// What no other row is called: the entry, and what tells its rows apart.
+    /// The unique name: the entry, and the properties that distinguish its rows.
     pub label: String,
-    /// What is moved, scaled; its content is never [`Content::Volume`].
+    /// The scaled work; its content is never [`Content::Volume`].
     pub work: Work,
-    /// Parallel streams; `None` is the tool's default.
+    /// The number of parallel streams; `None` means the tool's default.
     pub streams: Option<u32>,
-    /// Window of a stream; `None` is the tool's default.
+    /// The window per stream; `None` means the tool's default.
     pub window: Option<Bytes>,
-    /// Clients at once, at least 1.
+    /// The number of simultaneous clients, at least 1.
     pub clients: u32,
 }
 
 /// A cell of the table, by its row and column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlanCell {
-    /// Index into [`MatrixPlan::rows`].
+    /// The index into [`MatrixPlan::rows`].
     pub row: usize,
-    /// Index into [`MatrixPlan::conditions`].
+    /// The index into [`MatrixPlan::conditions`].
     pub condition: usize,
 }
 
 impl MatrixPlan {
-    /// The rows, in the order of the table: entry by entry, then by workload, streams, windows
-    /// and clients. Names of workloads that the plan does not have give no row.
+    /// Returns the rows in the order of the table: by entry, then by workload, streams, windows and
+    /// clients. Unknown names of workloads produce no row.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -66,7 +68,7 @@ impl MatrixPlan {
         }
     }
 
-    /// The cells that the constraints leave, row by row.
+    /// Returns the cells that the constraints allow, row by row.
     pub fn cells(&self) -> Vec<PlanCell> {
         let (rows, conditions) = (self.rows(), self.conditions());
         let mut cells = Vec::new();
@@ -86,7 +88,7 @@ impl MatrixPlan {
     }
 }
 
-/// The values of a setting, or the tool's own.
+/// Returns the values of a setting, or the tool's default.
 fn or_default<T: Copy>(values: &[T]) -> Vec<Option<T>> {
     if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }
 }
@@ -96,7 +98,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// The work with made files no larger than the entry allows.
+/// Returns the work with created files no larger than the entry allows.
 fn capped(work: Work, most: Option<Bytes>) -> Work {
     let content = match (work.content, most) {
         (Content::Files { files, size }, Some(most)) => {

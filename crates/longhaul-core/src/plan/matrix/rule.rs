@@ -1,3 +1,5 @@
+//! Constraints on cells.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -6,11 +8,11 @@ use super::conditions::same_value;
 use super::{Condition, Entry, Row, list};
 use crate::units::Bytes;
 
-/// Which cells a constraint means: those that fit all that it says.
+/// A constraint: it matches the cells that satisfy all its fields.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Entries, by their label, tool or program.
+    /// Entries by label, tool or program.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "list::of")]
     pub tool: Vec<String>,
     /// Workloads, by name.
@@ -32,12 +34,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether nothing is said, so that it would mean every cell.
+    /// Returns whether the constraint is empty and would match every cell.
     pub(super) fn is_empty(&self) -> bool {
         *self == Rule::default()
     }
 
-    /// Whether it means a cell.
+    /// Returns whether the constraint matches a cell.
     pub(super) fn matches(&self, entry: &Entry, row: &Row, condition: &Condition) -> bool {
         let fits = |wanted: &[u32], has: Option<u32>| {
             wanted.is_empty() || has.is_some_and(|has| wanted.contains(&has))

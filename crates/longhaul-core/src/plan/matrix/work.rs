@@ -1,62 +1,64 @@
+//! Workloads of a matrix.
+
 use serde::{Deserialize, Serialize};
 
 use super::Mixed;
 use crate::units::Bytes;
 
-/// A workload: what is moved, from where to where. Checked.
+/// A checked workload: the data, their origin and their destination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "WorkDocument", into = "WorkDocument")]
 pub struct Work {
-    /// By which entries ask for it, and by which tables call it.
+    /// The name by which entries and tables refer to it.
     pub name: String,
-    /// What is moved.
+    /// The data to move.
     pub content: Content,
-    /// Where the data is read.
+    /// The store that is read.
     pub from: Store,
-    /// Where the copy is written.
+    /// The store that is written.
     pub to: Store,
 }
 
-/// What a workload moves.
+/// The data that a workload moves.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// Whatever memory holds, for a time.
+    /// Arbitrary bytes from memory for a given time.
     Timed {
-        /// Seconds that count; 1 to 86400.
+        /// The seconds that count; 1 to 86400.
         seconds: u32,
-        /// Seconds before them that do not; at most 3600.
+        /// The omitted seconds before them; at most 3600.
         omit_seconds: u32,
     },
-    /// Files of incompressible bytes, all of one size; one file is copied by itself, several are
-    /// a directory.
+    /// Files of incompressible bytes of one size. One file is copied as a file, several as a
+    /// directory.
     Files {
-        /// How many; 1 to ten million.
+        /// The number of files; 1 to ten million.
         files: u64,
-        /// Of each.
+        /// The size of each file.
         size: Bytes,
     },
-    /// As many files of one size as make up a volume.
+    /// Files of one size that together have a given volume.
     Volume {
-        /// Of all together.
+        /// The size of all files together.
         volume: Bytes,
-        /// Of each.
+        /// The size of each file.
         size: Bytes,
     },
-    /// Files of many sizes.
+    /// Files of different sizes.
     Mixed {
-        /// Of all together.
+        /// The size of all files together.
         volume: Bytes,
-        /// The distribution of their sizes.
+        /// The distribution of the sizes.
         sizes: Mixed,
     },
-    /// A file or directory of the user's own.
+    /// A file or directory of the user.
     Data {
-        /// Its path.
+        /// The path of the data.
         path: String,
     },
 }
 
-/// Where data is.
+/// The kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Store {
@@ -67,11 +69,11 @@ pub enum Store {
     Memory,
 }
 
-/// What a tool is given to do.
+/// The kind of work of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
-    /// Memory to memory, for a time.
+    /// Memory to memory for a given time.
     Memory,
     /// Disk to disk, a file or a directory.
     Disk,
@@ -84,7 +86,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Every kind, in the order of tables.
+    /// All kinds in the order of tables.
     pub const ALL: [Workload; 5] = [
         Workload::Memory,
         Workload::MemoryFiles,
@@ -93,7 +95,7 @@ impl Workload {
         Workload::Disk,
     ];
 
-    /// The text of the table's column `Type`.
+    /// Returns the text of the table's column `Type`.
     pub const fn label(self) -> &'static str {
         match self {
             Workload::Memory => "Mem to mem",
@@ -104,7 +106,7 @@ impl Workload {
         }
     }
 
-    /// The name in documents and archives.
+    /// Returns the name in documents and archives.
     pub const fn name(self) -> &'static str {
         match self {
             Workload::Memory => "memory",
@@ -115,14 +117,14 @@ impl Workload {
         }
     }
 
-    /// Whether files are copied.
+    /// Returns whether files are copied.
     pub const fn copies(self) -> bool {
         !matches!(self, Workload::Memory)
     }
 }
 
 impl Work {
-    /// The kind of it.
+    /// Returns the kind of the work.
     pub fn workload(&self) -> Workload {
         match (&self.content, self.from, self.to) {
             (Content::Timed { .. }, ..) => Workload::Memory,
@@ -133,8 +135,8 @@ impl Work {
         }
     }
 
-    /// This work with all that is made for it multiplied by `scale`: the size of files whose
-    /// number is given, else their volume. The user's own data and times stay.
+    /// Returns this work with created data multiplied by `scale`: the file size if the number of
+    /// files is given, otherwise the volume. The user's data and times stay unchanged.
     #[must_use]
     pub fn scaled(&self, scale: f64) -> Self {
         let content = match &self.content {
@@ -155,7 +157,7 @@ impl Work {
     }
 }
 
-/// Whole pages, so that no last block is odd; and at least one.
+/// Rounds to whole pages, so that every block is complete, and to at least one page.
 fn scaled(size: Bytes, scale: f64) -> Bytes {
     const PAGE: u64 = 4096;
     if scale == 1.0 {
@@ -165,46 +167,46 @@ fn scaled(size: Bytes, scale: f64) -> Bytes {
     Bytes::new(pages.max(1) * PAGE)
 }
 
-/// Why a workload makes no sense.
+/// The reason why a workload is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WorkFault {
-    /// It has no name.
+    /// The workload has no name.
     #[error("a workload has no name")]
     NoName,
-    /// Nothing says what is moved, or two things do.
+    /// The data are missing or ambiguous.
     #[error(
-        "the workload '{name}' must say one of: seconds; size with files or volume; volume with \
+        "the workload '{name}' needs one of: seconds; size with files or volume; volume with \
          mixed; data"
     )]
     Content {
-        /// The workload.
+        /// The name of the workload.
         name: String,
     },
-    /// Something that belongs to another kind of workload.
-    #[error("the workload '{name}' has {field}, which means nothing with {with}")]
+    /// A field that belongs to another kind of workload.
+    #[error("the workload '{name}' has {field}, which cannot be combined with {with}")]
     Stray {
-        /// The workload.
+        /// The name of the workload.
         name: String,
-        /// What is too much.
+        /// The superfluous field.
         field: &'static str,
-        /// What it is beside.
+        /// The field that it conflicts with.
         with: &'static str,
     },
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("{field} of the workload '{name}' is {value}; it must be {accepted}")]
     Range {
-        /// The workload.
+        /// The name of the workload.
         name: String,
-        /// The number's name.
+        /// The name of the field.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would do.
+        /// The accepted values.
         accepted: &'static str,
     },
 }
 
-/// A workload as it is written.
+/// A workload as it is written in a document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkDocument {
@@ -369,8 +371,8 @@ mod tests {
     fn what_makes_no_sense_is_said_by_name() {
         for (json, says) in [
             (r#"{"name": " ", "size": "1GB"}"#, "a workload has no name"),
-            (r#"{"name": "w"}"#, "the workload 'w' must say one of"),
-            (r#"{"name": "w", "size": "1GB", "data": "/x"}"#, "must say one of"),
+            (r#"{"name": "w"}"#, "the workload 'w' needs one of"),
+            (r#"{"name": "w", "size": "1GB", "data": "/x"}"#, "needs one of"),
             (r#"{"name": "w", "size": "1GB", "omit_seconds": 1}"#, "has omit_seconds"),
             (r#"{"name": "w", "seconds": 1, "to": "memory"}"#, "has from or to"),
             (r#"{"name": "w", "seconds": 0}"#, "seconds of the workload 'w' is 0"),

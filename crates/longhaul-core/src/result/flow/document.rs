@@ -1,3 +1,5 @@
+//! The result document of a test.
+
 use serde::{Deserialize, Serialize};
 
 use super::{Reason, Shares, Steady};
@@ -8,163 +10,163 @@ use crate::units::{Bytes, Rate};
 /// The schema of [`FlowResult`].
 pub const FLOW_SCHEMA: &str = "longhaul.test/1";
 
-/// How a test ended.
+/// The way in which a test ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "how")]
 pub enum FlowEnd {
-    /// It ran to the end of its plan.
+    /// The test completed its plan.
     Completed,
-    /// The user stopped it; what was measured until then is complete.
+    /// The user stopped the test; the results until then are complete.
     Interrupted,
-    /// It broke off.
+    /// The test was cut off.
     Cut {
-        /// One sentence.
+        /// The reason, as one sentence.
         reason: String,
     },
 }
 
-/// A whole test.
+/// The result of a whole test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowResult {
     /// [`FLOW_SCHEMA`].
     pub schema: String,
     /// The version of the client.
     pub version: String,
-    /// The server, as the user named it.
+    /// The server as the user named it.
     pub target: String,
-    /// The server that was its client, in a test between two servers.
+    /// The server that acted as its client, in a test between two servers.
     #[serde(default)]
     pub third_party: Option<String>,
-    /// What was run.
+    /// The plan of the test.
     pub plan: FlowPlan,
-    /// How it ended.
+    /// The way in which the test ended.
     pub end: FlowEnd,
-    /// The figures over all streams.
+    /// The totals over all streams.
     pub summary: FlowSummary,
     /// The streams, in order of their number.
     pub streams: Vec<StreamResult>,
     /// The intervals, in order of time.
     pub intervals: Vec<FlowSample>,
-    /// The half from the server to the client, in a test of both directions; what stands beside
-    /// it is then the other half.
+    /// The direction from server to client of a bidirectional test; the other fields describe the
+    /// opposite direction.
     #[serde(default)]
     pub reverse: Option<Box<FlowHalf>>,
-    /// Round-trip times of small requests beside the test, where they were asked for.
+    /// The round-trip times of small requests during the test, if requested.
     #[serde(default)]
     pub latency: Option<LatencyResult>,
-    /// What makes the result less than it seems.
+    /// The reasons why the result may be misleading.
     pub warnings: Vec<Warning>,
 }
 
-/// One direction of a test of both.
+/// One direction of a bidirectional test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowHalf {
-    /// The figures over its streams.
+    /// The totals over the streams of this direction.
     pub summary: FlowSummary,
-    /// Its streams, in order of their number.
+    /// The streams of this direction, by number.
     pub streams: Vec<StreamResult>,
-    /// Its intervals, in order of time.
+    /// The intervals of this direction, by time.
     pub intervals: Vec<FlowSample>,
 }
 
-/// The figures over all streams, without the omitted time.
+/// The totals over all streams, without the omitted time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
-    /// Goodput: payload bytes counted at the receiver, over the receiver's time.
+    /// The goodput: payload bytes counted at the receiver, divided by the receiver's time.
     pub throughput_bps: Rate,
-    /// The end that gave the bytes.
+    /// The sending end.
     pub sender: SideSummary,
-    /// The end that took them.
+    /// The receiving end.
     pub receiver: SideSummary,
-    /// Both ends counted the same bytes on every stream, omitted time included; `None` for a test
-    /// that was cut.
+    /// True if both ends counted the same bytes on every stream, including omitted time; `None` for
+    /// a test that was cut off.
     pub totals_agree: Option<bool>,
-    /// The datagrams, in a test over UDP.
+    /// The datagram counters of a UDP test.
     #[serde(default)]
     pub udp: Option<UdpResult>,
-    /// The links that the streams were spread over, in the order of the plan.
+    /// The links of the streams, in the order of the plan.
     #[serde(default)]
     pub links: Vec<LinkSummary>,
-    /// The part after the ramp-up; `None` when the rate did not settle.
+    /// The part after the ramp-up; `None` if the rate did not become steady.
     #[serde(default)]
     pub steady: Option<Steady>,
-    /// Why the rate is what it is; `None` when the ends' accounts do not cover an interval.
+    /// The reason for the rate; `None` if the reports of the ends do not cover an interval.
     #[serde(default)]
     pub reason: Option<Reason>,
 }
 
-/// One of the links that a test was spread over.
+/// One of the links of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkSummary {
-    /// Its number, from 0.
+    /// The number of the link, from 0.
     pub link: u32,
-    /// The client's address; `None` where the routing table chose it.
+    /// The client's address; `None` if the routing table chose it.
     pub client: Option<String>,
-    /// The server's address; `None` where it is that of the control channel.
+    /// The server's address; `None` if it is that of the control channel.
     pub server: Option<String>,
-    /// How many streams used it.
+    /// The number of streams on the link.
     pub streams: u32,
-    /// Bytes at the receiver after the omitted time.
+    /// The bytes received after the omitted time.
     pub bytes: Bytes,
-    /// Goodput of its streams together, at the receiver.
+    /// The goodput of the link's streams together, at the receiver.
     pub throughput_bps: Rate,
-    /// Segments its senders retransmitted.
+    /// The segments that the link's senders retransmitted.
     pub retransmits: u64,
 }
 
-/// One end over all streams.
+/// The totals of one end over all streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
-    /// Bytes after the omitted time.
+    /// The bytes after the omitted time.
     pub bytes: Bytes,
-    /// Bytes with the omitted time.
+    /// The bytes including the omitted time.
     pub total_bytes: Bytes,
-    /// From the end of the omitted time to the last byte.
+    /// Seconds from the end of the omitted time to the last byte.
     pub seconds: f64,
-    /// CPU time over time, in percent of one core.
+    /// The CPU time in percent of one core.
     pub cpu_percent: f64,
-    /// Segments this end retransmitted.
+    /// The segments that this end retransmitted.
     pub retransmits: u64,
-    /// Round-trip time by this end's kernel: the mean of the sender's samples; the receiver, who
-    /// sends nothing, knows that of the handshake.
+    /// The round-trip time in ms that this end's kernel measured: the mean of the sender's samples.
+    /// The receiver, which sends nothing, only knows that of the handshake.
     pub rtt_ms: f64,
-    /// The least round-trip time this end's kernel saw.
+    /// The lowest round-trip time in ms that this end's kernel measured.
     pub rtt_min_ms: f64,
 }
 
 /// One stream of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamResult {
-    /// Its number, from 0.
+    /// The number of the stream, from 0.
     pub stream: u32,
-    /// Goodput of this stream at the receiver.
+    /// The goodput of this stream at the receiver.
     pub throughput_bps: Rate,
-    /// Bytes at the receiver after the omitted time.
+    /// The bytes received after the omitted time.
     pub bytes: Bytes,
-    /// The receiver's time.
+    /// The receiver's time in seconds.
     pub seconds: f64,
-    /// Segments the sender retransmitted.
+    /// The segments that the sender retransmitted.
     pub retransmits: u64,
-    /// Mean of the sender's round-trip times.
+    /// The mean of the sender's round-trip times in ms.
     pub rtt_ms: f64,
-    /// The least of them that the kernel saw.
+    /// The lowest round-trip time in ms that the sender's kernel measured.
     pub rtt_min_ms: f64,
-    /// CPU time of the sender's thread, in percent of one core.
+    /// The CPU time of the sender's thread in percent of one core.
     pub sender_cpu_percent: f64,
-    /// CPU time of the receiver's thread, in percent of one core.
+    /// The CPU time of the receiver's thread in percent of one core.
     pub receiver_cpu_percent: f64,
     /// The sender's congestion control.
     pub congestion: String,
-    /// The sender's segment size.
+    /// The sender's segment size in bytes.
     pub mss: u32,
-    /// The sender's send buffer when the test began.
+    /// The sender's send buffer at the start of the test.
     pub send_buffer_bytes: Bytes,
-    /// The receiver's receive buffer when the test began.
+    /// The receiver's receive buffer at the start of the test.
     pub receive_buffer_bytes: Bytes,
-    /// The datagrams, in a test over UDP.
+    /// The datagram counters of a UDP test.
     #[serde(default)]
     pub udp: Option<UdpResult>,
-    /// The link that it used, in a test over several.
+    /// The link of the stream, in a test over several links.
     #[serde(default)]
     pub link: Option<u32>,
     /// The sender's address and port.
@@ -173,54 +175,53 @@ pub struct StreamResult {
     /// The receiver's address and port.
     #[serde(default)]
     pub receiver_address: Option<String>,
-    /// The CPUs that the sender's thread was bound to.
+    /// The CPUs to which the sender's thread was bound.
     #[serde(default)]
     pub sender_cpus: Option<CpuList>,
-    /// The CPUs that the receiver's thread was bound to.
+    /// The CPUs to which the receiver's thread was bound.
     #[serde(default)]
     pub receiver_cpus: Option<CpuList>,
-    /// Whether it was multipath to its end, in a test over MPTCP.
+    /// True if the connection was multipath until its end, in an MPTCP test.
     #[serde(default)]
     pub multipath: Option<bool>,
-    /// Why the stream broke off; `None` when it ran to its end.
+    /// The reason why the stream was cut off; `None` if it completed.
     pub failure: Option<String>,
 }
 
 /// One interval of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
-    /// Counts intervals from 0.
+    /// The number of the interval, from 0.
     pub index: u32,
-    /// The interval lies in the omitted time.
+    /// True if the interval is in the omitted time.
     pub omitted: bool,
-    /// It is of the half from the server to the client, in a test of both directions.
+    /// True for the direction from server to client of a bidirectional test.
     #[serde(default)]
     pub reverse: bool,
-    /// From when, on the receiver's clock, which starts with the first byte.
+    /// The start in seconds on the receiver's clock, which starts with the first byte.
     pub start_seconds: f64,
-    /// Until when.
+    /// The end in seconds.
     pub end_seconds: f64,
-    /// Bytes at the receiver.
+    /// The bytes received.
     pub bytes: Bytes,
-    /// Goodput at the receiver.
+    /// The goodput at the receiver.
     pub throughput_bps: Rate,
-    /// Segments retransmitted; `None` without the sender's account of this interval, which
-    /// happens to the last one only.
+    /// The segments retransmitted; `None` without the sender's report of this interval, which only
+    /// the last interval can lack.
     pub retransmits: Option<u64>,
-    /// Mean over the streams of the sender's smoothed round-trip times.
+    /// The mean over the streams of the sender's smoothed round-trip times in ms.
     pub rtt_ms: Option<f64>,
-    /// Where the time of the sending connections went; `None` over UDP, which nothing but its
-    /// sender holds back.
+    /// The time shares of the sending connections; `None` over UDP, which only its sender limits.
     #[serde(default)]
     pub shares: Option<Shares>,
-    /// The sender's CPU time, in percent of one core.
+    /// The sender's CPU time in percent of one core.
     pub sender_cpu_percent: Option<f64>,
-    /// The receiver's CPU time, in percent of one core.
+    /// The receiver's CPU time in percent of one core.
     pub receiver_cpu_percent: f64,
-    /// The datagrams, in a test over UDP.
+    /// The datagram counters of a UDP test.
     #[serde(default)]
     pub udp: Option<UdpResult>,
-    /// The streams, in order of their number.
+    /// The streams, by number.
     pub streams: Vec<StreamSample>,
     /// The sender's host.
     #[serde(default)]
@@ -233,21 +234,21 @@ pub struct FlowSample {
 /// One stream in one interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamSample {
-    /// Its number, from 0.
+    /// The number of the stream, from 0.
     pub stream: u32,
-    /// Bytes at the receiver.
+    /// The bytes received.
     pub bytes: Bytes,
-    /// Goodput at the receiver.
+    /// The goodput at the receiver.
     pub throughput_bps: Rate,
-    /// The sender's connection.
+    /// The state of the sender's connection.
     pub sender: Option<TcpSample>,
-    /// The datagrams, in a test over UDP.
+    /// The datagram counters of a UDP test.
     #[serde(default)]
     pub udp: Option<UdpResult>,
-    /// The thread and the socket of the sender.
+    /// The sender's thread and socket.
     #[serde(default)]
     pub sender_thread: Option<ThreadSample>,
-    /// The thread and the socket of the receiver.
+    /// The receiver's thread and socket.
     #[serde(default)]
     pub receiver_thread: Option<ThreadSample>,
 }

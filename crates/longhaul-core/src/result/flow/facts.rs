@@ -1,3 +1,5 @@
+//! The facts from which the reason for a rate is derived.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,114 +10,114 @@ use crate::plan::FlowPlan;
 use crate::result::{End, HostLimits, HostSample, TcpSample, ThreadSample, UdpResult};
 use crate::units::{Bytes, Rate};
 
-/// What the reason for a rate is told from: the numbers that back its sentence.
+/// The facts from which the reason for a rate is derived: the numbers behind its sentence.
 ///
-/// They are those of the steady part of the test, if it has one that holds whole intervals;
-/// otherwise of all that counts.
+/// They cover the steady part of the test if it contains whole intervals, otherwise all valid time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlowFacts {
-    /// From when the numbers are, on the receiver's clock.
+    /// The start of the covered time in seconds, on the receiver's clock.
     pub from_seconds: f64,
-    /// Over how long they are.
+    /// The length of the covered time in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// Goodput, the mean.
+    /// The mean goodput.
     pub throughput_bps: Rate,
-    /// Goodput of the steady part, the median.
+    /// The median goodput of the steady part.
     #[serde(default)]
     pub steady_bps: Option<Rate>,
-    /// Where the time of the connections went; all zero over UDP.
+    /// The time shares of the connections; all zero over UDP.
     pub shares: Shares,
-    /// The datagrams, in a test over UDP.
+    /// The datagram counters of a UDP test.
     pub udp: Option<UdpResult>,
-    /// Connections.
+    /// The number of connections.
     pub streams: u32,
     /// The sender's congestion control.
     pub congestion: String,
-    /// Pacing asked for, over all streams.
+    /// The requested pacing rate over all streams.
     pub requested_bps: Option<Rate>,
-    /// Socket buffers were asked for (`-w`).
+    /// True if socket buffers were requested (`-w`).
     pub window_asked: bool,
-    /// Mean of the smoothed round-trip times.
+    /// The mean of the smoothed round-trip times in ms.
     pub rtt_ms: f64,
-    /// The least round-trip time.
+    /// The lowest round-trip time in ms.
     pub rtt_min_ms: f64,
-    /// Congestion window, mean over time, sum over the streams.
+    /// The congestion window: mean over time, sum over the streams.
     pub cwnd_bytes: Bytes,
-    /// The window that the receiver advertised, mean over time, sum over the streams.
+    /// The window advertised by the receiver: mean over time, sum over the streams.
     pub receiver_window_bytes: Bytes,
-    /// Segments sent again, in percent of those sent; of the whole test.
+    /// The segments retransmitted in the whole test, in percent of those sent.
     pub loss_percent: f64,
-    /// How many that were.
+    /// The number of retransmitted segments.
     pub retransmits: u64,
-    /// Acknowledgements that told of congestion (ECN), in percent of the segments sent.
+    /// The acknowledgements with congestion marks (ECN), in percent of the segments sent.
     pub marked_percent: f64,
-    /// The test has a steady part.
+    /// True if the test has a steady part.
     pub settled: bool,
-    /// The distance of its quartiles, in percent of its rate.
+    /// The distance of the quartiles of the steady part, in percent of its rate.
     pub spread_percent: Option<f64>,
-    /// The rate that windows are measured against: `requested_bps`; else that of the slower of
-    /// the two ends' fastest interfaces; else 10 Gb/s, or 100 Gb/s where 10 are near.
+    /// The rate that windows are compared with: `requested_bps`, or the rate of the slower of the
+    /// two ends' fastest interfaces, or 10 Gb/s, or 100 Gb/s if the test is near 10.
     pub reference_bps: Rate,
-    /// What is in flight when that rate fills the path: `reference_bps` x `rtt_min_ms`.
+    /// The bandwidth-delay product of that rate: `reference_bps` x `rtt_min_ms`.
     pub bandwidth_delay_bytes: Bytes,
-    /// The end that sends.
+    /// The sending end.
     pub sender: EndFacts,
-    /// The end that receives.
+    /// The receiving end.
     pub receiver: EndFacts,
 }
 
-/// One end's share of [`FlowFacts`]. What concerns a thread is the mean over the streams.
+/// The facts of one end. Those of threads are means over the streams.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndFacts {
-    /// The stream's thread ran.
+    /// The share of time in which the stream's thread ran.
     pub running_percent: f64,
-    /// It could have run and waited for a core.
+    /// The share of time in which the thread was ready but waited for a core.
     pub waiting_percent: f64,
     /// The core of the busiest stream's thread.
     pub core: u32,
-    /// What that core did for anyone.
+    /// The use of that core by all programs.
     pub core_busy_percent: f64,
-    /// Of that core, interrupts.
+    /// The share of that core in interrupts.
     pub core_interrupts_percent: f64,
-    /// Of that core, what the hypervisor took.
+    /// The share of that core that the hypervisor took.
     pub core_stolen_percent: f64,
-    /// Of that core, what was neither this test's threads' nor the hypervisor's.
+    /// The share of that core used neither by this test's threads nor by the hypervisor.
     pub core_others_percent: f64,
-    /// All cores of the host together.
+    /// The use of all cores of the host together.
     pub cores_busy_percent: f64,
     /// The core with most interrupts.
     pub interrupts_core: u32,
-    /// Its interrupts.
+    /// The share of that core in interrupts.
     pub interrupts_percent: f64,
-    /// The largest socket buffer of a stream, in the kernel's own bytes.
+    /// The largest socket buffer of a stream, in the kernel's bytes.
     pub buffer_bytes: Bytes,
-    /// How full the buffers were.
+    /// The fill level of the buffers.
     pub buffer_full_percent: f64,
-    /// What the kernel allows.
+    /// The limits of the kernel.
     pub limits: HostLimits,
-    /// The kernel's memory for TCP, at its most.
+    /// The peak of the kernel's memory for TCP.
     pub tcp_memory_bytes: Bytes,
-    /// Where pressure begins; 0 when it is not told.
+    /// The memory from which the kernel limits buffers; 0 if unknown.
     pub tcp_memory_pressure_bytes: Bytes,
-    /// Time under pressure.
+    /// The share of time in which the kernel limited buffers.
     pub tcp_memory_pressure_percent: f64,
-    /// Packets that sockets of the test, TCP or the interfaces threw away.
+    /// The packets that sockets of the test, TCP or the interfaces dropped.
     pub drops: u64,
 }
 
 impl EndFacts {
-    /// Running or waiting for a core: a thread near 100 is limited by the CPU.
+    /// Returns the share of time in which the thread ran or waited for a core; near 100 the CPU
+    /// limits it.
     pub fn load_percent(&self) -> f64 {
         self.running_percent + self.waiting_percent
     }
 }
 
-/// The rate to measure windows against when nothing tells a better one.
+/// The reference rates for windows if no better one is known.
 const REFERENCE_BPS: [u64; 3] = [10_000_000_000, 100_000_000_000, 1_000_000_000_000];
 
 impl FlowFacts {
-    /// Gathers the facts of a test. `limits` are those of the sender and of the receiver.
+    /// Collects the facts of a test. `limits` are those of the sender and of the receiver.
     pub(super) fn gather(
         plan: &FlowPlan,
         intervals: &[FlowSample],
@@ -140,12 +142,12 @@ impl FlowFacts {
         };
         let bytes = sum(part.iter().map(|sample| sample.bytes.get()));
         let throughput_bps = rate(Bytes::new(bytes), seconds);
-        // A mean over time of what is summed over the streams.
+        // The mean over time of the sum over the streams.
         let level = |of: fn(&TcpSample) -> Bytes| {
             let weighed: f64 = tcp().map(|(t, seconds)| of(t).get() as f64 * seconds).sum();
             Bytes::new((weighed / seconds.max(f64::MIN_POSITIVE)) as u64)
         };
-        // Loss early in a test keeps the window small long after.
+        // A loss early in a test keeps the window small long afterwards.
         let whole = |of: fn(&TcpSample) -> u64| {
             let all = intervals.iter().filter(counted).flat_map(|sample| &sample.streams);
             sum(all.filter_map(|stream| stream.sender.as_ref()).map(of))
@@ -185,7 +187,7 @@ impl FlowFacts {
         })
     }
 
-    /// The facts of one end.
+    /// Returns the facts of one end.
     pub fn end(&self, end: End) -> &EndFacts {
         match end {
             End::Sender => &self.sender,
@@ -193,7 +195,7 @@ impl FlowFacts {
         }
     }
 
-    /// How much the round-trip time is longer than it need be: what waits in queues.
+    /// Returns the queueing delay in ms: the mean round-trip time minus the lowest one.
     pub fn queue_ms(&self) -> f64 {
         (self.rtt_ms - self.rtt_min_ms).max(0.0)
     }
@@ -204,7 +206,7 @@ fn reference(throughput: Rate) -> Rate {
     Rate::from_bps(REFERENCE_BPS.iter().find(near).copied().unwrap_or(throughput.bps()))
 }
 
-/// The mean of values that each held for some seconds.
+/// Returns the mean of values weighted by their seconds.
 fn over_time(values: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (total, seconds) = values.fold((0.0, 0.0), |(sum, whole), (value, seconds)| {
         (sum + value * seconds, whole + seconds)

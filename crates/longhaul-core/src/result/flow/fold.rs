@@ -1,3 +1,5 @@
+//! Combines the results of both ends of a test.
+
 use super::math::{mean, percent, rate, sum};
 use super::spoiled::warnings;
 use super::{
@@ -24,7 +26,7 @@ impl SideSummary {
 }
 
 impl FlowHalf {
-    /// Puts the two ends' accounts of one direction together. Returns what is wrong with it, too.
+    /// Combines the results of both ends for one direction. Returns the warnings too.
     fn fold(
         plan: &FlowPlan,
         end: &FlowEnd,
@@ -66,7 +68,7 @@ impl FlowHalf {
             ours.eq(receiver.streams.iter().map(|s| s.total_bytes))
         };
         let totals_agree = match end {
-            // Datagrams may be lost: their counts say which were.
+            // Datagrams may be lost; their counters tell which.
             _ if plan.protocol == Protocol::Udp => None,
             FlowEnd::Cut { .. } => None,
             FlowEnd::Completed | FlowEnd::Interrupted => Some(agree()),
@@ -94,7 +96,7 @@ impl FlowHalf {
     }
 }
 
-/// The hosts of a test against `target`, where the sender runs if `server_sends`.
+/// Returns the hosts of a test against `target`, which sends if `server_sends`.
 fn hosts(target: &str, server_sends: bool) -> Hosts<'_> {
     let server = target.rsplit_once(':').map_or(target, |(host, _)| host);
     match server_sends {
@@ -121,8 +123,8 @@ fn links(plan: &FlowPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSum
 }
 
 impl FlowResult {
-    /// Puts the two ends' accounts of a whole test together; of the half from the client to the
-    /// server, in a test of both directions.
+    /// Combines the results of both ends for a whole test; of a bidirectional test for the
+    /// direction from client to server.
     pub fn fold(
         target: String,
         plan: FlowPlan,
@@ -151,7 +153,7 @@ impl FlowResult {
         }
     }
 
-    /// Adds the half from the server to the client.
+    /// Adds the direction from server to client.
     #[must_use]
     pub fn with_reverse(
         mut self,
@@ -170,8 +172,8 @@ impl FlowResult {
         self
     }
 
-    /// The client's end and the server's, in this order: which of the two is the sender depends
-    /// on the direction.
+    /// Returns the client's end and the server's end, in this order. Which of them is the sender
+    /// depends on the direction.
     pub fn client_and_server(&self) -> (&SideSummary, &SideSummary) {
         match self.plan.direction {
             Direction::Forward | Direction::Both => (&self.summary.sender, &self.summary.receiver),

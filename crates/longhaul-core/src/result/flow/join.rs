@@ -1,10 +1,12 @@
+//! Combines the samples of both ends for one interval.
+
 use super::math::{mean, percent, rate, sum};
 use super::{FlowSample, Shares, StreamSample};
 use crate::result::{SideSample, UdpResult};
 use crate::units::Bytes;
 
 impl FlowSample {
-    /// Puts the two ends' accounts of one interval together.
+    /// Combines the samples of both ends for one interval.
     pub fn join(receiver: &SideSample, sender: Option<&SideSample>) -> Self {
         let seconds = receiver.end_seconds - receiver.start_seconds;
         let sent = |stream: usize| sender.and_then(|s| s.streams.get(stream));
@@ -26,7 +28,7 @@ impl FlowSample {
             .collect();
         let tcp: Vec<_> = streams.iter().filter_map(|s| s.sender.as_ref()).collect();
         let bytes = Bytes::new(sum(streams.iter().map(|s| s.bytes.get())));
-        // The sender's clocks are of the sender's interval.
+        // The sender's times refer to the sender's interval.
         let shares = sender.and_then(|sender| {
             let seconds = sender.end_seconds - sender.start_seconds;
             Shares::of(tcp.iter().map(|tcp| (*tcp, seconds)))
@@ -52,7 +54,7 @@ impl FlowSample {
         }
     }
 
-    /// How long the interval was, on the receiver's clock.
+    /// Returns the length of the interval in seconds, on the receiver's clock.
     pub fn seconds(&self) -> f64 {
         self.end_seconds - self.start_seconds
     }

@@ -1,4 +1,4 @@
-//! Arithmetic that has an answer for no time and for nothing.
+//! Arithmetic that is defined for zero time and zero amounts.
 
 use crate::units::{Bytes, Rate};
 
@@ -10,7 +10,7 @@ pub(super) fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
-/// A peer says what it likes: a sum of its numbers stops at the largest.
+/// Sums numbers from a peer, saturating at the largest value.
 pub(super) fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }

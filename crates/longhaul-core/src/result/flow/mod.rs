@@ -1,8 +1,8 @@
-//! `longhaul.test/1`: a memory-to-memory test as its two ends saw it, put together.
+//! `longhaul.test/1`: the result of a memory-to-memory test, combined from its two ends.
 //!
-//! The two ends' samples are [joined](FlowSample::join) interval by interval, and their results
-//! [folded](FlowResult::fold) into one document, with the [steady part](Steady) told apart from
-//! the ramp, and the [reason](Reason) for the rate told from the [facts](FlowFacts).
+//! The samples of both ends are [joined](FlowSample::join) per interval, and their results
+//! [folded](FlowResult::fold) into one document. The [steady part](Steady) is separated from the
+//! ramp-up, and the [reason](Reason) for the rate is derived from the [facts](FlowFacts).
 
 mod document;
 mod facts;

@@ -1,75 +1,75 @@
-//! Why a flow was as fast as it was, and no faster: a pure function of [`FlowFacts`].
+//! Derives the reason for the rate of a test: a pure function of [`FlowFacts`].
 //!
-//! The questions are asked in the order in which an answer would hide the next ones: a test that
-//! runs at the rate it was asked to has no other limit; a kernel short of memory shrinks windows;
-//! a receiver that gets no CPU closes its window; a queue on the path shows that the path is full,
-//! and a larger window would only make it longer; a window that is full keeps the congestion window
-//! from being so. `docs/design/attribution.md` says why the thresholds are where they are, and how
-//! often the answer was right.
+//! The questions are asked in the order in which one answer hides the next: a test that runs at its
+//! requested rate has no other limit; a kernel short of memory shrinks windows; a receiver without
+//! CPU closes its window; a queue on the path shows that the path is full, and a larger window
+//! would only lengthen the queue; a full window keeps the congestion window from filling.
+//! `docs/design/attribution.md` explains the thresholds and states how often the answer was
+//! correct.
 
 use serde::{Deserialize, Serialize};
 
 use super::{FlowFacts, words};
 use crate::result::End;
 
-/// What limits a flow.
+/// The limit of a test's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The rate that was asked for.
+    /// The requested rate.
     Pacing,
-    /// A kernel that is short of memory for TCP.
+    /// A shortage of kernel memory for TCP.
     TcpMemory,
-    /// The CPU of the end that sends.
+    /// The CPU of the sender.
     SenderCpu,
-    /// The CPU of the end that receives.
+    /// The CPU of the receiver.
     ReceiverCpu,
     /// The receiver's window.
     ReceiverWindow,
     /// The send buffer.
     SendBuffer,
-    /// An end that throws packets away.
+    /// Packets dropped by an end.
     HostDrops,
-    /// Loss on the path that is not the loss of a full queue.
+    /// Loss on the path that a full queue does not explain.
     Loss,
     /// The rate of the slowest link.
     LinkRate,
-    /// The congestion window, still growing or kept small for no reason that shows.
+    /// The congestion window, which is still growing or small for an unknown reason.
     CongestionWindow,
-    /// A sending program that does not come by with data, though it has CPU.
+    /// The sending program, which provides no data although it has CPU.
     SendingProgram,
-    /// Nothing stands out.
+    /// No limit stands out.
     Nothing,
 }
 
-/// The reason for a rate.
+/// The reason for the rate of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
-    /// What limits.
+    /// The limit.
     pub limit: Limit,
-    /// At which end, where it is one of them.
+    /// The end of the limit, if it belongs to one.
     pub end: Option<End>,
-    /// The share of the time in which it did, where it is one of time.
+    /// The share of time in which the limit applied, if it is a matter of time.
     pub share_percent: Option<f64>,
-    /// The reason as a sentence, without a full stop.
+    /// The reason as a sentence without a final period.
     pub sentence: String,
-    /// What to do about it; `None` when there is nothing to do.
+    /// The advice; `None` if there is none.
     pub advice: Option<String>,
-    /// The numbers behind it.
+    /// The facts behind the reason.
     pub facts: FlowFacts,
 }
 
 /// The names of the two hosts, for sentences.
 #[derive(Debug, Clone, Copy)]
 pub struct Hosts<'a> {
-    /// Where the sender runs.
+    /// The sender's host.
     pub sender: &'a str,
-    /// Where the receiver runs.
+    /// The receiver's host.
     pub receiver: &'a str,
 }
 
 impl Hosts<'_> {
-    /// The host of `end`.
+    /// Returns the host of `end`.
     pub fn name(&self, end: End) -> &str {
         match end {
             End::Sender => self.sender,
@@ -78,7 +78,7 @@ impl Hosts<'_> {
     }
 }
 
-/// A limit as it was found, before it has words.
+/// A limit before it is put into words.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Found {
     pub(super) limit: Limit,
@@ -86,36 +86,40 @@ pub(super) struct Found {
     pub(super) share_percent: Option<f64>,
 }
 
-/// Headers take up to 6 % of a rate that the kernel counts with them (MTU 1500).
+/// The share of a requested rate from which it counts as reached. Headers take up to 6 % of a rate
+/// that the kernel counts with them (MTU 1500).
 const PACED_PART: f64 = 0.92;
-/// A thread that runs or waits for its core this much of the time never waits for the network.
+/// The percentage of time from which a thread that runs or waits for its core never waits for the
+/// network.
 const CPU_BOUND_PERCENT: f64 = 90.0;
-/// From here on, a load supports what the shares say.
+/// The percentage from which a load supports what the time shares suggest.
 const CPU_NEAR_PERCENT: f64 = 70.0;
-/// A thread that waits for its core for this much of the time is short of CPU, whatever it does
-/// with the rest: it sleeps only once it has caught up.
+/// The percentage of time from which a thread that waits for its core lacks CPU, whatever else it
+/// does: it sleeps only after it has caught up.
 const WAITING_PERCENT: f64 = 30.0;
-/// A core that does little but interrupts: the network's receiving half needs all of it.
+/// The percentage of interrupts from which a core does little else: the receive path of the network
+/// needs all of it.
 const INTERRUPTS_PERCENT: f64 = 90.0;
-/// Kernel memory under pressure for this part of the time.
+/// The percentage of time under memory pressure from which kernel memory is the limit.
 const PRESSURE_PERCENT: f64 = 25.0;
-/// A window that holds the sender back for this part of the time is what limits it: without it
-/// the sender would have been faster, until the next limit.
+/// The percentage of time for which a window must hold the sender back to be the limit: without it
+/// the sender would have been faster, up to the next limit.
 const HELD_PERCENT: f64 = 30.0;
-/// A receive buffer that is this full is not emptied fast enough.
+/// The percentage from which a receive buffer is not emptied fast enough.
 const FULL_PERCENT: f64 = 50.0;
-/// Most of the time.
+/// The percentage that counts as most of the time.
 const MOST_PERCENT: f64 = 50.0;
-/// A queue shows when the round trip is longer by this part of it and by this time.
+/// The relative increase of the round-trip time that shows a queue.
 const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
-/// Datagrams lost in one place, of those sent, that make it the reason.
+/// The percentage of datagrams lost in one place from which this loss is the reason.
 const LOST_PERCENT: f64 = 1.0;
-/// Fifty looks a second, and a processor's clock that ticks a hundred times, say nothing of less.
+/// The least time in seconds: fifty samples per second, and a processor clock of a hundred ticks
+/// per second, say nothing about less.
 pub(super) const LEAST_SECONDS: f64 = 0.1;
 
 impl Reason {
-    /// Tells the reason from the facts.
+    /// Derives the reason from the facts.
     pub fn tell(facts: FlowFacts, hosts: Hosts<'_>) -> Self {
         let found = find(&facts);
         let (sentence, advice) = words::of(&found, &facts, hosts);
@@ -146,7 +150,7 @@ fn asked_for(facts: &FlowFacts) -> Option<Found> {
     met.then_some(Found { limit: Limit::Pacing, end: Some(End::Sender), share_percent: None })
 }
 
-/// The end with more of `of`, and how much.
+/// Returns the end with the larger value of `of`, and the value.
 fn worse(facts: &FlowFacts, of: impl Fn(&super::EndFacts) -> f64) -> (End, f64) {
     let (sender, receiver) = (of(&facts.sender), of(&facts.receiver));
     if receiver > sender { (End::Receiver, receiver) } else { (End::Sender, sender) }
@@ -162,8 +166,8 @@ fn memory(facts: &FlowFacts) -> Option<Found> {
     })
 }
 
-/// A thread that always runs or waits for a core, or one that is near that and leaves its mark
-/// on the connection: a sender that has nothing in its socket, a receiver whose socket is full.
+/// Finds a thread that always runs or waits for a core, or one near that whose connection shows the
+/// effect: a sender with an empty socket, a receiver with a full one.
 fn cpu(facts: &FlowFacts) -> Option<Found> {
     let shares = &facts.shares;
     let sender = facts.sender.load_percent();
@@ -183,7 +187,8 @@ fn cpu(facts: &FlowFacts) -> Option<Found> {
     let of_sender = found(Limit::SenderCpu, End::Sender, sender);
     let of_receiver = found(Limit::ReceiverCpu, End::Receiver, receiver);
     match (sender_bound, receiver_bound) {
-        // Both at their end: the one that the other waits for, by what it leaves in the sockets.
+        // Both threads are fully loaded: the limit is the one that the other waits for, as the
+        // sockets show.
         (true, true) if shares.receiver_window_percent > shares.application_percent => {
             Some(of_receiver)
         }
@@ -210,7 +215,7 @@ fn window(facts: &FlowFacts) -> Option<Found> {
     (share >= HELD_PERCENT).then_some(Found { limit, end: Some(end), share_percent: Some(share) })
 }
 
-/// Packets wait on the path, all the time: it carries no more, whatever else is full.
+/// Finds a standing queue on the path: it carries no more, whatever else is full.
 fn queue(facts: &FlowFacts) -> Option<Found> {
     let queued =
         facts.udp.is_none() && facts.queue_ms() >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
@@ -222,12 +227,13 @@ fn queue(facts: &FlowFacts) -> Option<Found> {
     })
 }
 
-/// The time in which the congestion control held the sender back, by its window or its pacing.
+/// Returns the share of time in which the congestion control held the sender back by window or
+/// pacing.
 fn held_by_path(facts: &FlowFacts) -> f64 {
     facts.shares.congestion_window_percent + facts.shares.pacing_percent
 }
 
-/// The congestion control held the sender back, without a queue.
+/// Finds a congestion control that held the sender back without a queue.
 fn path(facts: &FlowFacts) -> Option<Found> {
     let share = held_by_path(facts);
     if share < MOST_PERCENT {
@@ -239,8 +245,8 @@ fn path(facts: &FlowFacts) -> Option<Found> {
     if lossy && drops >= facts.retransmits as f64 / 2.0 {
         return found(Limit::HostDrops, Some(end));
     }
-    // BBR paces at the rate that the path has shown to deliver, and minds no loss below 2 %
-    // (draft-ietf-ccwg-bbr, BBR.LossThresh) or none at all.
+    // BBR paces at the rate that the path delivered, and ignores loss below 2 %
+    // (draft-ietf-ccwg-bbr, BBR.LossThresh) or entirely.
     let models_the_path = facts.congestion.starts_with("bbr");
     match (models_the_path, lossy) {
         (true, _) if facts.settled => found(Limit::LinkRate, None),
@@ -249,7 +255,8 @@ fn path(facts: &FlowFacts) -> Option<Found> {
     }
 }
 
-/// Datagrams that are lost are not sent again: what arrives is what the worst place lets through.
+/// Finds the place of lost datagrams. They are not retransmitted, so the worst place determines the
+/// rate.
 fn datagrams_lost(facts: &FlowFacts) -> Option<Found> {
     let udp = facts.udp?;
     let percent = |count: u64| super::math::percent(count as f64, udp.sent as f64);
@@ -279,7 +286,7 @@ mod tests {
     use crate::result::{EndFacts, HostLimits, UdpResult};
     use crate::units::{Bytes, Rate};
 
-    /// A flow that nothing in particular limits: each case adds what does.
+    /// A flow without a particular limit; each case adds one.
     fn facts() -> FlowFacts {
         let end = |autotuned| EndFacts {
             running_percent: 20.0,
@@ -377,7 +384,7 @@ mod tests {
         let mut short = small.clone();
         short.receiver.limits.autotuned_bytes = Bytes::mib(64);
         check(short, Limit::ReceiverWindow, "2.00 MiB", "let it grow to 4.00 MiB of the 64.0 MiB");
-        // Where the product is smaller, it explains nothing.
+        // If the product is smaller, it explains nothing.
         let near = FlowFacts { bandwidth_delay_bytes: Bytes::new(1000), ..small };
         check(near, Limit::ReceiverWindow, "2.00 MiB at a round-trip time of 90.2 ms", "4194304");
     }
@@ -413,16 +420,16 @@ mod tests {
         let mut slow = busy;
         (slow.receiver.running_percent, slow.receiver.waiting_percent) = (97.0, 1.0);
         check(slow.clone(), Limit::ReceiverCpu, "ran for 97 % of the time", "(-P)");
-        // Near its end alone it is no reason, with a full socket it is.
+        // Near its limit alone it is not the reason, with a full socket it is.
         slow.receiver.running_percent = 80.0;
         check(slow.clone(), Limit::ReceiverWindow, "window", "");
         slow.receiver.buffer_full_percent = 70.0;
         check(slow.clone(), Limit::ReceiverCpu, "ran for 80 %", "(-P)");
-        // Half asleep, but only since it is always late.
+        // Half of the time asleep, but only because it is always late.
         let mut late = FlowFacts { rtt_ms: 120.0, shares: held("pacing", 53.0), ..slow.clone() };
         late.receiver = EndFacts { running_percent: 1.0, waiting_percent: 45.0, ..late.receiver };
         check(late, Limit::ReceiverCpu, "waited for core 1 for 45 %", "");
-        // Both at their end: the sender waits for the receiver.
+        // Both are fully loaded: the sender waits for the receiver.
         slow.sender.running_percent = 99.0;
         slow.receiver.running_percent = 96.0;
         check(slow, Limit::ReceiverCpu, "receiver's CPU", "");
@@ -472,7 +479,7 @@ mod tests {
         check(
             queued.clone(),
             Limit::LinkRate,
-            "its slowest link carries 400 Mb/s, steady within 2 % (cubic was held back for \
+            "its slowest link carries 400 Mb/s, varied by 2 % (cubic was held back for \
              97 % of the time, with 41.0 ms of queue on a round trip of 90.0 ms)",
             "",
         );
@@ -493,9 +500,9 @@ mod tests {
         let mut dropped = lossy.clone();
         dropped.receiver.drops = 400;
         check(dropped, Limit::HostDrops, "the receiver's host, which threw 400", "on far");
-        // BBR keeps the queue short and minds no loss.
+        // BBR keeps the queue short and ignores loss.
         let bbr = FlowFacts { shares: held("pacing", 97.0), congestion: "bbr".into(), ..lossy };
-        // Whatever else is full while packets wait on the path.
+        // A queue on the path takes precedence over other full buffers.
         let buffer = FlowFacts { shares: held("buffer", 70.0), rtt_ms: 140.0, ..bbr.clone() };
         check(buffer, Limit::LinkRate, "50.0 ms of queue", "");
         check(bbr.clone(), Limit::LinkRate, "bbr was held back", "");

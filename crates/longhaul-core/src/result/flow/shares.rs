@@ -1,31 +1,33 @@
+//! The shares of time in which each cause held a connection back.
+
 use serde::{Deserialize, Serialize};
 
 use super::math::percent;
 use crate::result::TcpSample;
 
-/// Where the time of the sending connections went, in percent of it; they add up to 100.
+/// The time shares of the sending connections in percent; they add up to 100.
 ///
-/// For the first two there are clocks of the kernel (`tcp_chrono_start` in
-/// net/ipv4/tcp_output.c), which count too little: that for the receiver's window stands still
-/// while pacing holds a packet back, that for the send buffer until an acknowledgement lets it be
-/// noticed. So the time in which a connection is busy is divided as fifty looks a second fell, and
-/// a clock counts where it says more; time in which it is not busy is the application's.
+/// The kernel has clocks for the first two (`tcp_chrono_start` in net/ipv4/tcp_output.c), which
+/// count too little: the clock of the receiver's window stops while pacing holds a packet back, and
+/// that of the send buffer starts only when an acknowledgement reveals the state. Busy time is
+/// therefore divided in proportion to fifty samples per second, and a clock counts if it is higher.
+/// Time without data in flight belongs to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shares {
-    /// The receiver's window was full (`TCP_CHRONO_RWND_LIMITED`, and looks).
+    /// The receiver's window was full (`TCP_CHRONO_RWND_LIMITED`, and samples).
     pub receiver_window_percent: f64,
-    /// All data of a full send buffer was in flight (`TCP_CHRONO_SNDBUF_LIMITED`, and looks).
+    /// All data of a full send buffer were in flight (`TCP_CHRONO_SNDBUF_LIMITED`, and samples).
     pub send_buffer_percent: f64,
-    /// Data to send, but the congestion window was full.
+    /// There were data to send, but the congestion window was full.
     pub congestion_window_percent: f64,
-    /// Data to send and room in both windows: held back by pacing, the congestion control's own
-    /// or that asked for, or by the queue of the interface.
+    /// There were data to send and both windows had space: pacing held them back, either that of
+    /// the congestion control or the requested one, or the queue of the interface did.
     pub pacing_percent: f64,
-    /// Nothing to send: the sending thread did not come by with more.
+    /// There were no data to send: the sending thread did not provide more.
     pub application_percent: f64,
 }
 
-/// Who held the connections back, of [`Shares`].
+/// The cause with a share in [`Shares`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holder {
@@ -41,22 +43,22 @@ pub enum Holder {
     Application,
 }
 
-/// No interval is longer than ten years, whatever a peer says.
+/// The longest interval that is accepted from a peer: ten years.
 const LONGEST_MS: f64 = 10.0 * 365.0 * 86_400_000.0;
 
-/// `value` in 0 to `most`; 0 for what is no number.
+/// Limits `value` to 0 to `most`; 0 for NaN.
 fn within(value: f64, most: f64) -> f64 {
     value.max(0.0).min(most)
 }
 
 impl Shares {
-    /// The shares of `streams` over `seconds` each; `None` for no time.
+    /// Returns the shares of `streams` over `seconds` each; `None` for zero time.
     pub fn of<'a>(streams: impl IntoIterator<Item = (&'a TcpSample, f64)>) -> Option<Self> {
         let mut sums = Shares::default();
         let mut total = 0.0;
         for (tcp, seconds) in streams {
             let whole = within(seconds * 1e3, LONGEST_MS);
-            // The clocks tick in jiffies and the interval does not.
+            // The clocks tick in jiffies, the interval does not.
             let busy = within(tcp.busy_ms, whole);
             let receiver = within(tcp.rwnd_limited_ms, busy);
             let buffer = within(tcp.sndbuf_limited_ms, busy - receiver);
@@ -87,7 +89,7 @@ impl Shares {
         }
     }
 
-    /// The largest share and its holder.
+    /// Returns the largest share and its cause.
     pub fn largest(&self) -> (Holder, f64) {
         [
             (Holder::ReceiverWindow, self.receiver_window_percent),

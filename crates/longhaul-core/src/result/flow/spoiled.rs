@@ -1,15 +1,17 @@
+//! The warnings about a test.
+
 use super::{FlowEnd, FlowSummary, StreamResult};
 use crate::plan::FlowPlan;
 use crate::result::{End, WarningKind};
 use crate::units::Bytes;
 
-/// A thread this busy has no more of its core to give, in percent.
+/// The percentage of a core from which a thread is fully loaded.
 const CPU_BOUND_PERCENT: f64 = 97.0;
-/// A paced test below this part of the rate it was given has missed it; headers take up to 4 %
-/// of a rate that the kernel counts with them.
+/// The share of the requested rate below which a paced test missed it; headers take up to 4 % of a
+/// rate that the kernel counts with them.
 const PACED_PART: f64 = 0.9;
 
-/// What makes the result less than it seems.
+/// Returns the reasons why the result may be misleading.
 pub(super) fn warnings(
     plan: &FlowPlan,
     end: &FlowEnd,
@@ -20,7 +22,7 @@ pub(super) fn warnings(
     if let Some(requested_bytes) = plan.window_bytes {
         let mut clipped = |end, of: fn(&StreamResult) -> Bytes| {
             let granted = streams.iter().map(of).min();
-            // The kernel keeps whole units of its own; a few bytes short is not clipped.
+            // The kernel rounds to units; a few bytes less do not mean that it clipped the buffer.
             if let Some(granted_bytes) = granted.filter(|g| g.get() + 4096 < requested_bytes.get())
             {
                 found.push(WarningKind::WindowClipped { end, requested_bytes, granted_bytes });

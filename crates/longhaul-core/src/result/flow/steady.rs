@@ -1,12 +1,12 @@
-//! Ramp-up apart from the steady state: what a receiver's curve of bytes over time says.
+//! Separates ramp-up from the steady part of a test, from the receiver's bytes over time.
 //!
-//! The curve is cut into bins of a round-trip time (TCP moves in rounds, and a finer bin would
-//! show its bursts), of 50 ms at least. The rate to compare with is at first the median of the
-//! later half of the test. The ramp ends with the first bin that reaches 90 % of it and is
-//! followed by another. The steady rate is the median from there on, and its spread the
-//! quartiles; the ramp is then looked for once more, against that rate. A test whose ramp takes
-//! half of it, or that still rises by a quarter from the first to the last part of what follows,
-//! has no steady state to speak of.
+//! The curve is divided into bins of a round-trip time, at least 50 ms: TCP moves in rounds, and a
+//! finer bin would show its bursts. The first reference rate is the median of the second half of
+//! the test. The ramp-up ends with the first bin that reaches 90 % of it and is followed by another
+//! such bin. The steady rate is the median from there on, and its spread the quartiles; the end of
+//! the ramp-up is then determined once more with that rate. A test has no steady part if its
+//! ramp-up takes half of it, or if the rate still rises by a quarter from the first to the last
+//! quarter of the rest.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,47 +14,47 @@ use super::math::percent;
 use crate::stats::{median, quantile};
 use crate::units::Rate;
 
-/// The ramp is over at this part of the steady rate.
+/// The share of the steady rate at which the ramp-up ends.
 const RAMPED: f64 = 0.9;
-/// The narrowest bin: several times what a busy host's scheduler may hold a thread back.
+/// The narrowest bin in seconds: several times the delay that a busy host's scheduler may cause.
 const LEAST_BIN_SECONDS: f64 = 0.05;
-/// Fewer bins than this are no basis for quartiles.
+/// The least number of bins for quartiles.
 const LEAST_BINS: usize = 8;
-/// A rate that rises by more than this over the steady part is not steady. Cubic's saw-tooth,
-/// whose teeth are 0.7 of their height (RFC 9438), moves the medians of quarters by less.
+/// The increase over the steady part from which a rate is not steady. Cubic's saw-tooth, whose
+/// teeth are 0.7 of their height (RFC 9438), moves the medians of quarters by less.
 const RISING: f64 = 1.25;
 
 /// Bytes over time at one end, from its first byte.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// Time that each element of [`bytes`](Self::bytes) covers.
+    /// The seconds that each element of [`bytes`](Self::bytes) covers.
     pub period_seconds: f64,
-    /// Bytes in each period, in order; a last period that was cut short is left out.
+    /// The bytes per period, in order; an incomplete last period is omitted.
     pub bytes: Vec<u64>,
 }
 
 /// The part of a test after its ramp-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
-    /// From the first byte until the goodput first stays at 90 % of the steady rate.
+    /// Seconds from the first byte until the goodput first stays at 90 % of the steady rate.
     pub ramp_up_seconds: f64,
-    /// The steady rate: the median of the goodput since then.
+    /// The steady rate: the median goodput after the ramp-up.
     pub throughput_bps: Rate,
-    /// A quarter of that time had a goodput below this.
+    /// The lower quartile of the goodput.
     pub lower_quartile_bps: Rate,
-    /// A quarter of that time had a goodput above this.
+    /// The upper quartile of the goodput.
     pub upper_quartile_bps: Rate,
 }
 
 impl Steady {
-    /// The distance of the quartiles in percent of the steady rate.
+    /// Returns the distance of the quartiles in percent of the steady rate.
     pub fn spread_percent(&self) -> f64 {
         let width = self.upper_quartile_bps.bps().saturating_sub(self.lower_quartile_bps.bps());
         percent(width as f64, self.throughput_bps.bps() as f64)
     }
 
-    /// What `curve` says of a test over a path of `rtt_seconds`, whose first `omit_seconds` do
-    /// not count; `None` when it has no steady part.
+    /// Returns the steady part that `curve` shows for a test over a path of `rtt_seconds` whose
+    /// first `omit_seconds` do not count; `None` if there is none.
     pub fn find(curve: &Curve, rtt_seconds: f64, omit_seconds: f64) -> Option<Self> {
         let (rates, bin_seconds) = bins(curve, rtt_seconds.max(LEAST_BIN_SECONDS))?;
         let omitted = (omit_seconds / bin_seconds).ceil() as usize;
@@ -79,9 +79,9 @@ impl Steady {
     }
 }
 
-/// The goodput in bit/s over bins of at least `bin_seconds`, and how long the bins are.
+/// Returns the goodput in bit/s per bin of at least `bin_seconds`, and the bin length in seconds.
 fn bins(curve: &Curve, bin_seconds: f64) -> Option<(Vec<f64>, f64)> {
-    // A peer says what it likes.
+    // The values come from a peer.
     let period = Some(curve.period_seconds).filter(|p| p.is_finite() && *p > 0.0)?;
     let width = (bin_seconds / period).ceil().max(1.0) as usize;
     let bin_seconds = period * width as f64;
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_ramp_is_told_apart_from_what_follows() {
-        // Doubling for ten bins, then 1000 bytes in 50 ms with a little noise.
+        // Doubling for ten bins, then 1000 bytes per 50 ms with a little noise.
         let ramp = (0..10).map(|i| 1u64 << i);
         let flat = (0..50).map(|i| 1000 + i % 5);
         let steady = Steady::find(&curve(ramp.chain(flat)), 0.01, 0.0).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     fn what_only_grows_or_is_too_short_has_no_steady_state() {
         assert_eq!(Steady::find(&curve((0..60).map(|i| i * 100)), 0.0, 0.0), None);
         assert_eq!(Steady::find(&curve([1000; 7]), 0.0, 0.0), None);
-        // Bins are as long as a round trip: two seconds hold too few of 400 ms.
+        // Bins are as long as a round trip: two seconds have too few of 400 ms.
         assert_eq!(Steady::find(&curve([1000; 40]), 0.4, 0.0), None);
         assert_eq!(Steady::find(&curve([0; 40]), 0.0, 0.0).unwrap().throughput_bps.bps(), 0);
     }

@@ -1,18 +1,18 @@
-//! The sentences: what a network engineer would write, with the numbers that make it so.
+//! The sentences for the reason of a rate, with their numbers.
 
 use super::FlowFacts;
 use super::reason::{Found, Hosts, LEAST_SECONDS, Limit};
 use crate::result::{End, EndFacts};
 use crate::units::Bytes;
 
-/// The sentence, and the advice if there is one.
+/// Returns the sentence, and the advice if there is one.
 pub(super) fn of(found: &Found, facts: &FlowFacts, hosts: Hosts<'_>) -> (String, Option<String>) {
     let end = found.end.unwrap_or(End::Sender);
     let share = found.share_percent.unwrap_or(0.0);
     match found.limit {
         Limit::Pacing => (
             format!(
-                "limited by the rate asked for: {} of {} (-b)",
+                "limited by the requested rate: {} of {} (-b)",
                 facts.throughput_bps,
                 facts.requested_bps.unwrap_or_default()
             ),
@@ -145,9 +145,9 @@ fn window(facts: &FlowFacts, end: End, share: f64, host: &str) -> (String, Optio
         ),
         false => format!(" at a round-trip time of {}", millis(facts.rtt_ms)),
     };
-    // The kernel's bytes are payload and book-keeping, half and half (tcp_win_from_space with
-    // TCP_DEFAULT_SCALING_RATIO, net/tcp.h); a window that is no less than the product already is
-    // to be doubled.
+    // The kernel's bytes are half payload and half bookkeeping (tcp_win_from_space with
+    // TCP_DEFAULT_SCALING_RATIO, net/tcp.h). A window that is at least the product already is
+    // doubled.
     let streams = u64::from(facts.streams.max(1));
     let twice = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(2));
     let wanted = Bytes::new(twice(product.max(twice(size))).get() / streams);
@@ -196,7 +196,7 @@ fn loss(facts: &FlowFacts) -> (String, Option<String>) {
     (sentence, Some(advice.to_owned()))
 }
 
-/// A rate whose quartiles are farther apart than this is not called steady.
+/// The distance of the quartiles in percent from which a rate is not called steady.
 const STEADY_PERCENT: f64 = 25.0;
 
 fn link(facts: &FlowFacts, share: f64) -> String {
@@ -204,7 +204,7 @@ fn link(facts: &FlowFacts, share: f64) -> String {
     let mut sentence = format!("limited by the path: its slowest link carries {carries}");
     match facts.spread_percent {
         Some(spread) if spread <= STEADY_PERCENT => {
-            sentence += &format!(", steady within {spread:.0} %");
+            sentence += &format!(", varied by {spread:.0} %");
         }
         Some(spread) => {
             sentence += &format!(
@@ -247,7 +247,7 @@ fn congestion(facts: &FlowFacts, share: f64) -> (String, Option<String>) {
     (sentence, Some(advice.to_owned()))
 }
 
-/// Three digits: `90.1 ms`, `0.052 ms`.
+/// Formats with three digits: `90.1 ms`, `0.052 ms`.
 fn millis(value: f64) -> String {
     let digits = match value {
         v if v >= 99.95 => 0,
@@ -258,7 +258,7 @@ fn millis(value: f64) -> String {
     format!("{value:.digits$} ms")
 }
 
-/// Two digits however small: `12 %`, `0.010 %`.
+/// Formats with two significant digits: `12 %`, `0.010 %`.
 fn fine_percent(value: f64) -> String {
     let digits = match value {
         v if v >= 9.95 => 0,

@@ -1,3 +1,5 @@
+//! The result document of a path survey.
+
 use std::fmt;
 use std::net::IpAddr;
 
@@ -11,53 +13,53 @@ use crate::stats::quantile;
 /// The schema of [`PathResult`].
 pub const PATH_SCHEMA: &str = "longhaul.path/1";
 
-/// What a survey of a path found; `docs/design/results.md` has every field.
+/// The result of a path survey; `docs/design/results.md` describes every field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathResult {
     /// [`PATH_SCHEMA`].
     pub schema: String,
-    /// Of longhaul.
+    /// The version of longhaul.
     pub version: String,
     /// The host as it was named.
     pub target: String,
-    /// Its address.
+    /// The address of the host.
     pub address: IpAddr,
-    /// Ours on the way there.
+    /// The local address used for it.
     pub local: Option<IpAddr>,
-    /// Whether `longhaul serve` took part, without which one direction alone is measured.
+    /// True if `longhaul serve` took part; otherwise only one direction is measured.
     pub served: bool,
-    /// Why it did not; `None` when it did.
+    /// The reason why no server took part; `None` if one did.
     pub alone_because: Option<String>,
-    /// What was to be found.
+    /// The plan of the survey.
     pub plan: PathPlan,
-    /// How it ended.
+    /// The way in which the survey ended.
     pub end: PathEnd,
-    /// How long it took.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// Round trips; `None` when nothing answered.
+    /// The round-trip times; `None` if nothing answered.
     pub rtt: Option<RttFigures>,
-    /// From here to there.
+    /// The direction from this host to the other.
     pub forward: Way,
-    /// From there to here.
+    /// The direction from the other host to this one.
     pub reverse: Way,
-    /// The one direction's delay against the other's; `None` when it was not measured.
+    /// The difference of the two directions' delays; `None` if it was not measured.
     pub asymmetry: Option<Asymmetry>,
-    /// What was asked for and could not be had, and why.
+    /// The requested measurements that failed, with reasons.
     pub unmeasured: Vec<Unmeasured>,
-    /// What makes the result less than it seems.
+    /// The reasons why the result may be misleading.
     pub warnings: Vec<Warning>,
-    /// What it comes to, in sentences.
+    /// The main results as sentences.
     pub summary: Vec<String>,
 }
 
 impl PathResult {
-    /// The same with its sentences.
+    /// Returns the result with its sentences.
     #[must_use]
     pub fn with_summary(self) -> Self {
         PathResult { summary: words::summary(&self), ..self }
     }
 
-    /// Whether all that was asked for was measured, in both directions.
+    /// Returns whether everything requested was measured in both directions.
     pub fn is_complete(&self) -> bool {
         let ways = [&self.forward, &self.reverse];
         self.plan.parts().all(|part| match part {
@@ -73,33 +75,33 @@ impl PathResult {
         })
     }
 
-    /// Whether nothing at all was measured.
+    /// Returns whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.rtt.is_none() && self.forward.is_empty() && self.reverse.is_empty()
     }
 }
 
-/// How a survey ended.
+/// The way in which a survey ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathEnd {
-    /// All that was asked for was tried.
+    /// The survey completed its plan.
     Completed,
     /// The user stopped it.
     Interrupted,
 }
 
-/// What a probe was made of.
+/// The kind of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prober {
     /// Datagrams that `longhaul serve` answers.
     Udp,
-    /// Datagrams to a port at which nobody listens, which the host says.
+    /// Datagrams to a closed port, which the host answers with an ICMP error.
     ClosedPort,
     /// ICMP echo.
     Icmp,
-    /// A TCP connection, opened or refused.
+    /// TCP connections, opened or refused.
     Tcp,
 }
 
@@ -114,33 +116,33 @@ impl fmt::Display for Prober {
     }
 }
 
-/// Round trips of small packets and of the largest, in turn.
+/// The round-trip times of small and full-size packets, measured alternately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RttFigures {
-    /// What was sent.
+    /// The kind of the probes.
     pub by: Prober,
-    /// Of small packets.
+    /// The times of small packets.
     pub small: Option<RoundTrips>,
-    /// Of the largest that pass, both ways.
+    /// The times of the largest packets that pass in both directions.
     pub full: Option<RoundTrips>,
 }
 
-/// Round trips of one size, without the time that the far end took to answer.
+/// The round-trip times of one packet size, without the response time of the far host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundTrips {
-    /// Of each packet, with its IP header, there and back; 0 for a TCP handshake.
+    /// The bytes of each packet in both directions, with its IP header; 0 for a TCP handshake.
     pub packet_bytes: u32,
-    /// How many were asked for.
+    /// The number of requests.
     pub asked: u64,
-    /// Their times.
+    /// The times of the answered requests.
     #[serde(flatten)]
     pub times: LatencyQuantiles,
-    /// The middle half of the times lies within this.
+    /// The distance between the quartiles in ms.
     pub spread_ms: f64,
 }
 
 impl RoundTrips {
-    /// Of these times in milliseconds; `None` for none.
+    /// Computes the figures from times in ms; `None` if there are none.
     pub fn of(packet_bytes: u32, asked: u64, times_ms: Vec<f64>) -> Option<Self> {
         let spread_ms = quantile(&times_ms, 0.75)? - quantile(&times_ms, 0.25)?;
         let times = LatencyQuantiles::of(times_ms)?;
@@ -148,23 +150,23 @@ impl RoundTrips {
     }
 }
 
-/// What is known of one direction.
+/// The measurements of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Way {
-    /// The routers on the way.
+    /// The routers on the path.
     pub hops: Option<Hops>,
-    /// The path MTU, by each kind of packet that could be had.
+    /// The path MTU by each kind of packet that could be measured.
     pub mtu: Vec<MtuProof>,
-    /// What TCP made of it.
+    /// The segment size that TCP chose.
     pub tcp: Option<TcpSegments>,
-    /// Loss and its kin.
+    /// Loss, duplication, reordering and jitter.
     pub probes: Option<ProbeFigures>,
     /// The rate of the slowest link.
     pub capacity: Option<CapacityFigures>,
 }
 
 impl Way {
-    /// The path MTU: the largest packet that arrived.
+    /// Returns the path MTU: the largest packet that arrived.
     pub fn mtu_bytes(&self) -> Option<u32> {
         self.mtu.iter().filter_map(|proof| proof.bytes).max()
     }
@@ -179,44 +181,44 @@ impl Way {
     }
 }
 
-/// The one direction's least delay against the other's.
+/// The difference of the two directions' lowest delays.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Asymmetry {
-    /// From here to there, by the two ends' clocks.
+    /// The forward delay in ms, by the clocks of the two ends.
     pub forward_ms: f64,
-    /// From there to here.
+    /// The reverse delay in ms.
     pub reverse_ms: f64,
-    /// How much longer it takes there than back.
+    /// The forward delay minus the reverse delay in ms.
     pub difference_ms: f64,
-    /// How far that may be off, by what both ends' clocks may; `None` when nobody knows.
+    /// The possible error in ms because of both clocks; `None` if it is unknown.
     pub uncertainty_ms: Option<f64>,
-    /// Both ends run on one clock.
+    /// True if both ends use one clock.
     pub same_clock: bool,
-    /// What it is worth.
+    /// The significance of the difference.
     pub verdict: AsymmetryVerdict,
 }
 
-/// What a difference of two one-way delays is worth.
+/// The significance of a difference of two one-way delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AsymmetryVerdict {
-    /// It is beyond what the clocks may be off.
+    /// The difference exceeds the possible error of the clocks.
     Known,
-    /// The clocks may be off by as much.
+    /// The difference is within the possible error of the clocks.
     Within,
-    /// A clock is not kept by anything.
+    /// A clock is not synchronised.
     ClocksUnknown,
-    /// A delay is negative: a clock is worse than it says.
+    /// A delay is negative: a clock is worse than stated.
     ClocksWrong,
 }
 
-/// Something that could not be had.
+/// A measurement that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmeasured {
-    /// Of what it is a part.
+    /// The part of the survey.
     pub part: PathPart,
-    /// What, in words.
+    /// The measurement, as text.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }

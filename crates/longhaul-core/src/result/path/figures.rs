@@ -1,26 +1,29 @@
+//! The figures of a path survey.
+
 use serde::{Deserialize, Serialize};
 
 use crate::stats::proportion_interval;
 use crate::units::Rate;
 
-/// So many of so many, and what that says of the probability.
+/// A count with its total, and the confidence interval of the probability.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Proportion {
-    /// How many.
+    /// The number of events.
     pub count: u64,
-    /// Of how many.
+    /// The total.
     pub of: u64,
-    /// The one by the other.
+    /// The count divided by the total.
     pub ratio: f64,
-    /// The probability is no less than this, with 95 % confidence.
+    /// The lower bound of the probability with 95 % confidence.
     pub low: f64,
-    /// And no more than this.
+    /// The upper bound.
     pub high: f64,
 }
 
 impl Proportion {
-    /// `count` of `of`. The interval is that of Clopper and Pearson; where none, or all, were seen it
-    /// is one-sided, by which "none of n" is "below 3/n" (the rule of three).
+    /// Computes the figures for `count` of `of`. The interval is that of Clopper and Pearson. If
+    /// none or all were seen it is one-sided, so that "none of n" means "below 3/n" (the rule of
+    /// three).
     pub fn of(count: u64, of: u64) -> Self {
         let count = count.min(of);
         let confidence = if count == 0 || count == of { 0.9 } else { 0.95 };
@@ -29,72 +32,72 @@ impl Proportion {
     }
 }
 
-/// How the one-way delay varies, by two clocks that need not agree.
+/// The variation of the one-way delay, measured with two clocks that need not agree.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct DelayVariation {
-    /// Half of the packets took no longer than this over the fastest (RFC 5481's PDV).
+    /// The median of the delay over the lowest one, in ms (RFC 5481's PDV).
     pub p50_ms: f64,
-    /// Ninety-nine of a hundred.
+    /// The 99th percentile in ms.
     pub p99_ms: f64,
-    /// The slowest, over the fastest.
+    /// The largest in ms.
     pub max_ms: f64,
-    /// Half of the packets took no longer, or shorter, than this against the one before (RFC 3393's
-    /// IPDV without its sign).
+    /// The median of the absolute difference between consecutive packets, in ms (RFC 3393's IPDV
+    /// without sign).
     pub next_p50_ms: Option<f64>,
-    /// Ninety-nine of a hundred.
+    /// The 99th percentile of that difference in ms.
     pub next_p99_ms: Option<f64>,
 }
 
-/// What the sender of a stream of probes says.
+/// The report of the sender of a stream of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SentProbes {
-    /// Datagrams, those included that its host dropped.
+    /// The number of datagrams, including those that its host dropped.
     pub datagrams: u64,
-    /// What its host dropped: its interface's queue was full.
+    /// The number that its host dropped because the interface's queue was full.
     pub dropped: u64,
-    /// How long it took.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
-/// What came of a stream of probes in one direction.
+/// The result of a stream of probes in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProbeFigures {
-    /// Sent, those included that the sender's host dropped.
+    /// The probes sent, including those that the sender's host dropped.
     pub sent: u64,
-    /// Arrived, each counted once.
+    /// The probes that arrived, each counted once.
     pub received: u64,
-    /// Lost between the hosts, of those that left the sender's.
+    /// The probes lost between the hosts, of those that left the sender's host.
     pub lost: Proportion,
-    /// Came again, of those that left the sender's host.
+    /// The duplicates, of the probes that left the sender's host.
     pub duplicated: Proportion,
-    /// Came after one of a higher number (RFC 4737), of those received.
+    /// The probes that arrived after one with a higher number (RFC 4737), of those received.
     pub reordered: Proportion,
-    /// The largest extent: packets that came since the first of a higher number.
+    /// The largest reordering extent: packets that arrived since the first with a higher number.
     pub reordering_extent: u64,
-    /// The mean extent of those reordered.
+    /// The mean extent of the reordered packets.
     pub reordering_mean_extent: f64,
-    /// Those reordered so far that TCP would take them for lost (3-reordered).
+    /// The packets reordered so far that TCP would consider them lost (3-reordered).
     pub three_reordered: u64,
-    /// The longest time by which one came behind the first of a higher number.
+    /// The longest time in ms by which a packet arrived after the first with a higher number.
     pub reordering_late_ms: f64,
     /// Dropped by the sender's host.
     pub sender_dropped: u64,
     /// Dropped by the receiver's host.
     pub receiver_dropped: u64,
-    /// Interarrival jitter (RFC 3550, section 6.4.1) at the end.
+    /// The final interarrival jitter in ms (RFC 3550, section 6.4.1).
     pub jitter_ms: f64,
-    /// The variation of the delay; `None` when nothing came.
+    /// The variation of the delay; `None` if nothing arrived.
     pub delay: Option<DelayVariation>,
 }
 
 impl ProbeFigures {
-    /// Figures that agree with each other, whatever a peer says: proportions are made again.
+    /// Returns consistent figures whatever a peer reports: proportions are recomputed.
     #[must_use]
     pub fn checked(self) -> Self {
         let left = self.sent.saturating_sub(self.sender_dropped);
         ProbeFigures {
             lost: Proportion::of(self.lost.count, left),
-            // One packet may come many times.
+            // One packet may arrive many times.
             duplicated: Proportion::of(self.duplicated.count, left.max(self.duplicated.count)),
             reordered: Proportion::of(self.reordered.count, self.received),
             ..self
@@ -102,45 +105,45 @@ impl ProbeFigures {
     }
 }
 
-/// How certain an estimate of the capacity is.
+/// The certainty of an estimate of the capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
     /// The trains agree.
     Good,
-    /// They differ: others use the link, or a host hands packets over late.
+    /// The trains differ: the link has other traffic, or a host delivers packets late.
     Rough,
-    /// They differ so much that they say nothing.
+    /// The trains differ too much for an estimate.
     Scattered,
-    /// The sender was no faster: the path carries this at least.
+    /// The sender was no faster: the path carries at least this rate.
     AtLeast,
-    /// The receiver's interface or host hands packets over in heaps: nothing can be said.
+    /// The receiver's interface or host coalesces packets, so that there is no estimate.
     Coalesced,
-    /// Too few trains arrived whole enough.
+    /// Too few trains arrived complete enough.
     TooFew,
 }
 
-/// The rate of the slowest link, by how far apart packets arrive that were sent one behind the
-/// other; in IP packets, and beside whatever else the link carried then.
+/// The rate of the slowest link, estimated from the spacing of packets that were sent back to back;
+/// in IP packets, in the presence of other traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CapacityFigures {
-    /// How certain it is.
+    /// The certainty of the estimate.
     pub certainty: Certainty,
-    /// The median of the trains; `None` when nothing can be said.
+    /// The median of the trains; `None` without an estimate.
     pub estimate_bps: Option<Rate>,
-    /// The median lies here with 95 % confidence; `None` for fewer than six trains.
+    /// The 95 % confidence interval of the median; `None` for fewer than six trains.
     pub interval_bps: Option<[Rate; 2]>,
-    /// Half of the trains lie here.
+    /// The quartiles of the trains.
     pub quartiles_bps: Option<[Rate; 2]>,
-    /// How fast the trains left the sender.
+    /// The rate at which the trains left the sender.
     pub sender_bps: Rate,
-    /// Trains sent.
+    /// The number of trains sent.
     pub trains: u64,
-    /// Those of which enough arrived in sequence.
+    /// The number of trains of which enough packets arrived in sequence.
     pub trains_used: u64,
-    /// Packets in all trains together.
+    /// The number of packets in all trains.
     pub packets: u64,
-    /// Of each packet, with its IP header.
+    /// The bytes of each packet, with its IP header.
     pub packet_bytes: u32,
 }
 

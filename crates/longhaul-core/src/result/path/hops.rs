@@ -1,3 +1,5 @@
+//! The hops and the MTU of a path.
+
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -7,79 +9,81 @@ use super::Prober;
 /// The hops of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hops {
-    /// In order, from the sender. Behind the last that answered nothing is listed.
+    /// The hops in order from the sender, up to the last that answered.
     pub list: Vec<Hop>,
-    /// Whether the last is the other end.
+    /// True if the last hop is the other end.
     pub reached: bool,
-    /// How they were asked.
+    /// The kind of the probes.
     pub by: Prober,
 }
 
 /// One hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hop {
-    /// How many hops it is away.
+    /// The distance in hops.
     pub distance: u8,
-    /// Who answered; several where packets take several ways, none where nobody did.
+    /// The addresses that answered; several if packets take different paths, none if nobody
+    /// answered.
     pub addresses: Vec<IpAddr>,
-    /// How often it was asked.
+    /// The number of requests.
     pub asked: u32,
-    /// How often it answered.
+    /// The number of answers.
     pub answered: u32,
-    /// The least round trip.
+    /// The lowest round-trip time in ms.
     pub min_ms: Option<f64>,
-    /// The largest packet that the next link takes, where it said so.
+    /// The MTU of the next link, if the hop reported it.
     #[serde(default)]
     pub says_mtu_bytes: Option<u32>,
 }
 
-/// What keeps larger packets from passing.
+/// The reason why larger packets do not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MtuLimit {
-    /// The sender's own interface.
+    /// The MTU of the sender's interface.
     Interface,
-    /// A router, which said so.
+    /// A router that reported its MTU.
     Router {
-        /// Its address.
+        /// The address of the router.
         address: IpAddr,
     },
-    /// Something that drops them without a word.
+    /// A device that drops larger packets silently.
     Silent,
-    /// Nothing was stopped: IP has no larger packets.
+    /// No packet was stopped: IP has no larger packets.
     Nothing,
 }
 
-/// The path MTU of one direction, proven with packets that may not be fragmented.
+/// The path MTU of one direction, measured with packets that may not be fragmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MtuProof {
-    /// What was sent.
+    /// The kind of the probes.
     pub by: Prober,
-    /// The largest packet that arrived, with its IP header; `None` when none did.
+    /// The largest packet that arrived, in bytes with its IP header; `None` if none did.
     pub bytes: Option<u32>,
-    /// The smallest that did not, always one more unless `limit` is the interface or nothing.
+    /// The smallest size that did not arrive; one more than `bytes` unless `limit` is the interface
+    /// or nothing.
     pub stopped_bytes: Option<u32>,
-    /// What stops larger ones.
+    /// The reason why larger packets do not pass.
     pub limit: MtuLimit,
-    /// Packets sent for it.
+    /// The number of packets sent.
     pub packets: u32,
 }
 
-/// What TCP made of the path in one direction.
+/// The segment size that TCP chose in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TcpSegments {
-    /// The payload of its largest segments.
+    /// The payload of the largest segments in bytes.
     pub segment_bytes: u32,
-    /// The path MTU as the kernel believes it.
+    /// The path MTU that the kernel assumes, in bytes.
     pub path_mtu_bytes: u32,
-    /// Payload that was acknowledged; more than one segment proves that whole ones pass.
+    /// The acknowledged payload in bytes; more than one segment proves that full segments pass.
     pub acked_bytes: u64,
-    /// Segments sent again.
+    /// The number of retransmitted segments.
     pub retransmits: u64,
 }
 
 impl TcpSegments {
-    /// Whole segments arrived.
+    /// Returns whether full segments arrived.
     pub fn proven(&self) -> bool {
         self.segment_bytes > 0 && self.acked_bytes > 2 * u64::from(self.segment_bytes)
     }

@@ -1,4 +1,4 @@
-//! What is known of a path; `docs/design/results.md` has every field.
+//! The result of a path survey; `docs/design/results.md` describes every field.
 
 mod document;
 mod figures;

@@ -1,4 +1,4 @@
-//! The sentences in which a survey ends: what a network engineer would write of the path.
+//! The summary of a path survey as sentences.
 
 use super::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathEnd,
@@ -6,10 +6,10 @@ use super::{
 };
 use crate::text::capitalised;
 
-/// More than the headers of TCP over IPv6 with its options are.
+/// More bytes than the headers of TCP over IPv6 with options.
 const HEADERS: u32 = 100;
-/// Segments that are larger are bounded by half of the peer's window too
-/// (tcp_bound_to_half_wnd(), include/net/tcp.h).
+/// The MTU up to which TCP's segments are full-size; above it they are also limited to half of the
+/// peer's window (tcp_bound_to_half_wnd(), include/net/tcp.h).
 const JUMBO: u32 = 9216;
 
 pub(super) fn summary(result: &PathResult) -> Vec<String> {
@@ -43,7 +43,7 @@ fn round_trip(result: &PathResult) -> Option<String> {
     let least = sizes.iter().filter_map(|size| Some(size.as_ref()?.times.min_ms));
     let least = least.min_by(f64::total_cmp)?;
     let more = match sizes {
-        // What the difference of two leasts is worth is a part of a spread.
+        // The significance of a difference of two minima depends on the spread.
         [Some(small), Some(full)] if full.times.min_ms > small.times.min_ms => format!(
             "; packets of {} bytes take {} longer",
             full.packet_bytes,
@@ -54,7 +54,7 @@ fn round_trip(result: &PathResult) -> Option<String> {
     Some(format!("The round trip takes {} at the least{more}.", millis(least)))
 }
 
-/// The proof that counts for a direction: the one of the largest packet.
+/// Returns the decisive proof for a direction: the one with the largest packet.
 fn best(way: &Way) -> Option<&MtuProof> {
     way.mtu.iter().filter(|proof| proof.bytes.is_some()).max_by_key(|proof| proof.bytes)
 }
@@ -187,7 +187,7 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     said
 }
 
-/// "No loss there in 2.1 million packets: below 1.4e-6 at 95 %."
+/// Returns a sentence such as "No loss there in 2.1 million packets: below 1.4e-6 at 95 %."
 fn share(what: &str, none: &str, way: &str, found: &Proportion) -> String {
     if found.count == 0 {
         return capitalised(&format!(
@@ -239,7 +239,7 @@ fn asymmetry(found: &Asymmetry) -> String {
     }
 }
 
-/// `2.1 million`, `5000`.
+/// Formats `2.1 million`, `5000`.
 fn thousands(count: u64) -> String {
     match count {
         1_000_000.. => {

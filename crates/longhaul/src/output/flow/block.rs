@@ -192,9 +192,9 @@ mod tests {
         let expected = [
             "9.42 Gb/s goodput to far over 4 streams in 10.0 s (RTT 90.1 ms, 12 retransmits,",
             "CPU 54 % here, 71 % there)",
-            "limited by the path: its slowest link carries 9.42 Gb/s, steady within 0 % (bbr",
-            "was held back for 91 % of the time, with 0.060 ms of queue on a round trip of",
-            "90.0 ms, 0.010 % sent again)",
+            "limited by the path: its slowest link carries 9.42 Gb/s, varied by 0 % (bbr was",
+            "held back for 91 % of the time, with 0.060 ms of queue on a round trip of 90.0",
+            "ms, 0.010 % sent again)",
         ];
         let lines: Vec<_> = text.lines().rev().take(expected.len()).collect();
         assert_eq!(lines.into_iter().rev().collect::<Vec<_>>(), expected, "{text}");
