@@ -175,7 +175,7 @@ fn nonsense_is_refused_before_anything_is_written() {
     for (arguments, code, words) in [
         (vec!["matrix", "plan.toml"], 2, "plan.toml:3:15: '15 furlongs' has the unknown unit"),
         (vec!["matrix", "--quick", "--only", "ftp"], 2, "no entry 'ftp'"),
-        (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "free and this needs"),
+        (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "are needed; free some space"),
         (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or make it smaller"),
         (vec!["matrix", "no-such-plan"], 2, "there is no plan 'no-such-plan'; there are: quick,"),
         (vec!["matrix", "quick", "--far", "host"], 2, "--far is for a plan with a real path"),

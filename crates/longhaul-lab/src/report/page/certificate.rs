@@ -11,8 +11,8 @@ pub(super) fn section(contents: &Contents) -> Markup {
         @match &contents.certificate {
             Some(certificate) => (shown(certificate)),
             None => p {
-                "No certificate is attached: the accuracy of the emulator on this machine was not measured "
-                "with these runs. Each run still has the counters and the lateness of its link. "
+                "No certificate is attached: the accuracy of the emulator on this machine is unknown for "
+                "these runs. Each run still has the counters and the lateness of its link. "
                 code { "longhaul wan selftest --json > certificate.json" }
                 " measures it, and "
                 code { "longhaul report DIR --certificate certificate.json" }
