@@ -1,5 +1,21 @@
 use std::collections::BTreeMap;
 
+/// The runs of bytes that `extents` make up together, each an offset and a length.
+pub(super) fn joined(mut extents: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    extents.sort_unstable();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (offset, length) in extents {
+        let end = offset.saturating_add(length);
+        match runs.last_mut() {
+            Some((start, known)) if offset <= *start + *known => {
+                *known = (*known).max(end - *start);
+            }
+            _ => runs.push((offset, length)),
+        }
+    }
+    runs
+}
+
 /// A set of a file's blocks. Its memory follows the number of gaps, not the size of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BlockSet {
@@ -35,13 +51,10 @@ impl BlockSet {
         set
     }
 
-    /// The bytes of the blocks of a file of `size` bytes, each run as its offset and length.
-    pub(super) fn extents(&self, block_bytes: u64, size: u64) -> Vec<(u64, u64)> {
-        let extent = |(first, end): (&u64, &u64)| {
-            let offset = first.saturating_mul(block_bytes);
-            (offset, end.saturating_mul(block_bytes).min(size).saturating_sub(offset))
-        };
-        self.runs.iter().map(extent).collect()
+    /// The blocks of the set that any of the bytes from `offset` to before `offset + length` are in.
+    pub(super) fn touching(&self, (offset, length): (u64, u64), block_bytes: u64) -> Vec<u64> {
+        let end = offset.saturating_add(length).div_ceil(block_bytes);
+        (offset / block_bytes..end).filter(|block| self.contains(*block)).collect()
     }
 
     /// Adds the blocks from `first` to before `end`, and returns how many are new.
@@ -70,6 +83,26 @@ impl BlockSet {
     /// How many blocks are in the set.
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The blocks of the set that are not in `other`.
+    pub(super) fn without(&self, other: &BlockSet) -> BlockSet {
+        let mut set = BlockSet::default();
+        for (&first, &end) in &self.runs {
+            let mut at = first;
+            let before = other.runs.range(..=first).next_back();
+            let within = other.runs.range(first + 1..).take_while(|(run, _)| **run < end);
+            for (&run, &run_end) in before.into_iter().chain(within) {
+                if run > at {
+                    set.insert(at, run);
+                }
+                at = at.max(run_end);
+            }
+            if at < end {
+                set.insert(at, end);
+            }
+        }
+        set
     }
 
     /// The block after the last of the set.
@@ -113,12 +146,8 @@ mod tests {
     fn blocks_of_one_size_become_those_of_another() {
         let whole =
             |extents: &[(u64, u64)], block, size| BlockSet::whole_in(extents, block, size).spans();
-        let mut set = BlockSet::default();
-        set.insert(1, 3);
-        set.insert(4, 6);
-        assert_eq!(set.extents(10, 55), [(10, 20), (40, 15)], "the last block is short");
-        let extents = set.extents(10, 55);
-        assert_eq!(whole(&extents, 10, 55), set.spans(), "the same size changes nothing");
+        let extents = [(10, 20), (40, 15)];
+        assert_eq!(whole(&extents, 10, 55), [(1, 2), (4, 2)], "the same size changes nothing");
         assert_eq!(whole(&extents, 20, 55), [(2, 1)], "10 to 19 and 20 to 29 are halves");
         assert_eq!(whole(&extents, 5, 55), [(2, 4), (8, 3)]);
         assert_eq!(whole(&extents, 7, 55), [(2, 2), (6, 2)]);
@@ -126,6 +155,32 @@ mod tests {
         let hostile = [(u64::MAX, u64::MAX), (70, 9), (3, 0), (0, u64::MAX)];
         assert_eq!(whole(&hostile, 10, 55), [(0, 6)]);
         assert!(whole(&[(0, 9)], 10, u64::MAX).is_empty(), "a stream has no end yet");
+    }
+
+    #[test]
+    fn a_set_is_cut_by_another() {
+        let set = |runs: &[(u64, u64)]| BlockSet::from_spans(runs, 100).unwrap();
+        let all = set(&[(2, 8), (20, 5)]);
+        let without = |runs: &[(u64, u64)]| all.without(&set(runs)).spans();
+        assert_eq!(without(&[]), all.spans());
+        assert_eq!(without(&[(0, 100)]), []);
+        assert_eq!(without(&[(0, 3), (5, 1), (9, 12), (24, 1)]), [(3, 2), (6, 3), (21, 3)]);
+        assert_eq!(all.without(&set(&[(2, 1), (22, 1)])).count(), 11);
+    }
+
+    #[test]
+    fn extents_that_touch_are_one_run() {
+        assert_eq!(joined(vec![(20, 5), (0, 10), (10, 3), (21, 2), (12, 4)]), [(0, 16), (20, 5)]);
+        assert!(joined(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn blocks_are_found_by_their_bytes() {
+        let mut set = BlockSet::default();
+        set.insert(1, 3);
+        set.insert(4, 6);
+        assert_eq!(set.touching((25, 20), 10), [2, 4]);
+        assert_eq!(set.touching((30, 10), 10), [0; 0]);
     }
 
     #[test]

@@ -186,6 +186,14 @@ pub(super) struct BlockReceiver {
     verifying: Duration,
 }
 
+/// What is known of a payload that was received.
+pub(super) struct Payload {
+    /// It passed its check.
+    pub(super) intact: bool,
+    /// Its XXH3-128, if that was wanted or is its check.
+    pub(super) digest: Option<u128>,
+}
+
 /// Spare room that a buffer given to [`BlockReceiver::payload`] needs after the payload.
 pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
 
@@ -233,9 +241,16 @@ impl BlockReceiver {
     }
 
     /// Receives a payload of `length` into the front of `buffer`, which has [`RECEIVE_SLACK`]
-    /// more room. False when it fails its check; the connection is good for the next block.
-    pub(super) fn payload(&mut self, buffer: &mut [u8], length: usize) -> io::Result<bool> {
+    /// more room, and hashes it if `digest`. After one that fails its check the connection is good
+    /// for the next block.
+    pub(super) fn payload(
+        &mut self,
+        buffer: &mut [u8],
+        length: usize,
+        digest: bool,
+    ) -> io::Result<Payload> {
         let mut intact = true;
+        let hashes = digest || self.protection == Protection::Hashed;
         let mut hasher = XxHash3_128::new();
         for start in (0..length).step_by(SEGMENT_BYTES) {
             let end = length.min(start + SEGMENT_BYTES);
@@ -248,23 +263,26 @@ impl BlockReceiver {
                     intact &= self.sealer.open(segment);
                     self.verifying += start.elapsed();
                 }
-                Protection::Hashed => {
-                    let segment = &mut buffer[start..end];
-                    self.socket.read_exact(segment)?;
-                    let start = Instant::now();
-                    hasher.write(segment);
-                    self.verifying += start.elapsed();
+                Protection::Hashed | Protection::Bare => {
+                    self.socket.read_exact(&mut buffer[start..end])?;
                 }
-                Protection::Bare => self.socket.read_exact(&mut buffer[start..end])?,
+            }
+            if hashes {
+                // While the segment is in the cache.
+                let begun = Instant::now();
+                hasher.write(&buffer[start..end]);
+                self.verifying += begun.elapsed();
             }
         }
+        let hashed = hashes.then(|| hasher.finish_128());
         if self.protection == Protection::Hashed {
             let mut trailer = [0; HASH_BYTES + TAG_BYTES];
             self.socket.read_exact(&mut trailer)?;
             let (hash, tag) = trailer.split_at(HASH_BYTES);
-            intact = self.sealer.verify(hash, tag) && hash == hasher.finish_128().to_be_bytes();
+            intact = self.sealer.verify(hash, tag)
+                && hashed.is_some_and(|hashed| hash == hashed.to_be_bytes());
         }
-        Ok(intact)
+        Ok(Payload { intact, digest: hashed })
     }
 
     /// What opening and hashing took since the last time that it was asked.
@@ -363,11 +381,11 @@ mod tests {
                 BlockHeader::Pack { files, length } => {
                     let table = receiver.table(files, length)?;
                     assert_eq!(table, PACKED);
-                    let intact = receiver.payload(&mut buffer, length as usize)?;
+                    let intact = receiver.payload(&mut buffer, length as usize, false)?.intact;
                     Ok((header, intact, buffer[..length as usize].to_vec()))
                 }
                 BlockHeader::Block { length, .. } => {
-                    let intact = receiver.payload(&mut buffer, length as usize)?;
+                    let intact = receiver.payload(&mut buffer, length as usize, false)?.intact;
                     Ok((header, intact, buffer[..length as usize].to_vec()))
                 }
             });

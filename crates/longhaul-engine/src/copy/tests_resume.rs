@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
@@ -16,19 +17,35 @@ use longhaul_core::wire::{PackEntry, WirePath};
 use super::stream::BlockSender;
 use super::tests::{World, bytes, names, options};
 use super::tests_faults::{broken_off, settles};
+use crate::error::EngineError;
 use crate::session::{ControlReceiver, ControlSender};
 
 /// A user that these tests do not run as.
 const OTHER: u32 = 4711;
 
-fn slow(options: &CopyOptions) -> CopyOptions {
-    CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options.clone() }
+/// Begins to fetch `name` slowly, and stops once the journal in `dir` has a record of this kind.
+fn stopped_at(world: &World, name: &str, dir: &Path, record: &str) {
+    let slow = CopyOptions { rate_bps: Some("50M".parse().unwrap()), ..options() };
+    let stop = AtomicBool::new(false);
+    let noted = || {
+        let journal = names(dir).into_iter().find(|name| name.ends_with(".journal"));
+        let journal = journal.and_then(|name| fs::read(dir.join(name)).ok()).unwrap_or_default();
+        journal.windows(record.len()).any(|window| window == record.as_bytes())
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_for(record, noted);
+            stop.store(true, Ordering::Relaxed);
+        });
+        let outcome = world.pull_until(&[name], name, &slow, &stop);
+        assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
+    });
 }
 
-/// A copy of `data` that was broken off: its source, the `.part` file and the journal.
-fn begun(world: &World, data: &[u8], options: &CopyOptions) -> (PathBuf, PathBuf) {
+/// A copy of `data` that was broken off: the `.part` file and the journal.
+fn begun(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
     fs::write(world.far("data"), data).unwrap();
-    broken_off(world, "data", Duration::from_millis(1300), &slow(options));
+    stopped_at(world, "data", &world.near(""), "written");
     let left = names(&world.near(""));
     let ending = |end: &str| {
         let name = left.iter().find(|name| name.ends_with(end));
@@ -61,7 +78,7 @@ fn what_another_user_could_have_written_is_not_gone_on_with() {
     ];
     for (what, plant) in cases {
         let world = World::new();
-        let (part, journal) = begun(&world, &data, &options());
+        let (part, journal) = begun(&world, &data);
         // Held open, so that no other file gets its number.
         let held = fs::File::open(&part).unwrap();
         let inode = held.metadata().unwrap().ino();
@@ -80,7 +97,7 @@ fn what_another_user_could_have_written_is_not_gone_on_with() {
 fn a_temporary_name_that_another_user_has_taken_is_left_alone() {
     let world = World::new();
     let data = bytes(24 << 20);
-    let (part, journal) = begun(&world, &data, &options());
+    let (part, journal) = begun(&world, &data);
     fs::remove_file(&journal).unwrap();
     fs::write(&part, "theirs").unwrap();
     chown(&part, Some(OTHER), None).unwrap();
@@ -130,7 +147,6 @@ fn every_change_of_the_block_size_ends_with_the_file() {
         let rate = format!("{}k", size * 8 / 4000);
         let slow = CopyOptions { rate_bps: Some(rate.parse().unwrap()), ..of(before) };
         broken_off(&world, "data", Duration::from_millis(1300), &slow);
-        assert_eq!(names(&world.near("")).len(), 2, "{size}: there is something to go on with");
         let result = world.pull(&["data"], "data", &of(after)).unwrap();
         assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
         assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
@@ -250,4 +266,115 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "{what} did not come");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Changes what an earlier attempt has left of `data`.
+type Damage = fn(&fs::File);
+
+#[test]
+fn bytes_that_are_no_longer_those_that_were_written_are_sent_again() {
+    let damages: [(&str, Damage); 5] = [
+        ("four bytes changed", |part| part.write_all_at(b"\xffbad", 4096).unwrap()),
+        ("cut off and extended again", |part| {
+            let length = part.metadata().unwrap().len();
+            part.set_len(100_000).unwrap();
+            part.set_len(length).unwrap();
+        }),
+        ("cut off", |part| part.set_len(5000).unwrap()),
+        ("longer than the file", |part| part.write_all_at(b"more", 40 << 20).unwrap()),
+        ("overwritten to its end", |part| part.write_all_at(&vec![7; 24 << 20], 0).unwrap()),
+    ];
+    let data = bytes((24 << 20) + 77);
+    for (what, damage) in damages {
+        for block in [1 << 20, 256 << 10] {
+            let world = World::new();
+            let (part, _) = begun(&world, &data);
+            damage(&fs::File::options().write(true).open(&part).unwrap());
+            let block_bytes = Bytes::new(block);
+            let again = CopyOptions { block_bytes, ..options() };
+            let result = world.pull(&["data"], "data", &again).unwrap();
+            assert!(fs::read(world.near("data")).unwrap() == data, "{what}");
+            assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64), "{what}");
+            assert_eq!(
+                result.summary.resent_blocks, 0,
+                "{what}: no block was corrupted on its way"
+            );
+            assert_eq!(names(&world.near("")), ["data"], "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_hole_of_a_file_that_was_begun_is_still_one_afterwards() {
+    let world = World::new();
+    let length = 40_u64 << 20;
+    let source = fs::File::create(world.far("data")).unwrap();
+    source.set_len(length).unwrap();
+    // Data, blocks with holes in them, and holes of many blocks.
+    source.write_all_at(&bytes(13 << 20), 0).unwrap();
+    for offset in [15 << 20, (20 << 20) + 8192, 31 << 20] {
+        source.write_all_at(&bytes(70_000), offset).unwrap();
+    }
+    source.sync_all().unwrap();
+    stopped_at(&world, "data", &world.near(""), "written");
+    let left = names(&world.near(""));
+    let part = left.iter().find(|name| name.ends_with(".part")).unwrap();
+    let part = fs::File::options().write(true).open(world.near(part)).unwrap();
+    for offset in [5 << 20, 17 << 20, (20 << 20) + 200_000, length - 9000] {
+        part.write_all_at(b"not a hole", offset).unwrap();
+    }
+    let again = CopyOptions { block_bytes: Bytes::new(512 << 10), ..options() };
+    let result = world.pull(&["data"], "data", &again).unwrap();
+    assert!(result.failures.is_empty(), "{:?}", result.failures);
+    assert!(fs::read(world.near("data")).unwrap() == fs::read(world.far("data")).unwrap());
+    let occupied = fs::metadata(world.near("data")).unwrap().blocks() * 512;
+    assert!(occupied < 20 << 20, "{occupied} bytes of some 13 MiB");
+}
+
+#[test]
+fn a_file_of_which_all_was_there_is_read_again_and_finished() {
+    let world = World::new();
+    let data = bytes(5 << 20);
+    let kind = EntryKind::File { size_bytes: Bytes::new(5 << 20) };
+    let block = 1 << 20;
+    let mut first = Speaker::new(&world, block as u64);
+    first.announce(kind.clone());
+    for number in [0, 1, 3, 4] {
+        let offset = number * block;
+        first.blocks.send(0, offset as u64, &mut data[offset..offset + block].to_vec()).unwrap();
+    }
+    wait_for("the blocks", || names(&world.far("")).len() == 2);
+    std::thread::sleep(Duration::from_millis(500));
+    drop(first);
+    let mut second = Speaker::new(&world, block as u64);
+    second.announce(kind);
+    let held = loop {
+        if let SinkMessage::Wanted { held, .. } = second.receiver.receive().unwrap() {
+            break held;
+        }
+    };
+    assert_eq!(held[0].blocks.as_deref(), Some(&[(0, 2), (3, 2)][..]));
+    let mut missing = data[2 * block..3 * block].to_vec();
+    second.blocks.send(0, 2 * block as u64, &mut missing).unwrap();
+    let last = second.end();
+    let SinkMessage::Finished(report) = last else { panic!("{last:?}") };
+    assert_eq!((report.files, report.resumed_bytes), (1, Bytes::mib(4)));
+    assert!(fs::read(world.far("f")).unwrap() == data);
+}
+
+#[test]
+fn a_file_in_place_that_was_written_to_since_is_copied_again() {
+    let world = World::new();
+    fs::create_dir(world.far("t")).unwrap();
+    fs::create_dir(world.near("t")).unwrap();
+    fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
+    fs::write(world.far("t/z"), bytes(24 << 20)).unwrap();
+    stopped_at(&world, "t/.", &world.near("t"), "done");
+    // The same size and time of modification: only the change time is another.
+    let placed = fs::File::options().write(true).open(world.near("t/a")).unwrap();
+    let modified = placed.metadata().unwrap().modified().unwrap();
+    placed.write_all_at(b"changed", 10).unwrap();
+    placed.set_modified(modified).unwrap();
+    world.pull(&["t/."], "t", &options()).unwrap();
+    assert!(fs::read(world.near("t/a")).unwrap() == bytes(1_200_000));
 }

@@ -301,7 +301,7 @@ mod tests {
     }
 
     fn no_file() -> FileId {
-        FileId { device: 0, inode: 0, size: 0, mtime_seconds: 0, mtime_ns: 0 }
+        FileId { device: 0, inode: 0, size: 0, mtime_seconds: 0, mtime_ns: 0, ctime: None }
     }
 
     fn of_file(path: &Path) -> FileId {

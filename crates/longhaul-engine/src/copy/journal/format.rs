@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
+use longhaul_sys::memory::DIRECT_ALIGN;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 /// The version of the format, in the first record of every journal.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// The longest record: far more than the blocks of one file need.
 const RECORD_LIMIT: usize = 16 << 20;
 const HASH_BYTES: usize = 16;
@@ -27,9 +28,11 @@ pub(in crate::copy) enum Record {
     },
     /// A file has been begun under a temporary name.
     Partial { path: WirePath, stamp: u64, temporary: WirePath, id: FileId },
-    /// These bytes of it are written, by offset and length; replaces what was said of it before.
+    /// More of its bytes are written. Digests are over pieces of `piece_bytes`.
+    Written { path: WirePath, piece_bytes: u64, extents: Vec<Extent> },
+    /// What version 2 wrote instead, without digests: such bytes are not believed.
     Extents { path: WirePath, extents: Vec<(u64, u64)> },
-    /// The same in blocks, of which the last may be short. Version 1 wrote it.
+    /// What version 1 wrote instead, in blocks.
     Blocks { path: WirePath, spans: Vec<(u64, u64)> },
     /// It is in place.
     Done { path: WirePath, stamp: u64, id: FileId },
@@ -43,14 +46,85 @@ pub(in crate::copy) struct FileId {
     pub(in crate::copy) size: u64,
     pub(in crate::copy) mtime_seconds: i64,
     pub(in crate::copy) mtime_ns: u64,
+    /// The change time, which no program can set. Versions 1 and 2 did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::copy) ctime: Option<(i64, u64)>,
+}
+
+impl FileId {
+    /// Whether a file that now has the identity `now` is the one that this names, unchanged.
+    pub(in crate::copy) fn names(&self, now: &FileId) -> bool {
+        let ctime = self.ctime.and(now.ctime);
+        FileId { ctime, ..*now } == *self
+    }
+}
+
+/// Bytes of a file that were verified and written: offset, length and digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::copy) struct Extent(
+    pub(in crate::copy) u64,
+    pub(in crate::copy) u64,
+    pub(in crate::copy) Digest,
+);
+
+/// The XXH3-128 of the XXH3-128 of each piece of an extent, one after the other, each in 16 bytes,
+/// big-endian. 32 hexadecimal digits in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(in crate::copy) struct Digest(u128);
+
+impl Digest {
+    /// The digest of an extent with the pieces `pieces`.
+    pub(in crate::copy) fn of(pieces: impl Iterator<Item = u128>) -> Self {
+        let bytes: Vec<u8> = pieces.flat_map(u128::to_be_bytes).collect();
+        Digest(XxHash3_128::oneshot(&bytes))
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> String {
+        format!("{:032x}", digest.0)
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = digits.then(|| u128::from_str_radix(&text, 16).ok()).flatten();
+        number.map(Digest).ok_or("a digest has 32 hexadecimal digits")
+    }
+}
+
+/// Bytes that an earlier attempt has written, to be read again before they count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::copy) struct Claim {
+    pub(in crate::copy) offset: u64,
+    pub(in crate::copy) length: u64,
+    pub(in crate::copy) piece_bytes: u64,
+    pub(in crate::copy) digest: Digest,
+}
+
+impl Claim {
+    /// Whether it can be of a file of `size` bytes that was written in blocks.
+    pub(in crate::copy) fn fits(&self, size: u64) -> bool {
+        let align = DIRECT_ALIGN as u64;
+        let aligned = |bytes: u64| bytes.is_multiple_of(align);
+        (align..=BLOCK_LIMIT.get()).contains(&self.piece_bytes)
+            && aligned(self.piece_bytes)
+            && aligned(self.offset)
+            && self.length > 0
+            && self.offset.checked_add(self.length).is_some_and(|end| end <= size)
+    }
 }
 
 /// What is known of a file from an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::copy) enum PastFile {
-    /// Begun: these bytes, by offset and length, are under the temporary name; what lies beyond the
-    /// end counts for nothing. Only device and inode of `id` tell.
-    Partial { stamp: u64, temporary: WirePath, id: FileId, extents: Vec<(u64, u64)> },
+    /// Begun: these bytes were written under the temporary name. Only device and inode of `id`
+    /// tell.
+    Partial { stamp: u64, temporary: WirePath, id: FileId, extents: Vec<Claim> },
     /// In place.
     Done { stamp: u64, id: FileId },
 }
@@ -107,18 +181,14 @@ impl Past {
     pub(super) fn holds(&self, boot: Option<&str>) -> bool {
         match &self.begin {
             Some(Record::Begin { version, block_bytes, boot: then }) => {
-                let known = *version == VERSION || *version == 1 && block_bytes.is_some();
+                let known = match version {
+                    1 => block_bytes.is_some(),
+                    2 | 3 => true,
+                    _ => false,
+                };
                 known && then.as_deref() == boot
             }
             _ => false,
-        }
-    }
-
-    /// The unit of version 1.
-    fn block_bytes(&self) -> Option<u64> {
-        match &self.begin {
-            Some(Record::Begin { block_bytes, .. }) => *block_bytes,
-            _ => None,
         }
     }
 
@@ -141,23 +211,19 @@ impl Past {
                 let partial = PastFile::Partial { stamp, temporary, id, extents: Vec::new() };
                 self.files.insert(path.as_bytes().to_vec(), partial);
             }
-            Record::Extents { path, extents } => self.say(&path, extents),
-            Record::Blocks { path, spans } => {
-                let unit = self.block_bytes().unwrap_or_default();
-                let bytes = |(first, count): (u64, u64)| {
-                    Some((first.checked_mul(unit)?, count.checked_mul(unit)?))
-                };
-                self.say(&path, spans.into_iter().filter_map(bytes).collect());
+            Record::Written { path, piece_bytes, extents: written } => {
+                if let Some(PastFile::Partial { extents, .. }) = self.files.get_mut(path.as_bytes())
+                {
+                    extents.extend(written.into_iter().map(|Extent(offset, length, digest)| {
+                        Claim { offset, length, piece_bytes, digest }
+                    }));
+                }
             }
+            // Without digests nothing tells whether the bytes are still those.
+            Record::Extents { .. } | Record::Blocks { .. } => {}
             Record::Done { path, stamp, id } => {
                 self.files.insert(path.as_bytes().to_vec(), PastFile::Done { stamp, id });
             }
-        }
-    }
-
-    fn say(&mut self, path: &WirePath, written: Vec<(u64, u64)>) {
-        if let Some(PastFile::Partial { extents, .. }) = self.files.get_mut(path.as_bytes()) {
-            *extents = written;
         }
     }
 }
@@ -171,7 +237,18 @@ mod tests {
     }
 
     const ID: FileId =
-        FileId { device: 1, inode: 12, size: 3 << 20, mtime_seconds: 5, mtime_ns: 9 };
+        FileId { device: 1, inode: 12, size: 3 << 20, mtime_seconds: 5, mtime_ns: 9, ctime: None };
+    const CHANGED: FileId = FileId { ctime: Some((6, 10)), ..ID };
+
+    /// The claim of one written extent of blocks of 1 MiB.
+    fn claim(offset: u64, length: u64) -> Claim {
+        let Extent(offset, length, digest) = written(offset, length);
+        Claim { offset, length, piece_bytes: 1 << 20, digest }
+    }
+
+    fn written(offset: u64, length: u64) -> Extent {
+        Extent(offset, length, Digest::of([u128::from(offset), 5].into_iter()))
+    }
 
     fn records() -> Vec<Record> {
         vec![
@@ -182,9 +259,17 @@ mod tests {
                 temporary: path(".a.longhaul-00000000-0.part"),
                 id: ID,
             },
-            Record::Extents { path: path("a"), extents: vec![(0, 1 << 20)] },
-            Record::Extents { path: path("a"), extents: vec![(0, 2 << 20)] },
-            Record::Done { path: path("b/c%"), stamp: 8, id: ID },
+            Record::Written {
+                path: path("a"),
+                piece_bytes: 1 << 20,
+                extents: vec![written(0, 1 << 20)],
+            },
+            Record::Written {
+                path: path("a"),
+                piece_bytes: 1 << 20,
+                extents: vec![written(1 << 20, 1 << 20), written(5 << 20, 77)],
+            },
+            Record::Done { path: path("b/c%"), stamp: 8, id: CHANGED },
         ]
     }
 
@@ -203,8 +288,33 @@ mod tests {
         assert_eq!(past.begin.as_ref(), Some(&records()[0]));
         assert_eq!(past.valid_bytes, bytes.len() as u64);
         let PastFile::Partial { extents, stamp: 7, .. } = &past.files[&b"a"[..]] else { panic!() };
-        assert_eq!(extents, &[(0, 2 << 20)]);
-        assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: ID });
+        let claims = [claim(0, 1 << 20), claim(1 << 20, 1 << 20), claim(5 << 20, 77)];
+        assert_eq!(extents, &claims);
+        assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: CHANGED });
+    }
+
+    #[test]
+    fn a_claim_that_no_file_can_have_is_none() {
+        let good = claim(1 << 20, 77);
+        assert!(good.fits((1 << 20) + 77) && good.fits(u64::MAX) && !good.fits(1 << 20));
+        for bad in [
+            Claim { offset: 5, ..good },
+            Claim { length: 0, ..good },
+            Claim { length: u64::MAX, ..good },
+            Claim { piece_bytes: 0, ..good },
+            Claim { piece_bytes: 5000, ..good },
+            Claim { piece_bytes: 1 << 40, ..good },
+        ] {
+            assert!(!bad.fits(u64::MAX), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_the_same_if_all_that_was_written_of_it_is() {
+        assert!(CHANGED.names(&CHANGED) && ID.names(&ID) && ID.names(&CHANGED));
+        assert!(!CHANGED.names(&ID));
+        assert!(!CHANGED.names(&FileId { ctime: Some((6, 11)), ..CHANGED }));
+        assert!(!ID.names(&FileId { mtime_ns: 8, ..ID }));
     }
 
     #[test]
@@ -215,7 +325,7 @@ mod tests {
             let past = Past::read(&mut &whole[..end]);
             assert_eq!(past.valid_bytes, first as u64, "{end}");
             let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
-            assert_eq!(extents, &[(0, 1 << 20)], "{end}");
+            assert_eq!(extents, &[claim(0, 1 << 20)], "{end}");
         }
         let mut damaged = whole;
         damaged[first + 10] ^= 1;
@@ -238,29 +348,41 @@ mod tests {
 
     #[test]
     fn every_version_is_read() {
-        for fixture in [
-            &include_bytes!("../../../tests/fixtures/journal-1.bin")[..],
-            &include_bytes!("../../../tests/fixtures/journal-2.bin")[..],
+        for (fixture, claims, id) in [
+            (&include_bytes!("../../../tests/fixtures/journal-1.bin")[..], vec![], ID),
+            (&include_bytes!("../../../tests/fixtures/journal-2.bin")[..], vec![], ID),
+            (
+                &include_bytes!("../../../tests/fixtures/journal-3.bin")[..],
+                vec![claim(0, 1 << 20), claim(1 << 20, 1 << 20), claim(5 << 20, 77)],
+                CHANGED,
+            ),
         ] {
             let past = Past::read(&mut &fixture[..]);
             assert!(past.holds(None) && !past.holds(Some("another boot")));
             assert_eq!(past.valid_bytes, fixture.len() as u64);
             assert_eq!(past.files.len(), 2);
             let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
-            assert_eq!(extents, &[(0, 2 << 20)], "blocks of 1 MiB, or their bytes");
-            assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: ID });
+            assert_eq!(extents, &claims, "only bytes with a digest count");
+            assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id });
         }
     }
 
     #[test]
-    fn a_journal_of_the_first_version_is_added_to() {
+    fn the_bytes_of_this_version_are_fixed() {
+        let fixture = include_bytes!("../../../tests/fixtures/journal-3.bin");
+        assert!(bytes(&records()) == fixture);
+    }
+
+    #[test]
+    fn a_journal_of_an_earlier_version_is_added_to() {
         let mut bytes = include_bytes!("../../../tests/fixtures/journal-1.bin").to_vec();
-        let more = Record::Extents { path: path("a"), extents: vec![(0, 3 << 20)] };
+        let extents = vec![written(0, 3 << 20)];
+        let more = Record::Written { path: path("a"), piece_bytes: 1 << 20, extents };
         more.encode(&mut bytes).unwrap();
         let past = Past::read(&mut &bytes[..]);
         assert!(past.holds(None));
         let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
-        assert_eq!(extents, &[(0, 3 << 20)]);
+        assert_eq!(extents, &[claim(0, 3 << 20)]);
     }
 
     #[test]

@@ -14,11 +14,14 @@ use twox_hash::XxHash3_64;
 use super::finish::{Form, Whole};
 use super::ledger::{SinkFile, Stage, UNKNOWN};
 use super::outlet::Outlet;
+use super::partial::PartialFile;
 use super::placement::Destination;
 use super::recorder::Left;
-use super::run::{Shared, broken};
-use crate::copy::blocks::BlockSet;
+use super::reread::Reread;
+use super::run::{Onward, Shared, broken};
+use crate::copy::blocks::{BlockSet, joined};
 use crate::copy::digest::FileDigest;
+use crate::copy::journal::Claim;
 use crate::copy::metadata::Attributes;
 use crate::copy::names::{RESERVED, has_reserved};
 use crate::error::Result;
@@ -41,39 +44,43 @@ const HELD_SPANS: usize = 16 << 10;
 struct Decided {
     held: Vec<Held>,
     actions: Vec<Action>,
+    /// What is to be read again once the source knows what it leaves out.
+    rereads: Vec<Reread>,
 }
 
 /// Takes a batch of entries, and tells a source that asks which of it is wanted.
 pub(super) fn take_entries(
     shared: &Shared<'_>,
     entries: Vec<Entry>,
-    whole: &Sender<Vec<Whole>>,
+    onward: &Onward,
     peer: &str,
 ) -> Result<()> {
     let mut decided = Decided::default();
     let (mut before, mut spans) = (0, 0);
-    let wanted = |before, held: &mut Vec<Held>| {
-        if !shared.asks {
-            return Ok(());
+    let wanted = |before, decided: &mut Decided| {
+        if shared.asks {
+            let held = std::mem::take(&mut decided.held);
+            shared.control.send(&SinkMessage::Wanted { before, held })?;
         }
-        let held = std::mem::take(held);
-        shared.control.send(&SinkMessage::Wanted { before, held })
+        // The readers leave only when the copy is over.
+        let _ = decided.rereads.drain(..).try_for_each(|reread| onward.reread.send(reread));
+        Ok(())
     };
     for entry in entries {
         before = entry.id.saturating_add(1);
         let known = decided.held.len();
-        take_entry(shared, entry, whole, peer, &mut decided)?;
+        take_entry(shared, entry, &onward.whole, peer, &mut decided)?;
         let new = decided.held[known..].iter().filter_map(|held| held.blocks.as_ref());
         spans += new.map(Vec::len).sum::<usize>();
         if spans > HELD_SPANS {
-            wanted(before, &mut decided.held)?;
+            wanted(before, &mut decided)?;
             spans = 0;
         }
     }
     if !decided.actions.is_empty() {
-        shared.tell_actions(decided.actions)?;
+        shared.tell_actions(std::mem::take(&mut decided.actions))?;
     }
-    wanted(before, &mut decided.held)
+    wanted(before, &mut decided)
 }
 
 fn take_entry(
@@ -127,12 +134,12 @@ fn take_entry(
     match entry.kind {
         EntryKind::File { size_bytes } => {
             let size = size_bytes.get();
-            decided.held.extend(take_file(shared, &entry, path, size, attributes, whole, peer)?);
-            return Ok(());
+            let file = new_file(shared, &entry, path, size, attributes);
+            return take_file(shared, &entry, file, whole, peer, decided);
         }
         EntryKind::Stream => {
-            decided.held.extend(take_file(shared, &entry, path, UNKNOWN, attributes, whole, peer)?);
-            return Ok(());
+            let file = new_file(shared, &entry, path, UNKNOWN, attributes);
+            return take_file(shared, &entry, file, whole, peer, decided);
         }
         EntryKind::Directory => match shared.store.make_dir(&path) {
             Ok(dress) => {
@@ -211,16 +218,14 @@ fn action_of(
     Action { what, path, bytes }
 }
 
-/// Takes a file, and returns what there is of it already.
-fn take_file(
+/// A file of which nothing has come.
+fn new_file(
     shared: &Shared<'_>,
     entry: &Entry,
     path: PathBuf,
     size: u64,
     attributes: Attributes,
-    whole: &Sender<Vec<Whole>>,
-    peer: &str,
-) -> Result<Option<Held>> {
+) -> SinkFile {
     if size != UNKNOWN {
         shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     }
@@ -228,55 +233,110 @@ fn take_file(
     let block_bytes = shared.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
     file.digest = shared.digests.wanted().then(|| FileDigest::new(block_bytes));
-    let (id, blocks) = (entry.id, size.div_ceil(block_bytes));
+    file
+}
+
+/// Takes a file, and decides what there is of it already.
+fn take_file(
+    shared: &Shared<'_>,
+    entry: &Entry,
+    file: SinkFile,
+    whole: &Sender<Vec<Whole>>,
+    peer: &str,
+    decided: &mut Decided,
+) -> Result<()> {
+    let blocks = file.size().div_ceil(shared.options.block_bytes.get());
     let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
         .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
     if let Some(outlet) = shared.store.outlet() {
-        return take_outlet(shared, outlet, file, whole, peer);
+        decided.held.extend(take_outlet(shared, outlet, file, whole, peer)?);
+        return Ok(());
     }
     let left = match shared.asks {
         true => shared.recorder.left(shared.store, &file),
         false => Left::Nothing,
     };
-    let held = |spans| Some(Held { id, blocks: Some(spans) });
     match left {
-        Left::Placed => {
-            if size == UNKNOWN {
-                let there = shared.store.placed(&file.path).ok().flatten();
-                file.end_at(there.map_or(0, |there| there.size), block_bytes);
+        Left::Placed => return take_placed(shared, file, peer, decided),
+        Left::Partial(partial, claims) => {
+            let blocks = claimed_blocks(shared, &file, &claims);
+            if partial.sparse && partial.clear_around(&bytes_of(shared, &file, &blocks)).is_err() {
+                partial.temporary.discard();
+            } else {
+                let left = (Arc::new(partial), claims, blocks);
+                return take_partial(shared, file, left, &holes, (whole, peer), decided);
             }
-            let (size, blocks) = (file.size(), file.size().div_ceil(block_bytes));
-            file.resumed = size.into();
-            let file = Arc::new(file);
-            numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
-            shared.ledger.add_resumed(size);
-            shared.settle(&file);
-            Ok(held(if blocks > 0 { vec![(0, blocks)] } else { Vec::new() }))
         }
-        Left::Partial(partial, mut there) => {
-            let resumed = (there.count() * block_bytes).min(size);
-            file.resumed = resumed.into();
-            for (first, count) in holes.spans() {
-                there.insert(first, first + count);
-            }
-            let (spans, partial) = (there.spans(), Arc::new(partial));
-            {
-                let mut state = file.lock();
-                state.written = there;
-                state.partial = Stage::Open(Some(partial.clone()));
-            }
-            let file = Arc::new(file);
-            shared.ledger.add_resumed(resumed);
-            shared.recorder.begun(&file, &partial, true);
-            announce(shared, file, whole, peer)?;
-            Ok(held(spans))
-        }
-        Left::Nothing => {
-            file.lock().written = holes;
-            announce(shared, Arc::new(file), whole, peer)?;
-            Ok(None)
-        }
+        Left::Nothing => {}
     }
+    file.lock().written = holes;
+    announce(shared, Arc::new(file), whole, peer)
+}
+
+/// Takes a file that is in place already.
+fn take_placed(
+    shared: &Shared<'_>,
+    file: SinkFile,
+    peer: &str,
+    decided: &mut Decided,
+) -> Result<()> {
+    let block_bytes = shared.options.block_bytes.get();
+    if file.size() == UNKNOWN {
+        let there = shared.store.placed(&file.path).ok().flatten();
+        file.end_at(there.map_or(0, |there| there.size), block_bytes);
+    }
+    let (id, size, blocks) = (file.id, file.size(), file.size().div_ceil(block_bytes));
+    file.resumed.store(size, Ordering::Relaxed);
+    let file = Arc::new(file);
+    numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
+    shared.ledger.add_resumed(size);
+    shared.settle(&file);
+    let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
+    decided.held.push(Held { id, blocks: Some(blocks) });
+    Ok(())
+}
+
+/// Takes a file that an earlier attempt has begun. What it has written is left out by the source,
+/// and counts once it was read again.
+fn take_partial(
+    shared: &Shared<'_>,
+    file: SinkFile,
+    (partial, claims, blocks): (Arc<PartialFile>, Vec<Claim>, BlockSet),
+    holes: &BlockSet,
+    (whole, peer): (&Sender<Vec<Whole>>, &str),
+    decided: &mut Decided,
+) -> Result<()> {
+    let mut held = blocks.clone();
+    for (first, count) in holes.spans() {
+        held.insert(first, first + count);
+    }
+    {
+        let mut state = file.lock();
+        state.written = holes.without(&blocks);
+        state.partial = Stage::Open(Some(partial.clone()));
+    }
+    let file = Arc::new(file);
+    shared.recorder.begun(&file, &partial, true);
+    announce(shared, file.clone(), whole, peer)?;
+    decided.held.push(Held { id: file.id, blocks: Some(held.spans()) });
+    decided.rereads.extend(Reread::all(&file, &partial, claims, blocks));
+    Ok(())
+}
+
+/// The blocks of a file that `claims` cover.
+fn claimed_blocks(shared: &Shared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
+    let runs = joined(claims.iter().map(|claim| (claim.offset, claim.length)).collect());
+    BlockSet::whole_in(&runs, shared.options.block_bytes.get(), file.size())
+}
+
+/// The bytes of `blocks`, each run as its offset and length.
+fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
+    let block_bytes = shared.options.block_bytes.get();
+    let extent = |(first, count): (u64, u64)| {
+        let end = (first + count).saturating_mul(block_bytes).min(file.size());
+        (first * block_bytes, end - first * block_bytes)
+    };
+    blocks.spans().into_iter().map(extent).collect()
 }
 
 /// Announces a file, and passes it on at once if no block of it is to come.

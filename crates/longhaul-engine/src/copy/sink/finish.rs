@@ -71,7 +71,7 @@ impl<'a> Finisher<'a> {
                 let above = file.path.parent().unwrap_or(Path::new("")).to_owned();
                 self.touched().insert(above);
             }
-            tell(&file, named.map(|()| Some(id)));
+            tell(&file, named.map(|()| form.placed(id)));
         }
     }
 
@@ -157,6 +157,15 @@ impl Syncs {
 }
 
 impl Form {
+    /// What is in place after the rename of a file that had the identity `id`.
+    fn placed(&self, id: FileId) -> Option<FileId> {
+        match self {
+            Form::Dropped => None,
+            Form::Closed(temporary, _) => Some(temporary.placed(id)),
+            Form::Open(partial) => Some(partial.temporary.placed(id)),
+        }
+    }
+
     fn rename(&self) -> io::Result<()> {
         match self {
             Form::Dropped => Ok(()),

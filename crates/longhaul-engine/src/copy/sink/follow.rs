@@ -2,12 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Sender;
 use longhaul_core::wire::copy::SourceMessage;
 
 use super::entry::{end_stream, take_entries};
-use super::finish::Whole;
-use super::run::{Shared, broken};
+use super::run::{Onward, Shared, broken};
 use crate::copy::link::keep;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -17,7 +15,7 @@ use crate::session::ControlReceiver;
 pub(super) fn follow_source(
     shared: &Shared<'_>,
     control: &mut ControlReceiver,
-    whole: &Sender<Vec<Whole>>,
+    onward: &Onward,
 ) -> Result<std::convert::Infallible> {
     let peer = control.peer().to_owned();
     let mut announced = 0;
@@ -36,7 +34,7 @@ pub(super) fn follow_source(
         match message {
             SourceMessage::Entries(entries) => {
                 announced += entries.len() as u64;
-                take_entries(shared, entries, whole, &peer)?;
+                take_entries(shared, entries, onward, &peer)?;
             }
             SourceMessage::Failed { id, path, reason } => {
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
@@ -49,7 +47,7 @@ pub(super) fn follow_source(
                 keep(&mut lock(&shared.skipped), path.to_string(), reason);
             }
             SourceMessage::Length { id, size_bytes } => {
-                end_stream(shared, id, size_bytes.get(), whole, &peer)?;
+                end_stream(shared, id, size_bytes.get(), &onward.whole, &peer)?;
             }
             SourceMessage::End { entries } if entries == announced => {
                 shared.progress.listed.store(true, Ordering::Relaxed);

@@ -37,9 +37,20 @@ pub(super) struct SinkFile {
 /// How far a file is.
 pub(super) struct FileState {
     pub(super) partial: Stage,
-    /// Blocks that are written.
+    /// Blocks that are written, now or by an earlier attempt.
     pub(super) written: BlockSet,
+    /// Of those the ones that the journal is to learn of.
+    pub(super) fresh: Vec<Piece>,
     blocks: u64,
+}
+
+/// A block that was verified and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    /// The XXH3-128 of its bytes.
+    pub(super) digest: u128,
 }
 
 /// The file on disk.
@@ -64,6 +75,7 @@ impl SinkFile {
         let state = FileState {
             partial: Stage::Waiting,
             written: BlockSet::default(),
+            fresh: Vec::new(),
             blocks: if size == UNKNOWN { UNKNOWN } else { size.div_ceil(block_bytes) },
         };
         SinkFile {
@@ -82,6 +94,12 @@ impl SinkFile {
     /// Its size, or [`UNKNOWN`].
     pub(super) fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is more than one block: then the journal has something to say of it before it is
+    /// in place.
+    pub(super) fn has_several(&self, block_bytes: u64) -> bool {
+        self.size() > block_bytes
     }
 
     /// Its size, if it is known.
@@ -110,6 +128,22 @@ impl FileState {
     /// Notes that `block` is written; true when it was the last.
     pub(super) fn note_written(&mut self, block: u64) -> bool {
         self.written.insert(block, block + 1) > 0 && self.is_whole()
+    }
+
+    /// Takes the file on disk out once every block is written, for the one who finishes it.
+    pub(super) fn take_whole(&mut self) -> Option<Option<Arc<PartialFile>>> {
+        if !self.is_whole() || !matches!(self.partial, Stage::Open(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.partial, Stage::Gone) {
+            Stage::Open(partial) => Some(partial),
+            Stage::Waiting | Stage::Gone => None,
+        }
+    }
+
+    /// Whether the file has failed or was passed on.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.partial, Stage::Gone)
     }
 
     /// Whether every block is written.

@@ -19,6 +19,7 @@ mod placement;
 mod receive;
 mod recorder;
 mod report;
+mod reread;
 mod run;
 mod store;
 mod write;

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::fs::{
+    AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, openat, renameat, renameat_with,
+    statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::store::{OpenDir, file_id};
@@ -34,6 +37,8 @@ pub(super) struct PartialFile {
     pub(super) direct: bool,
     /// What it will be long.
     size: u64,
+    /// An earlier attempt has begun it: what is under a hole is not known to be zeros.
+    pub(super) reopened: bool,
     /// Writes through the cache, where `file` writes past it and both are tried.
     cached: OnceLock<File>,
     /// The file system has refused to write past the cache after all.
@@ -67,6 +72,14 @@ impl Temporary {
         Ok(())
     }
 
+    /// What is in place now, if it is still the file that had the identity `id` before its rename,
+    /// which changes the change time.
+    pub(super) fn placed(&self, id: FileId) -> FileId {
+        let now = statat(&self.dir.fd, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let now = now.map(|stat| file_id(&stat)).ok();
+        now.filter(|now| FileId { ctime: None, ..id }.names(now)).unwrap_or(id)
+    }
+
     /// Removes what is under the name now, whoever still uses it: the name is free for another file.
     pub(super) fn discard(&self) {
         self.released.store(true, Ordering::Relaxed);
@@ -97,7 +110,39 @@ impl PartialFile {
         direct: bool,
     ) -> Self {
         let (cached, refused) = (OnceLock::new(), AtomicBool::new(false));
-        PartialFile { file, temporary, sparse, direct, size, cached, refused }
+        PartialFile { file, temporary, sparse, direct, size, reopened: false, cached, refused }
+    }
+
+    /// Makes a sparse file that an earlier attempt has begun a hole everywhere but in `extents`,
+    /// which are in order and apart.
+    pub(super) fn clear_around(&self, extents: &[(u64, u64)]) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let mut at = 0;
+        for (offset, length) in extents.iter().copied().chain([(self.size, 0)]) {
+            if offset > at {
+                fallocate(&self.file, flags, at, offset - at)?;
+            }
+            at = offset + length;
+        }
+        Ok(())
+    }
+
+    /// Opens the file for reading: past the page cache if `direct`.
+    pub(super) fn open_to_read(&self, direct: bool) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = if direct { flags | OFlags::DIRECT } else { flags };
+        self.open_again(flags)
+    }
+
+    /// Opens the file once more by its name.
+    fn open_again(&self, flags: OFlags) -> io::Result<File> {
+        let Temporary { dir, temporary, .. } = &self.temporary;
+        let file = File::from(openat(&dir.fd, temporary, flags, Mode::empty())?);
+        let (again, own) = (file_id(&rustix::fs::fstat(&file)?), self.id()?);
+        if (again.device, again.inode) != (own.device, own.inode) {
+            return Err(Errno::STALE.into());
+        }
+        Ok(file)
     }
 
     /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
@@ -110,7 +155,7 @@ impl PartialFile {
         disk: &Disk,
     ) -> io::Result<()> {
         self.temporary.dir.faults.tick()?;
-        if self.sparse {
+        if self.sparse && !self.reopened {
             return self.write_sparse(offset, length, buffer);
         }
         if !self.direct || self.refused.load(Ordering::Relaxed) {
@@ -140,11 +185,7 @@ impl PartialFile {
             return Ok(file);
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Temporary { dir, temporary, .. } = &self.temporary;
-        let file = File::from(openat(&dir.fd, temporary, flags, Mode::empty())?);
-        if file_id(&rustix::fs::fstat(&file)?).inode != self.id()?.inode {
-            return Err(Errno::STALE.into());
-        }
+        let file = self.open_again(flags)?;
         Ok(self.cached.get_or_init(|| file))
     }
 

@@ -12,7 +12,7 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 use super::ledger::{NoEntry, SinkFile};
 use super::run::{Content, Received, Shared, broken};
 use crate::copy::link::data_failed;
-use crate::copy::stream::BlockReceiver;
+use crate::copy::stream::{BlockReceiver, Payload};
 use crate::error::EngineError;
 
 /// Blocks that may fail their check before the copy is given up, besides one in
@@ -103,8 +103,17 @@ fn receive_block(
     }
     let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
     let mut buffer = shared.pools.take(length).ok_or(Ended::Over)?;
-    let intact =
-        shared.receiving.time(|| receiver.payload(&mut buffer, length)).map_err(Ended::Broken)?;
+    // For the journal. A pack holds whole files, which are in place at once.
+    let noted = match &coming {
+        Coming::Block { file: Some(file), .. } => {
+            shared.recorder.keeps() && file.has_several(shared.options.block_bytes.get())
+        }
+        Coming::Block { file: None, .. } | Coming::Pack { .. } => false,
+    };
+    let Payload { intact, digest } = shared
+        .receiving
+        .time(|| receiver.payload(&mut buffer, length, noted))
+        .map_err(Ended::Broken)?;
     shared.verifying.add(receiver.take_verifying());
     if !intact {
         if shared.store.outlet().is_some() {
@@ -118,7 +127,8 @@ fn receive_block(
     let what = match coming {
         Coming::Block { file: None, .. } => return Ok(()),
         Coming::Block { file: Some(file), offset, length, .. } => {
-            Content::Block { file, offset, length }
+            let digest = digest.filter(|_| noted);
+            Content::Block { file, offset, length, digest }
         }
         Coming::Pack { files, .. } => {
             let mut pieces = Vec::with_capacity(files.len());

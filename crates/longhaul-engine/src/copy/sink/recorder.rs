@@ -9,18 +9,26 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_core::wire::WirePath;
 
-use super::ledger::SinkFile;
+use super::ledger::{Piece, SinkFile};
 use super::partial::PartialFile;
 use super::store::Store;
-use crate::copy::blocks::BlockSet;
-use crate::copy::journal::{FileId, Journal, Past, PastFile, Record, remove_temporary};
+use crate::copy::journal::{
+    Claim, Digest, Extent, FileId, Journal, Past, PastFile, Record, remove_temporary,
+};
 use crate::copy::pool::fits_in_pack;
 use crate::lock::lock;
+
+/// Bytes of one extent, but for one block that is longer: so many are sent again where one byte is
+/// wrong.
+const EXTENT_BYTES: u64 = 64 << 20;
+/// Extents in one record: far below the longest record.
+const RECORD_EXTENTS: usize = 4096;
 
 /// The journal of a sink; without one it notes nothing.
 pub(super) struct Recorder {
     durable: bool,
     block_bytes: u64,
+    keeps: bool,
     journal: Mutex<Option<Journal>>,
     /// The target's directory.
     base: Option<OwnedFd>,
@@ -45,9 +53,8 @@ struct State {
 struct Open {
     file: Arc<SinkFile>,
     partial: Arc<PartialFile>,
-    /// Whether the journal knows of it, and of how many blocks.
+    /// Whether the journal knows of it.
     known: bool,
-    blocks: u64,
 }
 
 /// What is there of a file from an earlier attempt.
@@ -56,8 +63,8 @@ pub(super) enum Left {
     Nothing,
     /// All of it is in place.
     Placed,
-    /// These blocks are under the temporary name.
-    Partial(PartialFile, BlockSet),
+    /// These bytes were written under the temporary name; they are to be read again.
+    Partial(PartialFile, Vec<Claim>),
 }
 
 impl Recorder {
@@ -75,8 +82,14 @@ impl Recorder {
             state.worthy = state.usable && !past.files.is_empty();
             state.past = past.files;
         }
+        let keeps = journal.is_some();
         let (journal, state) = (Mutex::new(journal), Mutex::new(state));
-        Recorder { durable, block_bytes, journal, base, state }
+        Recorder { durable, block_bytes, keeps, journal, base, state }
+    }
+
+    /// Whether it has a journal: without one no block needs a digest.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeps
     }
 
     /// Whether an earlier attempt has left anything.
@@ -94,22 +107,22 @@ impl Recorder {
         let left = match &past {
             Some(PastFile::Done { stamp, id }) if *stamp == file.stamp && usable => {
                 let there = store.placed(&file.path).ok().flatten();
-                (there.as_ref() == Some(id)).then_some(Left::Placed)
+                there.is_some_and(|there| id.names(&there)).then_some(Left::Placed)
             }
             // A file that now comes in a pack comes whole: blocks of it are of no use.
             Some(PastFile::Partial { .. }) if fits_in_pack(file.size(), self.block_bytes) => None,
             Some(PastFile::Partial { stamp, temporary, id, extents })
                 if *stamp == file.stamp && usable =>
             {
+                let mut claims = extents.clone();
+                claims.retain(|claim| claim.fits(file.size()));
+                claims.sort_unstable_by_key(|claim| (claim.offset, claim.length));
+                claims.dedup();
                 let name = OsStr::from_bytes(temporary.as_bytes());
-                let reopen = || {
-                    let partial =
-                        store.reopen(&file.path, file.size(), file.sparse, name, id).ok()??;
-                    partial.temporary.keep(true);
-                    let there = BlockSet::whole_in(extents, self.block_bytes, file.size());
-                    Some(Left::Partial(partial, there))
-                };
-                reopen()
+                let (path, size, sparse) = (&file.path, file.size(), file.sparse);
+                let reopen = || store.reopen(path, size, sparse, name, id).ok().flatten();
+                let partial = (!claims.is_empty()).then(reopen).flatten();
+                partial.map(|partial| Left::Partial(partial, claims))
             }
             _ => None,
         };
@@ -125,7 +138,7 @@ impl Recorder {
     pub(super) fn begun(&self, file: &Arc<SinkFile>, partial: &Arc<PartialFile>, known: bool) {
         if lock(&self.journal).is_some() {
             let (file, partial) = (file.clone(), partial.clone());
-            let open = Open { file, partial, known, blocks: 0 };
+            let open = Open { file, partial, known };
             lock(&self.state).open.insert(open.file.id, open);
         }
     }
@@ -148,7 +161,7 @@ impl Recorder {
     }
 
     /// Writes down what has been done since the last time; returns the files that could not be
-    /// made durable. Blocks are counted before the sync and written down after it.
+    /// made durable.
     pub(super) fn checkpoint(&self) -> Vec<(Arc<SinkFile>, io::Error)> {
         let mut journal = lock(&self.journal);
         let Some(writer) = journal.as_mut() else { return Vec::new() };
@@ -157,16 +170,17 @@ impl Recorder {
             let open: Vec<_> = state
                 .open
                 .values()
-                .map(|open| (open.file.clone(), open.partial.clone(), open.known, open.blocks))
+                .map(|open| (open.file.clone(), open.partial.clone(), open.known))
                 .collect();
             state.checkpoints += 1;
             (std::mem::take(&mut state.placed), open, state.checkpoints == 1)
         };
+        let placed = records.len();
         let mut failed = Vec::new();
         let mut noted = Vec::new();
-        for (file, partial, known, before) in open {
-            let written = file.lock().written.clone();
-            if written.count() == before {
+        for (file, partial, known) in open {
+            let pieces = std::mem::take(&mut file.lock().fresh);
+            if pieces.is_empty() {
                 continue;
             }
             if self.durable
@@ -175,27 +189,19 @@ impl Recorder {
                 failed.push((file, error));
                 continue;
             }
-            let Some(path) = wire_path(&file) else { continue };
-            if !known {
-                let name = partial.temporary.temporary.as_bytes();
-                let (Some(temporary), Ok(id)) = (WirePath::new(name), partial.id()) else {
-                    continue;
-                };
-                let path = path.clone();
-                records.push(Record::Partial { path, stamp: file.stamp, temporary, id });
-            }
-            let extents = written.extents(self.block_bytes, file.size());
-            records.push(Record::Extents { path, extents });
-            noted.push((file.id, partial, written.count()));
+            records.extend(self.written(&file, &partial, known, &pieces));
+            noted.push((file, partial, pieces));
         }
-        if !records.is_empty() && writer.append(&records).is_ok() {
-            let mut state = lock(&self.state);
-            state.worthy = true;
-            for (id, partial, blocks) in noted {
-                // It may have been finished or have failed meanwhile.
-                if let Some(open) = state.open.get_mut(&id) {
-                    partial.temporary.keep(true);
-                    (open.known, open.blocks) = (true, blocks);
+        if !records.is_empty() {
+            match writer.append(&records) {
+                Ok(()) => self.appended(noted),
+                // A full disk, at worst: the next time tries again.
+                Err(_) => {
+                    records.truncate(placed);
+                    lock(&self.state).placed.append(&mut records);
+                    for (file, _, mut pieces) in noted {
+                        file.lock().fresh.append(&mut pieces);
+                    }
                 }
             }
         }
@@ -203,6 +209,44 @@ impl Recorder {
             writer.remove_stale();
         }
         failed
+    }
+
+    /// The records of `pieces` of a file that were written since the last time.
+    fn written(
+        &self,
+        file: &SinkFile,
+        partial: &PartialFile,
+        known: bool,
+        pieces: &[Piece],
+    ) -> Vec<Record> {
+        let mut records = Vec::new();
+        let Some(path) = wire_path(file) else { return records };
+        if !known {
+            let name = partial.temporary.temporary.as_bytes();
+            let (Some(temporary), Ok(id)) = (WirePath::new(name), partial.id()) else {
+                return records;
+            };
+            let path = path.clone();
+            records.push(Record::Partial { path, stamp: file.stamp, temporary, id });
+        }
+        for extents in extents(pieces, self.block_bytes).chunks(RECORD_EXTENTS) {
+            let (path, extents) = (path.clone(), extents.to_vec());
+            records.push(Record::Written { path, piece_bytes: self.block_bytes, extents });
+        }
+        records
+    }
+
+    /// Notes that the journal has records of these files.
+    fn appended(&self, noted: Vec<(Arc<SinkFile>, Arc<PartialFile>, Vec<Piece>)>) {
+        let mut state = lock(&self.state);
+        state.worthy = true;
+        for (file, partial, _) in noted {
+            // It may have been finished or have failed meanwhile.
+            if let Some(open) = state.open.get_mut(&file.id) {
+                partial.temporary.keep(true);
+                open.known = true;
+            }
+        }
     }
 
     /// Ends the notes: with a `complete` copy nothing is left to come back to.
@@ -232,6 +276,24 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         self.end(false);
     }
+}
+
+/// The extents that `pieces` in blocks of `block_bytes` make up, each of consecutive blocks and of
+/// [`EXTENT_BYTES`] at the most.
+fn extents(pieces: &[Piece], block_bytes: u64) -> Vec<Extent> {
+    let mut pieces = pieces.to_vec();
+    pieces.sort_unstable_by_key(|piece| piece.offset);
+    let follows = |one: &Piece, next: &Piece| {
+        // An extent ends at a multiple of its greatest length, so that none is longer.
+        let ends = next.offset / EXTENT_BYTES != one.offset / EXTENT_BYTES;
+        one.length == block_bytes && one.offset + one.length == next.offset && !ends
+    };
+    let extent = |run: &[Piece]| {
+        let length = run.iter().map(|piece| piece.length).sum();
+        let digest = Digest::of(run.iter().map(|piece| piece.digest));
+        Extent(run[0].offset, length, digest)
+    };
+    pieces.chunk_by(follows).map(extent).collect()
 }
 
 fn wire_path(file: &SinkFile) -> Option<WirePath> {

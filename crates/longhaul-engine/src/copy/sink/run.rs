@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Sender, bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{Action, CopyFailure, DigestOf, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
@@ -15,13 +15,14 @@ use longhaul_sys::tcp::TcpInfo;
 use super::digests::Digests;
 use super::entry::HardLink;
 use super::extras::Extras;
-use super::finish::Finisher;
+use super::finish::{Finisher, Whole};
 use super::follow::follow_source;
 use super::ledger::{Ledger, SinkFile};
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
 use super::report::{Never, conclude, keep_journal, report};
+use super::reread::{REREADERS, Reread, read_again};
 use super::store::{Store, Token};
 use super::write::{finish_files, write_blocks};
 use crate::copy::cancel::Cancel;
@@ -85,9 +86,19 @@ pub(super) enum Content {
         file: Arc<SinkFile>,
         offset: u64,
         length: usize,
+        /// The XXH3-128 of the bytes, if the journal is to have it.
+        digest: Option<u128>,
     },
     /// Whole files and where each begins in the buffer.
     Pack(Vec<(Arc<SinkFile>, usize)>),
+}
+
+/// Where a file goes from its announcement if no more of it is to come.
+pub(super) struct Onward {
+    /// To be synced and renamed.
+    pub(super) whole: Sender<Vec<Whole>>,
+    /// Parts of files that an earlier attempt has written.
+    pub(super) reread: Sender<Reread>,
 }
 
 /// What the threads of a sink share.
@@ -271,6 +282,8 @@ impl Shared<'_> {
         thread::scope(|scope| {
             let (received, to_write) = bounded(WRITE_QUEUE);
             let (whole, to_finish) = bounded(FINISH_QUEUE);
+            // As many as the journal of an earlier attempt names.
+            let (reread, to_read) = unbounded();
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
                 let mut receiver = streams.receiver(stream, socket, self.options.protection);
                 receiver.count_into(self.arrived.clone());
@@ -303,6 +316,13 @@ impl Shared<'_> {
             scope.spawn(move || {
                 self.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
             });
+            let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
+            for _ in 0..rereaders {
+                let (claims, whole) = (to_read.clone(), whole.clone());
+                scope.spawn(move || {
+                    self.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
+                });
+            }
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
             scope.spawn(move || self.cpu.stage(ThreadRole::Control, || report(self, &ended, stop)));
@@ -313,11 +333,12 @@ impl Shared<'_> {
                 self.cpu.stage(ThreadRole::Control, || conclude(self));
                 drop(over);
             });
-            drop((received, to_write));
+            drop((received, to_write, to_read));
 
+            let onward = Onward { whole, reread };
             let followed =
-                self.cpu.run(ThreadRole::Control, || follow_source(self, control, &whole));
-            drop(whole);
+                self.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
+            drop(onward);
             dialing.thread().unpark();
             match followed {
                 // The source closes its side once it has read that all is in place.

@@ -212,13 +212,7 @@ impl Store {
             };
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
-        if size > 0 && size != UNKNOWN && !sparse {
-            // A disk that is too small says so before anything is sent in vain.
-            match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        reserve(&partial, size)?;
         Ok(Some(partial))
     }
 
@@ -281,7 +275,12 @@ impl Store {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
-        Ok(Some(PartialFile::new(File::from(fd), temporary, size, sparse, direct)))
+        let mut partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
+        partial.reopened = true;
+        // Whatever becomes of this attempt, it stays for the next.
+        partial.temporary.keep(true);
+        reserve(&partial, size)?;
+        Ok(Some(partial))
     }
 
     /// What is in place at `path`.
@@ -342,7 +341,8 @@ impl Store {
         attributes: &Attributes,
     ) -> io::Result<()> {
         let overran = partial.direct && !size.is_multiple_of(DIRECT_ALIGN as u64);
-        if overran || partial.sparse {
+        // What an earlier attempt has left may be longer.
+        if overran || partial.sparse || partial.reopened {
             partial.file.set_len(size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
@@ -392,6 +392,18 @@ impl Store {
     }
 }
 
+/// Reserves the space of a file that is not sparse, so that a disk that is too small says so before
+/// anything is sent in vain.
+fn reserve(partial: &PartialFile, size: u64) -> io::Result<()> {
+    if size == 0 || size == UNKNOWN || partial.sparse {
+        return Ok(());
+    }
+    match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What tells the file of `stat` from others and from itself at another time.
 pub(super) fn file_id(stat: &Stat) -> FileId {
     FileId {
@@ -400,6 +412,7 @@ pub(super) fn file_id(stat: &Stat) -> FileId {
         size: stat.st_size as u64,
         mtime_seconds: stat.st_mtime,
         mtime_ns: stat.st_mtime_nsec,
+        ctime: Some((stat.st_ctime, stat.st_ctime_nsec)),
     }
 }
 

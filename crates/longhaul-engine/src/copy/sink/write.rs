@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::finish::{Form, SYNC_BATCH, Whole};
-use super::ledger::{SinkFile, Stage};
+use super::ledger::{Piece, SinkFile, Stage};
 use super::partial::PartialFile;
 use super::run::{Content, Received, Shared};
 use crate::copy::pool::PoolBuffer;
@@ -21,8 +21,9 @@ pub(super) fn write_blocks(
     shared.writing.join();
     for Received { what, buffer } in blocks {
         let complete = match what {
-            Content::Block { file, offset, length } => {
-                write_block(shared, file, offset, length, buffer).into_iter().collect()
+            Content::Block { file, offset, length, digest } => {
+                let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });
+                write_block(shared, file, (offset, length), piece, buffer).into_iter().collect()
             }
             Content::Pack(pieces) => shared.writing.time(|| write_pack(shared, pieces, &buffer)),
         };
@@ -36,8 +37,8 @@ pub(super) fn write_blocks(
 fn write_block(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
-    offset: u64,
-    length: usize,
+    (offset, length): (u64, usize),
+    piece: Option<Piece>,
     mut buffer: PoolBuffer,
 ) -> Option<Whole> {
     let written = shared.writing.time(|| {
@@ -77,12 +78,12 @@ fn write_block(
         Ok(true) => {
             shared.ledger.add_written(length as u64);
             let mut state = file.lock();
-            if !state.note_written(offset / shared.options.block_bytes.get()) {
+            let whole = state.note_written(offset / shared.options.block_bytes.get());
+            if !whole {
+                state.fresh.extend(piece);
                 return None;
             }
-            let Stage::Open(partial) = std::mem::replace(&mut state.partial, Stage::Gone) else {
-                return None;
-            };
+            let partial = state.take_whole()?;
             drop(state);
             Some(Whole { file, form: partial.map_or(Form::Dropped, Form::Open) })
         }
