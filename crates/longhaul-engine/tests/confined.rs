@@ -3,6 +3,9 @@
 //! It has no test harness, since the rules are made by the only thread of a process: the program
 //! runs itself again as the server.
 
+// Its parent reads what the server prints.
+#![allow(clippy::print_stdout)]
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

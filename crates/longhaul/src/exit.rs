@@ -23,6 +23,8 @@ pub const PARTIAL: u8 = 7;
 pub const UNPROVEN: u8 = 8;
 /// `doctor`: something keeps the host from the target; the findings say what.
 pub const UNFIT: u8 = 9;
+/// The work was done and its result could not be written to standard output.
+pub const OUTPUT: u8 = 10;
 /// `wan run` itself failed, not its command (the convention of `env` and `timeout`).
 pub const WAN: u8 = 125;
 /// `wan run`: the command could not be executed.

@@ -9,6 +9,8 @@ use longhaul_engine::copy::Progress;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
+use crate::output::say;
+
 /// The least that a limit comes down to.
 const SLOWEST: Rate = Rate::from_bps(100_000);
 
@@ -31,8 +33,8 @@ impl Throttle {
                 let limit = changed(progress.limit(), progress.rate(), signal == SIGUSR1);
                 progress.set_limit(limit);
                 match limit {
-                    Some(limit) => eprintln!("longhaul: the limit is now {limit}"),
-                    None => eprintln!("longhaul: there is no limit"),
+                    Some(limit) => say(format_args!("the limit is now {limit}")),
+                    None => say("there is no limit"),
                 }
             }
         });

@@ -4,9 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::text::escape_name;
+
 /// A file path as in the file system: any bytes except NUL.
 ///
-/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control characters and for `%`,
+/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control and format characters and for `%`,
 /// so that every name can be represented and most stay readable.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WirePath(Vec<u8>);
@@ -32,19 +34,7 @@ impl WirePath {
     }
 
     fn escaped(&self) -> String {
-        let mut text = String::with_capacity(self.0.len());
-        for chunk in self.0.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                if c == '%' || c.is_control() {
-                    let mut bytes = [0; 4];
-                    c.encode_utf8(&mut bytes).bytes().for_each(|byte| escape(byte, &mut text));
-                } else {
-                    text.push(c);
-                }
-            }
-            chunk.invalid().iter().for_each(|byte| escape(*byte, &mut text));
-        }
-        text
+        escape_name(&self.0)
     }
 
     fn unescaped(text: &str) -> Option<Self> {
@@ -66,11 +56,6 @@ impl WirePath {
         }
         WirePath::new(bytes)
     }
-}
-
-fn escape(byte: u8, text: &mut String) {
-    use fmt::Write;
-    let _ = write!(text, "%{byte:02X}");
 }
 
 impl fmt::Debug for WirePath {

@@ -2,7 +2,7 @@
 
 use longhaul_core::plan::Condition;
 
-use super::text::{align, gbps};
+use super::text::{align, gbps, join};
 use crate::change::{Change, ChangedCell};
 
 /// Renders a change as text: in each cell the later median and its ratio to the earlier one.
@@ -30,7 +30,7 @@ pub fn change_text(change: &Change) -> String {
         lines.push(format!("Differs: {difference}"));
     }
     lines.push(String::new());
-    lines.join("\n")
+    join(&lines)
 }
 
 fn cell(cell: &ChangedCell) -> String {

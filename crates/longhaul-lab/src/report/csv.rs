@@ -1,6 +1,7 @@
 //! Renders runs as CSV.
 
 use longhaul_core::result::{Outcome, RunRecord};
+use longhaul_core::text::escape;
 
 use crate::archive::Contents;
 
@@ -45,11 +46,11 @@ const COLUMNS: [&str; 34] = [
 /// Renders every run as a row of comma-separated values (RFC 4180) for spreadsheets and data
 /// frames. An empty field means a missing figure.
 pub fn csv(contents: &Contents) -> String {
-    let mut text = line(COLUMNS.map(str::to_owned));
+    let mut table = line(COLUMNS.map(str::to_owned));
     for run in &contents.runs {
-        text.push_str(&line(fields(run)));
+        table.push_str(&line(fields(run)));
     }
-    text
+    table
 }
 
 fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
@@ -64,13 +65,13 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         run.sequence.to_string(),
         run.attempt.to_string(),
         run.repeat.to_string(),
-        run.tool.clone(),
-        run.label.clone(),
+        text(&run.tool),
+        text(&run.label),
         run.workload.name().to_owned(),
-        work.map(|work| work.name.clone()).unwrap_or_default(),
+        work.map(|work| text(&work.name)).unwrap_or_default(),
         number(work.and_then(|work| work.files)),
         number(work.and_then(|work| work.file_bytes).map(|bytes| bytes.get())),
-        run.condition.label(),
+        text(&run.condition.label()),
         (run.condition.rtt.as_nanos() as f64 / 1e6).to_string(),
         number(run.condition.rate.map(|rate| rate.bps())),
         number(run.condition.loss()),
@@ -78,7 +79,7 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         number(run.window_bytes.map(|bytes| bytes.get())),
         run.clients.unwrap_or(1).to_string(),
         status.to_owned(),
-        reason.to_owned(),
+        text(reason),
         number(run.throughput_bps.map(|rate| rate.bps())),
         number(run.tool_throughput_bps.map(|rate| rate.bps())),
         number(run.bytes.map(|bytes| bytes.get())),
@@ -92,10 +93,17 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         number(run.host.map(|host| host.busy_share)),
         number(run.host.map(|host| host.steal_share)),
         number(run.seed),
-        run.started_at.clone(),
-        run.tool_version.clone(),
-        run.near_command.clone(),
+        text(&run.started_at),
+        text(&run.tool_version),
+        text(&run.near_command),
     ]
+}
+
+/// Text that no spreadsheet takes for a formula: an apostrophe goes before a character that would
+/// begin one.
+fn text(text: &str) -> String {
+    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    format!("{guard}{}", escape(text))
 }
 
 fn number<T: ToString>(value: Option<T>) -> String {
@@ -127,6 +135,7 @@ mod tests {
             "1,1,1,iperf3,iperf3,memory,,,,0 ms,0,,,,,1,invalid,dropped 7 packets,23750000000,,\
              1073741824,0.3616814565052632,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far"
         );
+        assert_eq!(super::text("=cmd|'/c calc'!A0\n"), "'=cmd|'/c calc'!A0%0A");
         assert_eq!(line(["a \"b\", c".to_owned()]), "\"a \"\"b\"\", c\"\r\n");
     }
 }

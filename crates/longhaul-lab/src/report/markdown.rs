@@ -2,13 +2,13 @@
 
 use longhaul_core::plan::Condition;
 
-use super::text::{cell, guarantees, headline, legend, references, sync};
+use super::text::{cell, guarantees, headline, join, legend, references, sync};
 use crate::archive::Contents;
 use crate::table::Table;
 
 /// Renders the table as Markdown for an issue, a wiki or a README.
 pub fn markdown(contents: &Contents, table: &Table) -> String {
-    let mut lines = vec![headline(contents), String::new()];
+    let mut lines = vec![escape(&headline(contents)), String::new()];
     let conditions: Vec<String> = table.conditions.iter().map(Condition::label).collect();
     let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
     head.extend(conditions);
@@ -17,20 +17,20 @@ pub fn markdown(contents: &Contents, table: &Table) -> String {
         let is_text = column < 2 || column == head.len() - 2;
         (if is_text { "---" } else { "---:" }).to_owned()
     });
-    lines.extend([row(head.iter().cloned()), row(rule)]);
+    lines.extend([row(head.iter().map(|name| escape(name))), row(rule)]);
     for entry in &table.rows {
-        let label = format!("{}{}", entry.label, references(&entry.notes));
+        let label = format!("{}{}", escape(&entry.label), references(&entry.notes));
         let mut fields = vec![label, entry.workload.label().to_owned()];
         fields.extend(entry.cells.iter().map(cell));
         fields.extend([guarantees(entry), sync(entry)]);
-        lines.push(row(fields.into_iter().map(|field| escape(&field))));
+        lines.push(row(fields.into_iter()));
     }
     lines.extend([String::new(), legend(table).replace('\n', " ")]);
     for (number, note) in (1..).zip(&table.notes) {
         lines.extend([String::new(), format!("[{number}] {}", escape(note))]);
     }
     lines.push(String::new());
-    lines.join("\n")
+    join(&lines)
 }
 
 fn row(fields: impl Iterator<Item = String>) -> String {
@@ -41,7 +41,7 @@ fn row(fields: impl Iterator<Item = String>) -> String {
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
-        if "\\`*_<>|".contains(c) {
+        if "\\`*_<>|[]&".contains(c) {
             escaped.push('\\');
         }
         escaped.push(c);

@@ -23,3 +23,53 @@ pub use markdown::markdown;
 pub use page::{diagnosis_html, html};
 pub use text::text;
 pub use write::write;
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::Outcome;
+    use longhaul_core::text::is_hostile;
+
+    use super::*;
+    use crate::archive::Contents;
+    use crate::table::Table;
+
+    /// Every renderer of a matrix.
+    fn rendered(contents: &Contents) -> [String; 5] {
+        let table = Table::fold(contents);
+        [
+            text(contents, &table),
+            markdown(contents, &table),
+            html(contents, &table),
+            csv(contents).replace("\r\n", "\n"),
+            json(contents, &table),
+        ]
+    }
+
+    #[test]
+    fn nothing_that_a_tool_printed_moves_the_cursor_or_begins_a_line() {
+        let hostile = "x\x1b[2J\r\u{9b}\u{202e}\u{2028}\u{200b}\n| forged |<script>";
+        let plain = "x[2J| forged |<script>";
+        let contents = |words: &str| {
+            let mut contents = sample::contents();
+            contents.header.plan.name = words.to_owned();
+            for run in &mut contents.runs {
+                run.tool_version = words.to_owned();
+                if let Outcome::Failed { reason } | Outcome::Invalid { reason } = &mut run.outcome {
+                    *reason = words.to_owned();
+                }
+            }
+            contents
+        };
+        let pairs = rendered(&contents(hostile)).into_iter().zip(rendered(&contents(plain)));
+        for ((found, expected), name) in pairs.zip(["text", "markdown", "html", "csv", "json"]) {
+            // The program escapes the characters of JSON when it prints them.
+            if name != "json" {
+                let left = found.chars().find(|c| *c != '\n' && is_hostile(*c));
+                assert_eq!(left, None, "{name}");
+            }
+            let lines = found.lines().count();
+            assert!(name == "html" || lines == expected.lines().count(), "{name}: {found}");
+            assert!(name != "html" || !found.contains("<script"), "{name}");
+        }
+    }
+}

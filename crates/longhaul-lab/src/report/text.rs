@@ -2,6 +2,7 @@
 
 use longhaul_core::plan::{Condition, MatrixPlan, Workload};
 use longhaul_core::result::Guarantees;
+use longhaul_core::text::escape;
 use longhaul_core::units::Rate;
 
 use crate::archive::Contents;
@@ -12,7 +13,7 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     let mut lines = vec![headline(contents), String::new()];
     lines.extend(align(&cells(table), table.conditions.len()));
     lines.push(String::new());
-    lines.push(legend(table).to_owned());
+    lines.extend(legend(table).lines().map(str::to_owned));
     if table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.interval_bps.is_some()) {
         lines.push("(low-high): 95 % confidence interval of the median.".to_owned());
     }
@@ -20,6 +21,12 @@ pub fn text(contents: &Contents, table: &Table) -> String {
         lines.push(format!("[{number}] {note}"));
     }
     lines.push(String::new());
+    join(&lines)
+}
+
+/// Lines, of which none begins another by what a tool printed.
+pub(super) fn join(lines: &[String]) -> String {
+    let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
     lines.join("\n")
 }
 

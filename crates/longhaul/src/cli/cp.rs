@@ -8,8 +8,6 @@ mod route;
 mod standard;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +37,7 @@ pub(in crate::cli) use self::route::{Far, far};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{CopyBar, copy_text};
+use crate::output::{CopyBar, after_printing, copy_text, raw_output, say};
 use crate::remote::SshOptions;
 use crate::throttle::Throttle;
 
@@ -175,9 +173,7 @@ impl Args {
         let events = self.json_stream.then(|| Events::start(progress.clone(), printer));
         let copied = self.copy(&plan, &progress, printer, interrupt.flag());
         bar.finish();
-        if let Some(events) = events {
-            events.finish(copied.as_ref().ok());
-        }
+        let told = events.map_or(Ok(()), |events| events.finish(copied.as_ref().ok()));
         let result = match copied {
             Ok(result) => result,
             Err(error) => {
@@ -188,18 +184,19 @@ impl Args {
             }
         };
         report(&result);
-        if self.json {
-            printer.line(&serde_json::to_string_pretty(&result).map_err(anyhow::Error::from)?);
-        } else if !self.json_stream {
-            printer.line(&copy_text(&result));
-        }
+        let printed = match (self.json, self.json_stream) {
+            (true, _) => printer.document(&result),
+            (false, true) => told,
+            (false, false) => printer.text(&copy_text(&result)),
+        };
         let summary = &result.summary;
         let done = summary.files + summary.unchanged_files + result.actions.len() as u64;
-        Ok(match (result.failures.is_empty(), result.not_kept.is_empty()) {
+        let code = match (result.failures.is_empty(), result.not_kept.is_empty()) {
             (true, true) => exit::OK,
             (false, _) if done == 0 => exit::FILES,
             _ => exit::PARTIAL,
-        })
+        };
+        after_printing(code, printed)
     }
 
     fn plan(&self) -> Result<CopyPlan, Coded> {
@@ -335,7 +332,7 @@ impl Args {
         let gate = |far: &Far, addresses| self.gate(far, addresses, stop);
         let secret = CopySecret::of_user();
         let lost = |error: &EngineError| {
-            eprintln!("longhaul: {}; trying to go on", chain(error));
+            say(format_args!("{}; trying to go on", chain(error)));
             if self.json_stream {
                 Events::lost(printer, &chain(error));
             }
@@ -364,9 +361,8 @@ impl Args {
                 let landing = match &target {
                     Target::Path(path) => Landing::Path(path),
                     Target::Output => {
-                        let output = std::io::stdout().as_fd().try_clone_to_owned();
-                        let output = output.map_err(|e| Coded::new(exit::HOST, e))?;
-                        outlet = Arc::new(Outlet::new(File::from(output)));
+                        let output = raw_output().map_err(|e| Coded::new(exit::HOST, e))?;
+                        outlet = Arc::new(Outlet::new(output));
                         Landing::Outlet(&outlet)
                     }
                 };
@@ -379,7 +375,7 @@ impl Args {
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let notice = |reason: &str| {
-                    eprintln!("longhaul: {from}: {reason}; the data goes through this host");
+                    say(format_args!("{from}: {reason}; the data goes through this host"));
                 };
                 let files = FarFiles { paths: &paths, names: names.as_deref() };
                 let ends = Ends { source: &mut || source.open(), files, target: &target };
@@ -399,18 +395,18 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(20);
 fn report(result: &CopyResult) {
     const SHOWN: usize = 20;
     for failure in result.failures.iter().take(SHOWN) {
-        eprintln!("longhaul: {}: {}", failure.path, failure.reason);
+        say(format_args!("{}: {}", failure.path, failure.reason));
     }
     if result.failures.len() > SHOWN {
-        eprintln!("longhaul: and {} more (--json lists them)", result.failures.len() - SHOWN);
+        say(format_args!("and {} more (--json lists them)", result.failures.len() - SHOWN));
     }
     for NotKept { what, count, example, reason } in &result.not_kept {
         let what = what.as_str();
         let things = if *count == 1 { "path" } else { "paths" };
-        eprintln!("longhaul: {what} not kept of {count} {things}, such as {example}: {reason}");
+        say(format_args!("{what} not kept of {count} {things}, such as {example}: {reason}"));
     }
     for skipped in result.skipped.iter().take(SHOWN) {
-        eprintln!("longhaul: {} is skipped: {}", skipped.path, skipped.reason);
+        say(format_args!("{} is skipped: {}", skipped.path, skipped.reason));
     }
 }
 

@@ -20,7 +20,7 @@ use longhaul_lab::report;
 use super::cp::{Far, Gate, far};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{LadderView, answer, diagnosis_text};
+use crate::output::{LadderView, after_printing, answer, diagnosis_text, document};
 use crate::remote::SshOptions;
 
 #[derive(Debug, clap::Args)]
@@ -98,11 +98,10 @@ impl Args {
             seconds: begun.elapsed().as_secs_f64(),
             interrupted,
         });
-        let text = match self.json {
-            true => serde_json::to_string_pretty(&diagnosis).map_err(anyhow::Error::from)? + "\n",
-            false => diagnosis_text(&diagnosis),
+        let printed = match self.json {
+            true => document(&diagnosis),
+            false => answer(&diagnosis_text(&diagnosis)),
         };
-        answer(&text).context("cannot print the diagnosis")?;
         if let Some(path) = &self.html {
             fs::write(path, report::diagnosis_html(&diagnosis))
                 .with_context(|| format!("cannot write the page {}", path.display()))
@@ -110,7 +109,7 @@ impl Args {
         }
         match (interrupt.exit_code(), failure) {
             (Some(code), _) => Ok(code),
-            (None, None) => Ok(exit::OK),
+            (None, None) => after_printing(exit::OK, printed),
             // Something was measured, though not what the question was about.
             (None, Some(error)) if diagnosis.limits.is_empty() => Err(error.into()),
             (None, Some(_)) => Ok(exit::PARTIAL),

@@ -1,7 +1,6 @@
 //! `longhaul doctor`: what to look at, the look, its findings.
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use longhaul_sys::inspect::{Query, Source, inspect};
 
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{answer, doctor_text, say};
+use crate::output::{after_printing, answer, doctor_text, document, output_is_terminal, say};
 use crate::remote::{SshOptions, printed_there};
 
 /// How long the resolver may take, and the host at the other end: the examination ends within two
@@ -83,13 +82,11 @@ impl Args {
             Some(host) if self.there || host.contains('@') => self.ask_there(host)?,
             _ => self.examine_here()?,
         };
-        let text = if self.json {
-            format!("{}\n", serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?)
-        } else {
-            doctor_text(&report, std::io::stdout().is_terminal())
+        let printed = match self.json {
+            true => document(&report),
+            false => answer(&doctor_text(&report, output_is_terminal())),
         };
-        answer(&text).context("cannot print the findings")?;
-        Ok(if report.has_problems() { exit::UNFIT } else { exit::OK })
+        after_printing(if report.has_problems() { exit::UNFIT } else { exit::OK }, printed)
     }
 
     fn examine_here(&self) -> Result<DoctorReport, Coded> {

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use super::Cli;
 use crate::exit::{self, Coded};
+use crate::output::answer;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Args {
@@ -34,7 +35,9 @@ impl Args {
                     .map_err(|error| Coded { code: exit::FILES, error })?;
             }
             Args::Completions { shell } => {
-                clap_complete::generate(shell, &mut command, "longhaul", &mut std::io::stdout());
+                let mut text = Vec::new();
+                clap_complete::generate(shell, &mut command, "longhaul", &mut text);
+                answer(&String::from_utf8_lossy(&text))?;
             }
         }
         Ok(exit::OK)

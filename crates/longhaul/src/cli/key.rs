@@ -3,6 +3,7 @@
 use longhaul_engine::session::{ConfigDir, Identity};
 
 use crate::exit::{self, Coded};
+use crate::output::answer;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Add the line to ~/.config/longhaul/authorized_keys of a host whose files \
@@ -16,11 +17,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let key = Identity::load_or_create(&ConfigDir::of_user()?)?.public();
-        if self.fingerprint {
-            println!("{}", key.fingerprint());
-        } else {
-            println!("{key}");
-        }
+        let line = if self.fingerprint { key.fingerprint() } else { key.to_string() };
+        answer(&format!("{line}\n"))?;
         Ok(exit::OK)
     }
 }

@@ -15,12 +15,13 @@ mod test;
 mod wan;
 
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::exit::{self, Coded};
-use crate::output::say;
+use crate::output::{answer, output_error, output_is_terminal, remark_text, say};
 
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, about, max_term_width = 100)]
@@ -62,8 +63,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Help and version are answers, not errors; clap knows which stream each goes to.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
-            let _ = error.print();
-            return code.into();
+            return end(print_usage(&error, code));
         }
     };
     let done: Result<u8, Coded> = match cli.command {
@@ -79,11 +79,32 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Test(args) => args.run(),
         Command::Serve(args) => args.run(),
     };
+    end(done)
+}
+
+/// The exit code of `done`, whose error is printed.
+fn end(done: Result<u8, Coded>) -> ExitCode {
     match done {
         Ok(code) => code.into(),
         Err(Coded { code, error }) => {
-            say(format_args!("{error:#}"));
+            // A reader that has left, as `head` does, needs no message.
+            let left = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            if (code, left) != (exit::OUTPUT, Some(io::ErrorKind::BrokenPipe)) {
+                say(format_args!("{error:#}"));
+            }
             code.into()
         }
     }
+}
+
+/// Prints what clap has to say: help and the version on standard output, an error on standard
+/// error, where it repeats arguments.
+fn print_usage(error: &clap::Error, code: u8) -> Result<u8, Coded> {
+    let text = error.render();
+    match error.use_stderr() {
+        true => remark_text(&text.to_string()),
+        false if output_is_terminal() => error.print().map_err(output_error)?,
+        false => answer(&text.to_string())?,
+    }
+    Ok(code)
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use longhaul_core::plan::{PathPart, PathPlan};
 use longhaul_core::result::{PathEnd, PathResult};
 use longhaul_core::units::{Bytes, parse_span};
@@ -17,7 +17,7 @@ use longhaul_engine::session::{
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{answer, path_text, say};
+use crate::output::{after_printing, answer, document, path_text, say};
 use crate::remote::{SshFar, SshOptions};
 
 #[derive(Debug, clap::Args)]
@@ -128,13 +128,8 @@ impl Args {
         for warning in &result.warnings {
             say(format_args!("warning: {}: {}", warning.message, warning.advice));
         }
-        let text = if self.json {
-            format!("{}\n", serde_json::to_string_pretty(&result).map_err(anyhow::Error::from)?)
-        } else {
-            path_text(&result)
-        };
-        answer(&text).context("cannot print what was measured")?;
-        code(&result, &interrupt)
+        let printed = if self.json { document(&result) } else { answer(&path_text(&result)) };
+        after_printing(code(&result, &interrupt)?, printed)
     }
 
     fn plan(&self) -> Result<PathPlan, Coded> {

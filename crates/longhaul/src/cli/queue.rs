@@ -8,6 +8,8 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_early, connect_queued};
 use longhaul_engine::{EngineError, Result};
 
+use crate::output::say;
+
 /// Opens a session for a copy, which asks before the server has welcomed it.
 ///
 /// # Errors
@@ -64,6 +66,6 @@ pub(super) fn connect_within(
 
 /// Says the place in the queue, and whether to go on waiting.
 fn in_turn(target: &HostPort, place: u32, stop: &AtomicBool) -> bool {
-    eprintln!("longhaul: number {place} in the queue of {target}");
+    say(format_args!("number {place} in the queue of {target}"));
     !stop.load(Ordering::Acquire)
 }

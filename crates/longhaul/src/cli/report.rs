@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -9,11 +8,11 @@ use longhaul_lab::archive::{Archive, Contents};
 use longhaul_lab::change::Change;
 use longhaul_lab::report;
 use longhaul_lab::table::Table;
-use serde_json::json;
+use serde_json::json as value;
 
 use super::matrix::{certificate, coded};
 use crate::exit::{self, Coded};
-use crate::output::diagnosis_text;
+use crate::output::{answer, diagnosis_text, json, say};
 
 /// Render the table and the report of a matrix again, from its archive; or those of a diagnosis,
 /// from its JSON document
@@ -62,8 +61,12 @@ pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
         None if args.dir.is_file() => diagnosis(&args.dir, format)?,
         None => rendered(&args, format)?,
     };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
+    match format {
+        Format::Json => json(&text)?,
+        // RFC 4180 ends its lines so; other carriage returns are escaped where they are.
+        Format::Csv => answer(&text.replace("\r\n", "\n"))?,
+        Format::Text | Format::Markdown | Format::Html => answer(&text)?,
+    }
     Ok(exit::OK)
 }
 
@@ -99,7 +102,7 @@ fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {
     match format {
         Format::Text => Ok(report::change_text(&change)),
         Format::Json => {
-            let document = json!({ "schema": "longhaul.change/1", "change": change });
+            let document = value!({ "schema": "longhaul.change/1", "change": change });
             Ok(format!("{document:#}\n"))
         }
         _ => Err(Coded::new(exit::USAGE, anyhow!("--since prints text or json"))),
@@ -114,7 +117,7 @@ fn rendered(args: &ReportArgs, format: Format) -> Result<String, Coded> {
     Ok(match format {
         Format::Text => {
             let html = report::write(&args.dir, &contents, &table).map_err(coded)?;
-            eprintln!("longhaul: report: {}", html.display());
+            say(format_args!("report: {}", html.display()));
             report::text(&contents, &table)
         }
         Format::Markdown => report::markdown(&contents, &table),

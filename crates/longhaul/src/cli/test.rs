@@ -1,6 +1,5 @@
 //! `longhaul test`: arguments to a plan, a run, its output.
 
-use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use serde_json::json;
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::FlowText;
+use crate::output::{FlowText, after_printing, answer, document, document_line, remark};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Sizes are 64MiB, 4G (binary) or 4GB; rates 10G or 2.5Gb/s; times 10, \
@@ -235,17 +234,17 @@ impl Args {
         if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }
-        let mut lines = Lines { out: io::stdout().lock(), interrupt: &interrupt };
+        let mut lines = Lines { interrupt: &interrupt, printed: Ok(()) };
         let shown = self.other.as_ref().unwrap_or(&target);
         let text = FlowText::new(&shown.to_string(), &plan);
         if !self.json && !self.json_stream {
-            lines.write(&text.head());
+            lines.text(&text.head());
         }
         let show = |sample: &FlowSample| {
             if self.json_stream {
-                lines.write(&event("interval", &json!(sample)));
+                lines.event("interval", &json!(sample));
             } else if !self.json {
-                lines.write(&text.interval(sample));
+                lines.text(&text.interval(sample));
             }
         };
         let result = match &self.other {
@@ -253,20 +252,22 @@ impl Args {
             Some(other) => flow::run_third(session, other, &plan, interrupt.flag(), show),
         }?;
         for warning in &result.warnings {
-            eprintln!("warning: {}: {}", warning.message, warning.advice);
+            remark(format_args!("warning: {}: {}", warning.message, warning.advice));
         }
         if self.json {
-            lines.write(&serde_json::to_string_pretty(&result).map_err(anyhow::Error::from)?);
+            lines.keep(document(&result));
         } else if self.json_stream {
             // The intervals have been printed.
             let whole = FlowResult { intervals: Vec::new(), ..result.clone() };
-            lines.write(&event("result", &json!(whole)));
+            lines.event("result", &json!(whole));
         } else {
-            lines.write(&text.block(&result));
+            lines.text(&text.block(&result));
         }
         match result.end {
-            FlowEnd::Completed => Ok(exit::OK),
-            FlowEnd::Interrupted => Ok(interrupt.exit_code().unwrap_or(exit::OK)),
+            FlowEnd::Completed => after_printing(exit::OK, lines.printed),
+            FlowEnd::Interrupted => {
+                after_printing(interrupt.exit_code().unwrap_or(exit::OK), lines.printed)
+            }
             FlowEnd::Cut { reason } => {
                 Err(Coded::new(exit::UNREACHABLE, anyhow!("the test was cut: {reason}")))
             }
@@ -337,20 +338,29 @@ impl Args {
 }
 
 /// One line of `--json-stream`.
-fn event(name: &str, data: &serde_json::Value) -> String {
-    json!({ "schema": FLOW_SCHEMA, "event": name, "data": data }).to_string()
-}
-
-/// Standard output. When nobody reads it any more, the test ends in order.
+/// Standard output. When it takes no more, the test ends in order.
 struct Lines<'a> {
-    out: io::StdoutLock<'static>,
     interrupt: &'a Interrupt,
+    /// The first failure.
+    printed: Result<(), Coded>,
 }
 
 impl Lines<'_> {
-    fn write(&mut self, text: &str) {
-        if writeln!(self.out, "{text}").and_then(|()| self.out.flush()).is_err() {
+    fn text(&mut self, text: &str) {
+        self.keep(answer(&format!("{text}\n")));
+    }
+
+    fn event(&mut self, name: &str, data: &serde_json::Value) {
+        let event = json!({ "schema": FLOW_SCHEMA, "event": name, "data": data });
+        self.keep(document_line(&event));
+    }
+
+    fn keep(&mut self, printed: Result<(), Coded>) {
+        if printed.is_err() {
             self.interrupt.flag().store(true, Ordering::Release);
+        }
+        if self.printed.is_ok() {
+            self.printed = printed;
         }
     }
 }

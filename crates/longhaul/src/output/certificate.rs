@@ -2,6 +2,9 @@
 
 use longhaul_core::result::{Certificate, Check, CheckVerdict};
 
+use super::harmless;
+use super::style::{Style, styled};
+
 /// The names of the columns.
 pub(crate) fn certificate_head() -> String {
     row(["check", "configured", "measured", "95 % interval", "emulator", "verdict"])
@@ -9,13 +12,14 @@ pub(crate) fn certificate_head() -> String {
 
 /// One check: its figures in a row, and why it did not pass on the next.
 pub(crate) fn check_line(check: &Check, colour: bool) -> String {
+    let check = &harmless(check);
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| check.unit.format(v));
     let interval = check.interval_95.map_or("-".to_owned(), |(low, high)| {
         format!("{} .. {}", check.unit.format(low), check.unit.format(high))
     });
     let verdict = match (check.verdict, colour) {
-        (CheckVerdict::Pass, true) => format!("\x1b[32m{}\x1b[0m", check.outcome()),
-        (CheckVerdict::Fail, true) => format!("\x1b[31m{}\x1b[0m", check.outcome()),
+        (CheckVerdict::Pass, colour) => styled(Style::Good, check.outcome(), colour),
+        (CheckVerdict::Fail, colour) => styled(Style::Bad, check.outcome(), colour),
         _ => check.outcome().to_owned(),
     };
     let name = format!("{}, {}", check.name, if check.family == "ipv6" { "IPv6" } else { "IPv4" });

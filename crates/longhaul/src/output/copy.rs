@@ -1,7 +1,6 @@
 //! The progress and the result of a copy, for people.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -9,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::result::{Action, ActionKind, CopyResult, DigestOf};
+use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
+
+use super::{error_is_terminal, harmless};
 
 /// How often the bar is drawn.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -27,7 +29,7 @@ impl CopyBar {
     /// Starts to draw `progress`; nothing is drawn when `quiet` or without a terminal.
     pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let shown = !quiet && std::io::stderr().is_terminal();
+        let shown = !quiet && error_is_terminal();
         let thread = shown.then(|| {
             let over = over.clone();
             thread::spawn(move || draw(&progress, &over))
@@ -101,7 +103,7 @@ pub(crate) fn copy_text(result: &CopyResult) -> String {
         let _ = writeln!(text, "{} {path}", what.as_str());
     }
     for DigestOf { blake3, path, .. } in &result.digests {
-        let _ = writeln!(text, "{blake3}  {path}");
+        let _ = writeln!(text, "{}  {path}", Escaped(blake3));
     }
     if result.summary.dry_run {
         return text + &dry_run_text(result);
@@ -129,7 +131,8 @@ fn dry_run_text(result: &CopyResult) -> String {
 }
 
 fn summary_text(result: &CopyResult) -> String {
-    let summary = &result.summary;
+    let (summary, path) = (&harmless(&result.summary), &harmless(&result.path));
+    let verdict = escape(&result.verdict);
     let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
     let mut facts = Vec::new();
     // Where nothing is in place, nothing was verified or synced.
@@ -144,7 +147,7 @@ fn summary_text(result: &CopyResult) -> String {
     if let Some(retransmits) = summary.retransmits {
         facts.push(format!("{retransmits} {}", plural(retransmits, "retransmit")));
     }
-    facts.extend(result.path.congestion.clone());
+    facts.extend(path.congestion.clone());
     if summary.reconnects > 0 {
         facts.push(format!("connected again {} times", summary.reconnects));
     }
@@ -171,17 +174,17 @@ fn summary_text(result: &CopyResult) -> String {
             let _ = write!(more, ", {count} {what}");
         }
     }
-    if let [_, _, ..] = &result.path.addresses[..] {
-        facts.extend(result.path.addresses.iter().map(|over| {
+    if let [_, _, ..] = &path.addresses[..] {
+        facts.extend(path.addresses.iter().map(|over| {
             let streams = plural(over.streams.into(), "stream");
             format!("{} over {} ({} {streams})", over.bytes, over.address, over.streams)
         }));
     }
-    let steps: String = result.path.steps.iter().map(|step| format!("{step}\n")).collect();
+    let steps: String = path.steps.iter().map(|step| format!("{step}\n")).collect();
     format!(
         "{steps}{}\n{}\n{} in {} {}{more} in {:.2} s: {}",
         facts.join(", "),
-        result.verdict,
+        verdict,
         summary.bytes,
         summary.files,
         plural(summary.files, "file"),

@@ -1,7 +1,6 @@
 //! A ladder as it fills, and the diagnosis, for people.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,7 +9,7 @@ use longhaul_core::units::Rate;
 use longhaul_engine::ladder::Step;
 
 use super::flow::words::wrap;
-use super::say;
+use super::{error_is_terminal, harmless, say};
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
@@ -35,7 +34,7 @@ struct Bars {
 
 impl LadderView {
     pub(crate) fn start(rungs: impl Iterator<Item = Rung>, rounds: u32) -> Self {
-        let bars = std::io::stderr().is_terminal().then(|| {
+        let bars = error_is_terminal().then(|| {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix:28} {bar:28} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -111,6 +110,7 @@ fn line(report: &RungReport) -> String {
 
 /// The whole answer.
 pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
+    let diagnosis = &harmless(diagnosis);
     let mut text = String::new();
     let rtt = diagnosis.rtt_ms.map_or(String::new(), |rtt| format!(" over {rtt:.1} ms"));
     let _ = writeln!(text, "{} -> {}{rtt}\n", diagnosis.source, diagnosis.target);

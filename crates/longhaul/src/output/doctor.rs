@@ -7,6 +7,8 @@ use longhaul_core::result::{DoctorReport, Finding, Measurement, Verdict};
 use longhaul_core::units::format_span;
 
 use super::flow::words::{count, wrap};
+use super::harmless;
+use super::style::{Style, styled};
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
@@ -18,28 +20,26 @@ const TITLE: usize = 27;
 
 /// The whole answer.
 pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
+    let report = &harmless(report);
     let mut text = head(report);
-    for (verdict, name, code) in
-        [(Verdict::Problem, "PROBLEMS", 31), (Verdict::Advice, "ADVICE", 33)]
-    {
-        section(&mut text, report, verdict, &heading(name, code, colour), |text, finding| {
+    for (verdict, name, style) in [
+        (Verdict::Problem, "PROBLEMS", Style::Problems),
+        (Verdict::Advice, "ADVICE", Style::Advice),
+    ] {
+        section(&mut text, report, verdict, &styled(style, name, colour), |text, finding| {
             full(text, finding);
         });
     }
-    let unseen = heading("NOT SEEN", 36, colour);
+    let unseen = styled(Style::Unseen, "NOT SEEN", colour);
     section(&mut text, report, Verdict::Unseen, &unseen, full);
-    section(&mut text, report, Verdict::Ok, &heading("IN ORDER", 32, colour), row);
+    section(&mut text, report, Verdict::Ok, &styled(Style::InOrder, "IN ORDER", colour), row);
     if !report.measurements.is_empty() {
-        let _ = writeln!(text, "{}\n", heading("MEASURED", 34, colour));
+        let _ = writeln!(text, "{}\n", styled(Style::Measured, "MEASURED", colour));
         report.measurements.iter().for_each(|one| measurement(&mut text, one));
         text.push('\n');
     }
     text.push_str(&sum(report));
     text
-}
-
-fn heading(name: &str, code: u8, colour: bool) -> String {
-    if colour { format!("\x1b[1;{code}m{name}\x1b[0m") } else { name.to_owned() }
 }
 
 /// What was examined, and for what.

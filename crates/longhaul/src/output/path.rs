@@ -7,12 +7,14 @@ use longhaul_core::result::{
 };
 
 use super::flow::words::{count, millis, wrap};
+use super::harmless;
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
 
 /// The whole answer.
 pub(crate) fn path_text(result: &PathResult) -> String {
+    let result = &harmless(result);
     let mut text = head(result);
     round_trips(&mut text, result);
     for (way, at) in ways(result) {

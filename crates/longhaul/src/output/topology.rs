@@ -5,6 +5,8 @@ use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport}
 use longhaul_core::units::{Bytes, format_span};
 use serde_json::Value;
 
+use super::harmless;
+
 /// One line: what was built, and how to go on.
 pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
     format!(
@@ -45,6 +47,7 @@ fn delay_text(direction: &LinkDirection) -> String {
 
 /// The links of a topology, a line for each direction.
 pub(crate) fn topology_table(report: &TopologyReport) -> String {
+    let report = &harmless(report);
     let mut text = format!(
         "{}: up for {:.0} s, sites {}, links {}\n\n",
         report.name,
@@ -97,6 +100,7 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
 
 /// What is said of a topology that was taken down: a line for each link, and what spoils it.
 pub(crate) fn topology_end(report: &TopologyReport) -> String {
+    let report = &harmless(report);
     let mut text = format!("'{}' was up for {:.1} s\n", report.name, report.seconds);
     for link in &report.links {
         let way = |way: Way| {

@@ -13,6 +13,8 @@ use longhaul_engine::serve::{DataPort, InProcess, Services};
 use longhaul_engine::session::{ServedSession, Session, SessionSecret, random_keying_material};
 use longhaul_engine::{EngineError, Result};
 
+use crate::output::raw_output;
+
 /// The services for one client that is this user already: the whole file system, with this user's
 /// rights, tests, and surveys of the path.
 struct OwnFiles {
@@ -67,7 +69,8 @@ pub(crate) fn serve_stdio(loopback: bool, stop: Arc<AtomicBool>) -> Result<()> {
         let owned = fd.try_clone_to_owned();
         owned.map(File::from).map_err(|error| failed(error.into()))
     };
-    let (input, mut output) = (pipe(std::io::stdin().as_fd())?, pipe(std::io::stdout().as_fd())?);
+    let input = pipe(std::io::stdin().as_fd())?;
+    let mut output = raw_output().map_err(|error| failed(error.into()))?;
     write_frame(&mut output, &ready).map_err(failed)?;
     let secret = SessionSecret::from_keying_material(&secret);
     data.serve(input, output, secret, &OwnFiles { stop })

@@ -10,6 +10,8 @@ use std::thread;
 
 use super::ssh::Rsh;
 
+use crate::output::raw_output;
+
 /// What is read and written at once at the far side.
 const RELAY_BYTES: usize = 256 << 10;
 
@@ -76,7 +78,7 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
 pub(crate) fn relay(port: u16) -> io::Result<()> {
     let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     let stream = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(std::fs::File::from);
-    let (input, output) = (stream(io::stdin().as_fd())?, stream(io::stdout().as_fd())?);
+    let (input, output) = (stream(io::stdin().as_fd())?, raw_output()?);
     let upward = socket.try_clone()?;
     // The process does not wait for it: the near side may hold its end open.
     thread::spawn(move || {

@@ -209,6 +209,7 @@ fn shape(index: usize, (x, y): At) -> String {
 
 /// Escapes text from the user.
 fn escape(text: &str) -> String {
+    let text = longhaul_core::text::escape(text);
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")
 }

@@ -1,5 +1,6 @@
 //! The HTML document of a matrix.
 
+use longhaul_core::text::escape_lines;
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::{certificate, figure, paths, published, ratios, repeat, runs, summary, throughput};
@@ -51,7 +52,8 @@ pub(super) fn frame(title: &str, main: &Markup) -> String {
             body { main { (main) } }
         }
     };
-    document.into_string()
+    // Markup is escaped already; characters that hide or reorder text are not.
+    escape_lines(&document.into_string()).into_owned()
 }
 
 fn section(id: &str, title: &str, body: &Markup) -> Markup {

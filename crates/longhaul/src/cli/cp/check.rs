@@ -1,5 +1,6 @@
 //! `longhaul cp --check MANIFEST [DIR]`, here or at a far host.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,6 +13,7 @@ use longhaul_engine::copy;
 use super::gate::Gate;
 use super::route::{Far, far};
 use crate::exit::{self, Coded};
+use crate::output::{after_printing, answer, document, say};
 
 /// Compares the files in the only one of `places`, or beside the manifest, with what `manifest` has
 /// recorded. Where they are at a far host, a session that `open` makes asks that host to.
@@ -46,12 +48,8 @@ pub(super) fn check<'a>(
             result?
         }
     };
-    if json {
-        println!("{}", serde_json::to_string_pretty(&result).map_err(anyhow::Error::from)?);
-    } else {
-        print(&result);
-    }
-    Ok(if result.holds() { exit::OK } else { exit::PARTIAL })
+    let printed = if json { document(&result) } else { print(&result) };
+    after_printing(if result.holds() { exit::OK } else { exit::PARTIAL }, printed)
 }
 
 fn check_here(
@@ -70,18 +68,20 @@ fn check_here(
     Ok(copy::check(&recorded, base, stop)?)
 }
 
-fn print(result: &CheckResult) {
+fn print(result: &CheckResult) -> Result<(), Coded> {
+    let mut text = String::new();
     for (paths, what) in
         [(&result.missing, "missing"), (&result.changed, "changed"), (&result.extra, "extra")]
     {
         for path in paths {
-            println!("{what} {path}");
+            let _ = writeln!(text, "{what} {path}");
         }
     }
     for failure in &result.failures {
-        eprintln!("longhaul: {}: {}", failure.path, failure.reason);
+        say(format_args!("{}: {}", failure.path, failure.reason));
     }
-    println!(
+    let _ = writeln!(
+        text,
         "{} unchanged ({}), {} changed, {} missing, {} extra",
         result.unchanged_files,
         result.unchanged_bytes,
@@ -89,4 +89,5 @@ fn print(result: &CheckResult) {
         result.missing.len(),
         result.extra.len()
     );
+    answer(&text)
 }

@@ -1,6 +1,5 @@
 //! `--json-stream`: a line for each second and event of a copy.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -9,7 +8,11 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::{COPY_SCHEMA, CopyResult};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
+use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::exit::Coded;
+use crate::output::{answer, document, document_line, remark_text};
 
 /// How often it is told how far the copy is.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,16 +24,31 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// Prints `text` and ends the line. Nobody needs to read it for the copy to go on.
-    pub(super) fn line(self, text: &str) {
-        let _ = match self.to_stderr {
-            true => writeln!(std::io::stderr().lock(), "{text}"),
-            false => writeln!(std::io::stdout().lock(), "{text}"),
-        };
+    /// Prints `text` and ends the line.
+    pub(super) fn text(self, text: &str) -> Result<(), Coded> {
+        match self.to_stderr {
+            true => {
+                remark_text(&format!("{text}\n"));
+                Ok(())
+            }
+            false => answer(&format!("{text}\n")),
+        }
     }
 
-    fn event(self, name: &str, data: &Value) {
-        self.line(&json!({ "schema": COPY_SCHEMA, "event": name, "data": data }).to_string());
+    /// Prints `value` as one document.
+    pub(super) fn document(self, value: &impl Serialize) -> Result<(), Coded> {
+        match self.to_stderr {
+            true => self.text(&serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?),
+            false => document(value),
+        }
+    }
+
+    fn event(self, name: &str, data: &Value) -> Result<(), Coded> {
+        let event = json!({ "schema": COPY_SCHEMA, "event": name, "data": data });
+        match self.to_stderr {
+            true => self.text(&event.to_string()),
+            false => document_line(&event),
+        }
     }
 }
 
@@ -54,16 +72,20 @@ impl Events {
 
     /// Tells that a connection was lost.
     pub(super) fn lost(printer: Printer, reason: &str) {
-        printer.event("lost", &json!({ "reason": reason }));
+        let _ = printer.event("lost", &json!({ "reason": reason }));
     }
 
     /// Ends, with the whole if there is one.
-    pub(super) fn finish(self, result: Option<&CopyResult>) {
+    ///
+    /// # Errors
+    /// The whole was not printed. That an event before it was not is no reason to stop the copy.
+    pub(super) fn finish(self, result: Option<&CopyResult>) -> Result<(), Coded> {
         self.over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
         let _ = self.thread.join();
-        if let Some(result) = result {
-            self.printer.event("result", &json!(result));
+        match result {
+            Some(result) => self.printer.event("result", &json!(result)),
+            None => Ok(()),
         }
     }
 }
@@ -85,7 +107,7 @@ fn tell(progress: &Progress, printer: Printer, over: &AtomicBool) {
         let left = progress.total().get().saturating_sub(moved.get());
         let seconds_left =
             (progress.listed() && rate.bps() > 0).then(|| left as f64 * 8.0 / rate.bps() as f64);
-        printer.event(
+        let _ = printer.event(
             "progress",
             &json!({
                 "seconds": (now - start).as_secs_f64(),

@@ -7,6 +7,7 @@ use longhaul_core::plan::{CopyPlan, Location};
 
 use super::Args;
 use crate::exit::{self, Coded};
+use crate::output::output_is_terminal;
 
 fn usage<T>(text: String) -> Result<T, Coded> {
     Err(Coded::new(exit::USAGE, anyhow!(text)))
@@ -66,7 +67,7 @@ impl Args {
         if plan.sources.contains(&Location::Standard) && std::io::stdin().is_terminal() {
             return usage("standard input is a terminal; pipe or redirect into '-'".to_owned());
         }
-        if plan.target == Location::Standard && std::io::stdout().is_terminal() {
+        if plan.target == Location::Standard && output_is_terminal() {
             return usage("standard output is a terminal; pipe or redirect '-'".to_owned());
         }
         Ok(())

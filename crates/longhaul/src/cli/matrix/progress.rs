@@ -1,12 +1,13 @@
-use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_core::plan::MatrixPlan;
 use longhaul_core::result::{Outcome, RunRecord};
+use longhaul_core::text::escape;
 use longhaul_lab::runner::{Event, Progress};
 
 use super::live::LiveTable;
+use crate::output::{error_is_terminal, error_size, remark};
 
 /// How often the line under the table moves.
 const TICK: Duration = Duration::from_millis(250);
@@ -29,7 +30,7 @@ struct Live {
 impl<'a> Show<'a> {
     /// `earlier` are the runs of earlier sessions.
     pub(super) fn new(plan: &'a MatrixPlan, earlier: &[RunRecord]) -> Self {
-        let live = stderr().is_terminal().then(|| {
+        let live = error_is_terminal().then(|| {
             let mut table = LiveTable::new(plan);
             earlier.iter().for_each(|run| table.add(run));
             let bar = ProgressBar::new(0);
@@ -45,7 +46,7 @@ impl<'a> Show<'a> {
             Event::Surveying { condition } => {
                 let what = format!("looking at the path: {}", condition.label());
                 match &self.live {
-                    Some(live) => live.bar.set_message(what),
+                    Some(live) => live.bar.set_message(escape(&what).into_owned()),
                     None => self.line(&format!("longhaul: {what}")),
                 }
             }
@@ -83,8 +84,8 @@ impl<'a> Show<'a> {
 
     fn line(&self, text: &str) {
         match &self.live {
-            Some(live) => live.bar.println(text),
-            None => eprintln!("{text}"),
+            Some(live) => live.bar.println(escape(text)),
+            None => remark(text),
         }
     }
 }
@@ -95,12 +96,13 @@ impl Live {
         let (width, height) = terminal_size();
         // An empty line over the table, two under it, and one that stays free for the cursor.
         let lines = self.table.lines(width.saturating_sub(1), height.saturating_sub(5).max(2));
+        let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
         let text = format!("\n{}\n\n", lines.join("\n"));
         self.bar.set_style(style(progress.left, self.guessed));
         self.bar.set_length(progress.total as u64);
         self.bar.set_position(progress.done as u64);
         self.bar.set_prefix(text);
-        self.bar.set_message(now.unwrap_or_default().to_owned());
+        self.bar.set_message(escape(now.unwrap_or_default()).into_owned());
     }
 }
 
@@ -118,10 +120,7 @@ fn style(guess: Duration, guessed: Instant) -> ProgressStyle {
 
 /// Columns and lines of the terminal of standard error.
 fn terminal_size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(stderr()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => (80, 24),
-    }
+    error_size().unwrap_or((80, 24))
 }
 
 /// `[ 7/32] scp at 90 ms: 570 Mb/s`

@@ -1,6 +1,5 @@
 use std::collections::HashSet;
 use std::env;
-use std::io::Write;
 
 use anyhow::Context;
 use longhaul_core::result::Outcome;
@@ -17,6 +16,7 @@ use super::shipped;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::lab_path;
+use crate::output::{after_printing, answer, json, say};
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
 pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
@@ -27,7 +27,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
             true => shipped::list(&drivers)?,
             false => shipped::show(&args, &drivers)?,
         };
-        std::io::stdout().write_all(text.as_bytes()).context("cannot print")?;
+        answer(&text)?;
         return Ok(exit::OK);
     }
     let mut checked = setup::check(&args, &drivers)?;
@@ -65,22 +65,22 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let contents = archive.contents().map_err(coded)?;
     let table = Table::fold(&contents);
     let html = report::write(&checked.out, &contents, &table).map_err(coded)?;
-    print(&contents, &table, args.json)?;
-    eprintln!("longhaul: report: {}", html.display());
+    let printed = print(&contents, &table, args.json);
+    say(format_args!("report: {}", html.display()));
     if ended == Ended::Interrupted {
         let out = checked.out.display();
-        eprintln!("longhaul: interrupted; continue with: longhaul matrix --resume --out {out}");
+        say(format_args!("interrupted; continue with: longhaul matrix --resume --out {out}"));
         return Ok(interrupt.exit_code().unwrap_or(exit::FAILED));
     }
-    Ok(code(&contents))
+    after_printing(code(&contents), printed)
 }
 
 /// The table, or the JSON document, on standard output.
-fn print(contents: &Contents, table: &Table, json: bool) -> Result<(), Coded> {
-    let text = if json { report::json(contents, table) } else { report::text(contents, table) };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot print")?;
-    Ok(())
+fn print(contents: &Contents, table: &Table, as_json: bool) -> Result<(), Coded> {
+    match as_json {
+        true => json(&report::json(contents, table)),
+        false => answer(&report::text(contents, table)),
+    }
 }
 
 /// Whether every place of the matrix that was run has a run that counts.

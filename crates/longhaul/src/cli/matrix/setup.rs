@@ -14,6 +14,7 @@ use longhaul_lab::{LabError, Network, host};
 
 use super::{MatrixArgs, cost};
 use crate::exit::{self, Coded};
+use crate::output::say;
 
 /// How the names of directories begin that were not named by the user.
 const DIR_PREFIX: &str = "longhaul-matrix-";
@@ -61,7 +62,7 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     let sources = sources(&plan, memory.as_ref().map(MemoryStore::path)).map_err(coded)?;
     let is_there = |name: &str| tools.iter().any(|t| t.name == name && t.missing.is_none());
     let cost = Cost::of(&plan, drivers, &sources, &is_there);
-    eprintln!("longhaul: {}: {}", plan.name, cost::words(&cost));
+    say(format_args!("{}: {}", plan.name, cost::words(&cost)));
     if plan.real.is_some() && args.scratch.is_some() {
         let advice = "copies go to the far end, to the directory of the plan's [real]";
         return Err(Coded::new(exit::USAGE, anyhow!("--scratch is for emulated paths; {advice}")));

@@ -1,6 +1,5 @@
 use std::io::Read;
 
-use anyhow::Context;
 use clap::Args;
 
 use super::control::{self, Request};
@@ -33,6 +32,6 @@ pub(super) fn run(args: DownArgs) -> Result<u8, Coded> {
     let report = control::ask_report(&mut stream, &Request::Down)?;
     // The stream ends with the process.
     let _ = stream.read(&mut [0]);
-    answer(&topology_end(&report)).context("cannot write what passed")?;
+    answer(&topology_end(&report))?;
     Ok(exit::OK)
 }

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit;
-use crate::output::say;
+use crate::output::{raw_error, say};
 
 /// How long the far command may take to listen before the near one starts anyway.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ fn next(signals: &Receiver<i32>, deadline: Option<Instant>) -> Option<i32> {
 
 fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
     let mut command = Command::new("sh");
-    command.args(["-c", line]).stdin(Stdio::null()).stdout(std::io::stderr());
+    command.args(["-c", line]).stdin(Stdio::null()).stdout(raw_error()?);
     // Of its own group, so that what the shell starts is ended with it and the terminal's keys go
     // to the near command alone.
     command.process_group(0);

@@ -6,6 +6,7 @@ use longhaul_emu::selftest::probe::{self, ProbePlan, Witness};
 use serde::Serialize;
 
 use crate::exit::{self, Coded};
+use crate::output::raw_output;
 
 /// Send or receive numbered datagrams: one end of what the self-test counts with
 ///
@@ -33,9 +34,8 @@ pub(super) fn run(args: &ProbeArgs) -> Result<u8, Coded> {
         }
         ProbePlan::Receive(plan) => {
             let ready = || {
-                let mut out = std::io::stdout();
-                out.write_all(b"ready\n")?;
-                out.flush()
+                let mut out = raw_output()?;
+                out.write_all(b"ready\n")
             };
             let report = probe::receive(&plan, BufReader::new(std::io::stdin()), ready)
                 .with_context(|| format!("cannot receive at {}", plan.bind))
@@ -52,8 +52,6 @@ pub(super) fn run(args: &ProbeArgs) -> Result<u8, Coded> {
 }
 
 fn print(document: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
-    serde_json::to_writer(&mut out, document)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
+    let text = serde_json::to_string(document)? + "\n";
+    Ok(raw_output()?.write_all(text.as_bytes())?)
 }

@@ -1,4 +1,3 @@
-use std::io::{IsTerminal, Write};
 use std::process::Command;
 
 use anyhow::Context;
@@ -8,7 +7,10 @@ use longhaul_emu::selftest::probe::ProbePlan;
 use longhaul_emu::selftest::{self, Settings};
 
 use crate::exit::{self, Coded};
-use crate::output::{certificate_end, certificate_head, check_line};
+use crate::output::{
+    after_printing, answer, certificate_end, certificate_head, check_line, document,
+    error_is_terminal, output_is_terminal, remark_text,
+};
 
 /// Prove the emulator's accuracy on this machine
 ///
@@ -51,25 +53,26 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
     };
-    let (mut out, wide): (Box<dyn Write>, bool) = match args.json {
-        true => (Box::new(std::io::stderr()), std::io::stderr().is_terminal()),
-        false => (Box::new(std::io::stdout()), std::io::stdout().is_terminal()),
+    let colour = if args.json { error_is_terminal() } else { output_is_terminal() };
+    // Rows go out as they are made. A reader who left loses them; the other checks are still done.
+    let mut printed = Ok(());
+    let mut show = |text: &str| match args.json {
+        true => remark_text(text),
+        false if printed.is_ok() => printed = answer(text),
+        false => {}
     };
-    // Rows go out as they are made. A reader who left loses them; the code remains.
-    let mut say = |text: &str| drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
-    say(&certificate_head());
-    let certificate = selftest::run(&settings, &probe, &mut |check| say(&check_line(check, wide)))
-        .map_err(|error| host(error.into()))?;
-    say(&certificate_end(&certificate));
+    show(&certificate_head());
+    let certificate =
+        selftest::run(&settings, &probe, &mut |check| show(&check_line(check, colour)))
+            .map_err(|error| host(error.into()))?;
+    show(&certificate_end(&certificate));
     if args.json {
-        let document = serde_json::to_string_pretty(&certificate).map_err(anyhow::Error::from);
-        writeln!(std::io::stdout(), "{}", document.map_err(host)?)
-            .context("cannot write the certificate")
-            .map_err(|error| Coded::new(exit::FILES, error))?;
+        printed = document(&certificate);
     }
-    Ok(match certificate.count(CheckVerdict::Fail) {
+    let code = match certificate.count(CheckVerdict::Fail) {
         0 if certificate.holds() => exit::OK,
         0 => exit::HOST,
         _ => exit::UNPROVEN,
-    })
+    };
+    after_printing(code, printed)
 }

@@ -38,7 +38,7 @@ pub(super) fn run(args: SetArgs) -> Result<u8, Coded> {
     match control::ask(&mut stream, &request).map_err(usage)? {
         Reply::Changed { plan } => {
             let line = format!("{}: {}\n", args.which, link_text(&plan));
-            answer(&line).context("cannot write what the link is now")?;
+            answer(&line)?;
         }
         _ => Err(control::unexpected())?,
     }

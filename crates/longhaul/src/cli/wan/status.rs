@@ -1,13 +1,11 @@
-use std::io::IsTerminal;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 
 use super::control::{self, Request};
 use super::place::Place;
 use crate::exit::{self, Coded};
-use crate::output::{answer, topology_table};
+use crate::output::{answer, clear, document, document_line, output_is_terminal, topology_table};
 
 /// Show what passed over the links of a topology
 ///
@@ -27,21 +25,16 @@ pub(super) struct StatusArgs {
 }
 
 pub(super) fn run(args: StatusArgs) -> Result<u8, Coded> {
-    /// Home, and clear what was below (ECMA-48: CUP, ED).
-    const CLEAR: &str = "\x1b[H\x1b[J";
     let place = Place::of_running(args.name.as_deref())?;
-    let live = args.watch && !args.json && std::io::stdout().is_terminal();
+    let live = args.watch && !args.json && output_is_terminal();
     loop {
         let report = control::ask_report(&mut place.connect()?, &Request::Status)?;
-        let text = match (args.json, args.watch) {
-            (true, true) => serde_json::to_string(&report).context("cannot write JSON")? + "\n",
-            (true, false) => {
-                serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n"
-            }
-            (false, _) => topology_table(&report),
-        };
-        let clear = if live { CLEAR } else { "" };
-        answer(&format!("{clear}{text}")).context("cannot write the status")?;
+        match (args.json, args.watch) {
+            (true, true) => document_line(&report)?,
+            (true, false) => document(&report)?,
+            (false, _) if live => answer(&(clear() + &topology_table(&report)))?,
+            (false, _) => answer(&topology_table(&report))?,
+        }
         if !args.watch {
             return Ok(exit::OK);
         }

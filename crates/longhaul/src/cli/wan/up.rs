@@ -15,7 +15,7 @@ use super::place::Place;
 use super::shipped::{SHIPPED, Shipped};
 use super::topology_file::{FileError, TopologyFile};
 use crate::exit::{self, Coded};
-use crate::output::{answer, say, topology_end, topology_summary};
+use crate::output::{answer, raw_output, remark_text, say, topology_end, topology_summary};
 
 /// Build a topology of many sites and links, and keep it up
 ///
@@ -55,7 +55,7 @@ enum Started {
 
 pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     let Some(file) = args.file.filter(|_| !args.list) else {
-        answer(&list()).context("cannot write the list")?;
+        answer(&list())?;
         return Ok(exit::OK);
     };
     let TopologyFile { plan, .. } =
@@ -69,7 +69,7 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     }
     leave_in_background(&file, &plan, &place)?;
     let line = format!("{}\n", topology_summary(&plan));
-    answer(&line).context("cannot write that it is up")?;
+    answer(&line)?;
     Ok(exit::OK)
 }
 
@@ -109,7 +109,7 @@ fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
 /// Answers until the end, and says what passed.
 fn hold(holder: Holder) -> anyhow::Result<u8> {
     match holder.serve()? {
-        End::Signal(report) => say(topology_end(&report).trim_end()),
+        End::Signal(report) => remark_text(&format!("longhaul: {}", topology_end(&report))),
         // The command says it. It waits until this process has ended, and with it the stream.
         End::Command(stream) => std::mem::forget(stream),
     }
@@ -138,7 +138,7 @@ fn background(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
 
 /// Tells the process that started this one how it went.
 fn tell(started: &Started) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
+    let mut out = raw_output().context("cannot tell that it is up")?;
     write_frame(&mut out, started).context("cannot tell that it is up")?;
     out.flush().context("cannot tell that it is up")
 }

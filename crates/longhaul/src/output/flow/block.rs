@@ -7,10 +7,12 @@ use longhaul_core::result::{
 
 use super::words::{count, millis, wrap};
 use super::{COLUMNS, FlowText};
+use crate::output::harmless;
 
 impl FlowText {
     /// Both ends, the answer, and the reason for it; for each way of a test of both.
     pub(crate) fn block(&self, result: &FlowResult) -> String {
+        let result = &harmless(result);
         let mut text = format!("{}\n", "-".repeat(COLUMNS));
         let server_sends = self.direction == Direction::Reverse;
         self.ends(&mut text, &result.summary, server_sends);

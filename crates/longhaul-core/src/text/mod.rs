@@ -1,6 +1,12 @@
 //! Helpers for sentences.
 
+mod escape;
+
 use std::error::Error;
+
+pub use escape::{
+    Escaped, escape, escape_json, escape_lines, escape_name, escape_quoted, is_hostile,
+};
 
 /// Returns `error` and its causes in one line.
 pub fn chain(error: &dyn Error) -> String {

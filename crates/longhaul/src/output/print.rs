@@ -1,0 +1,261 @@
+//! The only writers to standard output and standard error.
+//!
+//! They escape hostile characters, so that text of a peer, a file system or another program neither
+//! moves the cursor nor forges a line, and they never panic. An error of standard error is ignored.
+//! One of standard output is returned, and ends the program with [`exit::OUTPUT`] unless a graver
+//! code stands.
+
+// The lints send everybody else here.
+#![allow(clippy::disallowed_methods)]
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use longhaul_core::text::{escape, escape_json, escape_lines};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::style;
+use crate::exit::{self, Coded};
+
+/// Prints a message on standard error, in one line after the program's name.
+pub(crate) fn say(what: impl Display) {
+    remark(format_args!("longhaul: {what}"));
+}
+
+/// Prints one line on standard error.
+pub(crate) fn remark(what: impl Display) {
+    let _ = io::stderr().lock().write_all(line(what).as_bytes());
+}
+
+/// `what` in one line.
+fn line(what: impl Display) -> String {
+    format!("{}\n", escape(&what.to_string()))
+}
+
+/// Prints lines of text on standard error.
+pub(crate) fn remark_text(text: &str) {
+    let _ = io::stderr().lock().write_all(shown(text).as_bytes());
+}
+
+/// Prints lines of text, with their [styles](style), on standard output.
+///
+/// # Errors
+/// Standard output does not take them.
+pub(crate) fn answer(text: &str) -> Result<(), Coded> {
+    write_out(&shown(text))
+}
+
+/// Prints a document on standard output, for people and programs.
+///
+/// # Errors
+/// Standard output does not take it.
+pub(crate) fn document(value: &impl Serialize) -> Result<(), Coded> {
+    let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
+    json(&text)
+}
+
+/// Prints a document on standard output, in one line.
+///
+/// # Errors
+/// Standard output does not take it.
+pub(crate) fn document_line(value: &impl Serialize) -> Result<(), Coded> {
+    let text = serde_json::to_string(value).map_err(anyhow::Error::from)?;
+    json(&text)
+}
+
+/// Prints a JSON document, which is text already, on standard output.
+///
+/// # Errors
+/// Standard output does not take it.
+pub(crate) fn json(document: &str) -> Result<(), Coded> {
+    write_out(&(escape_json(document.trim_end()) + "\n"))
+}
+
+/// The exit code of work that ended with `code` and then printed its result: a failure of the work
+/// is graver than one of printing.
+///
+/// # Errors
+/// The work was done and its result was not printed.
+pub(crate) fn after_printing(code: u8, printed: Result<(), Coded>) -> Result<u8, Coded> {
+    match code {
+        exit::OK => printed.map(|()| exit::OK),
+        code => Ok(code),
+    }
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn output_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether standard error is a terminal.
+pub(crate) fn error_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// The columns and lines of the terminal of standard error, if it is one.
+pub(crate) fn error_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    let (columns, lines) = (size.ws_col.into(), size.ws_row.into());
+    (columns > 0 && lines > 0).then_some((columns, lines))
+}
+
+/// Standard output for data that is no text: frames, and files. The standard library's handle
+/// would keep back what follows the last line feed.
+///
+/// # Errors
+/// No descriptor is left.
+pub(crate) fn raw_output() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Standard error, for a child.
+///
+/// # Errors
+/// No descriptor is left.
+pub(crate) fn raw_error() -> io::Result<OwnedFd> {
+    io::stderr().as_fd().try_clone_to_owned()
+}
+
+/// `document` with every string in it escaped, for a renderer: no text in it begins a new line.
+/// A document that has no JSON form is returned as it is.
+pub(crate) fn harmless<T: Serialize + DeserializeOwned + Clone>(document: &T) -> T {
+    let value = serde_json::to_value(document).map(escaped_strings);
+    value.and_then(serde_json::from_value).unwrap_or_else(|_| document.clone())
+}
+
+fn escaped_strings(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => Value::String(escape(&text).into_owned()),
+        Value::Array(values) => Value::Array(values.into_iter().map(escaped_strings).collect()),
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, value)| (escape(&name).into_owned(), escaped_strings(value)))
+                .collect(),
+        ),
+        value => value,
+    }
+}
+
+fn shown(text: &str) -> String {
+    style::apply(text, |part| escape_lines(part))
+}
+
+fn write_out(text: &str) -> Result<(), Coded> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(output_error)
+}
+
+/// A failure to write to standard output, with its exit code.
+pub(crate) fn output_error(error: io::Error) -> Coded {
+    let error = anyhow::Error::from(error).context("cannot write to standard output");
+    Coded::new(exit::OUTPUT, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::EngineError;
+
+    use super::*;
+    use crate::output::style::Style;
+
+    #[test]
+    fn only_styles_of_the_program_reach_the_terminal() {
+        let heading = style::styled(Style::Bad, "failed", true);
+        let text = format!("{heading}: \x1b[2J\u{fdd0}\u{202e}x\r\n");
+        // A marker that a peer sent is spelt out by `harmless` before it gets here.
+        let reason = harmless(&"\u{fdd0}\x1b\n".to_owned());
+        assert_eq!(reason, "%EF%B7%90%1B%0A");
+        let shown = shown(&text);
+        assert!(shown.starts_with("\x1b[31mfailed\x1b[0m: %1B[2J"), "{shown}");
+        assert!(shown.ends_with("%E2%80%AEx%0D\n"), "{shown}");
+    }
+
+    /// An error of each kind, of which every text is hostile. A kind that is not here does not
+    /// compile.
+    fn engine_errors(text: &str) -> Vec<EngineError> {
+        let (words, path) = (|| text.to_owned(), || std::path::PathBuf::from(text));
+        let source = || io::Error::other(text.to_owned());
+        let kind = longhaul_core::wire::RefusalKind::Files;
+        let known = |error: &EngineError| match error {
+            EngineError::Address(_)
+            | EngineError::Resolve { .. }
+            | EngineError::Connect { .. }
+            | EngineError::DataConnect { .. }
+            | EngineError::DataMissing { .. }
+            | EngineError::Listen { .. }
+            | EngineError::Handshake { .. }
+            | EngineError::KeyChanged { .. }
+            | EngineError::KeyUnknown { .. }
+            | EngineError::BadKey(_)
+            | EngineError::KeyOption { .. }
+            | EngineError::Refused { .. }
+            | EngineError::Control { .. }
+            | EngineError::Protocol { .. }
+            | EngineError::Data { .. }
+            | EngineError::File { .. }
+            | EngineError::Spawn { .. }
+            | EngineError::Failed { .. }
+            | EngineError::System { .. } => true,
+            // These have no text of others.
+            EngineError::NoConfigDir
+            | EngineError::SocketOption(_)
+            | EngineError::NoCpu { .. }
+            | EngineError::Interrupted => false,
+        };
+        let errors = vec![
+            EngineError::Address(words()),
+            EngineError::Resolve { host: words(), source: source() },
+            EngineError::Connect { address: words(), source: source() },
+            EngineError::DataConnect { stream: 0, address: words(), source: source() },
+            EngineError::DataMissing { peer: words() },
+            EngineError::Listen { address: words(), source: source() },
+            EngineError::Handshake { peer: words(), source: source() },
+            EngineError::KeyChanged {
+                host: words(),
+                known: words(),
+                offered: words(),
+                file: path(),
+            },
+            EngineError::KeyUnknown { host: words(), offered: words() },
+            EngineError::BadKey(path()),
+            EngineError::KeyOption { file: path(), line: 1, option: words() },
+            EngineError::Refused { peer: words(), kind, reason: words() },
+            EngineError::Control {
+                peer: words(),
+                source: longhaul_core::wire::FrameError::Io(source()),
+            },
+            EngineError::Protocol { peer: words(), what: "x" },
+            EngineError::Data { stream: 0, source: source() },
+            EngineError::File { operation: "read", path: path(), source: source() },
+            EngineError::Spawn { program: words(), source: source() },
+            EngineError::Failed { peer: words(), reason: words(), again: false },
+            EngineError::System { operation: "x", source: source() },
+        ];
+        assert!(errors.iter().all(known));
+        errors
+    }
+
+    #[test]
+    fn an_error_is_one_line_without_a_hostile_character() {
+        for error in engine_errors("x\r\n\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{2028}\u{200b}y") {
+            let line = line(format_args!("{:#}", anyhow::Error::from(error)));
+            let text = line.strip_suffix('\n').expect("it ends the line");
+            assert!(!text.contains(longhaul_core::text::is_hostile), "{text:?}");
+            assert!(text.contains("%0D%0A%1B[2J"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_the_work_is_graver_than_one_of_printing() {
+        let unprinted = || Err(Coded::new(exit::OUTPUT, anyhow::anyhow!("full")));
+        assert_eq!(after_printing(exit::PARTIAL, unprinted()).unwrap(), exit::PARTIAL);
+        assert_eq!(after_printing(exit::OK, unprinted()).unwrap_err().code, exit::OUTPUT);
+        assert_eq!(after_printing(exit::OK, Ok(())).unwrap(), exit::OK);
+    }
+}
