@@ -4,6 +4,7 @@
 //! a process states its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes all
 //! documents.
 
+mod audit;
 mod certificate;
 mod check;
 mod copy;
@@ -22,6 +23,7 @@ mod topology;
 mod udp;
 mod warning;
 
+pub use audit::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{

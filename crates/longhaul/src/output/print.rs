@@ -193,6 +193,8 @@ mod tests {
             | EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::BadKey(_)
+            | EngineError::Exposed { .. }
+            | EngineError::Lapsed { .. }
             | EngineError::KeyOption { .. }
             | EngineError::Refused { .. }
             | EngineError::Control { .. }
@@ -202,10 +204,11 @@ mod tests {
             | EngineError::Spawn { .. }
             | EngineError::Failed { .. }
             | EngineError::System { .. } => true,
-            // These have no text of others.
+            // These have no text of others but the name of the peer, which is escaped as above.
             EngineError::NoConfigDir
             | EngineError::SocketOption(_)
             | EngineError::NoCpu { .. }
+            | EngineError::Stalled { .. }
             | EngineError::Interrupted => false,
         };
         let errors = vec![
@@ -224,6 +227,11 @@ mod tests {
             },
             EngineError::KeyUnknown { host: words(), offered: words() },
             EngineError::BadKey(path()),
+            EngineError::Exposed {
+                path: path(),
+                exposure: longhaul_engine::session::Exposure::Writable { mode: 0o666 },
+            },
+            EngineError::Lapsed { peer: words(), lapse: longhaul_engine::session::Lapse::Expired },
             EngineError::KeyOption { file: path(), line: 1, option: words() },
             EngineError::Refused { peer: words(), kind, reason: words() },
             EngineError::Control {

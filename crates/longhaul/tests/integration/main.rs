@@ -1,6 +1,7 @@
 //! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
 //! without that they fail and show why.
 
+mod audit;
 mod cable;
 mod capture;
 mod clients;
@@ -18,6 +19,7 @@ mod generate;
 mod host;
 mod matrix;
 mod matrix_real;
+mod output;
 mod path;
 mod serve_rights;
 mod ssh;

@@ -2,6 +2,7 @@
 
 mod confine;
 mod limits;
+mod log;
 mod offer;
 mod run;
 

@@ -1,4 +1,3 @@
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -13,6 +12,7 @@ use longhaul_engine::serve::{Event, Host, Services, is_out_of_reach};
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 
 use super::limits::Tiers;
+use super::log::Log;
 use crate::output::say;
 
 /// Tests for anyone, under limits; files for the authorised.
@@ -30,6 +30,7 @@ pub(super) struct Offer {
     /// Tests too are for the authorised alone.
     pub(super) keys_only: bool,
     pub(super) stop: Arc<AtomicBool>,
+    pub(super) log: Arc<Log>,
 }
 
 const NOT_AUTHORISED: &str = "this key is not authorised; add the line that 'longhaul key' prints \
@@ -108,17 +109,8 @@ impl Services for Offer {
     }
 
     fn log(&self, event: Event) {
-        match event {
-            Event::Ended(report) => {
-                let client = address(report.client.address);
-                match report.outcome {
-                    Ok(()) => say(format_args!("{client}: done")),
-                    Err(error) => say(format_args!("{client}: {}", chain(&error))),
-                }
-            }
-            Event::NoHandshake { address: client, error } => {
-                say(format_args!("{}: {}", address(client), chain(&error)));
-            }
+        // The log may be elsewhere, and who has just changed the list reads standard error.
+        match &event {
             Event::KeysRead { keys, ended } => say(format_args!(
                 "read authorized_keys again: {keys} keys besides this user's own, {ended} sessions \
                  to end"
@@ -126,16 +118,10 @@ impl Services for Offer {
             Event::KeysKept { error } => say(format_args!(
                 "ERROR: the change of authorized_keys is NOT in force, the keys read before still \
                  count: {}",
-                chain(&error)
+                chain(error)
             )),
-            Event::KeyDenied { fingerprint, address, lapse } => {
-                say(format_args!("{address}: {fingerprint} does not count: {lapse}"));
-            }
             _ => {}
         }
+        self.log.record(event);
     }
-}
-
-fn address(client: Option<SocketAddr>) -> String {
-    client.map_or_else(|| "a client".to_owned(), |address| address.to_string())
 }

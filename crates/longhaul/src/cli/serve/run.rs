@@ -10,9 +10,11 @@ use longhaul_engine::{EngineError, Result as EngineResult};
 
 use super::confine::ConfineArgs;
 use super::limits::LimitArgs;
+use super::log::LogArgs;
 use super::offer::Offer;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
+use crate::output::say;
 use crate::remote::{relay, serve_stdio};
 use crate::supervisor;
 
@@ -52,6 +54,8 @@ pub(in crate::cli) struct Args {
     one_off: bool,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     confine: ConfineArgs,
     // What 'longhaul cp' runs at the far side of ssh.
@@ -97,12 +101,13 @@ impl Args {
         let files = files.transpose()?;
         let authorised = AuthorisedKeys::load(&config, identity.public());
         let authorised = self.confine.as_user(authorised)?;
+        let log = self.log.open()?;
         let warning = self.confine.confine(&self.reach(&config, &identity, &authorised))?;
         let key_roots = authorised.has_roots();
         let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
-        eprintln!("longhaul: serving {offers} on {}", listener.address());
+        say(format_args!("serving {offers} on {}", listener.address()));
         if let Some(warning) = warning {
-            eprintln!("longhaul: {warning}");
+            say(warning);
         }
         let host = Arc::new(Host { identity, authorised });
         let rights = match (self.read_only, self.write_only) {
@@ -110,6 +115,7 @@ impl Args {
             (false, true) => Rights::WriteOnly,
             (false, false) => Rights::Full,
         };
+        let log = Arc::new(log.start(listener.address())?);
         let services = Offer {
             files,
             rights,
@@ -119,6 +125,7 @@ impl Args {
             config,
             keys_only: self.limits.keys_only,
             stop: interrupt.flag().clone(),
+            log: log.clone(),
         };
         let services: Arc<dyn Services> = Arc::new(services);
         let _watch = host.authorised.watch(reload_on_hangup()?, {
@@ -129,6 +136,7 @@ impl Args {
         supervisor::notify("READY=1");
         listener.run(host, services, clients, self.one_off, interrupt.flag());
         supervisor::notify("STOPPING=1");
+        log.finish();
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }
 
@@ -140,7 +148,7 @@ impl Args {
             roots,
             read_only: self.read_only,
             config: config.file(""),
-            log: None,
+            log: self.log.directory(),
             root_user: rustix::process::geteuid().is_root(),
             owners: keys.has_owners(&identity.public()),
         }

@@ -1,0 +1,284 @@
+//! A line of the log of `longhaul serve`, `longhaul.audit/1`. `docs/design/audit.md` describes it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::escape;
+use crate::units::{Bytes, Rate};
+
+/// The schema of [`AuditRecord`].
+pub const AUDIT_SCHEMA: &str = "longhaul.audit/1";
+
+/// One event of a server. A field that does not apply is absent. Text of others is escaped: hostile
+/// characters are `%XX`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// [`AUDIT_SCHEMA`].
+    pub schema: String,
+    /// When, in UTC (RFC 3339).
+    pub time: String,
+    /// The kind of event.
+    pub event: AuditEvent,
+    /// The session, 32 hexadecimal digits. Both ends know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The client's address and port; the server's, where it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The fingerprint of the client's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The comment of the key in the list of authorised keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// Whether the key is in that list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorised: Option<bool>,
+    /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The operation: `test`, `test_other`, `get`, `put`, `forward`, `check`, `path` or `diagnose`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The first paths of the request, as the client wrote them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// The number of further paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_paths: Option<u64>,
+    /// The other server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<String>,
+    /// Payload moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+    /// Files in place at the sink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Files that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u64>,
+    /// The wait for a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_seconds: Option<f64>,
+    /// The duration of the transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The duration of the session, from the connection on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_seconds: Option<f64>,
+    /// The mean rate of the bytes that this session moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<Rate>,
+    /// The limiting factor of a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The end: `ok`, `partial`, `refused`, `revoked`, `lost`, `failed` or `interrupted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// The error, or the reason of a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The number of lines, keys or sessions that the event counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+/// The kind of an [`AuditRecord`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditEvent {
+    /// The server accepts clients.
+    Start,
+    /// The server ends.
+    Stop,
+    /// A session has begun.
+    Session,
+    /// The transfer of a session has ended, and with it the session.
+    Transfer,
+    /// A client was refused or lost after its handshake and before its session began.
+    Refused,
+    /// A handshake failed.
+    Handshake,
+    /// A connection was closed before its client was known.
+    Dropped,
+    /// `count` lines were left out because they came too fast; `error` names their kind.
+    Suppressed,
+    /// `count` lines were lost because the log could not be written.
+    Lost,
+    /// A client whose key is listed was not taken as its owner; `error` says why.
+    KeyDenied,
+    /// The list of authorised keys was read again and has `count` keys.
+    Keys,
+    /// The list of authorised keys cannot be used; the old one stays in force.
+    KeysKept,
+    /// An event of a later version.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl AuditEvent {
+    /// Its name in the document.
+    pub fn name(self) -> &'static str {
+        match self {
+            AuditEvent::Start => "start",
+            AuditEvent::Stop => "stop",
+            AuditEvent::Session => "session",
+            AuditEvent::Transfer => "transfer",
+            AuditEvent::Refused => "refused",
+            AuditEvent::Handshake => "handshake",
+            AuditEvent::Dropped => "dropped",
+            AuditEvent::Suppressed => "suppressed",
+            AuditEvent::Lost => "lost",
+            AuditEvent::KeyDenied => "key_denied",
+            AuditEvent::Keys => "keys",
+            AuditEvent::KeysKept => "keys_kept",
+            AuditEvent::Other => "other",
+        }
+    }
+}
+
+impl AuditRecord {
+    /// The record as text: its event, then `name=value` with a space between two; text of others is
+    /// in double quotes. The time is left to the writer.
+    pub fn text(&self) -> String {
+        let mut line = Line(self.event.name().to_owned());
+        line.word("session", self.session.as_ref());
+        line.word("address", self.address.as_ref());
+        line.word("key", self.key.as_ref());
+        line.quoted("comment", self.comment.as_ref());
+        line.word("authorised", self.authorised);
+        line.word("service", self.service.as_ref());
+        line.word("operation", self.operation.as_ref());
+        for path in &self.paths {
+            line.quoted("path", Some(path));
+        }
+        line.word("more_paths", self.more_paths);
+        line.quoted("other", self.other.as_ref());
+        line.word("bytes", self.bytes.map(Bytes::get));
+        line.word("files", self.files);
+        line.word("failures", self.failures);
+        let seconds = |seconds: Option<f64>| seconds.map(|seconds| format!("{seconds:.3}"));
+        line.word("waited_seconds", seconds(self.waited_seconds));
+        line.word("seconds", seconds(self.seconds));
+        line.word("session_seconds", seconds(self.session_seconds));
+        line.word("rate_bps", self.rate_bps.map(Rate::bps));
+        line.word("limit", self.limit.as_ref());
+        line.word("count", self.count);
+        line.word("result", self.result.as_ref());
+        line.quoted("error", self.error.as_ref());
+        line.0
+    }
+}
+
+struct Line(String);
+
+impl Line {
+    fn word(&mut self, name: &str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            let value = escape(&value.to_string()).replace(' ', "%20");
+            self.0.push_str(&format!(" {name}={value}"));
+        }
+    }
+
+    fn quoted(&mut self, name: &str, value: Option<&String>) {
+        if let Some(value) = value {
+            let value = escape(value).replace('"', "%22");
+            self.0.push_str(&format!(" {name}=\"{value}\""));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::is_hostile;
+
+    /// A record in which every field is set to something hostile, where it is text.
+    fn full() -> AuditRecord {
+        let text = || Some("x\" result=ok\n\u{1b}[2J\u{202e}".to_owned());
+        AuditRecord {
+            schema: AUDIT_SCHEMA.to_owned(),
+            time: "2026-11-22T04:10:00.123Z".to_owned(),
+            event: AuditEvent::Transfer,
+            session: text(),
+            address: text(),
+            key: text(),
+            comment: text(),
+            authorised: Some(true),
+            service: text(),
+            operation: text(),
+            paths: vec![text().unwrap(); 2],
+            more_paths: Some(1),
+            other: text(),
+            bytes: Some(Bytes::new(2)),
+            files: Some(3),
+            failures: Some(4),
+            waited_seconds: Some(0.5),
+            seconds: Some(1.5),
+            session_seconds: Some(2.5),
+            rate_bps: Some(Rate::from_bps(5)),
+            limit: text(),
+            result: text(),
+            error: text(),
+            count: Some(6),
+        }
+    }
+
+    #[test]
+    fn no_field_forges_another_and_none_is_forgotten() {
+        let record = full();
+        let text = record.text();
+        assert!(!text.contains(is_hostile), "{text}");
+        let names: Vec<&str> = text
+            .split('"')
+            .step_by(2)
+            .flat_map(str::split_whitespace)
+            .filter_map(|part| part.split_once('=').map(|(name, _)| name))
+            .collect();
+        let document = serde_json::to_value(&record).unwrap();
+        for name in document.as_object().unwrap().keys() {
+            let expected = match name.as_str() {
+                "schema" | "time" | "event" => 0,
+                "paths" => 0,
+                _ => 1,
+            };
+            let found = names.iter().filter(|one| *one == name).count();
+            assert_eq!(found, expected, "{name} in {text}");
+        }
+        assert_eq!(names.iter().filter(|one| **one == "path").count(), 2);
+        assert_eq!(names.iter().filter(|one| **one == "result").count(), 1);
+    }
+
+    #[test]
+    fn lines_of_version_1_are_read_whatever_is_added_or_left_out() {
+        let fixture = include_str!("../../tests/fixtures/audit-1.jsonl");
+        let records: Vec<AuditRecord> =
+            fixture.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(records.iter().all(|record| record.schema == AUDIT_SCHEMA));
+        assert_eq!(records[0].event, AuditEvent::Start);
+        assert_eq!(records[2].rate_bps, Some(Rate::from_bps(9_395_240_955)));
+        assert_eq!(records[2].paths, ["run17/a%0Ab"]);
+        assert_eq!(records.last().unwrap().event, AuditEvent::Other);
+    }
+
+    #[test]
+    fn a_name_is_that_of_the_document() {
+        for event in [
+            AuditEvent::Start,
+            AuditEvent::Stop,
+            AuditEvent::Session,
+            AuditEvent::Transfer,
+            AuditEvent::Refused,
+            AuditEvent::Handshake,
+            AuditEvent::Dropped,
+            AuditEvent::Suppressed,
+            AuditEvent::Lost,
+            AuditEvent::KeyDenied,
+            AuditEvent::Keys,
+            AuditEvent::KeysKept,
+        ] {
+            assert_eq!(serde_json::to_value(event).unwrap(), event.name());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Limits on how many lines clients without an authorised key can cause.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::serve::Event;
+
+/// How often it is recorded how many lines were left out.
+const SUMMARY: Duration = Duration::from_secs(10);
+
+/// The kinds of events that are limited, each by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A connection whose client is not known.
+    Unknown,
+    /// A client that was refused.
+    Refused,
+    /// A session of a client without an authorised key.
+    Anonymous,
+    /// Everything else; not limited.
+    Authorised,
+}
+
+/// How many lines of each kind may be written.
+#[derive(Debug, Default)]
+pub(super) struct Flood(Mutex<[Bucket; 3]>);
+
+/// A token bucket.
+#[derive(Debug, Default)]
+struct Bucket {
+    /// Lines used of the burst, as of `at`.
+    used: f64,
+    at: Option<Instant>,
+    suppressed: u64,
+    /// When the suppressed ones were last recorded.
+    summed: Option<Instant>,
+}
+
+impl Kind {
+    pub(super) fn of(event: &Event) -> Self {
+        match event {
+            Event::Dropped { .. } | Event::NoHandshake { .. } | Event::KeyDenied { .. } => {
+                Kind::Unknown
+            }
+            Event::Ended(report) if report.client.authorised => Kind::Authorised,
+            Event::Ended(report) if !report.began => Kind::Refused,
+            Event::Began(start) if start.client.authorised => Kind::Authorised,
+            Event::Began(_) | Event::Ended(_) => Kind::Anonymous,
+            Event::KeysRead { .. } | Event::KeysKept { .. } => Kind::Authorised,
+        }
+    }
+
+    /// The burst, and the lines per second after it. At the most a day of all three is 300 MB.
+    fn limit(self) -> Option<(f64, f64)> {
+        match self {
+            Kind::Unknown | Kind::Refused => Some((50.0, 1.0)),
+            Kind::Anonymous => Some((1000.0, 10.0)),
+            Kind::Authorised => None,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Kind::Unknown => "connections of unknown clients",
+            Kind::Refused => "refused clients",
+            Kind::Anonymous => "sessions without an authorised key",
+            Kind::Authorised => "sessions",
+        }
+    }
+}
+
+impl Flood {
+    /// Whether a line of `kind` may be written at `now`; counts it if not.
+    pub(super) fn admit(&self, kind: Kind, now: Instant) -> bool {
+        let Some((burst, rate)) = kind.limit() else { return true };
+        let bucket = &mut self.lock()[kind as usize];
+        let gone = bucket.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        bucket.used = (bucket.used - gone.as_secs_f64() * rate).max(0.0);
+        bucket.at = Some(now);
+        if bucket.used + 1.0 > burst {
+            bucket.suppressed += 1;
+            bucket.summed.get_or_insert(now);
+            return false;
+        }
+        bucket.used += 1.0;
+        true
+    }
+
+    /// The kinds of which lines were left out since the last time, and how many; at intervals, or
+    /// `all` of them.
+    pub(super) fn suppressed(&self, now: Instant, all: bool) -> Vec<(&'static str, u64)> {
+        let mut found = Vec::new();
+        for kind in [Kind::Unknown, Kind::Refused, Kind::Anonymous] {
+            let bucket = &mut self.lock()[kind as usize];
+            let due = bucket.summed.is_some_and(|at| now.saturating_duration_since(at) >= SUMMARY);
+            if bucket.suppressed > 0 && (due || all) {
+                found.push((kind.words(), std::mem::take(&mut bucket.suppressed)));
+                bucket.summed = None;
+            }
+        }
+        found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Bucket; 3]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_others_are_not_kept_out() {
+        let (flood, start) = (Flood::default(), Instant::now());
+        let admitted = (0..10_000).filter(|_| flood.admit(Kind::Unknown, start)).count();
+        assert_eq!(admitted, 50);
+        assert!(flood.admit(Kind::Authorised, start) && flood.admit(Kind::Refused, start));
+        assert_eq!(flood.suppressed(start, false), []);
+        let later = start + SUMMARY;
+        assert_eq!(flood.suppressed(later, false), [("connections of unknown clients", 9950)]);
+        assert_eq!(flood.suppressed(later, true), []);
+        let again = (0..100).filter(|_| flood.admit(Kind::Unknown, later)).count();
+        assert_eq!(again, 10, "a line per second");
+        assert_eq!(flood.suppressed(later, true), [("connections of unknown clients", 90)]);
+    }
+}

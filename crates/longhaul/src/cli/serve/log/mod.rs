@@ -1,0 +1,146 @@
+//! The log of a server: a line per session, transfer, refusal and reload.
+//!
+//! Events become records, and a thread writes them, so that neither a full disk nor a reader of
+//! standard error that does not read holds a session up. Events of clients without an authorised key
+//! are limited in number; the rest is counted.
+
+mod flood;
+mod record;
+mod writer;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::{AuditEvent, AuditRecord};
+use longhaul_engine::serve::Event;
+
+use self::flood::Flood;
+use self::writer::{Target, Writer};
+use crate::exit::{self, Coded};
+
+/// Records that wait to be written; with paths and errors cut, a few megabytes at the most.
+const WAITING: usize = 1024;
+/// How long the last records may take to be written.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Where and how the log is written.
+#[derive(Debug, clap::Args)]
+pub(super) struct LogArgs {
+    /// Append the log to this file instead of writing it to standard error; reopened on SIGHUP
+    #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
+    log: Option<PathBuf>,
+    /// Write the log as text, or as a JSON document per line (longhaul.audit/1)
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
+}
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// An opened log; it is written once [`started`](Opened::start).
+pub(super) struct Opened {
+    target: Target,
+    format: Format,
+}
+
+/// The log of a running server.
+pub(super) struct Log {
+    flood: Arc<Flood>,
+    shared: Arc<Shared>,
+    queue: SyncSender<Message>,
+}
+
+/// A message to the thread that writes.
+enum Message {
+    Record(Box<AuditRecord>),
+    End,
+}
+
+/// What the log and its thread share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Records that found no place.
+    lost: AtomicU64,
+    /// The server ends: what cannot be written is given up.
+    ending: AtomicBool,
+    /// All that waited has been written or given up.
+    ended: AtomicBool,
+}
+
+impl LogArgs {
+    /// The directory of the log, which the server must be able to write to later.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        let file = self.log.as_deref()?;
+        let above = file.parent().filter(|above| !above.as_os_str().is_empty());
+        Some(above.unwrap_or(Path::new(".")).to_owned())
+    }
+
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(super) fn open(&self) -> Result<Opened, Coded> {
+        let target = match &self.log {
+            Some(file) => Target::file(file),
+            None => Target::standard_error(),
+        };
+        let target = target.map_err(|error| Coded::new(exit::HOST, error))?;
+        Ok(Opened { target, format: self.log_format })
+    }
+}
+
+impl Opened {
+    /// Starts the thread that writes.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn start(self, address: SocketAddr) -> Result<Log, Coded> {
+        let (queue, messages) = sync_channel(WAITING);
+        let (flood, shared) = (Arc::new(Flood::default()), Arc::new(Shared::default()));
+        let Opened { target, format } = self;
+        let mut writer = Writer::new(target, format, flood.clone(), shared.clone());
+        thread::Builder::new()
+            .name("log".into())
+            .spawn(move || writer.run(&messages))
+            .map_err(|error| Coded::new(exit::HOST, error))?;
+        let log = Log { flood, shared, queue };
+        log.put(record::server(AuditEvent::Start, Some(address)));
+        Ok(log)
+    }
+}
+
+impl Log {
+    /// Records `event`, unless too many of its kind came. It does not wait.
+    pub(super) fn record(&self, event: Event) {
+        if self.flood.admit(flood::Kind::of(&event), Instant::now()) {
+            self.put(record::of(event));
+        }
+    }
+
+    fn put(&self, record: AuditRecord) {
+        if let Err(TrySendError::Full(_)) = self.queue.try_send(Message::Record(Box::new(record))) {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what waits and the server's end, for a bounded time.
+    pub(super) fn finish(&self) {
+        self.put(record::server(AuditEvent::Stop, None));
+        self.shared.ending.store(true, Ordering::Release);
+        let until = Instant::now() + LAST_WORDS;
+        let mut sent = false;
+        while !self.shared.ended.load(Ordering::Acquire) && Instant::now() < until {
+            sent = sent || self.queue.try_send(Message::End).is_ok();
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Events of a server as records of its log.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use longhaul_core::result::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
+use longhaul_core::text::{chain, escape, escape_name};
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::wire::Service;
+use longhaul_engine::serve::{Client, DropReason, Event, SessionReport, SessionStart};
+use longhaul_engine::session::{Operation, Work};
+use longhaul_engine::{EngineError, Result};
+
+/// Most characters of a text of others.
+const TEXT_LIMIT: usize = 1024;
+
+/// The record of `event`, at this time.
+pub(super) fn of(event: Event) -> AuditRecord {
+    match event {
+        Event::Dropped { address, reason } => AuditRecord {
+            address: address.map(|address| address.to_string()),
+            error: Some(words(reason).into_owned()),
+            ..record(AuditEvent::Dropped)
+        },
+        Event::NoHandshake { address, error } => AuditRecord {
+            address: address.map(|address| address.to_string()),
+            error: Some(text(&chain(&error))),
+            ..record(AuditEvent::Handshake)
+        },
+        Event::Began(start) => began(start),
+        Event::Ended(report) => ended(*report),
+        Event::KeysRead { keys, ended } => AuditRecord {
+            count: Some(keys as u64),
+            error: (ended > 0).then(|| format!("{ended} sessions end: their key is gone")),
+            ..record(AuditEvent::Keys)
+        },
+        Event::KeyDenied { fingerprint, address, lapse } => AuditRecord {
+            address: Some(address.to_string()),
+            key: Some(fingerprint),
+            error: Some(lapse.to_string()),
+            ..record(AuditEvent::KeyDenied)
+        },
+        Event::KeysKept { error } => {
+            AuditRecord { error: Some(text(&chain(&error))), ..record(AuditEvent::KeysKept) }
+        }
+    }
+}
+
+/// The record of the server's own begin or end.
+pub(super) fn server(event: AuditEvent, address: Option<SocketAddr>) -> AuditRecord {
+    AuditRecord { address: address.map(|address| address.to_string()), ..record(event) }
+}
+
+/// The record of lines that are not in the log.
+pub(super) fn missing(event: AuditEvent, count: u64, what: &str) -> AuditRecord {
+    AuditRecord { count: Some(count), error: Some(what.to_owned()), ..record(event) }
+}
+
+fn record(event: AuditEvent) -> AuditRecord {
+    let now = jiff::Timestamp::now();
+    let time = now.round(jiff::Unit::Millisecond).unwrap_or(now);
+    AuditRecord {
+        schema: AUDIT_SCHEMA.to_owned(),
+        // Always with three digits, so that lines stand under each other.
+        time: format!("{time:.3}"),
+        event,
+        ..AuditRecord::default()
+    }
+}
+
+fn by(client: &Client, record: AuditRecord) -> AuditRecord {
+    AuditRecord {
+        session: client.session.map(|session| format!("{session:?}")),
+        address: client.address.map(|address| address.to_string()),
+        key: client.key.map(|key| key.fingerprint()),
+        comment: client.comment.as_deref().map(text),
+        authorised: Some(client.authorised),
+        ..record
+    }
+}
+
+fn began(start: SessionStart) -> AuditRecord {
+    AuditRecord {
+        service: Some(service(start.service).to_owned()),
+        waited_seconds: Some(seconds(start.waited)),
+        ..by(&start.client, record(AuditEvent::Session))
+    }
+}
+
+fn ended(report: SessionReport) -> AuditRecord {
+    let SessionReport { client, service: asked, began, duration, work, outcome } = report;
+    let event = if began { AuditEvent::Transfer } else { AuditEvent::Refused };
+    let common = AuditRecord {
+        service: asked.map(|asked| service(asked).to_owned()),
+        session_seconds: Some(seconds(duration)),
+        result: Some(result(&outcome, &work).to_owned()),
+        error: error(&outcome, &work),
+        ..by(&client, record(event))
+    };
+    if began { with_work(common, &work) } else { common }
+}
+
+fn with_work(record: AuditRecord, work: &Work) -> AuditRecord {
+    let moved = work.bytes.get().saturating_sub(work.resumed.get());
+    let paths = work.paths.iter().map(|path| clip(&escape_name(path.as_os_str().as_bytes())));
+    AuditRecord {
+        operation: work.operation.map(|operation| self::operation(operation).to_owned()),
+        paths: paths.collect(),
+        more_paths: Some(work.more_paths as u64).filter(|more| *more > 0),
+        other: work.other.as_deref().map(text),
+        bytes: work.operation.map(|_| work.bytes),
+        files: work.files,
+        failures: work.files.map(|_| work.failures),
+        seconds: work.duration.map(seconds),
+        rate_bps: work
+            .duration
+            .filter(|duration| !duration.is_zero())
+            .map(|duration| Rate::mean(Bytes::new(moved), duration)),
+        limit: work.limit.map(|limit| limit.as_str().to_owned()),
+        ..record
+    }
+}
+
+fn result(outcome: &Result<()>, work: &Work) -> &'static str {
+    match outcome {
+        Ok(()) if work.cut.is_some() => "failed",
+        Ok(()) if work.failures > 0 => "partial",
+        Ok(()) => "ok",
+        Err(EngineError::Refused { .. }) => "refused",
+        Err(EngineError::Lapsed { .. }) => "revoked",
+        Err(EngineError::Interrupted) => "interrupted",
+        Err(error) if error.may_pass() => "lost",
+        Err(_) => "failed",
+    }
+}
+
+fn error(outcome: &Result<()>, work: &Work) -> Option<String> {
+    match outcome {
+        Ok(()) => work.cut.as_deref().map(text),
+        // The sentence that the client got; who refuses is clear.
+        Err(EngineError::Refused { reason, .. }) => Some(text(reason)),
+        Err(error) => Some(text(&chain(error))),
+    }
+}
+
+/// A text of others, escaped and cut.
+fn text(text: &str) -> String {
+    clip(&escape(text))
+}
+
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(TEXT_LIMIT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// To a millisecond: more is noise in a log.
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e3).round() / 1e3
+}
+
+fn service(service: Service) -> &'static str {
+    match service {
+        Service::Test => "test",
+        Service::Copy => "copy",
+        Service::ThirdParty => "third_party",
+        Service::Path => "path",
+        Service::Rung => "diagnose",
+    }
+}
+
+fn operation(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Test => "test",
+        Operation::TestOther => "test_other",
+        Operation::Get => "get",
+        Operation::Put => "put",
+        Operation::Forward => "forward",
+        Operation::Check => "check",
+        Operation::Path => "path",
+        Operation::Diagnose => "diagnose",
+    }
+}
+
+fn words(reason: DropReason) -> Cow<'static, str> {
+    match reason {
+        DropReason::Silent => "nothing was sent in time".into(),
+        DropReason::NoSession => "not a data connection of a session".into(),
+        DropReason::Connections => "too many connections".into(),
+        DropReason::Unauthenticated => "too many connections of unknown clients".into(),
+        DropReason::Address => "too many connections of this address".into(),
+        DropReason::Penalty(time) => {
+            format!("this address keeps failing; shut out for {} s", time.as_secs()).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::text::is_hostile;
+
+    use super::*;
+
+    const HOSTILE: &str =
+        "x\" result=ok\r\n\u{1b}[2J<3>2026-11-22T00:00:00.000Z stop\u{202e}\u{9b}";
+
+    fn client() -> Client {
+        Client {
+            address: Some("192.0.2.7:4".parse().unwrap()),
+            comment: Some(HOSTILE.to_owned()),
+            ..Client::default()
+        }
+    }
+
+    fn report(outcome: Result<()>, work: Work, began: bool) -> Event {
+        let (client, duration) = (client(), Duration::from_secs(2));
+        let service = Some(Service::Copy);
+        Event::Ended(Box::new(SessionReport { client, service, began, duration, work, outcome }))
+    }
+
+    fn failed() -> EngineError {
+        let (peer, reason) = (HOSTILE.to_owned(), HOSTILE.to_owned());
+        EngineError::Failed { peer, reason, again: false }
+    }
+
+    /// Each kind of event with hostile texts. A kind that is not here does not compile.
+    fn events() -> Vec<Event> {
+        let kind = |event: &Event| match event {
+            Event::Dropped { .. } => 0,
+            Event::NoHandshake { .. } => 1,
+            Event::Began(_) => 2,
+            Event::Ended(_) => 3,
+            Event::KeysRead { .. } => 4,
+            Event::KeysKept { .. } => 5,
+            Event::KeyDenied { .. } => 6,
+        };
+        let work = Work {
+            operation: Some(Operation::Put),
+            paths: vec![HOSTILE.into()],
+            other: Some(HOSTILE.to_owned()),
+            cut: Some(HOSTILE.to_owned()),
+            ..Work::default()
+        };
+        let address = Some("[2001:db8::1]:5".parse().unwrap());
+        let waited = Duration::ZERO;
+        let events = vec![
+            Event::Dropped { address, reason: DropReason::Penalty(Duration::from_secs(60)) },
+            Event::NoHandshake { address, error: failed() },
+            Event::Began(SessionStart { client: client(), service: Service::Test, waited }),
+            report(Err(failed()), work.clone(), true),
+            report(Ok(()), work, true),
+            Event::KeysRead { keys: 2, ended: 1 },
+            Event::KeysKept { error: failed() },
+            Event::KeyDenied {
+                fingerprint: "SHA256:x".to_owned(),
+                address: "192.0.2.7".parse().unwrap(),
+                lapse: longhaul_engine::session::Lapse::Expired,
+            },
+        ];
+        let mut kinds: Vec<_> = events.iter().map(kind).collect();
+        kinds.dedup();
+        assert_eq!(kinds, [0, 1, 2, 3, 4, 5, 6]);
+        events
+    }
+
+    #[test]
+    fn no_event_has_a_hostile_character_or_forges_a_field() {
+        for event in events() {
+            let record = of(event);
+            let line = record.text();
+            let json = serde_json::to_string(&record).unwrap();
+            assert!(!line.contains(is_hostile) && !json.contains(is_hostile), "{line}\n{json}");
+            let outside: String = line.split('"').step_by(2).collect();
+            assert!(!outside.contains("result=ok") || record.result.as_deref() == Some("ok"));
+            assert!(!outside.contains("[2J"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_says_what_it_did_and_how_it_ended() {
+        let work = Work {
+            operation: Some(Operation::Put),
+            paths: vec!["run17".into()],
+            bytes: Bytes::new(3_000_000),
+            resumed: Bytes::new(1_000_000),
+            files: Some(3),
+            failures: 1,
+            duration: Some(Duration::from_secs(2)),
+            ..Work::default()
+        };
+        let line = of(report(Ok(()), work, true)).text();
+        for part in [
+            "transfer address=192.0.2.7:4 ",
+            " operation=put path=\"run17\" bytes=3000000 files=3 failures=1 seconds=2.000 ",
+            " rate_bps=8000000 ",
+            " result=partial",
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        let refused = EngineError::Refused {
+            peer: "x".to_owned(),
+            kind: longhaul_core::wire::RefusalKind::Limit,
+            reason: "its queue is full".to_owned(),
+        };
+        let line = of(report(Err(refused), Work::default(), false)).text();
+        assert!(line.starts_with("refused ") && !line.contains("bytes="), "{line}");
+        assert!(line.ends_with("result=refused error=\"its queue is full\""), "{line}");
+        assert_eq!(clip(&"\u{e9}".repeat(2000)).chars().count(), TEXT_LIMIT + 3);
+    }
+}
