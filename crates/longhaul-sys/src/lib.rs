@@ -8,6 +8,7 @@ pub mod clock;
 pub mod confine;
 pub mod cpu;
 pub mod datagram;
+pub mod descriptors;
 pub mod ethtool;
 pub mod file;
 pub mod host;
