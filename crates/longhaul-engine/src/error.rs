@@ -61,6 +61,14 @@ pub enum EngineError {
         /// Why.
         source: io::Error,
     },
+    /// The server closed the connection before the handshake was finished.
+    #[error("{peer} {reason}")]
+    TurnedAway {
+        /// Host and port.
+        peer: String,
+        /// Why.
+        reason: TurnedAway,
+    },
     /// The server's key is not the one recorded for it.
     #[error(
         "the key of {host} has changed: known is {known}, offered {offered}; if that is right, \
@@ -250,6 +258,29 @@ impl std::fmt::Display for WaitsFor {
     }
 }
 
+/// Why a server closed a connection before the handshake was finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TurnedAway {
+    /// It has too many connections that are not authenticated.
+    #[error(
+        "has too many connections that are not authenticated yet; try again in a few seconds \
+         (there, 'longhaul serve --max-startups' sets the limit)"
+    )]
+    Crowded,
+    /// The client's address has a penalty.
+    #[error(
+        "refuses connections from this address for a while, after failed ones from it; try again \
+         in some minutes, at most ten (there, 'longhaul serve --no-penalties' turns this off)"
+    )]
+    Penalty,
+    /// It did not say.
+    #[error(
+        "closed the connection during the handshake: it has too many connections, or is not \
+         'longhaul serve'; try again in a few seconds"
+    )]
+    Closed,
+}
+
 /// `Result` of the engine.
 pub type Result<T> = std::result::Result<T, EngineError>;
 
@@ -263,6 +294,7 @@ impl EngineError {
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Handshake { .. }
+            | EngineError::TurnedAway { .. }
             | EngineError::Data { .. } => true,
             EngineError::Control { source, .. } => {
                 matches!(source, FrameError::Closed | FrameError::Io(_))

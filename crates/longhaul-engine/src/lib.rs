@@ -4,6 +4,7 @@
 //! memory to memory; [`copy`] moves files; [`ladder`] measures each part of a copy by itself; [`path`]
 //! asks what lies between; [`precursor`] asks what this host alone can do.
 
+mod anonymous;
 pub mod copy;
 mod error;
 pub mod flow;
@@ -12,7 +13,10 @@ mod lock;
 mod noise;
 pub mod path;
 pub mod precursor;
+mod quota;
 pub mod serve;
 pub mod session;
+mod share;
 
-pub use error::{EngineError, Result};
+pub use anonymous::AnonymousPool;
+pub use error::{EngineError, Result, TurnedAway};

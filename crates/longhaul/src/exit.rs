@@ -65,6 +65,7 @@ impl From<EngineError> for Coded {
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Handshake { .. }
+            | EngineError::TurnedAway { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
             | EngineError::Failed { .. }

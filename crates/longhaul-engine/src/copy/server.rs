@@ -27,7 +27,8 @@ use super::verdict::slowest_stage;
 use super::watchdog::bounded;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    ControlReceiver, DataDialer, Operation, Rights, ServedSession, SessionSecret, WorkRecord,
+    Announced, ControlReceiver, DataDialer, Operation, Rights, ServedSession, SessionSecret,
+    WorkRecord,
 };
 
 /// How long the client may take to make its request and to open its data connections.
@@ -84,6 +85,15 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         // For this thread and those that it starts: the session's alone. A kernel that refuses
         // has no manners to offer.
         let _ = longhaul_sys::cpu::yield_to_others();
+    }
+    let first = first_streams(options);
+    let further = STREAM_LIMIT - first;
+    if let Err(shortage) =
+        streams.announce(Announced { streams: first, further, ..Announced::default() })
+    {
+        let (kind, reason) = (RefusalKind::Limit, shortage.to_string());
+        sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
+        return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
     }
     let dialled = match &task {
         Task::Forward(_, _, options, to) if !to.addresses.is_empty() => match dial(to, options) {

@@ -131,7 +131,7 @@ fn prepare(
     sender.send(&FlowOrder::Plan(Box::new(plan.clone())))?;
     expect(receiver, &FlowEvent::Accepted)?;
     let connections = match plan.opener {
-        Opener::Client => connect::open(dialer, plan, true)?,
+        Opener::Client => connect::open(dialer, plan, true, usize::MAX)?,
         Opener::Server => {
             let door = Door::open(dialer)?;
             sender.send(&FlowOrder::Listening { port: door.port })?;
@@ -169,7 +169,7 @@ impl Door {
     }
 
     fn accept(self, plan: &FlowPlan) -> Result<Connections> {
-        connect::accept(&self.acceptor, plan, true, STEP_LIMIT)
+        connect::accept(&self.acceptor, plan, true, usize::MAX, STEP_LIMIT)
     }
 }
 

@@ -9,13 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_core::plan::{FlowPlan, Link, Protocol};
+use longhaul_core::result::End;
 
 use super::end::Part;
 use super::mover::Carrier;
 use super::options::{accepted_options, socket_options};
-use super::udp::UdpFlow;
+use super::udp::{self, UdpFlow};
 use crate::error::{EngineError, Result};
-use crate::session::{DataAcceptor, DataDialer, FlowAnswers, Route, SessionSecret};
+use crate::session::{Announced, DataAcceptor, DataDialer, FlowAnswers, Route, SessionSecret};
 
 /// The connections of one end.
 pub(super) struct Connections {
@@ -27,6 +28,9 @@ pub(super) struct Connections {
     pub(super) answers: Option<FlowAnswers>,
 }
 
+/// Descriptors of the two pipes of a stream that sends without a copy.
+const PIPES: u32 = 4;
+
 /// TCP connections and UDP flows of `plan`.
 fn counts(plan: &FlowPlan) -> (u32, u32) {
     let streams = plan.streams * plan.directions();
@@ -35,6 +39,14 @@ fn counts(plan: &FlowPlan) -> (u32, u32) {
         Protocol::Tcp | Protocol::Mptcp => (streams + probes, 0),
         Protocol::Udp => (probes, streams),
     }
+}
+
+/// The connections of `plan`, as the server announces them.
+pub(super) fn announced(plan: &FlowPlan) -> Announced {
+    let (streams, flows) = counts(plan);
+    let sends = Part::of(plan.direction, false).iter().any(|part| part.role == End::Sender);
+    let beside = if plan.zero_copy && sends { PIPES } else { 0 };
+    Announced { streams, flows, further: 0, beside }
 }
 
 /// Checks that the sockets of `plan` can be had here, so that what cannot be is named rather than
@@ -60,11 +72,17 @@ pub(super) fn check(plan: &FlowPlan, at_client: bool) -> Result<()> {
     Ok(())
 }
 
-/// Opens all connections at once: over a long path one after the other would take minutes.
+/// Opens all connections at once: over a long path one after the other would take minutes. The
+/// socket of a UDP flow holds no more than `socket_bytes`.
 ///
 /// # Errors
 /// One cannot be opened.
-pub(super) fn open(dialer: &DataDialer, plan: &FlowPlan, at_client: bool) -> Result<Connections> {
+pub(super) fn open(
+    dialer: &DataDialer,
+    plan: &FlowPlan,
+    at_client: bool,
+    socket_bytes: usize,
+) -> Result<Connections> {
     let (tcp, udp) = counts(plan);
     let parts = Part::of(plan.direction, at_client);
     let role = |number: u32| parts[(number / plan.streams) as usize].role;
@@ -94,7 +112,7 @@ pub(super) fn open(dialer: &DataDialer, plan: &FlowPlan, at_client: bool) -> Res
         let flows: Vec<_> = (0..udp).map(|n| scope.spawn(move || open_udp(n))).collect();
         (join_all(streams), join_all(flows))
     });
-    assemble(plan, &parts, streams?, flows?, dialer.secret(), None)
+    assemble(plan, &parts, streams?, flows?, socket_bytes, dialer.secret(), None)
 }
 
 fn join_all<T>(threads: Vec<thread::ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
@@ -104,7 +122,8 @@ fn join_all<T>(threads: Vec<thread::ScopedJoinHandle<'_, Result<T>>>) -> Result<
     results.into_iter().collect()
 }
 
-/// Takes all connections that the other end opens, and gives them their options.
+/// Takes all connections that the other end opens, and gives them their options. The socket of a
+/// UDP flow holds no more than `socket_bytes`.
 ///
 /// # Errors
 /// They do not come within `limit`, or an option does not work here.
@@ -112,6 +131,7 @@ pub(super) fn accept(
     acceptor: &DataAcceptor,
     plan: &FlowPlan,
     at_client: bool,
+    socket_bytes: usize,
     limit: Duration,
 ) -> Result<Connections> {
     let (tcp, udp) = counts(plan);
@@ -136,7 +156,7 @@ pub(super) fn accept(
         // A kernel that does not take it answers later, not wrongly.
         let _ = probe.set_nodelay(true);
     }
-    assemble(plan, &parts, streams, flows, acceptor.secret(), answers)
+    assemble(plan, &parts, streams, flows, socket_bytes, acceptor.secret(), answers)
 }
 
 fn assemble(
@@ -144,16 +164,17 @@ fn assemble(
     parts: &[Part],
     mut streams: Vec<TcpStream>,
     flows: Vec<std::net::UdpSocket>,
+    socket_bytes: usize,
     secret: &SessionSecret,
     answers: Option<FlowAnswers>,
 ) -> Result<Connections> {
     let probe = if plan.latency { streams.pop() } else { None };
     let window = plan.window_bytes.map(|w| w.get() as usize);
     let payload = plan.write_bytes.get() as u32;
-    let count = flows.len();
+    let buffer_bytes = udp::receive_buffer_bytes(flows.len()).min(socket_bytes);
     let flow = |(number, socket): (usize, _)| {
         let tag = secret.datagram_tag(number as u32);
-        UdpFlow::new(socket, tag, payload, window, count)
+        UdpFlow::new(socket, tag, payload, window, buffer_bytes)
             .map(|flow| Carrier::Udp(Box::new(flow)))
             .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
     };

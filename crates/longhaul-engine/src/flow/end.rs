@@ -16,6 +16,7 @@ use super::placement::Places;
 use super::sampler::Sampler;
 use super::ticks::end_of_time;
 use super::udp;
+use crate::anonymous::AnonymousPool;
 
 /// One direction of a test at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,20 +54,25 @@ pub(super) struct Signals<'a> {
 
 /// The most an end may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct Bounds<'a> {
     /// From the start to the end of data.
     pub(super) time: Duration,
     /// With nothing moving.
     pub(super) idle: Duration,
     /// The rate that the other side may not exceed.
     pub(super) rate: Option<Rate>,
+    /// The longest read of a stream.
+    pub(super) read_bytes: usize,
+    /// The pool of a test that may not be slow while others wait.
+    pub(super) pool: Option<&'a AnonymousPool>,
 }
 
-impl Bounds {
+impl<'a> Bounds<'a> {
     /// A test by time has its time and what it takes to drain, one by bytes what `limits` allow.
-    pub(super) fn new(plan: &FlowPlan, limits: &FlowLimits) -> Self {
+    pub(super) fn new(plan: &FlowPlan, limits: &'a FlowLimits) -> Self {
         let time = end_of_time(plan).map_or(limits.time, |time| time + DRAIN_LIMIT);
-        Bounds { time, idle: limits.idle, rate: limits.rate }
+        let (idle, rate, pool) = (limits.idle, limits.rate, limits.pool.as_ref());
+        Bounds { time, idle, rate, read_bytes: usize::MAX, pool }
     }
 }
 
@@ -77,7 +83,7 @@ pub(super) fn run(
     carriers: Vec<Carrier>,
     plan: &FlowPlan,
     places: &Places,
-    bounds: Bounds,
+    bounds: Bounds<'_>,
     signals: Signals<'_>,
     on_sample: impl FnMut(SideSample),
 ) -> SideResult {
@@ -95,7 +101,7 @@ pub(super) fn run(
     let length = plan.write_bytes.get() as usize;
     let supply = Supply::new(if role == End::Sender { length } else { 0 }, plan.zero_copy);
     let reading = Reading {
-        buffer_bytes: length,
+        buffer_bytes: length.min(bounds.read_bytes),
         skip_copy: plan.skip_receive_copy,
         gather: plan.window_bytes.is_none(),
     };

@@ -3,6 +3,8 @@ use std::time::Duration;
 use longhaul_core::plan::{Amount, FlowPlan};
 use longhaul_core::units::{Bytes, Rate, format_span};
 
+use crate::anonymous::AnonymousPool;
+
 /// A stream on which nothing moves for this long is given up; iperf3's receive timeout too is of
 /// this order, and no retransmission timer of a live path is (RFC 6298 allows it to grow to a
 /// minute, but only over several losses in a row).
@@ -28,6 +30,8 @@ pub struct FlowLimits {
     pub buffers: Bytes,
     /// Give up a test on which no byte has moved for this long.
     pub idle: Duration,
+    /// What it shares with all sessions that have no authorised key; `None` for one that has.
+    pub pool: Option<AnonymousPool>,
 }
 
 impl Default for FlowLimits {
@@ -39,6 +43,7 @@ impl Default for FlowLimits {
             rate: None,
             buffers: Bytes::mib(256),
             idle: IDLE_LIMIT,
+            pool: None,
         }
     }
 }

@@ -21,6 +21,7 @@ mod connect;
 mod end;
 mod latency;
 mod limits;
+mod memory;
 mod mover;
 mod observe;
 mod options;

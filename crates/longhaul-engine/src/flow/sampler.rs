@@ -16,7 +16,7 @@ use super::end::{Bounds, Signals};
 use super::mover::Slot;
 use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, millis};
-use super::ticks::{Idle, Ticks, end_of_time};
+use super::ticks::{Idle, Slow, Ticks, end_of_time};
 
 /// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
 /// timers are late and catch up.
@@ -33,7 +33,8 @@ pub(super) struct Sampler<'a, F> {
     reverse: bool,
     slots: &'a [Slot],
     plan: &'a FlowPlan,
-    bounds: Bounds,
+    bounds: Bounds<'a>,
+    slow: Slow<'a>,
     signals: Signals<'a>,
     begun: Snapshot,
     /// The end of the omitted time; what came before does not count.
@@ -49,7 +50,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         (role, reverse): (End, bool),
         slots: &'a [Slot],
         plan: &'a FlowPlan,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
         signals: Signals<'a>,
         on_sample: F,
     ) -> Self {
@@ -62,6 +63,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             slots,
             plan,
             bounds,
+            slow: Slow::new(bounds.pool),
             signals,
             begun,
             base: None,
@@ -180,7 +182,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         }
     }
 
-    fn must_cut(&self, since: Instant, idle: &mut Idle) -> Option<String> {
+    fn must_cut(&mut self, since: Instant, idle: &mut Idle) -> Option<String> {
         if self.signals.abort.load(Ordering::Acquire) {
             return Some("the other side is gone".to_owned());
         }
@@ -194,6 +196,10 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
                 return Some(format!("it went faster than the {limit} that this server allows"));
             }
+        }
+        let slots = self.slots;
+        if let Some(reason) = self.slow.check(|| slots.iter().map(Slot::bytes).sum()) {
+            return Some(reason);
         }
         let now = Instant::now();
         self.slots.iter().for_each(|slot| slot.carrier.attend(self.role, now));

@@ -15,6 +15,7 @@ use super::connect::{self, Connections};
 use super::end::{self, Bounds, Part, Signals};
 use super::latency;
 use super::limits::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
+use super::memory::Memory;
 use super::mover::Carrier;
 use super::placement::Places;
 use crate::error::{EngineError, Result};
@@ -38,10 +39,13 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
     };
     receiver.set_timeout(Some(STEP_LIMIT))?;
-    if let Some((kind, reason)) = refusal(&plan, limits) {
-        sender.send(&FlowEvent::Refused { kind, reason: reason.clone() })?;
-        return Err(EngineError::Refused { peer, kind, reason });
-    }
+    let memory = match reserve(&plan, limits, &streams) {
+        Ok(memory) => memory,
+        Err((kind, reason)) => {
+            sender.send(&FlowEvent::Refused { kind, reason: reason.clone() })?;
+            return Err(EngineError::Refused { peer, kind, reason });
+        }
+    };
     let prepared = Places::of(&plan, false).and_then(|places| {
         connect::check(&plan, false)?;
         Ok(places)
@@ -52,13 +56,13 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     };
     sender.send(&FlowEvent::Accepted)?;
     let connections = match plan.opener {
-        Opener::Client => connect::accept(&streams, &plan, false, STEP_LIMIT),
+        Opener::Client => connect::accept(&streams, &plan, false, memory.socket_bytes, STEP_LIMIT),
         Opener::Server => {
             let FlowOrder::Listening { port } = receiver.receive()? else {
                 return Err(EngineError::Protocol { peer, what: "it did not say its port" });
             };
             let dialer = dialer(&peer, port, &streams)?;
-            connect::open(&dialer, &plan, false)
+            connect::open(&dialer, &plan, false, memory.socket_bytes)
         }
     };
     let Connections { parts, probe, answers } = match connections {
@@ -71,7 +75,9 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
         if let Some(probe) = &probe {
             scope.spawn(move || latency::echo(probe));
         }
-        let account = Account { limits, record: &record };
+        let read_bytes = memory.read_bytes;
+        let bounds = Bounds { read_bytes, ..Bounds::new(&plan, limits) };
+        let account = Account { bounds, record: &record };
         let told = record.time(|| run(sender, receiver, parts, answers, &plan, &places, account));
         if let Some(probe) = &probe {
             let _ = probe.shutdown(Shutdown::Both);
@@ -83,7 +89,7 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
 /// What a test may take, and where it is recorded what it took.
 #[derive(Clone, Copy)]
 struct Account<'a> {
-    limits: &'a FlowLimits,
+    bounds: Bounds<'a>,
     record: &'a WorkRecord,
 }
 
@@ -127,14 +133,13 @@ fn run(
     places: &Places,
     account: Account<'_>,
 ) -> Result<()> {
-    let Account { limits, record } = account;
+    let Account { bounds, record } = account;
     let peer = sender.peer().to_owned();
     let FlowOrder::Start = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not start the test" });
     };
     drop(answers);
     let (stop, abort) = (AtomicBool::new(false), AtomicBool::new(false));
-    let bounds = Bounds::new(plan, limits);
     // From now on the client may be silent until the test is over.
     receiver.set_timeout(Some(bounds.time + STEP_LIMIT))?;
     let closer = receiver.closer();
@@ -148,8 +153,10 @@ fn run(
         let signals = Signals { stop, abort };
         let half = move |(part, carriers)| {
             let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
-                // A client that is gone is noticed by the thread that listens to it.
-                let _ = sender.send(&FlowEvent::Sample(sample));
+                // A client that does not read would hold this thread at every sample.
+                if sender.send(&FlowEvent::Sample(sample)).is_err() {
+                    abort.store(true, Ordering::Release);
+                }
             });
             note(record, &result);
             if result.cut.is_some() {
@@ -169,6 +176,22 @@ fn run(
         closer();
         told
     })
+}
+
+/// The memory and the descriptors of a test, or why it is not run here.
+fn reserve(
+    plan: &FlowPlan,
+    limits: &FlowLimits,
+    streams: &DataAcceptor,
+) -> std::result::Result<Memory, (RefusalKind, String)> {
+    if let Some(refused) = refusal(plan, limits) {
+        return Err(refused);
+    }
+    let limit = |reason| (RefusalKind::Limit, reason);
+    let memory = Memory::take(plan, limits.pool.as_ref()).map_err(limit)?;
+    let announced = streams.announce(connect::announced(plan));
+    announced.map_err(|shortage| limit(shortage.to_string()))?;
+    Ok(memory)
 }
 
 /// Why `plan` is not run here.

@@ -3,6 +3,9 @@
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Amount, FlowPlan};
+use longhaul_core::units::Rate;
+
+use crate::anonymous::AnonymousPool;
 
 /// When a test by time is over, from its first byte.
 pub(super) fn end_of_time(plan: &FlowPlan) -> Option<Duration> {
@@ -95,6 +98,46 @@ impl Idle {
     }
 }
 
+/// The least that an anonymous test moves while another anonymous client waits for its place.
+const LEAST_RATE: Rate = Rate::from_bps(1_000_000);
+/// The time over which the rate is taken.
+const SLOW_WINDOW: Duration = Duration::from_secs(60);
+
+/// Notices that a test holds a place for which others wait, and moves next to nothing.
+#[derive(Debug)]
+pub(super) struct Slow<'a> {
+    /// `None` if the test may be slow.
+    pool: Option<&'a AnonymousPool>,
+    window: Duration,
+    since: Instant,
+    bytes: u64,
+}
+
+impl<'a> Slow<'a> {
+    pub(super) fn new(pool: Option<&'a AnonymousPool>) -> Self {
+        Slow { pool, window: SLOW_WINDOW, since: Instant::now(), bytes: 0 }
+    }
+
+    /// Looks at `bytes` once in a window. Returns the reason to cut when they were too few.
+    pub(super) fn check(&mut self, bytes: impl FnOnce() -> u64) -> Option<String> {
+        let pool = self.pool?;
+        let elapsed = self.since.elapsed();
+        if elapsed < self.window {
+            return None;
+        }
+        let bytes = bytes();
+        let moved = bytes.saturating_sub(self.bytes) as f64;
+        (self.since, self.bytes) = (Instant::now(), bytes);
+        let slow = moved < LEAST_RATE.bytes_per_second() as f64 * elapsed.as_secs_f64();
+        (slow && pool.others_wait()).then(|| {
+            format!(
+                "it moved less than {LEAST_RATE} for a minute while others waited for its place; \
+                 with an authorised key it may"
+            )
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use longhaul_core::units::Bytes;
@@ -149,5 +192,24 @@ mod tests {
             assert!(stood.elapsed() < Duration::from_secs(5));
         };
         assert_eq!(reason, "no data moved for 40.0ms");
+    }
+
+    #[test]
+    fn a_slow_test_is_cut_only_while_others_wait() {
+        let pool = AnonymousPool::default();
+        let begun = |pool| Slow { window: Duration::ZERO, ..Slow::new(pool) };
+        let minute_ago = |slow: &mut Slow<'_>| slow.since -= Duration::from_secs(60);
+        let mut slow = begun(Some(&pool));
+        minute_ago(&mut slow);
+        assert_eq!(slow.check(|| 1000), None, "nobody waits");
+        pool.set_waiting(true);
+        minute_ago(&mut slow);
+        assert_eq!(slow.check(|| 1000 + 8_000_000), None, "8 MB in a minute is more than 1 Mb/s");
+        minute_ago(&mut slow);
+        let reason = slow.check(|| 1000 + 15_000_000).unwrap();
+        assert!(reason.starts_with("it moved less than 1.00 Mb/s for a minute"), "{reason}");
+        let mut key = begun(None);
+        minute_ago(&mut key);
+        assert_eq!(key.check(|| 0), None);
     }
 }

@@ -154,7 +154,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
         sender.send(&PathOrder::Start)?;
         let tag = dialer.secret().datagram_tag(0);
         let failed = |source| EngineError::System { operation: "set up a UDP socket", source };
-        let flow = ProbeFlow::start(socket, tag, None).map_err(failed)?;
+        let flow = ProbeFlow::start(socket, tag, None, usize::MAX).map_err(failed)?;
         expect(&mut receiver, &PathEvent::Started)?;
         let mut result = empty(target, address.map_err(failed)?, plan);
         (result.local, result.served) = (local, true);

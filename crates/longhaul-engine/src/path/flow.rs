@@ -1,6 +1,6 @@
 use std::io;
 use std::net::{IpAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -22,7 +22,7 @@ use crate::lock::lock;
 /// How often the receiving thread looks whether it should end.
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// As of a flow of a test: longer than a scheduler lets a thread wait on a busy core.
-const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
+pub(super) const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 /// So that a train leaves at once.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The largest packet.
@@ -52,6 +52,8 @@ pub(super) struct Shared {
     stop: AtomicBool,
     /// The peer sent faster than it may, and is not heard any more.
     pub(super) cut: AtomicBool,
+    /// Bytes that have come, probes or not.
+    pub(super) received: AtomicU64,
 }
 
 struct State {
@@ -61,19 +63,25 @@ struct State {
 
 impl ProbeFlow {
     /// Takes over a flow of the session, which is connected. A peer that sends faster than `limit`
-    /// is not heard any more.
+    /// is not heard any more. The socket holds no more than `socket_bytes`.
     ///
     /// # Errors
     /// The kernel refuses an option, or has no threads left.
-    pub(super) fn start(socket: UdpSocket, tag: u64, limit: Option<Rate>) -> io::Result<Self> {
+    pub(super) fn start(
+        socket: UdpSocket,
+        tag: u64,
+        limit: Option<Rate>,
+        socket_bytes: usize,
+    ) -> io::Result<Self> {
         let ipv6 = socket.local_addr()?.is_ipv6();
         let far = socket.peer_addr()?.ip();
         probe::prepare(&socket, ipv6)?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
-        options.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-        udp::force_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)
-            .or_else(|_| options.set_recv_buffer_size(RECEIVE_BUFFER_BYTES))?;
+        options.set_send_buffer_size(SEND_BUFFER_BYTES.min(socket_bytes))?;
+        let receive = RECEIVE_BUFFER_BYTES.min(socket_bytes);
+        udp::force_receive_buffer(&socket, receive)
+            .or_else(|_| options.set_recv_buffer_size(receive))?;
         let shared = Arc::new(Shared {
             socket,
             tag,
@@ -81,6 +89,7 @@ impl ProbeFlow {
             state: Mutex::new(State { tally: Tally::new(), arrivals: Vec::new() }),
             stop: AtomicBool::new(false),
             cut: AtomicBool::new(false),
+            received: AtomicU64::new(0),
         });
         let (tell, heard) = mpsc::sync_channel(MOST_HEARD);
         let (ours, relay) = (shared.clone(), Relay(tell));
@@ -150,6 +159,7 @@ impl Shared {
             // An error is what was reported, once more.
             while let Ok(Some(packet)) = probe::receive(&self.socket, &mut buffer) {
                 received += packet.bytes as u64;
+                self.received.store(received, Ordering::Relaxed);
                 if over(limit, received, begun) {
                     self.cut.store(true, Ordering::Release);
                     return;

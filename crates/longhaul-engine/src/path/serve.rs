@@ -13,16 +13,29 @@ use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind};
 
 use super::client::{boot_mark, own_clock, patience};
 use super::echo::round_trips;
-use super::flow::ProbeFlow;
+use super::flow::{ProbeFlow, RECEIVE_BUFFER_BYTES};
 use super::{hops, mtu, stream, tcp, trains};
+use crate::anonymous::AnonymousPool;
 use crate::error::{EngineError, Result};
 use crate::flow::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
-use crate::session::{ControlReceiver, ControlSender, DataAcceptor, Operation, ServedSession};
+use crate::session::{
+    Announced, ControlReceiver, ControlSender, DataAcceptor, Operation, ServedSession,
+};
+use crate::share::Portion;
 
 /// What a survey takes beside its probes for loss, at the very most: that of 30 silent hops, a
 /// search of the MTU by halves and trains over a slow link, with a second between question and
 /// answer.
 const OTHER_TIME: Duration = Duration::from_secs(300);
+/// A client that says nothing and sends no probe for this long has left: the longest that it is
+/// busy without either is the search for silent hops.
+const SILENCE_LIMIT: Duration = Duration::from_secs(120);
+/// How often that is looked at.
+const SILENCE_LOOK: Duration = Duration::from_secs(1);
+/// What a survey takes beside its socket: arrival times, answers that wait, a thread.
+const FIXED_BYTES: u64 = 3 << 20;
+/// Its socket holds at least the kernel's own default (`net.core.rmem_default`).
+const LEAST_SOCKET_BYTES: usize = 208 << 10;
 /// Round trips of our own, by which is known how long an answer takes.
 const FIRST_TRIPS: u32 = 5;
 
@@ -53,6 +66,14 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
         }
     };
     receiver.set_timeout(Some(STEP_LIMIT))?;
+    let memory = match reserve(limits, &streams) {
+        Ok(memory) => memory,
+        Err(reason) => {
+            let kind = RefusalKind::Limit;
+            sender.send(&PathEvent::Refused { kind, reason: reason.clone() })?;
+            return Err(EngineError::Refused { peer, kind, reason });
+        }
+    };
     let boot = boot_mark(streams.secret());
     sender.send(&PathEvent::Accepted { clock: own_clock(), boot })?;
     let (mut flows, answers) = streams.accept_all_flows(1, STEP_LIMIT)?;
@@ -62,14 +83,44 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     };
     drop(answers);
     let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
-    let flow = start(flow, &streams, limits)?;
+    let flow = start(flow, &streams, limits, memory.socket_bytes())?;
     sender.send(&PathEvent::Started)?;
     record.time(|| attend(&sender, receiver, flow, &streams, limits, time))
 }
 
-fn start(flow: UdpSocket, streams: &DataAcceptor, limits: &FlowLimits) -> Result<ProbeFlow> {
+/// The memory of a survey.
+struct Memory(Option<Portion>);
+
+impl Memory {
+    /// The most that its socket may hold.
+    fn socket_bytes(&self) -> usize {
+        let granted = self.0.as_ref().map_or(u64::MAX, Portion::granted);
+        usize::try_from(granted.saturating_sub(FIXED_BYTES)).unwrap_or(usize::MAX)
+    }
+}
+
+/// The memory and the descriptors of a survey, or why it is not run here.
+fn reserve(limits: &FlowLimits, streams: &DataAcceptor) -> std::result::Result<Memory, String> {
+    let wanted = FIXED_BYTES + RECEIVE_BUFFER_BYTES as u64;
+    let memory = Memory(limits.pool.as_ref().map(|pool| pool.memory(wanted)));
+    if memory.socket_bytes() < LEAST_SOCKET_BYTES {
+        let reason = "this server has too little memory left for a survey without an authorised \
+                      key; try again later";
+        return Err(reason.to_owned());
+    }
+    let announced = Announced { streams: 1, flows: 1, ..Announced::default() };
+    streams.announce(announced).map_err(|shortage| shortage.to_string())?;
+    Ok(memory)
+}
+
+fn start(
+    flow: UdpSocket,
+    streams: &DataAcceptor,
+    limits: &FlowLimits,
+    socket_bytes: usize,
+) -> Result<ProbeFlow> {
     let tag = streams.secret().datagram_tag(0);
-    ProbeFlow::start(flow, tag, limits.rate)
+    ProbeFlow::start(flow, tag, limits.rate, socket_bytes)
         .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
 }
 
@@ -93,7 +144,19 @@ fn attend(
         scope.spawn(move || listen(&mut receiver, stop, &give));
         let mut service = Service { flow, streams, limits, stop, until, patience: None };
         let mut told = Ok(());
-        while let Ok(order) = orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let mut silence = Silence::new(limits);
+        loop {
+            let order = match orders.recv_timeout(SILENCE_LOOK) {
+                Ok(order) => order,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= until => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let received = service.flow.shared.received.load(Ordering::Relaxed);
+                    let Some(reason) = silence.ended(received, Instant::now()) else { continue };
+                    told = sender.send(&PathEvent::Failed { reason: reason.to_owned() });
+                    break;
+                }
+            };
             let event = service
                 .obey(order)
                 .unwrap_or_else(|error| PathEvent::Failed { reason: chain(&error) });
@@ -101,6 +164,7 @@ fn attend(
             if told.is_err() {
                 break;
             }
+            silence.since = Instant::now();
             if service.flow.shared.cut.load(Ordering::Acquire) {
                 let reason = "the client sent faster than this server allows".to_owned();
                 let _ = sender.send(&PathEvent::Failed { reason });
@@ -112,6 +176,36 @@ fn attend(
         closer();
         told
     })
+}
+
+/// Notices a client that holds its place for nothing.
+struct Silence<'a> {
+    limits: &'a FlowLimits,
+    begun: Instant,
+    since: Instant,
+    received: u64,
+}
+
+impl<'a> Silence<'a> {
+    fn new(limits: &'a FlowLimits) -> Self {
+        let now = Instant::now();
+        Silence { limits, begun: now, since: now, received: 0 }
+    }
+
+    /// Why the survey ends, if it does, when `received` bytes of probes have come.
+    fn ended(&mut self, received: u64, now: Instant) -> Option<&'static str> {
+        if received != self.received {
+            (self.received, self.since) = (received, now);
+        }
+        if now.saturating_duration_since(self.since) >= SILENCE_LIMIT {
+            return Some("the client was silent for two minutes");
+        }
+        let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::others_wait);
+        (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
+            "the survey took longer than five minutes while others waited for its place; with \
+             an authorised key it may",
+        )
+    }
 }
 
 /// Hands over what the client orders. What ends something is done at once.
@@ -184,6 +278,7 @@ impl Service<'_> {
             }
             PathOrder::Tcp => {
                 let connections = self.streams.accept_all(1, STEP_LIMIT)?;
+                self.streams.announce_again();
                 let stream = connections.first().ok_or(EngineError::Interrupted)?;
                 tcp::give_back(stream)
                     .map(PathEvent::Tcp)
@@ -247,6 +342,22 @@ impl Service<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_holds_its_place_for_nothing_is_noticed() {
+        let pool = AnonymousPool::default();
+        let limits = FlowLimits { pool: Some(pool.clone()), ..FlowLimits::default() };
+        let mut silence = Silence::new(&limits);
+        let begun = silence.begun;
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(silence.ended(0, after(119)), None);
+        assert_eq!(silence.ended(64, after(121)), None, "a probe came");
+        assert!(silence.ended(64, after(242)).unwrap().contains("silent"));
+        assert_eq!(silence.ended(128, after(299)), None);
+        assert_eq!(silence.ended(192, after(400)), None, "nobody waits");
+        pool.set_waiting(true);
+        assert!(silence.ended(256, after(401)).unwrap().contains("five minutes"));
+    }
 
     #[test]
     fn trains_keep_to_the_rate_in_bounded_time() {

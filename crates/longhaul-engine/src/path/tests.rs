@@ -67,7 +67,7 @@ impl Client {
         let socket = self.dialer.open_flow(0, &Route::default(), |_| Ok(())).unwrap();
         assert_eq!(self.receiver.receive::<PathEvent>().unwrap(), PathEvent::Ready);
         assert_eq!(self.ask(PathOrder::Start).unwrap(), PathEvent::Started);
-        ProbeFlow::start(socket, self.dialer.secret().datagram_tag(0), None).unwrap()
+        ProbeFlow::start(socket, self.dialer.secret().datagram_tag(0), None, usize::MAX).unwrap()
     }
 }
 

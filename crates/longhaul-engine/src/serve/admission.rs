@@ -1,40 +1,37 @@
-//! Who is served now, who waits, and who is turned away.
+//! Which session runs now, which waits, and which is turned away.
 //!
-//! So many sessions run at once; the next ones wait in a queue of bounded length, in the order in
-//! which they came, and are told their place. Only a client that has finished its handshake and
+//! So many sessions run at once, and of those only a part for clients without an authorised key, so
+//! that these never keep the others out. The next ones wait in two queues of bounded length, which
+//! take turns when both wait for the same place. Only a client that has finished its handshake and
 //! said what it wants gets here, so that those who connect and say nothing take nobody's turn.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::limits::ClientLimits;
+use super::source::network;
 use crate::error::Result;
 use crate::lock::lock;
 
 /// A waiting client hears its place at least this often, and one that is gone is noticed.
 const TELL: Duration = Duration::from_secs(2);
 
-/// How many clients a server takes.
+/// Whether a client's key is authorised, which decides the queue that it waits in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientLimits {
-    /// Sessions at once; 1 measures each client alone.
-    pub at_once: usize,
-    /// Clients that wait for their turn; 0 turns away who finds no place.
-    pub waiting: usize,
-    /// Sessions and waiting clients of one address (of one /64, for IPv6).
-    pub each_address: usize,
+pub(super) enum Kind {
+    Anonymous,
+    Authorised,
 }
 
-impl Default for ClientLimits {
-    /// 64 at once, which is what a large host's cores and memory stand (a test may take
-    /// 256 MiB); 512 waiting; no limit on one address.
-    fn default() -> Self {
-        ClientLimits { at_once: 64, waiting: 512, each_address: usize::MAX }
+impl Kind {
+    pub(super) fn of(authorised: bool) -> Self {
+        if authorised { Kind::Authorised } else { Kind::Anonymous }
     }
 }
 
-/// The door of one server.
+/// Admits the sessions of one server.
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: ClientLimits,
@@ -44,58 +41,118 @@ pub(super) struct Admission {
 
 #[derive(Debug, Default)]
 struct State {
-    running: usize,
-    queue: VecDeque<u64>,
+    anonymous: Line,
+    authorised: Line,
     tickets: u64,
+    /// The kind of the session that was admitted last.
+    last: Option<Kind>,
     /// Sessions and waiting clients by address.
-    addresses: HashMap<IpAddr, usize>,
+    sources: HashMap<IpAddr, Count>,
 }
 
-/// One client at the door or behind it; counted for its address until dropped.
+/// The clients of one kind.
+#[derive(Debug, Default)]
+struct Line {
+    running: usize,
+    queue: VecDeque<Waiter>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    ticket: u64,
+    source: IpAddr,
+}
+
+/// The clients of one address.
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    anonymous: usize,
+    anonymous_running: usize,
+}
+
+/// One client that waits or runs; counted for its address until dropped.
 #[derive(Debug)]
-struct Visitor {
+struct Client {
     admission: Arc<Admission>,
-    address: IpAddr,
+    kind: Kind,
+    source: IpAddr,
 }
 
 /// The right to run; gives it back when dropped.
 #[derive(Debug)]
 pub(super) struct Pass {
-    visitor: Visitor,
+    client: Client,
 }
 
 /// Why a client is turned away, as a sentence without a full stop.
 pub(super) type Denied = String;
+
+impl State {
+    fn line(&mut self, kind: Kind) -> &mut Line {
+        match kind {
+            Kind::Anonymous => &mut self.anonymous,
+            Kind::Authorised => &mut self.authorised,
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.anonymous.running + self.authorised.running
+    }
+
+    /// The client whose turn it is, and its kind.
+    fn next(&self, limits: &ClientLimits) -> Option<(Kind, Waiter)> {
+        if self.running() >= limits.at_once {
+            return None;
+        }
+        let authorised = self.authorised.queue.front().map(|waiter| (Kind::Authorised, *waiter));
+        let anonymous = self.next_anonymous(limits).map(|waiter| (Kind::Anonymous, waiter));
+        match self.last {
+            Some(Kind::Authorised) => anonymous.or(authorised),
+            _ => authorised.or(anonymous),
+        }
+    }
+
+    /// The first anonymous client whose address has not its part of the places yet.
+    fn next_anonymous(&self, limits: &ClientLimits) -> Option<Waiter> {
+        if self.anonymous.running >= limits.anonymous {
+            return None;
+        }
+        let most = limits.anonymous_running_each_address();
+        let running = |source| self.sources.get(source).map_or(0, |count| count.anonymous_running);
+        self.anonymous.queue.iter().find(|waiter| running(&waiter.source) < most).copied()
+    }
+}
 
 impl Admission {
     pub(super) fn new(limits: ClientLimits) -> Arc<Self> {
         Arc::new(Admission { limits, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits for a turn. `tell` is called with the client's place, from 1, when it changes and
-    /// every now and then; its error means that the client is gone.
+    /// Waits for a turn. `tell` is called with the client's place in the queue of its kind, from 1,
+    /// when it changes and every now and then; its error means that the client is gone.
     ///
     /// # Errors
     /// That of `tell`. The inner error is the reason to turn the client away.
     pub(super) fn enter(
         self: &Arc<Self>,
+        kind: Kind,
         address: IpAddr,
         mut tell: impl FnMut(u32) -> Result<()>,
     ) -> Result<std::result::Result<Pass, Denied>> {
-        let (visitor, ticket) = match self.arrive(network(address)) {
+        let (client, ticket) = match self.arrive(kind, network(address)) {
             Ok(arrived) => arrived,
             Err(denied) => return Ok(Err(denied)),
         };
         let mut told = None;
         let mut state = lock(&self.state);
         loop {
-            let place = state.queue.iter().take_while(|waiting| **waiting != ticket).count();
-            if place == 0 && state.running < self.limits.at_once {
-                state.queue.pop_front();
-                state.running += 1;
-                self.changed.notify_all();
-                return Ok(Ok(Pass { visitor }));
+            if state.next(&self.limits).is_some_and(|(_, next)| next.ticket == ticket) {
+                self.start(&mut state, &client, ticket);
+                return Ok(Ok(Pass { client }));
             }
+            let queue = &state.line(kind).queue;
+            let place = queue.iter().take_while(|waiter| waiter.ticket != ticket).count();
             if told == Some(place) {
                 let waited = self.changed.wait_timeout(state, TELL);
                 let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -109,38 +166,85 @@ impl Admission {
             let heard = tell(place as u32 + 1);
             state = lock(&self.state);
             if let Err(gone) = heard {
-                state.queue.retain(|waiting| *waiting != ticket);
-                self.changed.notify_all();
+                self.leave(&mut state, kind, ticket);
                 drop(state);
                 return Err(gone);
             }
         }
     }
 
-    /// Counts a client and puts it at the end of the queue.
-    fn arrive(self: &Arc<Self>, address: IpAddr) -> std::result::Result<(Visitor, u64), Denied> {
+    /// Counts a client and puts it at the end of its queue.
+    fn arrive(
+        self: &Arc<Self>,
+        kind: Kind,
+        source: IpAddr,
+    ) -> std::result::Result<(Client, u64), Denied> {
         let mut state = lock(&self.state);
         let limits = &self.limits;
-        let there = state.addresses.get(&address).copied().unwrap_or(0);
-        if there >= limits.each_address {
+        if let Some(most) = over_address_limit(state.sources.get(&source), kind, limits) {
             return Err(format!(
-                "it serves {} of one address at once; wait until yours are done",
-                clients(limits.each_address)
+                "it serves {} of one address at once (--max-per-address there); wait until yours \
+                 are done",
+                clients(most)
             ));
         }
+        let places = match kind {
+            Kind::Anonymous => limits.anonymous,
+            Kind::Authorised => limits.at_once,
+        };
         // Whoever can run at once does not wait.
-        if state.queue.len() >= limits.waiting.max(limits.at_once.saturating_sub(state.running)) {
+        let free = limits.at_once.saturating_sub(state.running());
+        let line = state.line(kind);
+        let free = free.min(places.saturating_sub(line.running));
+        if line.queue.len() >= limits.waiting.max(free) {
             return Err(match limits.waiting {
-                0 => format!("it serves {} at once, and they are there", clients(limits.at_once)),
+                0 => format!("it serves {} at once, and they are there", clients(places)),
                 waiting => format!("its queue of {} is full; try later", clients(waiting)),
             });
         }
-        *state.addresses.entry(address).or_default() += 1;
         state.tickets += 1;
         let ticket = state.tickets;
-        state.queue.push_back(ticket);
-        Ok((Visitor { admission: self.clone(), address }, ticket))
+        state.line(kind).queue.push_back(Waiter { ticket, source });
+        let count = state.sources.entry(source).or_default();
+        count.all += 1;
+        count.anonymous += usize::from(kind == Kind::Anonymous);
+        self.note_waiting(&state);
+        Ok((Client { admission: self.clone(), kind, source }, ticket))
     }
+
+    fn start(&self, state: &mut State, client: &Client, ticket: u64) {
+        self.leave(state, client.kind, ticket);
+        state.line(client.kind).running += 1;
+        state.last = Some(client.kind);
+        if client.kind == Kind::Anonymous {
+            state.sources.entry(client.source).or_default().anonymous_running += 1;
+        }
+    }
+
+    /// Takes a client out of its queue.
+    fn leave(&self, state: &mut State, kind: Kind, ticket: u64) {
+        state.line(kind).queue.retain(|waiter| waiter.ticket != ticket);
+        self.note_waiting(state);
+        self.changed.notify_all();
+    }
+
+    fn note_waiting(&self, state: &State) {
+        self.limits.pool.set_waiting(!state.anonymous.queue.is_empty());
+    }
+}
+
+/// The limit on one address that one more client would pass.
+fn over_address_limit(count: Option<&Count>, kind: Kind, limits: &ClientLimits) -> Option<usize> {
+    let count = count?;
+    if count.all >= limits.each_address {
+        return Some(limits.each_address);
+    }
+    let most = match limits.waiting {
+        // Nobody may wait for a place.
+        0 => limits.anonymous_running_each_address(),
+        _ => limits.anonymous_each_address,
+    };
+    (kind == Kind::Anonymous && count.anonymous >= most).then_some(most)
 }
 
 fn clients(count: usize) -> String {
@@ -149,29 +253,29 @@ fn clients(count: usize) -> String {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        lock(&self.visitor.admission.state).running -= 1;
-        self.visitor.admission.changed.notify_all();
+        let Client { admission, kind, source } = &self.client;
+        let mut state = lock(&admission.state);
+        state.line(*kind).running -= 1;
+        if *kind == Kind::Anonymous
+            && let Some(count) = state.sources.get_mut(source)
+        {
+            count.anonymous_running -= 1;
+        }
+        admission.changed.notify_all();
     }
 }
 
-impl Drop for Visitor {
+impl Drop for Client {
     fn drop(&mut self) {
         let mut state = lock(&self.admission.state);
-        if let Some(count) = state.addresses.get_mut(&self.address) {
-            *count -= 1;
+        if let Some(count) = state.sources.get_mut(&self.source) {
+            count.all -= 1;
+            count.anonymous -= usize::from(self.kind == Kind::Anonymous);
             // Addresses that are gone take no memory.
-            if *count == 0 {
-                state.addresses.remove(&self.address);
+            if count.all == 0 {
+                state.sources.remove(&self.source);
             }
         }
-    }
-}
-
-/// The part of an address that one client can be expected to have to itself.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        ip => ip,
     }
 }
 
@@ -179,6 +283,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use std::sync::mpsc;
     use std::thread;
+    use std::time::Instant;
 
     use super::*;
     use crate::error::EngineError;
@@ -187,30 +292,56 @@ mod tests {
         IpAddr::from([198, 51, 100, last])
     }
 
-    fn door(at_once: usize, waiting: usize, each_address: usize) -> Arc<Admission> {
-        Admission::new(ClientLimits { at_once, waiting, each_address })
+    fn admission(limits: ClientLimits) -> Arc<Admission> {
+        Admission::new(limits)
     }
 
-    fn enter(door: &Arc<Admission>, from: IpAddr) -> std::result::Result<Pass, Denied> {
-        door.enter(from, |_| Ok(())).unwrap()
+    fn of(at_once: usize, waiting: usize, each_address: usize) -> Arc<Admission> {
+        let defaults = ClientLimits::default();
+        admission(ClientLimits { at_once, waiting, each_address, ..defaults })
+    }
+
+    fn enter(admission: &Arc<Admission>, from: IpAddr) -> std::result::Result<Pass, Denied> {
+        admission.enter(Kind::Authorised, from, |_| Ok(())).unwrap()
+    }
+
+    /// Waits on a thread of its own; the thread holds its place for as long as `hold` says.
+    fn waiter(
+        admission: &Arc<Admission>,
+        kind: Kind,
+        from: IpAddr,
+        entered: mpsc::Sender<(Kind, IpAddr)>,
+    ) -> thread::JoinHandle<()> {
+        let (admission, (say, heard)) = (admission.clone(), mpsc::channel());
+        let thread = thread::spawn(move || {
+            let told = |_| {
+                let _ = say.send(());
+                Ok(())
+            };
+            let pass = admission.enter(kind, from, told).unwrap().unwrap();
+            entered.send((kind, from)).unwrap();
+            drop(pass);
+        });
+        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        thread
     }
 
     #[test]
     fn turns_are_taken_in_order_and_places_are_told() {
-        let door = door(1, 8, usize::MAX);
-        let first = enter(&door, address(1)).unwrap();
+        let admission = of(1, 8, usize::MAX);
+        let first = enter(&admission, address(1)).unwrap();
         let (say, heard) = mpsc::channel();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
-                let (door, say) = (door.clone(), say.clone());
+                let (admission, say) = (admission.clone(), say.clone());
                 let thread = thread::spawn(move || {
                     let tell = |place| {
                         say.send((number, Some(place))).unwrap();
                         Ok(())
                     };
-                    let pass = door.enter(address(2), tell).unwrap().unwrap();
+                    let pass = admission.enter(Kind::Authorised, address(2), tell);
                     say.send((number, None)).unwrap();
-                    drop(pass);
+                    drop(pass.unwrap().unwrap());
                 });
                 // Each is told its place before the next one comes.
                 assert_eq!(heard.recv().unwrap(), (number, Some(number + 1)));
@@ -225,40 +356,118 @@ mod tests {
             .map(|(number, _)| number)
             .collect();
         assert_eq!(turns, [0, 1, 2]);
-        assert!(lock(&door.state).addresses.is_empty());
+        assert!(lock(&admission.state).sources.is_empty());
     }
 
     #[test]
-    fn a_full_house_and_a_greedy_address_are_turned_away() {
-        let full = door(1, 0, usize::MAX);
+    fn a_full_server_and_a_greedy_address_are_turned_away() {
+        let full = of(1, 0, usize::MAX);
         let only = enter(&full, address(1)).unwrap();
         let denied = enter(&full, address(2)).unwrap_err();
         assert_eq!(denied, "it serves 1 client at once, and they are there");
         drop(only);
         assert!(enter(&full, address(2)).is_ok());
 
-        let fair = door(8, 8, 2);
+        let fair = of(8, 8, 2);
         let held = [(); 2].map(|()| enter(&fair, address(1)).unwrap());
         let denied = enter(&fair, "::ffff:198.51.100.1".parse().unwrap()).unwrap_err();
         assert!(denied.starts_with("it serves 2 clients of one address"), "{denied}");
+        assert!(denied.contains("--max-per-address"), "{denied}");
         assert!(enter(&fair, address(2)).is_ok());
         drop(held);
         assert!(enter(&fair, address(1)).is_ok());
-        let one: IpAddr = "2001:db8::1".parse().unwrap();
-        assert_eq!(network(one), network("2001:db8::ffff:1".parse().unwrap()));
-        assert_ne!(network(one), network("2001:db8:0:1::1".parse().unwrap()));
     }
 
     #[test]
-    fn who_goes_away_gives_up_the_place() {
-        let door = door(1, 1, usize::MAX);
-        let held = enter(&door, address(1)).unwrap();
-        let gone = door.enter(address(2), |_| Err(EngineError::Interrupted));
+    fn a_client_that_goes_away_gives_up_its_place() {
+        let admission = of(1, 1, usize::MAX);
+        let held = enter(&admission, address(1)).unwrap();
+        let gone = admission.enter(Kind::Authorised, address(2), |_| Err(EngineError::Interrupted));
         assert!(matches!(gone, Err(EngineError::Interrupted)), "{gone:?}");
-        let state = lock(&door.state);
-        assert!(state.queue.is_empty() && state.addresses.len() == 1);
+        let state = lock(&admission.state);
+        assert!(state.authorised.queue.is_empty() && state.sources.len() == 1);
         drop(state);
         drop(held);
-        assert!(enter(&door, address(3)).is_ok());
+        assert!(enter(&admission, address(3)).is_ok());
+    }
+
+    #[test]
+    fn anonymous_clients_never_keep_authorised_ones_out() {
+        let defaults = ClientLimits::default();
+        let admission = admission(ClientLimits {
+            at_once: 4,
+            anonymous: 2,
+            waiting: 3,
+            anonymous_each_address: usize::MAX,
+            ..defaults
+        });
+        let anonymous = |from| admission.enter(Kind::Anonymous, from, |_| Ok(())).unwrap();
+        let held = [1, 2].map(|last| anonymous(address(last)).unwrap());
+        let (say, entered) = mpsc::channel();
+        let waiting: Vec<_> =
+            (0..3).map(|_| waiter(&admission, Kind::Anonymous, address(3), say.clone())).collect();
+        let denied = anonymous(address(4)).unwrap_err();
+        assert_eq!(denied, "its queue of 3 clients is full; try later");
+        // Both places that are left, at once.
+        let authorised = [(); 2].map(|()| enter(&admission, address(1)).unwrap());
+        assert!(entered.try_recv().is_err());
+        drop(authorised);
+        assert!(enter(&admission, address(1)).is_ok());
+        drop(held);
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(!admission.limits.pool.others_wait());
+    }
+
+    #[test]
+    fn one_address_leaves_half_of_the_anonymous_places_to_others() {
+        let limits = ClientLimits { anonymous: 4, ..ClientLimits::default() };
+        let admission = admission(limits);
+        let anonymous = |from| admission.enter(Kind::Anonymous, from, |_| Ok(())).unwrap();
+        let held = [(); 2].map(|()| anonymous(address(1)).unwrap());
+        let (say, entered) = mpsc::channel();
+        let third = waiter(&admission, Kind::Anonymous, address(1), say);
+        assert!(admission.limits.pool.others_wait());
+        // The third waits, and another address overtakes it.
+        drop(anonymous(address(2)).unwrap());
+        assert!(entered.try_recv().is_err());
+        drop(held);
+        third.join().unwrap();
+    }
+
+    #[test]
+    fn one_address_has_a_number_of_anonymous_clients() {
+        let limits = ClientLimits { anonymous_each_address: 2, ..ClientLimits::default() };
+        let admission = admission(limits);
+        let anonymous = |from| admission.enter(Kind::Anonymous, from, |_| Ok(())).unwrap();
+        let held = [(); 2].map(|()| anonymous(address(1)).unwrap());
+        assert!(anonymous(address(1)).is_err() && anonymous(address(2)).is_ok());
+        // Keys of the same address are not meant.
+        let keys = [(); 8].map(|()| enter(&admission, address(1)).unwrap());
+        drop((held, keys));
+    }
+
+    #[test]
+    fn the_queues_take_turns_and_exclusive_is_one_at_a_time() {
+        let limits = ClientLimits { at_once: 1, anonymous: 1, ..ClientLimits::default() };
+        let admission = admission(limits);
+        let first = enter(&admission, address(1)).unwrap();
+        let (say, entered) = mpsc::channel();
+        let mut waiting = Vec::new();
+        for kind in [Kind::Anonymous, Kind::Authorised] {
+            for last in 1..=3 {
+                waiting.push(waiter(&admission, kind, address(last), say.clone()));
+            }
+        }
+        drop(first);
+        let begun = Instant::now();
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        let turns: Vec<_> = entered.try_iter().collect();
+        let (anonymous, authorised) = (Kind::Anonymous, Kind::Authorised);
+        let kinds: Vec<_> = turns.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [anonymous, authorised, anonymous, authorised, anonymous, authorised]);
+        let of_one = |of| turns.iter().filter(move |(kind, _)| *kind == of).map(|(_, from)| *from);
+        assert!(of_one(anonymous).eq((1..=3).map(address)));
+        assert!(of_one(authorised).eq((1..=3).map(address)));
     }
 }

@@ -1,41 +1,36 @@
-//! Accepts connections and tells control channels from data connections by their first byte.
+//! Listens on one port, and accepts connections.
 //!
-//! Every connection has a thread of its own, their number is bounded, and each has a deadline for
-//! its first bytes: a silent or vanished client costs one thread for seconds, never the server.
+//! Every connection has a thread of its own until it is passed to a session, their number is
+//! bounded, and each has a deadline for its first bytes: a silent or vanished client costs one
+//! thread for seconds, never the server.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{RefusalKind, Service, Welcome};
+use longhaul_core::wire::{RefusalKind, Service};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::admission::{Admission, ClientLimits};
-use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
+use super::connection::Server;
+use super::event::Event;
+use super::gate::{Fresh, Gate};
+use super::limits::ClientLimits;
+use super::startups::StartupLimits;
 use crate::error::{EngineError, Result};
-use crate::session::{
-    AuthorisedKeys, Identity, KeySession, ServedSession, SessionRegistry, UdpDoor, serve_tls,
-};
+use crate::quota::Quota;
+use crate::session::{AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor};
 
-/// Most connections at once, of both kinds together; later ones are closed at once.
-const CONNECTION_LIMIT: usize = 1024;
 /// How often the accept loop looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-/// First byte of a TLS record that carries a handshake (RFC 8446, section 5.1).
-const TLS_HANDSHAKE: u8 = 0x16;
-/// How long a connection may take to send its first byte.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
 const LISTEN_BACKLOG: i32 = 256;
 /// How many free TCP ports are tried for one that is free for UDP too.
 const FREE_PORT_TRIES: u32 = 16;
 /// How long sessions may take to end once the server is told to.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_CHECK: Duration = Duration::from_millis(10);
-
-const TOO_MANY_SESSIONS: &str = "this key has as many sessions as it may; end one, or wait";
 
 /// A bound listening socket.
 #[derive(Debug)]
@@ -104,13 +99,16 @@ impl Listener {
     /// Admits the data connections of `registry` alone until `stop` is set: where the control
     /// channel is elsewhere, over ssh or opened by this end.
     pub fn run_data(self, registry: &SessionRegistry, stop: &AtomicBool) {
+        let limits = StartupLimits::default();
+        let gate = Gate::new(limits, false, Quota::new(limits.full as u64));
         self.accept_until(
             registry,
             || stop.load(Ordering::Relaxed),
             |socket| {
-                let registry = registry.clone();
+                let (registry, fresh) = (registry.clone(), gate.admit(socket));
+                let Ok(Fresh { socket, deadline, place, .. }) = fresh else { return };
                 spawn(move || {
-                    registry.admit(socket);
+                    registry.admit(socket, deadline, || drop(place));
                 });
             },
         );
@@ -118,7 +116,8 @@ impl Listener {
 
     /// Serves until `stop` is set or, with `one_off`, one client has been served. Then the
     /// sessions still under way have a few seconds to put their things in order. What
-    /// happens goes to [`Services::log`].
+    /// happens goes to [`Services::log`]. Connections are limited to what the process's limit of
+    /// file descriptors allows, which the caller may raise before.
     pub fn run(
         self,
         host: Arc<Host>,
@@ -127,36 +126,18 @@ impl Listener {
         one_off: bool,
         stop: &AtomicBool,
     ) {
-        let admission = Admission::new(clients);
-        let registry = SessionRegistry::default();
-        let connections = Arc::new(AtomicUsize::new(0));
-        let sessions = Arc::new(AtomicUsize::new(0));
-        let sessions_ended = Arc::new(AtomicUsize::new(0));
-        let stopped = || {
-            stop.load(Ordering::Relaxed) || one_off && sessions_ended.load(Ordering::Relaxed) > 0
-        };
-        self.accept_until(&registry, stopped, |socket| {
-            let slot = Slot::take(&connections);
-            if connections.load(Ordering::Relaxed) > CONNECTION_LIMIT {
-                let address = address_of(&socket);
-                services.log(Event::Dropped { address, reason: DropReason::Connections });
-                return;
+        let descriptors = longhaul_sys::descriptors::limit();
+        let server = Server::new(host, services, clients, descriptors);
+        let stopped =
+            || stop.load(Ordering::Relaxed) || one_off && server.served.load(Ordering::Relaxed) > 0;
+        self.accept_until(&server.registry, stopped, |socket| {
+            if let Some(fresh) = server.admit(socket) {
+                let server = server.clone();
+                spawn(move || server.serve(fresh));
             }
-            let host = host.clone();
-            let services = services.clone();
-            let registry = registry.clone();
-            let (sessions, sessions_ended) = (sessions.clone(), sessions_ended.clone());
-            let admission = admission.clone();
-            spawn(move || {
-                let _slot = slot;
-                let door = Door { host: &host, services: &*services, admission: &admission };
-                if door.serve_connection(socket, &registry, &sessions) {
-                    sessions_ended.fetch_add(1, Ordering::Relaxed);
-                }
-            });
         });
         let deadline = Instant::now() + LEAVE_TIMEOUT;
-        while sessions.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+        while server.sessions.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
             thread::sleep(LEAVE_CHECK);
         }
     }
@@ -209,140 +190,6 @@ fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
 /// client sees as closed, and the server goes on.
 fn spawn(work: impl FnOnce() + Send + 'static) {
     drop(thread::Builder::new().name("connection".into()).spawn(work));
-}
-
-/// Counts one connection for as long as it lives.
-struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    fn take(connections: &Arc<AtomicUsize>) -> Self {
-        connections.fetch_add(1, Ordering::Relaxed);
-        Slot(connections.clone())
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What a connection meets.
-struct Door<'a> {
-    host: &'a Host,
-    services: &'a dyn Services,
-    admission: &'a Arc<Admission>,
-}
-
-impl Door<'_> {
-    /// Serves one connection to its end; true when a client was served.
-    fn serve_connection(
-        &self,
-        socket: TcpStream,
-        registry: &SessionRegistry,
-        sessions: &Arc<AtomicUsize>,
-    ) -> bool {
-        let start = Instant::now();
-        let address = address_of(&socket);
-        let mut first = [0];
-        let ready = socket.set_read_timeout(Some(FIRST_BYTE_TIMEOUT)).is_ok()
-            && matches!(socket.peek(&mut first), Ok(1));
-        if !ready {
-            self.services.log(Event::Dropped { address, reason: DropReason::Silent });
-            return false;
-        }
-        if first[0] != TLS_HANDSHAKE {
-            if !registry.admit(socket) {
-                self.services.log(Event::Dropped { address, reason: DropReason::NoSession });
-            }
-            return false;
-        }
-        let _session = Slot::take(sessions);
-        let ip = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
-        let authorised = |key: &_| self.host.authorised.find(key, ip);
-        let session = match serve_tls(socket, &self.host.identity, authorised, registry) {
-            Ok(session) => session,
-            Err(error) => {
-                self.services.log(Event::NoHandshake { address, error });
-                return false;
-            }
-        };
-        let client = Client::of(&session, address);
-        let record = session.record.clone();
-        let mut steps = Steps::default();
-        let outcome = self.serve_session(session, &client, &mut steps);
-        let Steps { service, began } = steps;
-        let (duration, work) = (start.elapsed(), record.read());
-        let report = SessionReport { client, service, began, duration, work, outcome };
-        self.services.log(Event::Ended(Box::new(report)));
-        began
-    }
-
-    /// Serves a client, whose session counts among those of its key until the key counts no more.
-    fn serve_session(
-        &self,
-        mut session: ServedSession,
-        client: &Client,
-        steps: &mut Steps,
-    ) -> Result<()> {
-        let service = session.asked(|service, known| {
-            steps.service = Some(service);
-            self.services.refusal(service, known)
-        })?;
-        let ip = client.address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
-        let peer = session.sender.peer().to_owned();
-        let counted = self.count(&session, ip)?;
-        let outcome = self.serve_in_turn(service, session, client, ip, steps);
-        match counted.and_then(|counted| counted.lapse()) {
-            Some(lapse) => Err(EngineError::Lapsed { peer, lapse }),
-            None => outcome,
-        }
-    }
-
-    /// Counts the session among those of its key; an anonymous one needs no count.
-    fn count(&self, session: &ServedSession, address: IpAddr) -> Result<Option<KeySession>> {
-        let Some(key) = session.key.filter(|_| session.authorised) else { return Ok(None) };
-        let end = session.receiver.closer();
-        let counted = self.host.authorised.begin(key, &session.grant, address, end);
-        let refuse = || session.refuse(RefusalKind::Limit, TOO_MANY_SESSIONS.to_owned());
-        counted.ok_or_else(refuse).map(Some)
-    }
-
-    /// Serves a client when its turn has come.
-    fn serve_in_turn(
-        &self,
-        service: Service,
-        session: ServedSession,
-        client: &Client,
-        ip: IpAddr,
-        steps: &mut Steps,
-    ) -> Result<()> {
-        let arrived = Instant::now();
-        let tell = |place| session.sender.send(&Welcome::Queued { place });
-        let _pass = match self.admission.enter(ip, tell)? {
-            Ok(pass) => pass,
-            Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
-        };
-        session.welcome()?;
-        steps.began = true;
-        let (client, waited) = (client.clone(), arrived.elapsed());
-        self.services.log(Event::Began(SessionStart { client, service, waited }));
-        session.receiver.set_timeout(None)?;
-        self.services.run(service, session)
-    }
-}
-
-/// How far a session got.
-#[derive(Default)]
-struct Steps {
-    /// The service that the client asked for.
-    service: Option<Service>,
-    /// Its turn has come.
-    began: bool,
-}
-
-fn address_of(socket: &TcpStream) -> Option<SocketAddr> {
-    socket.peer_addr().ok().map(canonical)
 }
 
 /// Greets the one client of an ssh connection and runs the service it asks for, to its end.

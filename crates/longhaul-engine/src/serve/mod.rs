@@ -2,16 +2,24 @@
 //! the dispatch to the services.
 
 mod admission;
+mod connection;
+mod descriptors;
 mod event;
+mod gate;
+mod limits;
 mod listener;
+mod penalties;
 mod reach;
 mod single;
+mod source;
+mod startups;
 
-pub use admission::ClientLimits;
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
+pub use limits::ClientLimits;
 pub use listener::{Host, Listener, Services, serve_session};
 pub use reach::{Reach, is_out_of_reach};
 pub use single::{DataPort, InProcess};
+pub use startups::StartupLimits;
 
 #[cfg(test)]
 pub(crate) mod testing;

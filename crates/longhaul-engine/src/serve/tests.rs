@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{FrameError, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 
+use super::gate::Gate;
+use super::penalties::Failure;
+use super::startups::StartupLimits;
 use super::{ClientLimits, Event, Host, Listener, Services, serve_session};
-use crate::error::{EngineError, Result};
+use crate::error::{EngineError, Result, TurnedAway};
+use crate::quota::Quota;
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
     HostPolicy, HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret,
@@ -245,6 +249,67 @@ fn nothing_listening_is_said_so() {
     assert!(matches!(refused, Err(EngineError::Connect { .. })), "{refused:?}");
 }
 
+/// Answers every connection with these bytes, and closes it.
+fn answering(bytes: &'static [u8]) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let _ = socket.write_all(bytes);
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let _ = socket.read(&mut [0; 4096]);
+        }
+    });
+    port
+}
+
+#[test]
+fn a_client_that_is_turned_away_knows_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ConfigDir::at(dir.path());
+    let identity = Identity::generate();
+    let options = ConnectOptions {
+        identity: &identity,
+        config: &config,
+        policy: HostPolicy::RefuseChanged,
+        family: Family::Any,
+    };
+    for (answer, expected, words) in [
+        (&[0x15, 3, 3, 0, 2, 2, 80][..], TurnedAway::Crowded, "too many connections"),
+        (&[0x15, 3, 3, 0, 2, 2, 49][..], TurnedAway::Penalty, "refuses connections from this"),
+        (&[][..], TurnedAway::Closed, "closed the connection during the handshake"),
+    ] {
+        let target = HostPort::new("127.0.0.1", answering(answer));
+        let error = connect(&target, Service::Test, &options).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        let EngineError::TurnedAway { reason, .. } = error else { panic!("{error:?}") };
+        assert_eq!(reason, expected);
+    }
+}
+
+#[test]
+fn an_address_that_keeps_failing_is_refused() {
+    let gate = Gate::new(StartupLimits::default(), true, Quota::new(100));
+    let source = "198.51.100.1".parse().unwrap();
+    (0..4).for_each(|_| gate.failed(source, Failure::Authentication));
+    let (near, far) = pair();
+    // Loopback is exempt, so the penalty of another address is looked at.
+    assert!(gate.admit_from(source, far).is_err());
+    near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut alert = Vec::new();
+    let _ = (&near).read_to_end(&mut alert);
+    assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 49]);
+    let (_near, far) = pair();
+    assert!(gate.admit(far).is_ok());
+}
+
+/// Both ends of a connection.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
 /// Two ends of a pipe: a client, and the server's side of its session.
 fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
     let (near, far) = UnixStream::pair().unwrap();
@@ -310,7 +375,7 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::load_or_create(&config).unwrap();
-    let alone = ClientLimits { at_once: 1, waiting: 1, each_address: usize::MAX };
+    let alone = ClientLimits { at_once: 1, waiting: 1, ..ClientLimits::default() };
     let ours = Identity::load_or_create(&config).unwrap();
     let server = TestServer::start_with(ours, &config, alone);
     let options = ConnectOptions {

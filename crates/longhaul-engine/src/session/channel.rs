@@ -89,13 +89,13 @@ fn assemble(
 /// A control channel over an established TLS connection.
 pub(super) fn control_over_tls(
     mut connection: Connection,
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     peer: &str,
 ) -> io::Result<(ControlSender, ControlReceiver)> {
     // A whole message is sealed before any of it is sent; its length is bounded by its frame.
     connection.set_buffer_limit(None);
     socket.set_write_timeout(Some(MESSAGE_LIMIT))?;
-    let limits = Arc::new(SocketLimits { socket: socket.try_clone()?, clock: Clock::default() });
+    let limits = Arc::new(SocketLimits { socket: socket.clone(), clock: Clock::default() });
     // What has to follow the handshake is awaited no longer than the handshake was.
     limits.set_timeout(Some(OPENING_TIMEOUT));
     let link = Arc::new(TlsLink { connection: Mutex::new(connection), socket });
@@ -157,7 +157,7 @@ impl ControlReceiver {
 }
 
 struct SocketLimits {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     clock: Clock,
 }
 
@@ -250,7 +250,7 @@ impl<W: Write + AsFd> Write for PipeWriter<W> {
 /// peers that both write cannot wait for each other.
 struct TlsLink {
     connection: Mutex<Connection>,
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
 }
 
 struct TlsReader {
@@ -275,7 +275,7 @@ impl Read for TlsReader {
             }
             if self.fresh.is_empty() {
                 self.link.socket.set_read_timeout(self.limits.clock.left()?)?;
-                let got = (&self.link.socket).read(&mut self.chunk)?;
+                let got = (&*self.link.socket).read(&mut self.chunk)?;
                 self.fresh = 0..got;
             }
             // One step at a time: rustls takes no more while plaintext waits to be read. At the

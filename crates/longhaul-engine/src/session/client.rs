@@ -8,7 +8,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::{
     Greeting, GreetingKind, HELLO_BYTES, Hello, PROTOCOL_VERSION, Service, Welcome,
 };
-use rustls::{ClientConnection, Connection};
+use rustls::{AlertDescription, ClientConnection, Connection};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::address::HostPort;
@@ -19,10 +19,13 @@ use super::known_hosts::KnownHosts;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp;
-use crate::error::{EngineError, Result};
+use crate::error::{EngineError, Result, TurnedAway};
 
 /// How long a connection may take to open: three SYNs over the longest path that matters.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a crowded server is asked again, and after what pause.
+const CROWDED_TRIES: u32 = 3;
+const CROWDED_PAUSE: Duration = Duration::from_millis(700);
 /// Exporter label (RFC 8446, section 7.5) of the session's secret.
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
 
@@ -112,9 +115,7 @@ impl Session {
 
     /// The same halves for a client that asks before it is welcome, and what is still to be
     /// [waited for](await_welcome).
-    pub(crate) fn split_early(
-        self,
-    ) -> (ControlSender, ControlReceiver, DataDialer, Option<Queued>) {
+    pub fn split_early(self) -> (ControlSender, ControlReceiver, DataDialer, Option<Queued>) {
         (self.sender, self.receiver, self.dialer, self.queued)
     }
 
@@ -197,8 +198,21 @@ pub fn connect_early(
     Ok(Session { queued: Some(queued), ..session })
 }
 
-/// Opens a session and asks for `service`.
+/// Opens a session and asks for `service`. A server that is crowded with silent connections makes
+/// place for a new one when they are older than a handshake takes, so it is asked again.
 fn ask(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Result<Session> {
+    for _ in 0..CROWDED_TRIES {
+        match ask_once(target, service, options) {
+            Err(EngineError::TurnedAway { reason: TurnedAway::Crowded, .. }) => {
+                std::thread::sleep(CROWDED_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+    ask_once(target, service, options)
+}
+
+fn ask_once(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Result<Session> {
     let (socket, address) = dial(target, options.family)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
@@ -209,19 +223,40 @@ fn ask(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Res
     let mut opening = Until::opened(&socket);
     let datagram_bytes = datagram_bytes(&socket);
     while connection.is_handshaking() {
-        connection.complete_io(&mut opening).map_err(failed)?;
+        let step = connection.complete_io(&mut opening);
+        step.map_err(|error| match turned_away(&error) {
+            Some(reason) => EngineError::TurnedAway { peer: peer.clone(), reason },
+            None => failed(error),
+        })?;
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
     check_host(target, key, options)?;
     let secret = export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
-    let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(|source| {
-        EngineError::System { operation: "share the control channel between threads", source }
-    })?;
+    let (sender, receiver) =
+        control_over_tls(connection, Arc::new(socket), &peer).map_err(|source| {
+            EngineError::System { operation: "share the control channel between threads", source }
+        })?;
     hello(&sender, service)?;
     let dialer = DataDialer::new(vec![address], secret);
     Ok(Session { sender, receiver, dialer, datagram_bytes, queued: None })
+}
+
+/// Why the server closed the connection, if that is what `error` of the handshake says.
+fn turned_away(error: &io::Error) -> Option<TurnedAway> {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => return Some(TurnedAway::Closed),
+        _ => {}
+    }
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(AlertDescription::InternalError) => Some(TurnedAway::Crowded),
+        rustls::Error::AlertReceived(AlertDescription::AccessDenied) => Some(TurnedAway::Penalty),
+        _ => None,
+    }
 }
 
 /// Asks for `service` on a fresh control channel and waits for the welcome; `queued` is told the

@@ -16,7 +16,12 @@ pub(crate) struct Until<'a> {
 impl<'a> Until<'a> {
     /// `socket`, for [`OPENING_TIMEOUT`] from now.
     pub(crate) fn opened(socket: &'a TcpStream) -> Self {
-        Until { socket, deadline: Instant::now() + OPENING_TIMEOUT }
+        Until::at(socket, Instant::now() + OPENING_TIMEOUT)
+    }
+
+    /// `socket`, until `deadline`.
+    pub(crate) fn at(socket: &'a TcpStream, deadline: Instant) -> Self {
+        Until { socket, deadline }
     }
 
     fn left(&self) -> io::Result<Option<Duration>> {

@@ -8,6 +8,7 @@
 //! What this does not do: decide who may do what (that is `serve`), or move payload.
 
 mod address;
+mod allowance;
 mod authorised;
 mod channel;
 mod client;
@@ -24,6 +25,8 @@ mod udp;
 mod work;
 
 pub use address::{DEFAULT_PORT, HostPort};
+pub use allowance::Shortage;
+pub(crate) use allowance::{Announced, Descriptors};
 pub(crate) use authorised::KeySession;
 pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
@@ -32,12 +35,13 @@ pub use client::{
     connect_early, connect_queued, greet,
 };
 pub(crate) use client::{Route, await_welcome};
+pub(crate) use deadline::OPENING_TIMEOUT;
 pub use grant::{Grant, Lapse, Rights};
 pub use identity::{ConfigDir, Identity, PublicKey};
 pub use known_hosts::KnownHosts;
 pub use private_file::Exposure;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
-pub(crate) use server::serve_tls;
+pub(crate) use server::{Admitted, Opening, serve_tls};
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
 pub(crate) use udp::{FlowAnswers, UdpDoor};
 pub use work::{Operation, Work, WorkRecord};

@@ -5,13 +5,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_core::plan::FlowPlan;
 use longhaul_core::wire::{
     AnyHello, DataHello, GreetingKind, HELLO_BYTES, PROTOCOL_VERSION, RefusalKind, Service,
     SessionId, Welcome,
 };
 use rustls::{Connection, ServerConnection};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
+use super::allowance::{Allowance, Announced, Descriptors, Shortage};
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::client::{export_secret, set_timeouts};
 use super::deadline::Until;
@@ -22,14 +24,20 @@ use super::tls;
 use super::udp::{self, FlowAnswers};
 use super::work::WorkRecord;
 use crate::error::{EngineError, Result};
+use crate::lock::lock;
 
 /// What is sent to a client and not acknowledged for this long ends its session.
 const VANISHED: Duration = Duration::from_secs(30);
 /// How long the hello of a data connection may be ahead of the end of its session's handshake, which
 /// is sent before it: when a segment of that was lost, for as long as it is sent again.
 const OVERTAKEN: Duration = Duration::from_secs(3);
-/// Most data connections that may wait to be taken by their session.
-const WAITING_STREAMS: usize = 256;
+/// Most data connections that may wait to be taken by their session: those of the largest test,
+/// which has 128 streams in each direction and one for latency.
+const WAITING_STREAMS: usize = 2 * FlowPlan::MAX_STREAMS as usize + 1;
+/// A client that says nothing for this long is asked whether it is there, again after
+/// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often flows already accepted are looked at while others are awaited.
 const ANSWER_LOOK: Duration = Duration::from_millis(20);
 
@@ -45,6 +53,7 @@ struct Sessions {
 
 struct Waiting {
     secret: SessionSecret,
+    allowance: Arc<Mutex<Allowance>>,
     streams: Sender<(u32, TcpStream)>,
     flows: Sender<(u32, UdpSocket)>,
     /// A connection that proves itself is answered by our proof.
@@ -54,55 +63,87 @@ struct Waiting {
 impl SessionRegistry {
     /// Lets the session of `secret` take data connections until the acceptor is dropped.
     pub fn register(&self, secret: SessionSecret) -> DataAcceptor {
-        self.add(secret, false)
+        self.add(secret, false, Descriptors::Unbounded)
+    }
+
+    /// As [`register`](Self::register), for connections that take `descriptors`.
+    fn register_counted(&self, secret: SessionSecret, descriptors: Descriptors) -> DataAcceptor {
+        self.add(secret, false, descriptors)
     }
 
     /// As [`register`](Self::register), for connections that expect to be answered: the server of
     /// the control channel opens them, and must know whom it sends to.
     pub(crate) fn register_mutual(&self, secret: SessionSecret) -> DataAcceptor {
-        self.add(secret, true)
+        self.add(secret, true, Descriptors::Unbounded)
     }
 
-    fn add(&self, secret: SessionSecret, mutual: bool) -> DataAcceptor {
+    fn add(&self, secret: SessionSecret, mutual: bool, descriptors: Descriptors) -> DataAcceptor {
         let id = secret.session_id();
         let (streams, arrivals) = bounded(WAITING_STREAMS);
         let (flows, flow_arrivals) = bounded(WAITING_STREAMS);
-        self.lock().insert(id, Waiting { secret: secret.clone(), streams, flows, mutual });
+        let allowance = Arc::new(Mutex::new(Allowance::new(descriptors)));
+        let waiting = Waiting {
+            secret: secret.clone(),
+            allowance: allowance.clone(),
+            streams,
+            flows,
+            mutual,
+        };
+        self.lock().insert(id, waiting);
         self.0.added.notify_all();
-        DataAcceptor { registry: self.clone(), id, secret, arrivals, flow_arrivals }
+        DataAcceptor { registry: self.clone(), id, secret, allowance, arrivals, flow_arrivals }
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
-    /// that proves nothing is closed without an answer. Returns whether it belongs to a session.
-    pub fn admit(&self, socket: TcpStream) -> bool {
+    /// that proves nothing, or that its session has not announced, is closed without an answer.
+    /// When it has proved itself, `proved` gives up every other reference to the socket.
+    pub(crate) fn admit(
+        &self,
+        socket: Arc<TcpStream>,
+        deadline: Instant,
+        proved: impl FnOnce(),
+    ) -> Admitted {
         let mut bytes = [0; HELLO_BYTES];
-        if Until::opened(&socket).read_exact(&mut bytes).is_err() {
-            return false;
+        if let Err(error) = Until::at(&socket, deadline).read_exact(&mut bytes) {
+            return Admitted::Incomplete(error);
         }
-        let Ok((hello, mac)) = DataHello::decode(&bytes) else { return false };
+        let Ok((hello, mac)) = DataHello::decode(&bytes) else { return Admitted::Wrong };
         let unknown = |sessions: &mut HashMap<_, _>| !sessions.contains_key(&hello.session);
         let sessions = self.0.added.wait_timeout_while(self.lock(), OVERTAKEN, unknown);
         let sessions = sessions.unwrap_or_else(PoisonError::into_inner).0;
-        let Some(waiting) = sessions.get(&hello.session) else { return false };
+        let Some(waiting) = sessions.get(&hello.session) else { return Admitted::Unwanted };
         if !waiting.secret.verify_hello(&hello, &mac) {
-            return false;
+            return Admitted::Wrong;
+        }
+        proved();
+        let Some(socket) = Arc::into_inner(socket) else { return Admitted::Unwanted };
+        if !lock(&waiting.allowance).admit_stream(hello.stream) {
+            return Admitted::Unwanted;
         }
         if waiting.mutual {
             let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
             // A fresh connection takes 64 bytes without waiting.
             if (&socket).write_all(&answer).is_err() {
-                return true;
+                return Admitted::Unwanted;
             }
         }
         if set_timeouts(&socket, None).is_ok() {
             let _ = waiting.streams.try_send((hello.stream, socket));
         }
-        true
+        Admitted::Passed
     }
 
-    /// Passes a UDP flow, which has proved itself, to its session.
-    pub(super) fn admit_flow(&self, session: SessionId, stream: u32, flow: UdpSocket) {
-        if let Some(waiting) = self.lock().get(&session) {
+    /// Passes the UDP flow that `open` makes, and which has proved itself, to its session, if that
+    /// has announced it.
+    pub(super) fn admit_flow(
+        &self,
+        session: SessionId,
+        stream: u32,
+        open: impl FnOnce() -> std::io::Result<UdpSocket>,
+    ) {
+        if let Some(waiting) = self.lock().get(&session)
+            && let Some(flow) = lock(&waiting.allowance).admit_flow(stream, open)
+        {
             let _ = waiting.flows.try_send((stream, flow));
         }
     }
@@ -117,16 +158,48 @@ impl SessionRegistry {
     }
 }
 
+/// What became of a fresh data connection.
+#[derive(Debug)]
+pub(crate) enum Admitted {
+    /// Its session has it.
+    Passed,
+    /// Its session is over, or has not announced it.
+    Unwanted,
+    /// It proved nothing.
+    Wrong,
+    /// The hello did not come.
+    Incomplete(std::io::Error),
+}
+
 /// Takes the data connections of one session, seen from the server.
 pub struct DataAcceptor {
     registry: SessionRegistry,
     id: SessionId,
     secret: SessionSecret,
+    allowance: Arc<Mutex<Allowance>>,
     arrivals: Receiver<(u32, TcpStream)>,
     flow_arrivals: Receiver<(u32, UdpSocket)>,
 }
 
 impl DataAcceptor {
+    /// Lets these connections come, and holds descriptors for them until the session is over.
+    ///
+    /// # Errors
+    /// There are not enough descriptors.
+    pub(crate) fn announce(&self, announced: Announced) -> std::result::Result<(), Shortage> {
+        lock(&self.allowance).announce(announced)
+    }
+
+    /// Lets one more connection come when those announced are done with.
+    pub(crate) fn announce_again(&self) {
+        lock(&self.allowance).announce_again();
+    }
+
+    /// The descriptors of the session's data connections, held until this is dropped too.
+    pub(crate) fn allowance(&self) -> Arc<Mutex<Allowance>> {
+        self.allowance.clone()
+    }
+
     /// The next authenticated data connection and its number.
     ///
     /// # Errors
@@ -297,34 +370,45 @@ impl ServedSession {
     }
 }
 
-/// Makes a session of a fresh connection that begins with a TLS handshake.
+/// A fresh connection that begins with a TLS handshake.
+pub(crate) struct Opening {
+    /// The connection.
+    pub(crate) socket: Arc<TcpStream>,
+    /// When the handshake and the request have to be over.
+    pub(crate) deadline: Instant,
+}
+
+/// Makes a session of a fresh connection. `descriptors` says where those of its data connections
+/// come from, for a client whose key is or is not authorised.
 pub(crate) fn serve_tls(
-    socket: TcpStream,
+    opening: Opening,
     identity: &Identity,
     authorised: impl FnOnce(&PublicKey) -> Option<Grant>,
     registry: &SessionRegistry,
+    descriptors: impl FnOnce(bool) -> Descriptors,
 ) -> Result<ServedSession> {
+    let Opening { socket, deadline } = opening;
     let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
     let connection = ServerConnection::new(tls::server_config(identity))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Server(connection);
-    let _ = socket.set_nodelay(true);
-    // A client whose host is gone answers nothing, not even that.
-    let _ = SockRef::from(&socket).set_tcp_user_timeout(Some(VANISHED));
-    let mut opening = Until::opened(&socket);
+    notice_vanished(&socket);
+    let mut until = Until::at(&socket, deadline);
     while connection.is_handshaking() {
-        connection.complete_io(&mut opening).map_err(failed)?;
+        connection.complete_io(&mut until).map_err(failed)?;
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
     let secret = export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
-    // Registered before the first message, so that a data connection cannot come too early.
-    let streams = registry.register(secret);
-    let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
     let grant = authorised(&key);
     let authorised = grant.is_some();
+    // Registered before the first message, so that a data connection cannot come too early.
+    let streams = registry.register_counted(secret, descriptors(authorised));
+    let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    receiver.set_timeout(Some(left.max(Duration::from_millis(1))))?;
     Ok(ServedSession {
         sender,
         receiver,
@@ -334,4 +418,15 @@ pub(crate) fn serve_tls(
         key: Some(key),
         record: WorkRecord::default(),
     })
+}
+
+/// Has the kernel end a connection whose host is gone. A kernel that refuses leaves that to the
+/// limits of each step.
+fn notice_vanished(socket: &TcpStream) {
+    let _ = socket.set_nodelay(true);
+    let socket = SockRef::from(socket);
+    // A client whose host is gone answers nothing, not even that.
+    let _ = socket.set_tcp_user_timeout(Some(VANISHED));
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    let _ = socket.set_tcp_keepalive(&keepalive);
 }

@@ -85,10 +85,13 @@ impl UdpDoor {
                 let _ = udp::send_from(&self.socket, &challenge, found.from, ours);
             }
             GreetingKind::Confirm if greeting.cookie == cookie => {
-                // A host without sockets left answers nothing, as if the greeting was lost.
-                let Ok(flow) = self.flow(found) else { return };
-                let _ = flow.send(&secret.greeting(GreetingKind::Accept, greeting.stream, cookie));
-                registry.admit_flow(greeting.session, greeting.stream, flow);
+                registry.admit_flow(greeting.session, greeting.stream, || {
+                    let flow = self.flow(found)?;
+                    let accept = secret.greeting(GreetingKind::Accept, greeting.stream, cookie);
+                    // What is lost is sent again when the opener asks again.
+                    let _ = flow.send(&accept);
+                    Ok(flow)
+                });
             }
             GreetingKind::Confirm | GreetingKind::Challenge | GreetingKind::Accept => {}
         }

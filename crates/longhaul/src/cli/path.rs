@@ -8,11 +8,11 @@ use longhaul_core::plan::{PathPart, PathPlan};
 use longhaul_core::result::{PathEnd, PathResult};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::{RefusalKind, Service};
-use longhaul_engine::EngineError;
 use longhaul_engine::path;
 use longhaul_engine::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session,
 };
+use longhaul_engine::{EngineError, TurnedAway};
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
@@ -197,6 +197,7 @@ fn is_no_help(error: &EngineError) -> bool {
         error,
         EngineError::Connect { .. }
             | EngineError::Handshake { .. }
+            | EngineError::TurnedAway { reason: TurnedAway::Closed, .. }
             | EngineError::Control { .. }
             | EngineError::Refused { kind: RefusalKind::Version | RefusalKind::Invalid, .. }
     )

@@ -190,6 +190,7 @@ mod tests {
             | EngineError::DataMissing { .. }
             | EngineError::Listen { .. }
             | EngineError::Handshake { .. }
+            | EngineError::TurnedAway { .. }
             | EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::BadKey(_)
@@ -219,6 +220,7 @@ mod tests {
             EngineError::DataMissing { peer: words() },
             EngineError::Listen { address: words(), source: source() },
             EngineError::Handshake { peer: words(), source: source() },
+            EngineError::TurnedAway { peer: words(), reason: longhaul_engine::TurnedAway::Closed },
             EngineError::KeyChanged {
                 host: words(),
                 known: words(),

@@ -26,6 +26,11 @@ const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 const ALL_BUFFERS_BYTES: usize = 128 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
+/// What the socket of each of so many flows may hold, unless memory is short.
+pub(in crate::flow) fn receive_buffer_bytes(flows: usize) -> usize {
+    RECEIVE_BUFFER_BYTES.min(ALL_BUFFERS_BYTES / flows.max(1))
+}
+
 /// One flow of datagrams, at either end.
 #[derive(Debug)]
 pub(in crate::flow) struct UdpFlow {
@@ -82,8 +87,8 @@ impl Counted {
 
 impl UdpFlow {
     /// A flow over `socket`, which is connected, whose datagrams are known by `tag`. Without a
-    /// `window` the socket gets buffers that hold its datagrams while a thread waits for its
-    /// core, a part of what all `flows` of the test may have.
+    /// `window` the socket gets a receive buffer of `buffer_bytes`, which holds its datagrams while
+    /// a thread waits for its core.
     ///
     /// # Errors
     /// The kernel refuses an option.
@@ -92,7 +97,7 @@ impl UdpFlow {
         tag: u64,
         payload_bytes: u32,
         window: Option<usize>,
-        flows: usize,
+        buffer_bytes: usize,
     ) -> io::Result<Self> {
         let options = SockRef::from(&socket);
         match window {
@@ -101,10 +106,9 @@ impl UdpFlow {
                 options.set_recv_buffer_size(bytes)?;
             }
             None => {
-                options.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-                let bytes = RECEIVE_BUFFER_BYTES.min(ALL_BUFFERS_BYTES / flows.max(1));
-                udp::force_receive_buffer(&socket, bytes)
-                    .or_else(|_| options.set_recv_buffer_size(bytes))?;
+                options.set_send_buffer_size(SEND_BUFFER_BYTES.min(buffer_bytes))?;
+                udp::force_receive_buffer(&socket, buffer_bytes)
+                    .or_else(|_| options.set_recv_buffer_size(buffer_bytes))?;
             }
         }
         udp::merge_receives(&socket)?;

@@ -17,6 +17,6 @@ mod receive;
 mod send;
 
 pub(crate) use account::Account;
-pub(super) use flow::UdpFlow;
-pub(super) use receive::receive;
+pub(super) use flow::{UdpFlow, receive_buffer_bytes};
+pub(super) use receive::{BUFFER_BYTES as USER_BUFFER_BYTES, receive};
 pub(super) use send::send;

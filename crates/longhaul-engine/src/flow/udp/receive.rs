@@ -13,7 +13,7 @@ use super::account::Account;
 use crate::flow::mover::Slot;
 
 /// The most that the kernel hands over at once.
-const BUFFER_BYTES: usize = 1 << 16;
+pub(in crate::flow) const BUFFER_BYTES: usize = 1 << 16;
 /// How long after the last datagram or mark a receiver that saw the end waits for stragglers, and
 /// answers marks.
 const LINGER: Duration = Duration::from_millis(100);

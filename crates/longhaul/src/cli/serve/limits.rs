@@ -1,13 +1,29 @@
 use std::time::Duration;
 
 use longhaul_core::units::{Bytes, Rate, parse_span};
+use longhaul_engine::AnonymousPool;
 use longhaul_engine::flow::FlowLimits;
-use longhaul_engine::serve::ClientLimits;
+use longhaul_engine::serve::{ClientLimits, StartupLimits};
 
 /// Clients and streams are counted from one.
 fn at_least_one(text: &str) -> Result<usize, String> {
     let count: usize = text.parse().map_err(|_| format!("'{text}' is not a whole number"))?;
     if count > 0 { Ok(count) } else { Err("0 would serve nobody".to_owned()) }
+}
+
+/// `START:RATE:FULL`, as sshd's `MaxStartups`.
+fn startups(text: &str) -> Result<StartupLimits, String> {
+    let wrong = || format!("'{text}' is not START:RATE:FULL, such as 512:30:1024");
+    let numbers: Vec<usize> =
+        text.split(':').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    let [start, percent, full] = numbers[..] else { return Err(wrong()) };
+    if percent > 100 {
+        return Err(format!("a rate of {percent} % is over 100 %"));
+    }
+    if start == 0 || start > full {
+        return Err(format!("START is at least 1 and at most FULL, not {start} with {full}"));
+    }
+    Ok(StartupLimits { start, percent: percent as u8, full, ..StartupLimits::default() })
 }
 
 /// What clients may take.
@@ -19,12 +35,31 @@ pub(super) struct LimitArgs {
     /// Serve this many clients at once; the others wait for their turn
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = at_least_one)]
     max_clients: usize,
-    /// Let this many clients wait, and turn the next ones away
+    /// Of those, clients without an authorised key; one address has half of these places
+    /// [default: a quarter of --max-clients]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
+    max_anonymous: Option<usize>,
+    /// Let this many clients with and this many without an authorised key wait, and turn the next
+    /// ones away
     #[arg(long, value_name = "COUNT", default_value_t = 512)]
     queue: usize,
-    /// Take this many clients of one address, waiting ones included [default: no limit]
+    /// Take this many clients of one address, waiting ones included [default: no limit for
+    /// authorised keys, 32 for others]
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     max_per_address: Option<usize>,
+    /// Memory for the buffers of all tests and surveys without an authorised key together
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    anonymous_memory: Bytes,
+    /// From START connections that are not authenticated yet, drop RATE % of the silent ones for
+    /// new ones, rising to all at FULL, which is the most
+    #[arg(long, value_name = "START:RATE:FULL", value_parser = startups, default_value = "512:30:1024")]
+    max_startups: StartupLimits,
+    /// The most of them from one address other than loopback
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value = "512")]
+    max_startups_per_address: usize,
+    /// Do not refuse addresses whose connections keep failing
+    #[arg(long)]
+    no_penalties: bool,
     /// Longest test of a client whose key is not authorised
     #[arg(long, value_name = "SECS", value_parser = parse_span, default_value = "3700")]
     max_time: Duration,
@@ -63,21 +98,47 @@ impl Tiers {
 }
 
 impl LimitArgs {
-    pub(super) fn clients(&self) -> ClientLimits {
+    /// The limits on clients. The pool is also that of the [tiers](Self::tiers).
+    pub(super) fn clients(&self, pool: &AnonymousPool) -> ClientLimits {
+        let defaults = ClientLimits::default();
+        let at_once = self.at_once();
         ClientLimits {
-            at_once: if self.exclusive { 1 } else { self.max_clients },
+            at_once,
+            anonymous: self.anonymous(),
             waiting: self.queue,
-            each_address: self.max_per_address.unwrap_or(usize::MAX),
+            each_address: self.max_per_address.unwrap_or(defaults.each_address),
+            anonymous_each_address: self.max_per_address.unwrap_or(defaults.anonymous_each_address),
+            startups: StartupLimits {
+                each_address: self.max_startups_per_address,
+                ..self.max_startups
+            },
+            penalties: !self.no_penalties,
+            pool: pool.clone(),
         }
     }
 
-    pub(super) fn tiers(&self) -> Tiers {
+    fn at_once(&self) -> usize {
+        if self.exclusive { 1 } else { self.max_clients }
+    }
+
+    fn anonymous(&self) -> usize {
+        let at_once = self.at_once();
+        self.max_anonymous.unwrap_or(at_once.div_ceil(4)).min(at_once)
+    }
+
+    /// What the clients without an authorised key have together.
+    pub(super) fn pool(&self) -> AnonymousPool {
+        AnonymousPool::new(self.anonymous_memory, self.anonymous())
+    }
+
+    pub(super) fn tiers(&self, pool: &AnonymousPool) -> Tiers {
         let streams = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Tiers {
             anyone: FlowLimits {
                 time: self.max_time,
                 streams: streams(self.max_streams),
                 rate: self.max_rate,
+                pool: Some(pool.clone()),
                 ..FlowLimits::default()
             },
             authorised: FlowLimits {
@@ -112,9 +173,13 @@ mod tests {
     #[test]
     fn by_default_many_are_served_and_keys_may_more() {
         let limits = parse("").unwrap();
-        assert_eq!(limits.clients(), ClientLimits::default());
-        let tiers = limits.tiers();
-        assert_eq!(tiers.of(false), &FlowLimits::default());
+        let pool = limits.pool();
+        assert_eq!(pool, AnonymousPool::default());
+        assert_eq!(limits.clients(&pool), ClientLimits::default());
+        let tiers = limits.tiers(&pool);
+        let anyone = FlowLimits { pool: Some(pool), ..FlowLimits::default() };
+        assert_eq!(tiers.of(false), &anyone);
+        assert_eq!(tiers.of(true).pool, None);
         assert!(tiers.of(true).time > tiers.of(false).time);
     }
 
@@ -125,9 +190,11 @@ mod tests {
              --max-streams 4 --key-max-time 60 --key-max-rate 10G --key-max-streams 8",
         )
         .unwrap();
-        let clients = ClientLimits { at_once: 1, waiting: 3, each_address: 2 };
-        assert_eq!(limits.clients(), clients);
-        let tiers = limits.tiers();
+        let pool = limits.pool();
+        let clients = limits.clients(&pool);
+        assert_eq!((clients.at_once, clients.anonymous, clients.waiting), (1, 1, 3));
+        assert_eq!((clients.each_address, clients.anonymous_each_address), (2, 2));
+        let tiers = limits.tiers(&pool);
         let (anyone, key) = (tiers.of(false), tiers.of(true));
         assert_eq!((anyone.time, key.time), (Duration::from_secs(10), Duration::from_secs(60)));
         assert_eq!((anyone.streams, key.streams), (4, 8));
@@ -136,8 +203,33 @@ mod tests {
     }
 
     #[test]
+    fn connections_have_their_limits() {
+        let limits = parse(
+            "--max-clients 8 --max-anonymous 3 --anonymous-memory 64MiB --max-startups 10:20:30 \
+             --max-startups-per-address 5 --no-penalties",
+        )
+        .unwrap();
+        let pool = limits.pool();
+        assert_eq!(pool, AnonymousPool::new(Bytes::mib(64), 3));
+        let clients = limits.clients(&pool);
+        assert_eq!((clients.at_once, clients.anonymous, clients.penalties), (8, 3, false));
+        let startups = StartupLimits { start: 10, percent: 20, full: 30, each_address: 5 };
+        assert_eq!(clients.startups, startups);
+        let quarter = parse("--max-clients 10").unwrap();
+        assert_eq!(quarter.clients(&quarter.pool()).anonymous, 3);
+        for wrong in ["10", "10:20", "a:b:c", "10:101:20", "20:10:10", "0:10:10"] {
+            assert!(parse(&format!("--max-startups {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn nobody_is_not_a_number_of_clients() {
-        for line in ["--max-clients 0", "--max-per-address 0", "--exclusive --max-clients 2"] {
+        for line in [
+            "--max-clients 0",
+            "--max-anonymous 0",
+            "--max-per-address 0",
+            "--exclusive --max-clients 2",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -116,11 +116,12 @@ impl Args {
             (false, false) => Rights::Full,
         };
         let log = Arc::new(log.start(listener.address())?);
+        let pool = self.limits.pool();
         let services = Offer {
             files,
             rights,
             no_third_party: self.no_third_party,
-            tiers: self.limits.tiers(),
+            tiers: self.limits.tiers(&pool),
             host: host.clone(),
             config,
             keys_only: self.limits.keys_only,
@@ -132,7 +133,9 @@ impl Args {
             let services = services.clone();
             move |event| services.log(event.into())
         })?;
-        let clients = self.limits.clients();
+        let clients = self.limits.clients(&pool);
+        // Where the kernel refuses, the limits on connections fit what there is.
+        let _ = longhaul_sys::descriptors::raise_limit();
         supervisor::notify("READY=1");
         listener.run(host, services, clients, self.one_off, interrupt.flag());
         supervisor::notify("STOPPING=1");

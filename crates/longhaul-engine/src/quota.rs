@@ -1,0 +1,54 @@
+//! A number of things, such as file descriptors, of which each taker has some until it ends.
+
+use std::sync::{Arc, Mutex};
+
+use crate::lock::lock;
+
+/// What is left; clones are the same quota.
+#[derive(Debug, Clone)]
+pub(crate) struct Quota(Arc<Mutex<u64>>);
+
+/// Some of it; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    quota: Quota,
+    count: u64,
+}
+
+impl Quota {
+    /// A quota of `total`.
+    pub(crate) fn new(total: u64) -> Self {
+        Quota(Arc::new(Mutex::new(total)))
+    }
+
+    /// Takes `count`; `None` if fewer are left.
+    pub(crate) fn take(&self, count: u64) -> Option<Taken> {
+        let mut left = lock(&self.0);
+        *left = left.checked_sub(count)?;
+        drop(left);
+        Some(Taken { quota: self.clone(), count })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *lock(&self.quota.0) += self.count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_comes_back() {
+        let quota = Quota::new(10);
+        let first = quota.take(7).unwrap();
+        assert!(quota.take(4).is_none());
+        let second = quota.take(3).unwrap();
+        drop(first);
+        assert!(quota.take(8).is_none());
+        drop(second);
+        assert!(quota.take(10).is_some());
+    }
+}

@@ -1,0 +1,288 @@
+//! What happens to one connection of a server, from its first byte to its end.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
+
+use super::admission::{Admission, Kind};
+use super::descriptors::Descriptors;
+use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
+use super::gate::{Fresh, Gate, Place, failure_of};
+use super::limits::ClientLimits;
+use super::listener::{Host, Services};
+use super::penalties::Failure;
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
+
+/// First byte of a TLS record that carries a handshake (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+
+const TOO_MANY_SESSIONS: &str = "this key has as many sessions as it may; end one, or wait";
+/// Most dropped connections that are logged in a second: a flood must not fill the log.
+const DROPPED_PER_SECOND: u32 = 20;
+
+/// A server, shared by the threads of its connections.
+pub(super) struct Server {
+    host: Arc<Host>,
+    services: Arc<dyn Services>,
+    admission: Arc<Admission>,
+    pub(super) registry: SessionRegistry,
+    gate: Gate,
+    descriptors: Descriptors,
+    /// Since when, and how many dropped connections were counted for the log.
+    dropped: Mutex<(Instant, u32)>,
+    /// Sessions that are open.
+    pub(super) sessions: AtomicUsize,
+    /// Clients that have been served.
+    pub(super) served: AtomicUsize,
+}
+
+impl Server {
+    /// A server that may have `descriptors` open, with no more connections than fit them.
+    pub(super) fn new(
+        host: Arc<Host>,
+        services: Arc<dyn Services>,
+        mut limits: ClientLimits,
+        descriptors: u64,
+    ) -> Arc<Self> {
+        let descriptors = Descriptors::divide(descriptors, &mut limits);
+        let gate = Gate::new(limits.startups, limits.penalties, descriptors.opening.clone());
+        Arc::new(Server {
+            host,
+            services,
+            admission: Admission::new(limits),
+            registry: SessionRegistry::default(),
+            gate,
+            descriptors,
+            dropped: Mutex::new((Instant::now(), 0)),
+            sessions: AtomicUsize::new(0),
+            served: AtomicUsize::new(0),
+        })
+    }
+
+    /// Counts a fresh connection; `None` if it was turned away.
+    pub(super) fn admit(&self, socket: TcpStream) -> Option<Fresh> {
+        let address = address_of(&socket);
+        let dropped = |reason| self.log_dropped(address, reason);
+        self.gate.admit(socket).map_err(dropped).ok()
+    }
+
+    /// Logs that a connection was dropped, unless many are.
+    fn log_dropped(&self, address: Option<SocketAddr>, reason: DropReason) {
+        let mut logged = lock(&self.dropped);
+        if logged.0.elapsed() >= Duration::from_secs(1) {
+            *logged = (Instant::now(), 0);
+        }
+        logged.1 += 1;
+        let log = logged.1 <= DROPPED_PER_SECOND;
+        drop(logged);
+        if log {
+            self.services.log(Event::Dropped { address, reason });
+        }
+    }
+
+    /// Serves one connection to its end, on the calling thread.
+    pub(super) fn serve(&self, fresh: Fresh) {
+        let _crash = CrashGuard { gate: &self.gate, source: fresh.source };
+        match fresh.first_byte() {
+            Ok(TLS_HANDSHAKE) => self.serve_client(fresh),
+            Ok(_) => self.admit_data(fresh),
+            Err(error) => {
+                self.drop_silent(address_of(&fresh.socket), Some(&fresh.place), DropReason::Silent);
+                self.blame(fresh.source, Some(&fresh.place), failure_of(&error));
+            }
+        }
+    }
+
+    fn admit_data(&self, fresh: Fresh) {
+        let Fresh { socket, source, deadline, place } = fresh;
+        let address = address_of(&socket);
+        let mut place = Some(place);
+        let admitted = self.registry.admit(socket, deadline, || drop(place.take()));
+        let failure = match admitted {
+            Admitted::Passed => return,
+            Admitted::Unwanted => None,
+            Admitted::Wrong => Some(Failure::Authentication),
+            Admitted::Incomplete(error) => Some(failure_of(&error)),
+        };
+        self.drop_silent(address, place.as_ref(), DropReason::NoSession);
+        if let Some(failure) = failure {
+            self.blame(source, place.as_ref(), failure);
+        }
+    }
+
+    fn serve_client(&self, fresh: Fresh) {
+        self.sessions.fetch_add(1, Ordering::Relaxed);
+        let _open = Counted(&self.sessions);
+        let start = Instant::now();
+        let address = address_of(&fresh.socket);
+        let session = match self.handshake(&fresh) {
+            Ok(session) => session,
+            Err(error) => {
+                self.blame_client(&fresh, &error);
+                self.services.log(Event::NoHandshake { address, error });
+                return;
+            }
+        };
+        let client = Client::of(&session, address);
+        let record = session.record.clone();
+        let mut steps = Steps::default();
+        let outcome = self.serve_session(session, fresh, &client, &mut steps);
+        let Steps { service, began } = steps;
+        let (duration, work) = (start.elapsed(), record.read());
+        let report = SessionReport { client, service, began, duration, work, outcome };
+        self.services.log(Event::Ended(Box::new(report)));
+        self.served.fetch_add(usize::from(began), Ordering::Relaxed);
+    }
+
+    fn handshake(&self, fresh: &Fresh) -> Result<ServedSession> {
+        let opening = Opening { socket: fresh.socket.clone(), deadline: fresh.deadline };
+        let address = address_of(&fresh.socket).map_or(fresh.source, |address| address.ip());
+        let authorised = |key: &_| self.host.authorised.find(key, address);
+        let descriptors = |authorised| self.descriptors.streams(Kind::of(authorised));
+        serve_tls(opening, &self.host.identity, authorised, &self.registry, descriptors)
+    }
+
+    /// Serves a client, whose session counts among those of its key until the key counts no more.
+    fn serve_session(
+        &self,
+        mut session: ServedSession,
+        fresh: Fresh,
+        client: &Client,
+        steps: &mut Steps,
+    ) -> Result<()> {
+        let asked = session.asked(|service, known| {
+            steps.service = Some(service);
+            self.services.refusal(service, known)
+        });
+        let service = asked.inspect_err(|error| self.blame_client(&fresh, error))?;
+        // From here on the client is authenticated.
+        let source = fresh.source;
+        drop(fresh);
+        let peer = session.sender.peer().to_owned();
+        let counted =
+            self.count(&session, client.address.map_or(source, |address| address.ip()))?;
+        let outcome = self.serve_in_turn(service, session, client, source, steps);
+        match counted.and_then(|counted| counted.lapse()) {
+            Some(lapse) => Err(EngineError::Lapsed { peer, lapse }),
+            None => outcome,
+        }
+    }
+
+    /// Counts the session among those of its key; an anonymous one needs no count.
+    fn count(&self, session: &ServedSession, address: IpAddr) -> Result<Option<KeySession>> {
+        let Some(key) = session.key.filter(|_| session.authorised) else { return Ok(None) };
+        let end = session.receiver.closer();
+        let counted = self.host.authorised.begin(key, &session.grant, address, end);
+        let refuse = || session.refuse(RefusalKind::Limit, TOO_MANY_SESSIONS.to_owned());
+        counted.ok_or_else(refuse).map(Some)
+    }
+
+    /// Serves a client when its turn has come.
+    fn serve_in_turn(
+        &self,
+        service: Service,
+        session: ServedSession,
+        client: &Client,
+        source: IpAddr,
+        steps: &mut Steps,
+    ) -> Result<()> {
+        let kind = Kind::of(session.authorised);
+        let Some(_descriptor) = self.descriptors.session(kind) else {
+            let reason = "it has too few file descriptors left for more clients; try later";
+            return Err(session.refuse(RefusalKind::Limit, reason.to_owned()));
+        };
+        let arrived = Instant::now();
+        let tell = |place| session.sender.send(&Welcome::Queued { place });
+        let _pass = match self.admission.enter(kind, source, tell)? {
+            Ok(pass) => pass,
+            Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
+        };
+        // Until the session has closed its data connections.
+        let _descriptors = session.streams.allowance();
+        session.welcome()?;
+        steps.began = true;
+        let (client, waited) = (client.clone(), arrived.elapsed());
+        self.services.log(Event::Began(SessionStart { client, service, waited }));
+        session.receiver.set_timeout(None)?;
+        self.services.run(service, session)
+    }
+
+    /// Logs that a connection ended before its client was known.
+    fn drop_silent(&self, address: Option<SocketAddr>, place: Option<&Place>, reason: DropReason) {
+        let dropped = place.is_some_and(Place::was_dropped);
+        let reason = if dropped { DropReason::Unauthenticated } else { reason };
+        self.log_dropped(address, reason);
+    }
+
+    /// Adds a failure to the penalty of an address, unless the connection was dropped for another.
+    fn blame(&self, source: IpAddr, place: Option<&Place>, failure: Failure) {
+        if !place.is_some_and(Place::was_dropped) {
+            self.gate.failed(source, failure);
+        }
+    }
+
+    fn blame_client(&self, fresh: &Fresh, error: &EngineError) {
+        if let Some(failure) = self.failure_of(error) {
+            self.blame(fresh.source, Some(&fresh.place), failure);
+        }
+    }
+
+    /// What kind of failure the error of an unauthenticated client is, if the client is to blame.
+    fn failure_of(&self, error: &EngineError) -> Option<Failure> {
+        match error {
+            EngineError::Handshake { source, .. } => Some(failure_of(source)),
+            EngineError::Control { source: FrameError::Io(error), .. } => Some(failure_of(error)),
+            EngineError::Control { source: FrameError::Closed, .. } => Some(Failure::NothingSaid),
+            EngineError::Control { .. } | EngineError::Protocol { .. } => {
+                Some(Failure::Authentication)
+            }
+            EngineError::Refused { kind: RefusalKind::NotAuthorised, .. } => {
+                let anybody = self.services.refusal(Service::Test, false).is_none();
+                Some(if anybody { Failure::Authentication } else { Failure::Refused })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How far a session got.
+#[derive(Default)]
+struct Steps {
+    /// The service that the client asked for.
+    service: Option<Service>,
+    /// Its turn has come.
+    began: bool,
+}
+
+fn address_of(socket: &TcpStream) -> Option<SocketAddr> {
+    socket.peer_addr().ok().map(canonical)
+}
+
+/// Counts one down when it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes note of a panic of the thread.
+struct CrashGuard<'a> {
+    gate: &'a Gate,
+    source: IpAddr,
+}
+
+impl Drop for CrashGuard<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.gate.failed(self.source, Failure::Crash);
+        }
+    }
+}

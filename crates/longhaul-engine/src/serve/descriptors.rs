@@ -1,0 +1,92 @@
+//! How the file descriptors of the process are divided, so that no kind of client can take those of
+//! another.
+//!
+//! A quarter of the limit is kept for files and everything else. Of the rest a quarter is for
+//! connections that are not authenticated yet, an eighth for control connections of anonymous
+//! clients, a quarter for their data connections, and three eighths for clients with an authorised
+//! key.
+
+use super::admission::Kind;
+use super::limits::ClientLimits;
+use crate::quota::{Quota, Taken};
+use crate::session::Descriptors as Streams;
+use crate::share::Share;
+
+/// More are never needed, whatever the limit is.
+const MOST: u64 = 1 << 20;
+/// What an anonymous session has for its data connections at least: a stream, one for latency, and
+/// what `-Z` takes.
+const LEAST_OF_SESSION: u64 = 16;
+
+/// The descriptors of a server's connections.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    /// For connections that are not authenticated yet.
+    pub(super) opening: Quota,
+    anonymous: Quota,
+    anonymous_streams: Share,
+    authorised: Quota,
+}
+
+impl Descriptors {
+    /// Divides `limit`, and lowers what of `limits` does not fit.
+    pub(super) fn divide(limit: u64, limits: &mut ClientLimits) -> Self {
+        let connections = limit.min(MOST) * 3 / 4;
+        let (opening, streams) = (connections / 4, connections / 4);
+        let count = |descriptors: u64| usize::try_from(descriptors).unwrap_or(usize::MAX);
+        limits.startups = limits.startups.within(count(opening));
+        limits.anonymous = limits.anonymous.min(count(streams / LEAST_OF_SESSION / 2).max(1));
+        Descriptors {
+            opening: Quota::new(opening),
+            anonymous: Quota::new(connections / 8),
+            anonymous_streams: Share::new(streams, limits.anonymous),
+            authorised: Quota::new(connections * 3 / 8),
+        }
+    }
+
+    /// The descriptor of a session's control connection.
+    pub(super) fn session(&self, kind: Kind) -> Option<Taken> {
+        match kind {
+            Kind::Anonymous => self.anonymous.take(1),
+            Kind::Authorised => self.authorised.take(1),
+        }
+    }
+
+    /// Those of its data connections.
+    pub(super) fn streams(&self, kind: Kind) -> Streams {
+        match kind {
+            Kind::Anonymous => Streams::Shared(self.anonymous_streams.clone()),
+            Kind::Authorised => Streams::Quota(self.authorised.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_no_more_than_three_quarters() {
+        for limit in [64, 256, 1024, 20_000, u64::MAX] {
+            let mut limits = ClientLimits::default();
+            let descriptors = Descriptors::divide(limit, &mut limits);
+            let connections = limit.min(MOST) * 3 / 4;
+            let opening = limits.startups.full as u64;
+            assert!(descriptors.opening.take(opening).is_some(), "{limit}");
+            let authorised = connections * 3 / 8;
+            let held = descriptors.authorised.take(authorised);
+            assert!(held.is_some() && descriptors.session(Kind::Authorised).is_none());
+            assert!(descriptors.session(Kind::Anonymous).is_some(), "they have their own");
+            assert!(limits.anonymous >= 1);
+        }
+    }
+
+    #[test]
+    fn a_usual_limit_lowers_nothing_and_a_small_one_the_anonymous_places() {
+        let mut limits = ClientLimits::default();
+        Descriptors::divide(20_000, &mut limits);
+        assert_eq!(limits, ClientLimits::default());
+        Descriptors::divide(1024, &mut limits);
+        assert_eq!((limits.startups.full, limits.anonymous), (192, 6));
+    }
+}

@@ -1,0 +1,153 @@
+//! Fresh connections: admitted while there are not too many, and turned away with a reason.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::event::DropReason;
+use super::penalties::{Failure, Penalties};
+use super::source::network;
+use super::startups::{Crowded, Startup, StartupLimits, Startups};
+use crate::quota::{Quota, Taken};
+use crate::session::OPENING_TIMEOUT;
+
+/// Why a fresh connection is turned away, as the number of the TLS alert that says so (RFC 8446,
+/// section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// `internal_error`: there are too many of them.
+    Crowded = 80,
+    /// `access_denied`: its address has a penalty.
+    Penalty = 49,
+}
+
+/// Admits fresh connections.
+#[derive(Debug)]
+pub(super) struct Gate {
+    startups: Arc<Startups>,
+    penalties: Penalties,
+    descriptors: Quota,
+}
+
+/// A connection that is not authenticated yet. It counts until this is dropped.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) socket: Arc<TcpStream>,
+    /// The part of its address that limits go by.
+    pub(super) source: IpAddr,
+    /// When it has to be authenticated.
+    pub(super) deadline: Instant,
+    /// What counts it.
+    pub(super) place: Place,
+}
+
+/// What counts a connection that is not authenticated yet.
+#[derive(Debug)]
+pub(super) struct Place {
+    startup: Startup,
+    _descriptor: Taken,
+}
+
+impl Place {
+    /// Whether the connection was dropped for another one.
+    pub(super) fn was_dropped(&self) -> bool {
+        self.startup.was_dropped()
+    }
+}
+
+impl Gate {
+    pub(super) fn new(limits: StartupLimits, penalties: bool, descriptors: Quota) -> Self {
+        let startups = Startups::new(limits);
+        Gate { startups, penalties: Penalties::new(penalties), descriptors }
+    }
+
+    /// Counts `socket`, or tells it why not and closes it.
+    pub(super) fn admit(&self, socket: TcpStream) -> Result<Fresh, DropReason> {
+        // A connection that was closed already has no address.
+        let address = socket.peer_addr().map_err(|_| DropReason::Silent)?;
+        self.admit_from(network(address.ip()), socket)
+    }
+
+    /// The same for a connection of `source`.
+    pub(super) fn admit_from(
+        &self,
+        source: IpAddr,
+        socket: TcpStream,
+    ) -> Result<Fresh, DropReason> {
+        let now = Instant::now();
+        if let Some(left) = self.penalties.refuses(source, now) {
+            turn_away(&socket, Reason::Penalty);
+            return Err(DropReason::Penalty(left));
+        }
+        let socket = Arc::new(socket);
+        let closer = socket.clone();
+        let close = move || drop(closer.shutdown(Shutdown::Both));
+        let startup = self.startups.admit(source, now, percent(), close);
+        let place = startup.map_err(reason_of).and_then(|startup| {
+            let descriptor = self.descriptors.take(1).ok_or(DropReason::Connections)?;
+            Ok(Place { startup, _descriptor: descriptor })
+        });
+        let place = place.inspect_err(|_| turn_away(&socket, Reason::Crowded))?;
+        Ok(Fresh { socket, source, deadline: now + OPENING_TIMEOUT, place })
+    }
+
+    /// Adds a failure of a connection from `source`.
+    pub(super) fn failed(&self, source: IpAddr, failure: Failure) {
+        self.penalties.add(source, failure, Instant::now());
+    }
+}
+
+impl Fresh {
+    /// Waits for the first byte, and leaves it where it is.
+    pub(super) fn first_byte(&self) -> io::Result<u8> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut first = [0];
+        match self.socket.peek(&mut first)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => {
+                self.place.startup.spoke();
+                Ok(first[0])
+            }
+        }
+    }
+}
+
+fn reason_of(crowded: Crowded) -> DropReason {
+    match crowded {
+        Crowded::Address => DropReason::Address,
+        Crowded::All => DropReason::Unauthenticated,
+    }
+}
+
+/// What kind of failure an error of an unauthenticated connection is.
+pub(super) fn failure_of(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Failure::GraceExceeded,
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => Failure::NothingSaid,
+        _ => Failure::Authentication,
+    }
+}
+
+/// Sends a fatal TLS alert, which fits the buffer of a fresh connection, and no more than that.
+fn turn_away(mut socket: &TcpStream, reason: Reason) {
+    const RECORD: [u8; 6] = [0x15, 3, 3, 0, 2, 2];
+    let mut alert = [0; RECORD.len() + 1];
+    alert[..RECORD.len()].copy_from_slice(&RECORD);
+    alert[RECORD.len()] = reason as u8;
+    let _ = socket.set_nonblocking(true);
+    let _ = socket.write(&alert);
+    let _ = socket.shutdown(Shutdown::Write);
+    // What has come already would make the kernel reset the connection, and the alert be lost.
+    let _ = io::Read::read(&mut socket, &mut [0; 4096]);
+}
+
+/// A random number below 100; nothing secret depends on it.
+fn percent() -> u8 {
+    (RandomState::new().build_hasher().finish() % 100) as u8
+}
