@@ -1,6 +1,7 @@
 //! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
 //! without that they fail and show why.
 
+mod admission;
 mod audit;
 mod cable;
 mod capture;
