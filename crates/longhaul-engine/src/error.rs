@@ -1,6 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use longhaul_core::units::Bytes;
 use longhaul_core::wire::{FrameError, RefusalKind};
 
 use crate::session::{Exposure, Lapse};
@@ -174,6 +175,19 @@ pub enum EngineError {
         /// Why.
         source: io::Error,
     },
+    /// What is to be written does not fit.
+    #[error("the copy needs {needs}, and {free} are free in {}{}; make room and give the same \
+             command again", .path.display(), kept(*.keeps))]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes that are announced and not on the disk.
+        needs: Bytes,
+        /// Bytes that are free.
+        free: Bytes,
+        /// Those of them that stay free.
+        keeps: Bytes,
+    },
     /// A helper program could not be run.
     #[error("cannot run {program}")]
     Spawn {
@@ -281,6 +295,14 @@ pub enum TurnedAway {
     Closed,
 }
 
+/// The part of a sentence that names a reserve.
+fn kept(keeps: Bytes) -> String {
+    match keeps.get() {
+        0 => String::new(),
+        _ => format!(", of which {keeps} stay free (--min-free)"),
+    }
+}
+
 /// `Result` of the engine.
 pub type Result<T> = std::result::Result<T, EngineError>;
 
@@ -301,6 +323,20 @@ impl EngineError {
             }
             EngineError::Failed { again, .. } => *again,
             _ => false,
+        }
+    }
+
+    /// What the other side said when it gave the copy up.
+    pub(crate) fn aborted(
+        peer: &str,
+        reason: String,
+        again: bool,
+        kind: Option<RefusalKind>,
+    ) -> Self {
+        let peer = peer.to_owned();
+        match kind {
+            Some(kind) => EngineError::Refused { peer, kind, reason },
+            None => EngineError::Failed { peer, reason, again },
         }
     }
 

@@ -77,7 +77,7 @@ impl From<EngineError> for Coded {
             | EngineError::KeyUnknown { .. }
             | EngineError::Lapsed { .. }
             | EngineError::Refused { .. } => REFUSED,
-            EngineError::File { .. } => FILES,
+            EngineError::File { .. } | EngineError::NoSpace { .. } => FILES,
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
             | EngineError::Exposed { .. }

@@ -6,10 +6,12 @@
 
 mod bytes;
 mod error;
+mod min_free;
 mod rate;
 mod span;
 
 pub use bytes::Bytes;
 pub use error::UnitError;
+pub use min_free::MinFree;
 pub use rate::Rate;
 pub use span::{format_span, parse_span, text as span_text};

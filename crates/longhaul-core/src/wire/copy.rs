@@ -344,6 +344,9 @@ pub enum SinkMessage {
         reason: String,
         /// The connection is to blame: the copy may go on over another.
         again: bool,
+        /// The class of the reason, if the sink refuses to go on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<RefusalKind>,
     },
     /// Every announced entry is in place or has failed.
     Finished(SinkReport),

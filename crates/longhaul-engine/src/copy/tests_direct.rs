@@ -175,13 +175,18 @@ fn sparse_files_stay_so_either_way() {
 #[test]
 fn a_full_disk_is_told_of_either_way() {
     let world = World::new();
-    let _far = Memory::with("tmpfs", world.far(""), Some(c"size=8m"));
-    fs::write(world.near("large"), bytes(20 << 20)).unwrap();
-    fs::write(world.near("small"), bytes(3 << 20)).unwrap();
+    // A mount below the target, whose space is not foreseen.
+    for dir in [world.near("t"), world.far("t")] {
+        fs::create_dir(dir).unwrap();
+    }
+    let _far = Memory::with("tmpfs", world.far("t"), Some(c"size=8m"));
+    fs::write(world.near("t/large"), bytes(20 << 20)).unwrap();
+    fs::write(world.near("t/small"), bytes(3 << 20)).unwrap();
     for mode in MODES {
-        let result = world.push(&["large", "small"], ".", &with(mode)).unwrap();
+        let options = CopyOptions { recursive: true, ..with(mode) };
+        let result = world.push(&["t"], ".", &options).unwrap();
         assert_eq!((result.summary.files, result.failures.len()), (1, 1), "{mode:?}");
         assert!(result.failures[0].path.ends_with("large"), "{:?}", result.failures);
-        assert_eq!(names(&world.far("")), ["small"], "{mode:?}");
+        assert_eq!(names(&world.far("t")), ["small"], "{mode:?}");
     }
 }

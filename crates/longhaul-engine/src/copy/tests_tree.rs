@@ -146,7 +146,7 @@ fn names_win_over_numbers_unless_numbers_are_asked_for() {
             Some(Owner { uid: 12_345, gid: 23_456, user: Some("root".into()), group: None });
         let mut options = options();
         options.tree.owner = mode;
-        let keeper = Keeper::new(&options);
+        let keeper = Keeper::new(&options, true);
         keeper.dress(&file, &Attributes::of(&mut entry), None, Path::new("f"));
         assert!(keeper.not_kept().is_empty());
         assert_eq!(file.metadata().unwrap().uid(), expected);

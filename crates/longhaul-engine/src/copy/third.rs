@@ -211,7 +211,7 @@ impl Relay<'_> {
                         relay.fail(EngineError::Interrupted);
                         let _ = relay.to_sink.send(&SourceMessage::Abort { again: false });
                         let reason = "the client was interrupted".to_owned();
-                        let abort = SinkMessage::Abort { reason, again: false };
+                        let abort = SinkMessage::Abort { reason, again: false, kind: None };
                         let _ = relay.to_source.send(&abort);
                         close();
                         return;
@@ -323,10 +323,10 @@ impl Relay<'_> {
                     self.finished.store(true, Ordering::Relaxed);
                     return self.to_source.send(&message);
                 }
-                SinkMessage::Abort { reason, again } => {
+                SinkMessage::Abort { reason, again, kind } => {
                     let _ = self.to_source.send(&message);
-                    let (peer, reason) = (from.peer().to_owned(), reason.clone());
-                    return Err(EngineError::Failed { peer, reason, again: *again });
+                    let reason = reason.clone();
+                    return Err(EngineError::aborted(from.peer(), reason, *again, *kind));
                 }
                 SinkMessage::Wanted { .. }
                 | SinkMessage::Limit { .. }

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_core::units::MinFree;
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
@@ -27,6 +28,8 @@ pub struct Tree {
     links: bool,
     rights: Rights,
     third_party: bool,
+    owners: bool,
+    min_free: MinFree,
 }
 
 /// What the walk needs to know of a file.
@@ -115,7 +118,14 @@ impl Metadata {
 impl Tree {
     /// All that this user may reach; relative paths begin at the working directory.
     pub fn anywhere() -> Self {
-        Tree { beneath: None, links: true, rights: Rights::Full, third_party: true }
+        Tree {
+            beneath: None,
+            links: true,
+            rights: Rights::Full,
+            third_party: true,
+            owners: true,
+            min_free: MinFree::NONE,
+        }
     }
 
     /// What is beneath `root`.
@@ -130,8 +140,7 @@ impl Tree {
 
     /// What is beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
-        let beneath = Some(Arc::new(dir));
-        Tree { beneath, links: true, rights: Rights::Full, third_party: true }
+        Tree { beneath: Some(Arc::new(dir)), ..Tree::anywhere() }
     }
 
     /// The same files, reached through no symbolic link.
@@ -152,6 +161,27 @@ impl Tree {
     /// The same files, which may or may not be sent to others than the client.
     pub fn with_third_party(self, third_party: bool) -> Self {
         Tree { third_party, ..self }
+    }
+
+    /// The same files, whose owners, set-id bits, capabilities and device nodes a client may or may
+    /// not choose.
+    pub fn with_owners(self, owners: bool) -> Self {
+        Tree { owners, ..self }
+    }
+
+    /// Whether a client may choose owners and what goes with them.
+    pub(super) fn may_own(&self) -> bool {
+        self.owners
+    }
+
+    /// The same files, on a file system of which a part stays free.
+    pub fn with_min_free(self, min_free: MinFree) -> Self {
+        Tree { min_free, ..self }
+    }
+
+    /// What stays free.
+    pub(crate) fn min_free(&self) -> MinFree {
+        self.min_free
     }
 
     /// Whether these files may be sent to another than the client.

@@ -9,12 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longhaul_core::units::Bytes;
+use longhaul_core::units::{Bytes, MinFree};
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, flock, fstatvfs, mkdirat, openat, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::copy::reserve_of;
 use crate::copy::tree::{FileKind, list};
 use crate::copy::{DIAGNOSIS_PREFIX as PREFIX, Tree};
 use crate::error::{EngineError, Result};
@@ -115,10 +116,11 @@ pub(super) fn directory_of(tree: &Tree, target: &Path) -> PathBuf {
     }
 }
 
-/// What is free for this user in an open directory.
-pub(super) fn free_bytes(dir: impl AsFd) -> Option<Bytes> {
+/// The bytes that are free for this user in an open directory, without the reserve.
+pub(super) fn free_bytes(dir: impl AsFd, reserve: MinFree) -> Option<Bytes> {
     let disk = fstatvfs(dir).ok()?;
-    Some(Bytes::new(disk.f_bavail.saturating_mul(disk.f_frsize)))
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    Some(Bytes::new(free.saturating_sub(reserve_of(&disk, reserve))))
 }
 
 /// Removes the directories of diagnoses that were killed: those that nobody holds.
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(names().len(), 3);
         let two = first.fresh().unwrap();
         assert!(!one.exists() && two.is_dir());
-        assert!(free_bytes(first.directory().unwrap().0).unwrap().get() > 0);
+        assert!(free_bytes(first.directory().unwrap().0, MinFree::NONE).unwrap().get() > 0);
         drop((first, second));
         assert_eq!(names(), [PathBuf::from("mine")]);
         assert!(Scratch::make(&tree, Path::new("/no/such/place/x")).is_err());

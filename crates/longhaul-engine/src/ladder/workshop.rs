@@ -63,7 +63,7 @@ impl Workshop {
         let plan = SourcePlan { tree: tree.clone(), roots };
         let handle = directory.as_ref().map(|path| tree.open_dir(path));
         let (real, free) = match &handle {
-            Some(Ok(dir)) => (real_path(dir.as_raw_fd()), free_bytes(dir)),
+            Some(Ok(dir)) => (real_path(dir.as_raw_fd()), free_bytes(dir, tree.min_free())),
             _ => (None, None),
         };
         let shown = directory.unwrap_or_default().to_string_lossy().into_owned();
@@ -101,7 +101,7 @@ impl Workshop {
         let scratch = self.scratch.as_mut().ok_or_else(nowhere)?;
         scratch.fresh()?;
         let (dir, path) = scratch.directory()?;
-        let written = write((&dir, &path), writing, stop);
+        let written = write((&dir, &path), writing, self.plan.tree.min_free(), stop);
         scratch.fresh()?;
         written
     }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::{AloneReport, StageTimes, ThreadRole};
-use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::units::{Bytes, MinFree, Rate};
 use longhaul_sys::memory::AlignedBuffer;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, renameat, syncfs};
 use rustix::io::Errno;
@@ -53,9 +53,10 @@ pub(super) struct Writing {
 pub(super) fn write(
     (dir, path): (&OwnedFd, &Path),
     writing: Writing,
+    reserve: MinFree,
     stop: &AtomicBool,
 ) -> Result<AloneReport> {
-    let room = free_bytes(dir).map_or(u64::MAX, Bytes::get);
+    let room = free_bytes(dir, reserve).map_or(u64::MAX, Bytes::get);
     let writing = Writing { bytes: writing.bytes.min(room / 2), ..writing };
     if writing.bytes < writing.files.max(1) {
         return Err(EngineError::file("write in", path)(io::ErrorKind::StorageFull.into()));
@@ -228,7 +229,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let run = |bytes, files| {
             let writing = Writing { bytes, files, durable: true, time };
-            write((&fd, dir.path()), writing, &stop).unwrap()
+            write((&fd, dir.path()), writing, MinFree::NONE, &stop).unwrap()
         };
         let large = run(16 << 20, 1);
         assert_eq!((large.bytes, large.files), (Bytes::mib(16), 1));

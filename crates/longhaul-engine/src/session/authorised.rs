@@ -142,9 +142,9 @@ impl AuthorisedKeys {
         lock(&self.0.state).keys.values().filter_map(|grant| grant.root.clone()).collect()
     }
 
-    /// Whether a key other than `own` may set owners.
-    pub fn has_owners(&self, own: &PublicKey) -> bool {
-        lock(&self.0.state).keys.iter().any(|(key, grant)| key != own && grant.owners)
+    /// Whether a key may set owners.
+    pub fn has_owners(&self) -> bool {
+        lock(&self.0.state).keys.values().any(|grant| grant.owners)
     }
 
     /// Counts a session of `key` until the value is dropped; `end` is called when the key no
@@ -316,8 +316,7 @@ fn parse(config: &ConfigDir, text: &str, own: PublicKey) -> Result<HashMap<Publi
         // As with ssh, the first line of a key counts.
         keys.entry(key).or_insert(grant);
     }
-    // Who has this key is this user already.
-    keys.entry(own).or_insert_with(|| Grant { owners: true, ..Grant::default() });
+    keys.entry(own).or_default();
     Ok(keys)
 }
 

@@ -9,7 +9,7 @@ mod process;
 
 pub use account::{Account, AccountError};
 pub use files::{Confinement, FileRules, NotConfined, confine_files};
-pub use process::hide_memory;
+pub use process::{hide_memory, keep_capabilities};
 
 use std::io;
 

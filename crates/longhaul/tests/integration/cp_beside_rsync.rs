@@ -14,7 +14,7 @@ use rustix::fs::{
     mknodat, setxattr, utimensat,
 };
 
-use crate::host::{TestHost, assert_code};
+use crate::host::{TestHost, assert_code, text};
 
 /// An access control list as the kernel keeps it (linux/posix_acl_xattr.h): version 2, then tag,
 /// rights and id of each entry.
@@ -228,6 +228,10 @@ fn an_archive_is_what_rsync_makes_of_it() {
 
     assert_code(&host.run(&["cp", "-a", "src", "ours"]), 0);
     assert_same(&listing(&host.near("ours")), &theirs, "within this host");
+    // Owners, set-id bits and devices are for keys with this option.
+    let key = text(&host.run(&["key"]).stdout);
+    let keys = host.home().join(".config/longhaul/authorized_keys");
+    fs::write(keys, format!("owners {key}")).unwrap();
     let server = host.serve();
     assert_code(&host.run(&["cp", "-a", "src", &server.url("pushed")]), 0);
     assert_same(&listing(&host.far("pushed")), &theirs, "sent to a server");

@@ -13,6 +13,7 @@ mod cp_failures;
 mod cp_faults;
 mod cp_host;
 mod cp_paths;
+mod cp_space;
 mod cp_tree;
 mod diagnose;
 mod doctor;

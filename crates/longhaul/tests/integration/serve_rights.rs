@@ -71,6 +71,30 @@ fn a_server_of_root_becomes_its_user_for_good() {
 }
 
 #[test]
+fn a_server_that_stays_root_keeps_few_capabilities() {
+    let host = TestHost::new();
+    for (landlock, owners) in [("auto", false), ("off", false), ("auto", true)] {
+        let alice = text(&TestHost::new().run(&["key"]).stdout);
+        let line = format!("{}{alice}", if owners { "owners " } else { "" });
+        assert_code(&host.run(&["key"]), 0);
+        fs::write(host.home().join(".config/longhaul/authorized_keys"), line).unwrap();
+        let arguments = ["serve", "--bind", "127.0.0.1", "-p", "0", "--landlock", landlock];
+        let server = Server::start(host.longhaul(&arguments));
+        let sets = of_all_threads(&server, "CapEff:");
+        // CAP_CHOWN, SETUID, SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD (capability.h).
+        let lost = [7, 16, 17, 19, 21].iter().fold(0, |set, bit| set | 1_u64 << bit);
+        let of_owners = 1_u64 | 1 << 27;
+        for set in sets {
+            let set = u64::from_str_radix(&set, 16).unwrap();
+            assert_eq!(set & lost, 0, "{set:x}");
+            assert_eq!(set & of_owners, if owners { of_owners } else { 0 }, "{set:x}");
+        }
+        let no_new: Vec<String> = of_all_threads(&server, "NoNewPrivs:");
+        assert!(!no_new.is_empty() && no_new.iter().all(|set| set == "1"), "{no_new:?}");
+    }
+}
+
+#[test]
 fn what_the_user_cannot_reach_is_named_at_the_start() {
     let refused = |host: &TestHost, words: &[&str]| {
         let output = serve_as(host, "nobody").output().unwrap();
@@ -140,5 +164,75 @@ fn a_directory_that_came_after_the_start_needs_a_restart() {
         let said = text(&output.stderr);
         assert!(said.contains("Landlock") && said.contains("restart the server"), "{said}");
         assert_eq!(fs::read_dir(host.far("alice")).unwrap().count(), 0);
+    }
+}
+
+/// A tree with an owner, set-id bits, a file capability and a device of another host.
+fn foreign_tree(host: &TestHost) {
+    use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
+    fs::create_dir(host.near("t")).unwrap();
+    for name in ["t/plain", "t/suid", "t/capable"] {
+        host.file(name, 1000);
+        chown(host.near(name), Some(4242), Some(4343)).unwrap();
+    }
+    // Version 2, effective, CAP_NET_RAW permitted (linux/capability.h).
+    let mut capability = [0; 20];
+    capability[..4].copy_from_slice(&0x0200_0001_u32.to_le_bytes());
+    capability[4..8].copy_from_slice(&(1_u32 << 13).to_le_bytes());
+    let capable = host.near("t/capable");
+    setxattr(&capable, "security.capability", &capability, XattrFlags::empty()).unwrap();
+    for (name, mode) in [("t/plain", 0o640), ("t/suid", 0o6755), ("t/capable", 0o755)] {
+        fs::set_permissions(host.near(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let null = makedev(1, 3);
+    let device = host.near("t/device");
+    mknodat(CWD, &device, FileType::CharacterDevice, Mode::from_raw_mode(0o666), null).unwrap();
+    fs::File::open(host.near("t/plain"))
+        .unwrap()
+        .set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
+        .unwrap();
+}
+
+#[test]
+fn owners_devices_and_set_id_bits_are_for_keys_with_owners() {
+    let capabilities = |path: &Path| {
+        let mut value = [0; 64];
+        rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok()
+    };
+    for (option, given) in [("", false), ("owners ", true)] {
+        let (host, alice) = (TestHost::new(), TestHost::new());
+        let key = alice.run(&["key"]);
+        assert_code(&host.run(&["key"]), 0);
+        let keys = host.home().join(".config/longhaul/authorized_keys");
+        fs::write(keys, format!("{option}{}", text(&key.stdout))).unwrap();
+        let server = host.serve();
+        foreign_tree(&alice);
+        let output = alice.run(&["cp", "-a", "--accept-new", "t", &server.url("")]);
+        let said = text(&output.stderr);
+        assert_code(&output, if given { 0 } else { 7 });
+        let at = |name: &str| fs::symlink_metadata(host.far("t").join(name));
+        let plain = at("plain").unwrap();
+        // Modes and times are kept for every key.
+        assert_eq!((plain.mode() & 0o7777, plain.mtime()), (0o640, 1_000_000_000));
+        let suid = at("suid").unwrap();
+        assert_eq!(at("device").is_ok(), given, "{said}");
+        assert_eq!(capabilities(&host.far("t/capable")), given);
+        if given {
+            assert_eq!((plain.uid(), plain.gid(), suid.mode() & 0o7777), (4242, 4343, 0o6755));
+            continue;
+        }
+        assert_eq!((plain.uid(), plain.gid(), suid.mode() & 0o7777), (0, 0, 0o755));
+        // One line for each kind, and one for the device.
+        let lines: Vec<&str> =
+            said.lines().filter(|line| line.contains("the option 'owners'")).collect();
+        assert_eq!(lines.len(), 4, "{said}");
+        for words in [
+            "owner not kept of 3 paths",
+            "mode not kept of 1 path, such as",
+            "extended attributes not kept of 1 path",
+            "device: cannot create it: it is a device",
+        ] {
+            assert!(lines.iter().any(|line| line.contains(words)), "{words}: {said}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{ACL_ACCESS, by_descriptor, is_acl, is_carried};
+use super::{ACL_ACCESS, CAPABILITY, by_descriptor, is_acl, is_carried};
 use crate::lock::lock;
 
 /// What is known of an entry besides its bytes.
@@ -63,11 +63,17 @@ impl Attributes {
     }
 }
 
+/// Why a server does not give away what only `owners` before a key allows.
+pub(in crate::copy) const NO_OWNERS: &str = "the server sets owners, set-id bits, capabilities and devices only for keys with the option \
+     'owners'";
+
 /// Gives entries their attributes at the sink, and counts what could not be kept.
 pub(in crate::copy) struct Keeper {
     preserve: bool,
     owner: OwnerMode,
     xattrs: bool,
+    /// Owners, set-id bits and file capabilities may be given.
+    may_own: bool,
     umask: u32,
     users: Mutex<HashMap<String, Option<u32>>>,
     groups: Mutex<HashMap<String, Option<u32>>>,
@@ -75,11 +81,13 @@ pub(in crate::copy) struct Keeper {
 }
 
 impl Keeper {
-    pub(in crate::copy) fn new(options: &CopyOptions) -> Self {
+    /// A keeper for a copy with `options`, by a client that may or may not choose owners.
+    pub(in crate::copy) fn new(options: &CopyOptions, may_own: bool) -> Self {
         Keeper {
             preserve: options.preserve,
             owner: options.tree.owner,
             xattrs: options.tree.xattrs,
+            may_own,
             umask: umask(),
             users: Mutex::default(),
             groups: Mutex::default(),
@@ -114,6 +122,10 @@ impl Keeper {
             for Xattr { name, value } in attributes.xattrs() {
                 let name = name.as_bytes();
                 let what = if is_acl(name) { Kept::Acls } else { Kept::Xattrs };
+                if name == CAPABILITY && !self.may_own {
+                    self.miss(what, shown, format!("file capabilities are dropped; {NO_OWNERS}"));
+                    continue;
+                }
                 let set = if is_carried(name) {
                     fsetxattr(file, name, value, XattrFlags::empty())
                 } else {
@@ -126,6 +138,7 @@ impl Keeper {
                 let _ = fremovexattr(file, ACL_ACCESS);
             }
         }
+        self.note_set_id(attributes, shown);
         let mode = Mode::from_raw_mode(self.mode(attributes, existing, owned));
         self.note(Kept::Mode, shown, fchmod(file, mode));
         if self.preserve {
@@ -159,11 +172,12 @@ impl Keeper {
         if !is_link {
             for Xattr { name, value } in attributes.xattrs().iter().filter(|_| self.xattrs) {
                 let name = name.as_bytes();
-                if is_carried(name) {
+                if is_carried(name) && (self.may_own || name != CAPABILITY) {
                     let set = setxattr(&path, name, value, XattrFlags::empty());
                     self.note(if is_acl(name) { Kept::Acls } else { Kept::Xattrs }, shown, set);
                 }
             }
+            self.note_set_id(attributes, shown);
             let mode = Mode::from_raw_mode(self.mode(attributes, None, owned));
             self.note(Kept::Mode, shown, chmod(&path, mode));
         }
@@ -208,6 +222,12 @@ impl Keeper {
         let gid = find(&self.groups, &owner.group, users::group_id).unwrap_or(owner.gid);
         // The largest number means "leave it" to chown(2), and is nobody's.
         let valid = uid != u32::MAX && gid != u32::MAX;
+        if !self.may_own {
+            if (stat.st_uid, stat.st_gid) != (uid, gid) {
+                self.miss(Kept::Owner, shown, NO_OWNERS.to_owned());
+            }
+            return false;
+        }
         let mut done = valid;
         // The group first: once the file is given away, only root may change it.
         if valid && stat.st_gid != gid {
@@ -225,14 +245,23 @@ impl Keeper {
 
     fn note(&self, what: Kept, shown: &Path, outcome: rustix::io::Result<()>) {
         if let Err(error) = outcome {
-            let mut missed = lock(&self.missed);
-            let entry = missed.entry(what).or_insert_with(|| NotKept {
-                what,
-                count: 0,
-                example: shown.display().to_string(),
-                reason: io::Error::from(error).to_string(),
-            });
-            entry.count += 1;
+            self.miss(what, shown, io::Error::from(error).to_string());
+        }
+    }
+
+    /// Counts an attribute that is not kept; the first one is the example.
+    fn miss(&self, what: Kept, shown: &Path, reason: String) {
+        let mut missed = lock(&self.missed);
+        let example = shown.display().to_string();
+        let entry =
+            missed.entry(what).or_insert_with(|| NotKept { what, count: 0, example, reason });
+        entry.count += 1;
+    }
+
+    /// Counts set-id bits that come with the owner and are dropped with it.
+    fn note_set_id(&self, attributes: &Attributes, shown: &Path) {
+        if !self.may_own && attributes.owner().is_some() && attributes.mode & 0o6000 != 0 {
+            self.miss(Kept::Mode, shown, format!("set-id bits are dropped; {NO_OWNERS}"));
         }
     }
 }

@@ -11,8 +11,10 @@ mod capture;
 mod keeper;
 
 pub(super) use capture::Capture;
-pub(super) use keeper::{Attributes, Keeper};
+pub(super) use keeper::{Attributes, Keeper, NO_OWNERS};
 
+/// Capabilities of a program, as good as set-id bits.
+const CAPABILITY: &[u8] = b"security.capability";
 /// Access control list of a file.
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// Access control list that a directory gives to what is made in it.
@@ -20,7 +22,7 @@ const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Whether an extended attribute may cross.
 fn is_carried(name: &[u8]) -> bool {
-    name.starts_with(b"user.") || name == b"security.capability" || is_acl(name)
+    name.starts_with(b"user.") || name == CAPABILITY || is_acl(name)
 }
 
 fn is_acl(name: &[u8]) -> bool {

@@ -9,6 +9,7 @@ use crossbeam_channel::Sender;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
+use rustix::fs::fstat;
 use twox_hash::XxHash3_64;
 
 use super::finish::{Form, Whole};
@@ -19,6 +20,7 @@ use super::placement::Destination;
 use super::recorder::Left;
 use super::reread::Reread;
 use super::run::{Onward, Shared, broken};
+use super::space::Need;
 use crate::copy::blocks::{BlockSet, joined};
 use crate::copy::digest::FileDigest;
 use crate::copy::journal::Claim;
@@ -66,6 +68,7 @@ pub(super) fn take_entries(
         let _ = decided.rereads.drain(..).try_for_each(|reread| onward.reread.send(reread));
         Ok(())
     };
+    fits_together(shared, &entries)?;
     for entry in entries {
         before = entry.id.saturating_add(1);
         let known = decided.held.len();
@@ -269,6 +272,8 @@ fn take_file(
         }
         Left::Nothing => {}
     }
+    let held = holes.count().saturating_mul(shared.options.block_bytes.get());
+    claim(shared, &file, file.size().saturating_sub(held))?;
     file.lock().written = holes;
     announce(shared, Arc::new(file), whole, peer)
 }
@@ -315,6 +320,8 @@ fn take_partial(
         state.written = holes.without(&blocks);
         state.partial = Stage::Open(Some(partial.clone()));
     }
+    let there = fstat(&partial.file).map_or(0, |stat| stat.st_blocks as u64 * 512);
+    claim(shared, &file, file.size().saturating_sub(there))?;
     let file = Arc::new(file);
     shared.recorder.begun(&file, &partial, true);
     announce(shared, file.clone(), whole, peer)?;
@@ -337,6 +344,39 @@ fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64
         (first * block_bytes, end - first * block_bytes)
     };
     blocks.spans().into_iter().map(extent).collect()
+}
+
+/// Fails if the files of a first announcement do not fit together, before any of them is written.
+/// What an earlier attempt has left, or need not come, is only known one by one.
+fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
+    if shared.asks {
+        return Ok(());
+    }
+    let block_bytes = shared.options.block_bytes.get();
+    let need = |entry: &Entry| {
+        let EntryKind::File { size_bytes } = entry.kind else { return Need::default() };
+        let spans = entry.holes.iter().flatten();
+        let holes = spans.fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+        let bytes = size_bytes.get().saturating_sub(holes.saturating_mul(block_bytes));
+        let path = shared.store.path(entry.path.as_bytes());
+        match shared.store.replaced_bytes(&path) {
+            Ok(replaced) => replaced.map_or(Need::default(), |replaced| Need::of(bytes, replaced)),
+            // Its directory is among the entries.
+            Err(_) => Need::of(bytes, 0),
+        }
+    };
+    shared.store.space.check(entries.iter().map(need).fold(Need::default(), Need::and))
+}
+
+/// Claims the `bytes` that a file needs of the target's file system; a stream claims one.
+fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64) -> Result<()> {
+    let bytes = if file.known_size().is_some() { bytes } else { 1 };
+    if bytes > 0
+        && let Ok(Some(replaced)) = shared.store.replaced_bytes(&file.path)
+    {
+        file.set_claim(shared.store.space.claim(Need::of(bytes, replaced))?);
+    }
+    Ok(())
 }
 
 /// Announces a file, and passes it on at once if no block of it is to come.

@@ -40,6 +40,7 @@ pub(super) fn follow_source(
                 keep(&mut lock(&shared.failures), path.to_string(), reason);
                 if let Some(file) = id.and_then(|id| shared.ledger.failed(id)) {
                     shared.recorder.dropped(&file);
+                    shared.settle_claim(&file);
                     shared.ledger.failure_told();
                 }
             }

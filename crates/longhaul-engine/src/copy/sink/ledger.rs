@@ -31,6 +31,8 @@ pub(super) struct SinkFile {
     pub(super) resumed: AtomicU64,
     /// If it is wanted.
     pub(super) digest: Option<FileDigest>,
+    /// The bytes that it still claims of the file system.
+    claim: AtomicU64,
     state: Mutex<FileState>,
 }
 
@@ -87,8 +89,19 @@ impl SinkFile {
             sparse: entry.holes.is_some(),
             resumed: AtomicU64::new(0),
             digest: None,
+            claim: AtomicU64::new(0),
             state: Mutex::new(state),
         }
+    }
+
+    /// Claims so many bytes of the file system.
+    pub(super) fn set_claim(&self, bytes: u64) {
+        self.claim.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives back what it claims.
+    pub(super) fn take_claim(&self) -> u64 {
+        self.claim.swap(0, Ordering::Relaxed)
     }
 
     /// Its size, or [`UNKNOWN`].

@@ -21,6 +21,7 @@ mod recorder;
 mod report;
 mod reread;
 mod run;
+mod space;
 mod store;
 mod write;
 
@@ -28,6 +29,7 @@ pub use outlet::Outlet;
 pub use placement::{Destination, PlaceError};
 pub(super) use run::Sink;
 pub(crate) use run::WRITERS;
+pub(crate) use space::reserve_of;
 
 #[cfg(test)]
 pub(super) use fault::set::fail_at;

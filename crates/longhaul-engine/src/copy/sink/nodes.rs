@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::partial::Temporary;
 use super::placement::Destination;
 use super::store::{OpenDir, Store, existing_mode};
-use crate::copy::metadata::Attributes;
+use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
 
 /// Refuses links and special files where nothing may be replaced: in a drop box they would be traps
@@ -39,6 +39,11 @@ impl Store {
     ) -> io::Result<()> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(()) };
         only_with_replacing(&dir)?;
+        if matches!(kind, EntryKind::CharDevice(_) | EntryKind::BlockDevice(_))
+            && !self.destination.may_own()
+        {
+            return Err(io::Error::other(format!("it is a device, and {NO_OWNERS}")));
+        }
         existing_mode(&dir, name)?;
         let ((), temporary) = self.make_new((&dir.fd, name, id), |temporary| {
             let mode = Mode::from_raw_mode(0o600);

@@ -61,6 +61,11 @@ pub enum PlaceError {
 }
 
 impl Destination {
+    /// Whether what comes may have the owners, set-id bits and capabilities of the source.
+    pub(super) fn may_own(&self) -> bool {
+        !matches!(self, Destination::Directory { tree, .. } if !tree.may_own())
+    }
+
     /// The directory that entries go into.
     pub(super) fn base(&self) -> Option<OwnedFd> {
         let Destination::Directory { tree, .. } = self else { return None };
@@ -91,7 +96,10 @@ impl Destination {
         let slash = target.as_os_str().as_bytes().ends_with(b"/");
         let into = |path: &Path, rename| {
             let dir = tree.open_dir(path).map_err(parent_failed(path))?;
-            let tree = Tree::from_dir(dir).with_rights(tree.rights());
+            let tree = Tree::from_dir(dir)
+                .with_rights(tree.rights())
+                .with_owners(tree.may_own())
+                .with_min_free(tree.min_free());
             let contents = top == Top::Contents;
             let path = path.to_owned();
             Ok(Destination::Directory { tree, path, rename, only_dir: slash, contents })

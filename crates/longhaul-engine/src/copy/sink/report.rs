@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
+use longhaul_core::wire::{RefusalKind, WirePath};
 
 use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
@@ -42,6 +42,10 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
         }
         if let Some(error) = shared.stalled() {
             shared.give_up(error);
+            return;
+        }
+        if let Err(full) = shared.store.space.check_reserve() {
+            shared.give_up(full);
             return;
         }
         let done = shared.show_progress();
@@ -186,6 +190,7 @@ impl Shared<'_> {
     pub(super) fn fail(&self, file: &SinkFile, operation: &str, error: &io::Error) {
         if self.ledger.failed(file.id).is_some() {
             self.recorder.dropped(file);
+            self.settle_claim(file);
             let told = self.tell_failed(Some(file.id), &file.path, operation, error);
             self.cancel.check(told);
             self.ledger.failure_told();
@@ -217,8 +222,9 @@ impl Shared<'_> {
     /// Gives the copy up and tells the source, which may be gone, why.
     pub(super) fn give_up(&self, reason: EngineError) {
         let (words, again) = (reason.to_string(), reason.may_pass());
+        let kind = matches!(reason, EngineError::NoSpace { .. }).then_some(RefusalKind::Files);
         self.cancel.fail_saying(reason, || {
-            let _ = self.control.send(&SinkMessage::Abort { reason: words, again });
+            let _ = self.control.send(&SinkMessage::Abort { reason: words, again, kind });
         });
     }
 }

@@ -24,6 +24,7 @@ use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 
 use super::placement::Destination;
+use super::space::Space;
 use crate::copy::disk::Disk;
 use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
@@ -43,6 +44,7 @@ pub(super) struct Store {
     pub(super) destination: Destination,
     pub(super) keeper: Keeper,
     pub(super) disk: Disk,
+    pub(super) space: Space,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: no name in them can be in the way.
     made: Mutex<HashSet<PathBuf>>,
@@ -98,8 +100,9 @@ pub(super) struct OpenDir {
 impl Store {
     pub(super) fn new(destination: Destination, options: &CopyOptions, token: Token) -> Self {
         Store {
+            space: Space::of(&destination),
+            keeper: Keeper::new(options, destination.may_own()),
             destination,
-            keeper: Keeper::new(options),
             disk: Disk::new(options.direct),
             token,
             dirs: Mutex::default(),
@@ -146,6 +149,22 @@ impl Store {
     /// What could not be kept so far.
     pub(super) fn not_kept(&self) -> Vec<NotKept> {
         self.keeper.not_kept()
+    }
+
+    /// The bytes that are freed once the file at `path` is replaced; `None` if it is not on the
+    /// target's own file system.
+    pub(super) fn replaced_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        if !self.space.covers(dir.device) {
+            return Ok(None);
+        }
+        if dir.fresh {
+            return Ok(Some(0));
+        }
+        let there = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        // Another name keeps the file.
+        let freed = there.ok().filter(|stat| stat.st_nlink == 1);
+        Ok(Some(freed.map_or(0, |stat| stat.st_blocks as u64 * 512)))
     }
 
     /// Makes a directory, or takes the one that is there; whether its attributes are to be set.

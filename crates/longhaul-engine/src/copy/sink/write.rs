@@ -53,6 +53,10 @@ fn write_block(
                         .create(file.id, &file.path, file.size(), file.sparse)
                         .map_err(|error| ("create", error))?
                         .map(Arc::new);
+                    // Its space is taken: given in advance, or found to be on the way.
+                    if !file.sparse && file.known_size().is_some() {
+                        shared.settle_claim(&file);
+                    }
                     if let Some(partial) = &made {
                         shared.recorder.begun(&file, partial, false);
                     }
@@ -121,6 +125,7 @@ fn write_pack(
         });
         match created {
             Ok(temporary) => {
+                shared.settle_claim(&file);
                 shared.ledger.add_written(file.size());
                 let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
                 complete.push(Whole { file, form });
@@ -172,12 +177,21 @@ impl Shared<'_> {
         self.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
     }
 
+    /// Notes that what a file claims is on the disk, or no longer needed.
+    pub(super) fn settle_claim(&self, file: &SinkFile) {
+        match file.take_claim() {
+            0 => {}
+            bytes => self.store.space.settle(bytes),
+        }
+    }
+
     /// Settles a file that is in place.
     pub(super) fn settle(&self, file: &SinkFile) {
         if let Err(error) = self.note_digest(file) {
             let told = self.tell_failed(None, &file.path, "read", &error);
             self.cancel.check(told);
         }
+        self.settle_claim(file);
         self.ledger.done(file);
     }
 }

@@ -85,9 +85,8 @@ pub(super) fn follow_sink(
                 }
             }
             SinkMessage::Limit { rate_bps } => shared.progress.set_limit(rate_bps),
-            SinkMessage::Abort { reason, again } => {
-                let peer = receiver.peer().to_owned();
-                return Err(EngineError::Failed { peer, reason, again });
+            SinkMessage::Abort { reason, again, kind } => {
+                return Err(EngineError::aborted(receiver.peer(), reason, again, kind));
             }
             SinkMessage::Finished(report) => {
                 shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);

@@ -3,9 +3,25 @@
 use anyhow::{Context, anyhow};
 use longhaul_engine::serve::Reach;
 use longhaul_engine::{EngineError, Result as EngineResult};
-use longhaul_sys::confine::{Account, confine_files, hide_memory};
+use longhaul_sys::confine::{Account, confine_files, hide_memory, keep_capabilities};
+use rustix::thread::CapabilitySet;
 
 use crate::exit::{self, Coded};
+
+/// Files of any user, as root has them.
+const FILES: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::FOWNER);
+/// Congestion control, raw sockets of a path survey, priorities, locked memory, limits.
+const TUNING: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::IPC_LOCK);
+/// What the option `owners` of a key is for.
+const OWNERS: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::SETFCAP);
 
 /// Which rights the server keeps.
 #[derive(Debug, clap::Args)]
@@ -55,6 +71,23 @@ impl ConfineArgs {
             became.map_err(coded)?;
         }
         hide_memory().context("cannot keep the key out of core files").map_err(coded)
+    }
+
+    /// Leaves a server that stays root the capabilities that it needs: to reach files whatever
+    /// their mode, to tune sockets and threads, and where a key may set `owners`, to do so.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn limit_root(&self, owners: bool) -> Result<(), Coded> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let mut keep = FILES | TUNING;
+        if owners {
+            keep |= OWNERS;
+        }
+        let limited = keep_capabilities(keep).context("cannot give up capabilities");
+        limited.map_err(|error| Coded::new(exit::HOST, error))
     }
 
     /// Opens what the user of `--user` must be able to reach, with a sentence if it is not.

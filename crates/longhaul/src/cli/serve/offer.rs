@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use longhaul_core::text::chain;
+use longhaul_core::units::MinFree;
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
@@ -20,6 +21,8 @@ pub(super) struct Offer {
     pub(super) files: Option<Tree>,
     /// What the server allows of any client.
     pub(super) rights: Rights,
+    /// The part of a file system that copies leave free.
+    pub(super) min_free: MinFree,
     /// Nobody may have this server send to others.
     pub(super) no_third_party: bool,
     pub(super) tiers: Tiers,
@@ -53,7 +56,11 @@ impl Offer {
         };
         let third_party = !self.no_third_party && !grant.no_third_party;
         match self.rights.and(grant.rights) {
-            Some(rights) => Ok(files.with_rights(rights).with_third_party(third_party)),
+            Some(rights) => Ok(files
+                .with_rights(rights)
+                .with_third_party(third_party)
+                .with_owners(grant.owners)
+                .with_min_free(self.min_free)),
             None => Err("what the server and the key allow leaves nothing".to_owned()),
         }
     }

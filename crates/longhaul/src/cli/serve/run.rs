@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
 use longhaul_engine::serve::{Host, Listener, Reach, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
@@ -46,6 +47,9 @@ pub(in crate::cli) struct Args {
     /// Let new files be put in alone, and nothing read, listed, replaced or deleted: a drop box
     #[arg(long)]
     write_only: bool,
+    /// Keep this much of a file system free: copies that would use it are refused or stop
+    #[arg(long, value_name = "SHARE|SIZE", default_value = "5%")]
+    min_free: MinFree,
     /// Do not send to other servers for a client
     #[arg(long)]
     no_third_party: bool,
@@ -102,7 +106,9 @@ impl Args {
         let authorised = AuthorisedKeys::load(&config, identity.public());
         let authorised = self.confine.as_user(authorised)?;
         let log = self.log.open()?;
-        let warning = self.confine.confine(&self.reach(&config, &identity, &authorised))?;
+        let reach = self.reach(&config, &authorised);
+        let warning = self.confine.confine(&reach)?;
+        self.confine.limit_root(reach.owners)?;
         let key_roots = authorised.has_roots();
         let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
         say(format_args!("serving {offers} on {}", listener.address()));
@@ -120,6 +126,7 @@ impl Args {
         let services = Offer {
             files,
             rights,
+            min_free: self.min_free,
             no_third_party: self.no_third_party,
             tiers: self.limits.tiers(&pool),
             host: host.clone(),
@@ -144,7 +151,7 @@ impl Args {
     }
 
     /// The files that the server needs from now on.
-    fn reach(&self, config: &ConfigDir, identity: &Identity, keys: &AuthorisedKeys) -> Reach {
+    fn reach(&self, config: &ConfigDir, keys: &AuthorisedKeys) -> Reach {
         let mut roots = keys.roots();
         roots.extend(self.root.clone());
         Reach {
@@ -153,7 +160,7 @@ impl Args {
             config: config.file(""),
             log: self.log.directory(),
             root_user: rustix::process::geteuid().is_root(),
-            owners: keys.has_owners(&identity.public()),
+            owners: keys.has_owners(),
         }
     }
 

@@ -1,0 +1,215 @@
+//! The space of the sink's file system: refuses what does not fit, and keeps a reserve.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use longhaul_core::units::{Bytes, MinFree};
+use rustix::fs::{StatVfs, fstat, fstatfs, fstatvfs};
+use rustix::process::geteuid;
+
+use super::placement::Destination;
+use crate::error::{EngineError, Result};
+use crate::lock::lock;
+
+/// File systems that compress, and so may hold more than they have free (linux/magic.h: ZFS,
+/// bcachefs).
+const COMPRESSING: [u64; 2] = [0x2fc1_2fc1, 0xca45_1a4e];
+
+/// The account of one copy.
+pub(super) struct Space {
+    /// The target's directory and its device; `None` where nothing is stored.
+    target: Option<(OwnedFd, u64)>,
+    path: PathBuf,
+    reserve: MinFree,
+    /// The free space says nothing about what fits.
+    compresses: bool,
+    account: Mutex<Account>,
+}
+
+/// The bytes that files need.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Need {
+    /// Before the file that is replaced is gone; of several files, the largest.
+    pub(super) at_once: u64,
+    /// In the end.
+    pub(super) lasting: u64,
+}
+
+impl Need {
+    /// A file of `bytes` that replaces one of `replaced`.
+    pub(super) fn of(bytes: u64, replaced: u64) -> Self {
+        Need { at_once: bytes, lasting: bytes.saturating_sub(replaced) }
+    }
+
+    /// This and another.
+    pub(super) fn and(self, other: Need) -> Self {
+        Need {
+            at_once: self.at_once.max(other.at_once),
+            lasting: self.lasting.saturating_add(other.lasting),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Account {
+    /// Bytes that announced files need.
+    claimed: u64,
+    /// Those of them that are on the disk, or no longer needed.
+    settled: u64,
+    /// Claims up to here fit, as the last look at the file system found.
+    fits: u64,
+}
+
+impl Space {
+    /// The space of what is written to `destination`.
+    pub(super) fn of(destination: &Destination) -> Self {
+        match destination {
+            Destination::Directory { tree, path, .. } => {
+                Space::new(destination.base(), path, tree.min_free())
+            }
+            _ => Space::new(None, Path::new("."), MinFree::NONE),
+        }
+    }
+
+    /// The space below the directory `base`, called `path` in messages.
+    fn new(base: Option<OwnedFd>, path: &Path, reserve: MinFree) -> Self {
+        let target = base.and_then(|base| {
+            let device = fstat(&base).ok()?.st_dev;
+            Some((base, device))
+        });
+        let compresses = target.as_ref().is_some_and(|(base, _)| {
+            fstatfs(base).is_ok_and(|fs| COMPRESSING.contains(&(fs.f_type as u64)))
+        });
+        let path = if path == Path::new(".") { "the target directory".into() } else { path.into() };
+        Space { target, path, reserve, compresses, account: Mutex::default() }
+    }
+
+    /// True if files on `device` take space from this account.
+    pub(super) fn covers(&self, device: u64) -> bool {
+        self.target.as_ref().is_some_and(|(_, own)| *own == device)
+    }
+
+    /// Fails if `need` does not fit beside all that is claimed.
+    pub(super) fn check(&self, need: Need) -> Result<()> {
+        self.look(&mut lock(&self.account), need)
+    }
+
+    /// Claims `need` for a file that is about to come, and returns the bytes to settle. Costs a
+    /// system call only where the last look does not suffice.
+    pub(super) fn claim(&self, need: Need) -> Result<u64> {
+        let mut account = lock(&self.account);
+        self.look(&mut account, need)?;
+        account.claimed = account.claimed.saturating_add(need.lasting);
+        Ok(need.lasting)
+    }
+
+    /// Notes that `bytes` of the claims are on the disk, or no longer needed.
+    pub(super) fn settle(&self, bytes: u64) {
+        let mut account = lock(&self.account);
+        account.settled = account.settled.saturating_add(bytes);
+    }
+
+    /// Fails if this copy is about to write into the reserve.
+    pub(super) fn check_reserve(&self) -> Result<()> {
+        let open = {
+            let account = lock(&self.account);
+            account.claimed.saturating_sub(account.settled)
+        };
+        if open == 0 || self.reserve == MinFree::NONE {
+            return Ok(());
+        }
+        match self.free() {
+            Some((free, keeps)) if free < keeps => Err(self.full(open, free, keeps)),
+            _ => Ok(()),
+        }
+    }
+
+    fn look(&self, account: &mut Account, need: Need) -> Result<()> {
+        let claimed = account.claimed.saturating_add(need.lasting);
+        if need.at_once == 0 || account.claimed.saturating_add(need.at_once) <= account.fits {
+            return Ok(());
+        }
+        let Some((free, keeps)) = self.free() else {
+            account.fits = u64::MAX;
+            return Ok(());
+        };
+        let room = free.saturating_sub(keeps);
+        let open = claimed.saturating_sub(account.settled);
+        let most = open.max(need.at_once);
+        let fits = if self.compresses { room > 0 } else { most <= room };
+        if !fits {
+            return Err(self.full(most, free, keeps));
+        }
+        account.fits = claimed.saturating_add(room.saturating_sub(open));
+        Ok(())
+    }
+
+    /// Bytes that are free, and how many of them stay so; `None` where the file system does not
+    /// say.
+    fn free(&self) -> Option<(u64, u64)> {
+        let (dir, _) = self.target.as_ref()?;
+        let disk: StatVfs = fstatvfs(dir).ok()?;
+        if disk.f_blocks == 0 {
+            return None;
+        }
+        // Without a reserve root may use what is kept for it.
+        let whole = self.reserve == MinFree::NONE && geteuid().is_root();
+        let blocks = if whole { disk.f_bfree } else { disk.f_bavail };
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Some((bytes(blocks), reserve_of(&disk, self.reserve)))
+    }
+
+    fn full(&self, needs: u64, free: u64, keeps: u64) -> EngineError {
+        let [needs, free, keeps] = [needs, free, keeps].map(Bytes::new);
+        EngineError::NoSpace { path: self.path.clone(), needs, free, keeps }
+    }
+}
+
+/// The bytes of a file system that stay free: shares are of what users can use, as df(1) counts.
+pub(crate) fn reserve_of(disk: &StatVfs, reserve: MinFree) -> u64 {
+    let blocks = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_add(disk.f_bavail);
+    reserve.of(Bytes::new(blocks.saturating_mul(disk.f_frsize))).get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(reserve: MinFree) -> (tempfile::TempDir, Space) {
+        let dir = tempfile::tempdir().unwrap();
+        let base = std::fs::File::open(dir.path()).unwrap().into();
+        let space = Space::new(Some(base), dir.path(), reserve);
+        (dir, space)
+    }
+
+    #[test]
+    fn claims_fit_until_they_do_not() {
+        let (_dir, space) = space(MinFree::NONE);
+        let (free, keeps) = space.free().unwrap();
+        assert!(free > 0 && keeps == 0);
+        let new = |bytes| Need::of(bytes, 0);
+        assert_eq!(space.claim(new(free / 2)).unwrap(), free / 2);
+        let error = space.claim(new(free)).unwrap_err();
+        assert!(matches!(error, EngineError::NoSpace { .. }), "{error}");
+        // What is settled is in the free space that is read again.
+        space.settle(free / 2);
+        space.claim(new(free / 2)).unwrap();
+        assert!(space.claim(new(u64::MAX)).is_err());
+        // A file that replaces one as large needs its space only for a while.
+        for _ in 0..4 {
+            assert_eq!(space.claim(Need::of(free / 3, free / 3)).unwrap(), 0);
+        }
+        assert!(space.claim(Need::of(u64::MAX, u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_reserve_of_everything_leaves_no_byte() {
+        let (_dir, space) = space("99.99%".parse().unwrap());
+        space.claim(Need::default()).unwrap();
+        let (free, keeps) = space.free().unwrap();
+        // The disk of the tests is never empty enough.
+        assert!(free < keeps, "{free} {keeps}");
+        assert!(space.claim(Need::of(1, 0)).is_err() && space.check_reserve().is_ok());
+    }
+}
