@@ -120,7 +120,7 @@ fn a_user_that_is_none_or_root_is_refused_and_so_is_one_for_a_user() {
     for (user, words) in [
         ("no-such-user", "there is no user 'no-such-user'"),
         ("nobody:no-such-group", "there is no group 'no-such-group'"),
-        ("root", "'root' is root, which keeps every right"),
+        ("root", "'root' is root, which keeps all rights"),
     ] {
         let output = serve_as(&host, user).output().unwrap();
         assert_code(&output, 2);
