@@ -76,7 +76,7 @@ fn alive() -> SourceMessage {
 
 fn abort_reason(heard: &[SinkMessage]) -> &str {
     match heard.last() {
-        Some(SinkMessage::Abort { reason, again: false }) => reason,
+        Some(SinkMessage::Abort { reason, again: false, .. }) => reason,
         other => panic!("{other:?}"),
     }
 }
