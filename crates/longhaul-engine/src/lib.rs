@@ -20,3 +20,6 @@ mod share;
 
 pub use anonymous::AnonymousPool;
 pub use error::{EngineError, Result, TurnedAway};
+
+/// Divides time limits: fuzz targets wait for many of them.
+pub(crate) const HASTE: u64 = if cfg!(feature = "fuzzing") { 20 } else { 1 };

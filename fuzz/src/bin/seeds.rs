@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 fn main() -> io::Result<()> {
-    for (name, _) in longhaul_fuzz::ENTRIES {
+    for (name, _) in longhaul_fuzz::all() {
         write(name, &longhaul_fuzz::seeds(name))?;
     }
     write("frame", &frames())

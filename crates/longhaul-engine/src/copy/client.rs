@@ -26,12 +26,13 @@ use super::source::{self, SourcePlan, SourceRoot, Terms};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::verdict;
+use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{Session, await_welcome};
 
 /// How long the far side may take to look at its target or sources.
 /// A sink whose earlier attempt has not ended yet waits for it first.
-pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000 / HASTE);
 
 /// Sends `plan` to `target` at the other end of `line`.
 ///

@@ -10,16 +10,17 @@ use super::pool::{PACK_BYTES, Pool, Pools};
 use super::source::{FIRST_STREAMS, MOST_STREAMS};
 use super::stream::RECEIVE_SLACK;
 use super::streams::Streams;
+use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender};
 
 /// How long the other side may be silent: it sends a sign of life every second or sooner.
 /// Shorter cuts TCP survives by itself; after it the copy goes on over new connections.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / HASTE);
 /// How often an end looks whether it should stop, and tells the other how far it is.
-pub(super) const TICK: Duration = Duration::from_millis(200);
+pub(super) const TICK: Duration = Duration::from_millis(200 / HASTE);
 /// How long a broken data connection waits for the control channel to say why.
-const REASON_GRACE: Duration = Duration::from_secs(2);
+const REASON_GRACE: Duration = Duration::from_millis(2_000 / HASTE);
 /// Unsent bytes that the kernel takes from a sender before it lets it wait. Enough to keep a
 /// 100 Gb/s path busy between two wake-ups, little enough that a block goes to whichever
 /// connection is ready for it and that a dying sender leaves no memory behind.

@@ -21,6 +21,9 @@ pub(crate) mod clock;
 mod digest;
 mod disk;
 mod into_itself;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod key;
 mod link;

@@ -25,6 +25,7 @@ use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;
+use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{
     Announced, ControlReceiver, DataDialer, Operation, Rights, ServedSession, SessionSecret,
@@ -32,7 +33,7 @@ use crate::session::{
 };
 
 /// How long the client may take to make its request and to open its data connections.
-const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / HASTE);
 
 /// Most addresses of another server that are recorded.
 const ADDRESSES_NOTED: usize = 8;

@@ -116,6 +116,24 @@ impl BlockSender {
         self.payload(&before, payload)
     }
 
+    /// Sends a header and a table as they are, which need not be true of `payload`.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn send_unchecked(
+        &mut self,
+        header: &[u8; BLOCK_HEADER_BYTES],
+        table: &[u8],
+        payload: &mut [u8],
+    ) -> io::Result<()> {
+        let mut before = Vec::new();
+        for plain in [&header[..], table].into_iter().filter(|plain| !plain.is_empty()) {
+            let start = before.len();
+            before.extend_from_slice(plain);
+            let tag = self.protect(&mut before[start..]);
+            before.extend(tag);
+        }
+        self.payload(&before, payload)
+    }
+
     /// Sends `before` and then `payload` with what protects it.
     fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();

@@ -13,6 +13,7 @@ use rustls::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::deadline::OPENING_TIMEOUT;
+use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -179,7 +180,7 @@ impl Limits for SocketLimits {
 const MESSAGE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often a reader of a pipe looks whether it was closed.
-const CLOSED_CHECK: Duration = Duration::from_millis(100);
+const CLOSED_CHECK: Duration = Duration::from_millis(100 / HASTE);
 
 /// A pipe has no timeouts and no shutdown of its own.
 #[derive(Default)]

@@ -137,7 +137,7 @@ pub(in crate::copy) struct Past {
     /// By path relative to the target.
     pub(in crate::copy) files: HashMap<Vec<u8>, PastFile>,
     /// The bytes that are whole records; what follows was being written when it broke off.
-    pub(super) valid_bytes: u64,
+    pub(in crate::copy) valid_bytes: u64,
 }
 
 impl Record {
@@ -193,7 +193,7 @@ impl Past {
     }
 
     /// Reads as far as records are whole.
-    pub(super) fn read(reader: &mut impl Read) -> Self {
+    pub(in crate::copy) fn read(reader: &mut impl Read) -> Self {
         let mut past = Past::default();
         while let Some((record, length)) = Record::decode(reader) {
             past.valid_bytes += length;

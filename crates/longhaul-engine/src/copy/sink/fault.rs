@@ -6,11 +6,11 @@ use std::path::Path;
 /// Counts the operations on one target's storage down to the one that fails.
 #[derive(Clone, Default)]
 pub(in crate::copy) struct Countdown {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     left: Option<std::sync::Arc<std::sync::atomic::AtomicI64>>,
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "fuzzing")))]
 impl Countdown {
     /// The countdown of the storage in directory `at`.
     pub(super) fn of(_: &Path) -> Self {
@@ -24,7 +24,7 @@ impl Countdown {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::copy) mod set {
     use std::collections::HashMap;
     use std::path::PathBuf;

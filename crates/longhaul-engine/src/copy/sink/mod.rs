@@ -31,5 +31,5 @@ pub(super) use run::Sink;
 pub(crate) use run::WRITERS;
 pub(crate) use space::reserve_of;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) use fault::set::fail_at;

@@ -14,6 +14,7 @@ use longhaul_core::wire::{RefusalKind, WirePath};
 
 use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
+use crate::HASTE;
 use crate::copy::clock::Gauge;
 use crate::copy::link::{SILENCE_LIMIT, TICK, keep};
 use crate::copy::tree::wire_path;
@@ -24,7 +25,7 @@ use crate::lock::lock;
 pub(super) type Never = std::convert::Infallible;
 
 /// How often it is written down what an attempt after this one need not do again.
-const CHECKPOINT: Duration = Duration::from_secs(1);
+const CHECKPOINT: Duration = Duration::from_millis(1_000 / HASTE);
 
 /// Tells the source how far the sink is until the other end of `over` is dropped: also while the
 /// last things are put in order, which may take long, since silence ends a session.

@@ -25,6 +25,7 @@ use super::report::{Never, conclude, keep_journal, report};
 use super::reread::{REREADERS, Reread, read_again};
 use super::store::{Store, Token};
 use super::write::{finish_files, write_blocks};
+use crate::HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::journal::{Journal, OpenError};
@@ -46,7 +47,8 @@ const WRITE_QUEUE: usize = 64;
 const FINISH_QUEUE: usize = 256;
 /// How long an earlier attempt may take to let go of the journal: its end of a broken connection
 /// notices by the silence.
-const JOURNAL_PATIENCE: Duration = SILENCE_LIMIT.saturating_add(Duration::from_secs(10));
+const JOURNAL_PATIENCE: Duration =
+    SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
 
 /// A place that is ready to receive a copy.
 pub(in crate::copy) struct Sink {

@@ -10,6 +10,7 @@ use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
 
 use super::run::{Job, Shared};
 use super::steer::Pilot;
+use crate::HASTE;
 use crate::copy::clock::Gauge;
 use crate::copy::link::{TICK, keep};
 use crate::error::{EngineError, Result, WaitsFor};
@@ -17,7 +18,7 @@ use crate::lock::lock;
 use crate::session::ControlReceiver;
 
 /// How often the source shows that it lives.
-const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const ALIVE_INTERVAL: Duration = Duration::from_millis(1_000 / HASTE);
 
 /// The share of the time that a walk is said to read: it has no clock of its own.
 const WALK_SHARE: f64 = 0.01;
