@@ -58,6 +58,8 @@ pub use sink::{Destination, Outlet, PlaceError};
 pub(crate) use sink::{WRITERS, reserve_of};
 pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
 pub(crate) use source::{forget, look, read};
+#[doc(hidden)]
+pub use stream::BlockSender;
 pub use third::{Ends, between};
 pub use tree::Tree;
 

@@ -84,7 +84,7 @@ fn tag_bytes(tag: Result<&[u8], &ring::error::Unspecified>) -> [u8; TAG_BYTES] {
 }
 
 /// The sending end of a data connection.
-pub(super) struct BlockSender {
+pub struct BlockSender {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
@@ -93,19 +93,26 @@ pub(super) struct BlockSender {
 }
 
 impl BlockSender {
-    pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
+    /// Sends blocks on `socket`, which has proved itself.
+    pub fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
         BlockSender { socket, sealer: Sealer::new(key), protection, sealing: Duration::ZERO }
     }
 
     /// Sends a block; sealing changes `payload`.
-    pub(super) fn send(&mut self, file: u64, offset: u64, payload: &mut [u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn send(&mut self, file: u64, offset: u64, payload: &mut [u8]) -> io::Result<()> {
         let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
         let header = self.header(&BlockHeader::Block { file, offset, length });
         self.payload(&header, payload)
     }
 
     /// Sends whole files, whose bytes stand in `payload` one after the other.
-    pub(super) fn send_pack(&mut self, files: &[PackEntry], payload: &mut [u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn send_pack(&mut self, files: &[PackEntry], payload: &mut [u8]) -> io::Result<()> {
         let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
         let header = BlockHeader::Pack { files: files.len() as u32, length };
         let mut before = self.header(&header).to_vec();
@@ -117,8 +124,11 @@ impl BlockSender {
     }
 
     /// Sends a header and a table as they are, which need not be true of `payload`.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn send_unchecked(
+    /// For peers that tests make.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn send_unchecked(
         &mut self,
         header: &[u8; BLOCK_HEADER_BYTES],
         table: &[u8],
@@ -169,7 +179,10 @@ impl BlockSender {
     }
 
     /// Says that no more blocks come.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn finish(&mut self) -> io::Result<()> {
         let header = self.header(&BlockHeader::End);
         self.socket.write_all(&header)
     }

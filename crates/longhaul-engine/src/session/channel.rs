@@ -117,6 +117,18 @@ impl ControlSender {
             .map_err(|source| EngineError::Control { peer: self.peer.to_string(), source })
     }
 
+    /// Sends these bytes, which need not be a message: for peers that tests and benchmarks make.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    #[doc(hidden)]
+    pub fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut writer = lock(&self.writer);
+        writer.write_all(bytes).and_then(|()| writer.flush()).map_err(|error| {
+            EngineError::Control { peer: self.peer.to_string(), source: error.into() }
+        })
+    }
+
     /// Who is at the other end, for messages.
     pub fn peer(&self) -> &str {
         &self.peer

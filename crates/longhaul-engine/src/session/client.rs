@@ -213,6 +213,17 @@ fn ask(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Res
 }
 
 fn ask_once(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Result<Session> {
+    let session = connect_unasked(target, options)?;
+    hello(&session.sender, service)?;
+    Ok(session)
+}
+
+/// Opens a session without a request, for clients of tests and benchmarks.
+///
+/// # Errors
+/// As [`connect`], but for refusals.
+#[doc(hidden)]
+pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Result<Session> {
     let (socket, address) = dial(target, options.family)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
@@ -238,7 +249,6 @@ fn ask_once(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -
         control_over_tls(connection, Arc::new(socket), &peer).map_err(|source| {
             EngineError::System { operation: "share the control channel between threads", source }
         })?;
-    hello(&sender, service)?;
     let dialer = DataDialer::new(vec![address], secret);
     Ok(Session { sender, receiver, dialer, datagram_bytes, queued: None })
 }

@@ -32,7 +32,7 @@ pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
 pub use client::{
     ConnectOptions, DataDialer, Family, HostPolicy, Queued, Session, Tunnel, connect,
-    connect_early, connect_queued, greet,
+    connect_early, connect_queued, connect_unasked, greet,
 };
 pub(crate) use client::{Route, await_welcome};
 pub(crate) use deadline::OPENING_TIMEOUT;
