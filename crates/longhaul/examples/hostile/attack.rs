@@ -1,34 +1,74 @@
 //! Rounds of hostile clients against a server, and what is checked after each.
 
+use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::session::{ConfigDir, HostPort, Identity};
 
 use crate::dice::Dice;
+use crate::server::Server;
 use crate::session::{self, Who};
 use crate::watch::{Guard, Honest, Taken, settle};
 
-/// What is attacked, and for how long.
-pub(crate) struct Attack {
-    pub(crate) port: u16,
-    pub(crate) pid: u32,
-    /// Where the server's user has its keys: the authorised clients are this user.
-    pub(crate) home: PathBuf,
-    pub(crate) guard: Guard,
-    /// The program of the honest clients.
-    pub(crate) program: PathBuf,
-    /// Whether the server takes files, and whether it gives them.
-    pub(crate) puts: bool,
-    pub(crate) gets: bool,
-    pub(crate) seed: u64,
+/// How long an attack takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Length {
+    /// It ends after so many messages.
     pub(crate) messages: u64,
+    /// It ends after this time.
     pub(crate) time: Duration,
     /// How long the clients of one round go on.
     pub(crate) round: Duration,
     /// Hostile clients at once.
     pub(crate) clients: u64,
+}
+
+/// What is attacked.
+struct Attack<'a> {
+    server: Server,
+    /// Where the server's user has its keys: the authorised clients are this user.
+    home: PathBuf,
+    guard: Guard,
+    /// The program of the honest clients.
+    program: &'a Path,
+    /// Whether the server takes files, and whether it gives them.
+    puts: bool,
+    gets: bool,
+    seed: u64,
+    length: Length,
+}
+
+/// Starts `program serve` with `options` on a root in `dir`, and attacks it.
+///
+/// # Errors
+/// What did not hold, and after which round.
+pub(crate) fn attack(
+    program: &Path,
+    dir: &Path,
+    options: &[String],
+    seed: u64,
+    length: Length,
+) -> Result<Tally, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let home = dir.join("home");
+    fs::create_dir_all(&home).map_err(failed)?;
+    let guard = Guard::make(&dir.join("guard")).map_err(failed)?;
+    let mut command = Command::new(program);
+    command
+        .args(["serve", "--bind", "127.0.0.1", "-p", "0", "--root"])
+        .arg(guard.root())
+        .args(options)
+        .env("HOME", &home)
+        .env_remove("XDG_CONFIG_HOME")
+        .current_dir(dir);
+    let server = Server::start(command).map_err(failed)?;
+    let has = |option: &str| options.iter().any(|given| given == option);
+    let (puts, gets) = (!has("--read-only"), !has("--write-only"));
+    Attack { server, home, guard, program, puts, gets, seed, length }.run()
 }
 
 /// What was done.
@@ -41,25 +81,41 @@ pub(crate) struct Tally {
     pub(crate) most_descriptors: usize,
 }
 
-impl Attack {
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} messages in {} sessions and {} rounds; after rounds at most {} MiB and {} descriptors",
+            self.messages,
+            self.sessions,
+            self.rounds,
+            self.most_memory_kib >> 10,
+            self.most_descriptors,
+        )
+    }
+}
+
+impl Attack<'_> {
     /// Attacks until enough messages were sent or the time is over.
-    ///
-    /// # Errors
-    /// What did not hold after which round.
-    pub(crate) fn run(&self) -> Result<Tally, String> {
-        let honest =
-            Honest { program: self.program.clone(), home: self.home.clone(), port: self.port };
+    fn run(&mut self) -> Result<Tally, String> {
+        let (program, home) = (self.program.to_owned(), self.home.clone());
+        let honest = Honest { program, home, port: self.server.port };
+        let pid = self.server.process.id();
         honest.is_served(self.puts, self.gets)?;
-        let mut first = Taken::by(self.pid).map_err(|error| error.to_string())?;
+        let mut first = Taken::by(pid).map_err(|error| error.to_string())?;
         let (mut tally, begun) = (Tally::default(), Instant::now());
-        while tally.messages < self.messages && begun.elapsed() < self.time {
+        let Length { messages: enough, time, .. } = self.length;
+        while tally.messages < enough && begun.elapsed() < time {
             let failed =
                 |what: String| format!("round {} with seed {}: {what}", tally.rounds, self.seed);
             let kept = !(self.puts && self.gets);
             let before = self.snapshot(kept).map_err(failed)?;
             let (messages, sessions) = self.round(tally.rounds);
             honest.is_served(self.puts, self.gets).map_err(failed)?;
-            let now = settle(self.pid, &first).map_err(failed)?;
+            if let Some(fault) = self.server.fault() {
+                return Err(failed(fault));
+            }
+            let now = settle(pid, &first).map_err(failed)?;
             let after = self.snapshot(kept).map_err(failed)?;
             for (path, what) in &before {
                 if after.get(path) != Some(what) {
@@ -108,13 +164,13 @@ impl Attack {
 
     /// Hostile clients for a while; returns their messages and sessions.
     fn round(&self, round: u64) -> (u64, u64) {
-        let server = HostPort::new("127.0.0.1", self.port);
+        let server = HostPort::new("127.0.0.1", self.server.port);
         let user = ConfigDir::at(self.home.join(".config/longhaul"));
         let authorised = Identity::load_or_create(&user).expect("the user has a key");
         let stranger = Identity::generate();
-        let until = Instant::now() + self.round;
+        let until = Instant::now() + self.length.round;
         thread::scope(|scope| {
-            let clients: Vec<_> = (0..self.clients)
+            let clients: Vec<_> = (0..self.length.clients)
                 .map(|client| {
                     let (server, user) = (&server, &user);
                     let (authorised, stranger) = (&authorised, &stranger);

@@ -14,18 +14,16 @@ mod attack;
 mod dice;
 mod mutate;
 mod orders;
+mod server;
 mod session;
 mod watch;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use attack::Attack;
+use attack::Length;
 use clap::Parser;
-use watch::Guard;
 
 /// Attacks a server of its own.
 #[derive(Parser)]
@@ -59,92 +57,21 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     println!("seed {}, serve {}", arguments.seed, arguments.serve.join(" "));
-    match attack(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => {
-            println!("FAILED: {what}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn attack(arguments: &Arguments) -> Result<(), String> {
-    let failed = |error: std::io::Error| error.to_string();
-    let home = arguments.dir.join("home");
-    fs::create_dir_all(&home).map_err(failed)?;
-    let guard = Guard::make(&arguments.dir.join("guard")).map_err(failed)?;
-    let mut command = Command::new(&arguments.longhaul);
-    command
-        .args(["serve", "--bind", "127.0.0.1", "-p", "0", "--root"])
-        .arg(guard.root())
-        .args(&arguments.serve)
-        .env("HOME", &home)
-        .env_remove("XDG_CONFIG_HOME")
-        .current_dir(&arguments.dir);
-    let mut server = Server::start(command).map_err(failed)?;
-    let has = |option: &str| arguments.serve.iter().any(|given| given == option);
-    let attack = Attack {
-        port: server.port,
-        pid: server.process.id(),
-        home,
-        guard,
-        program: arguments.longhaul.clone(),
-        puts: !has("--read-only"),
-        gets: !has("--write-only"),
-        seed: arguments.seed,
+    let length = Length {
         messages: arguments.messages,
         time: Duration::from_secs(arguments.seconds),
         round: Duration::from_secs(arguments.round),
         clients: arguments.clients,
     };
-    let tally = attack.run()?;
-    if let Some(status) = server.process.try_wait().map_err(failed)? {
-        return Err(format!("the server has ended: {status}"));
-    }
-    println!(
-        "{} messages in {} sessions and {} rounds; after rounds at most {} MiB and {} descriptors",
-        tally.messages,
-        tally.sessions,
-        tally.rounds,
-        tally.most_memory_kib >> 10,
-        tally.most_descriptors,
-    );
-    Ok(())
-}
-
-/// A server process; killed when dropped.
-struct Server {
-    process: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(mut command: Command) -> std::io::Result<Self> {
-        let mut process = command.stderr(Stdio::piped()).spawn()?;
-        let stderr = process.stderr.take().expect("it is piped");
-        let mut lines = BufReader::new(stderr).lines();
-        let mut port = None;
-        while port.is_none() {
-            let Some(line) = lines.next() else { break };
-            port = line?.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let Arguments { longhaul, dir, seed, serve, .. } = &arguments;
+    match attack::attack(longhaul, dir, serve, *seed, length) {
+        Ok(tally) => {
+            println!("{tally}");
+            ExitCode::SUCCESS
         }
-        // The pipe is read on, so that the server never waits for it.
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                if line.contains("panicked") {
-                    println!("FAILED: {line}");
-                    std::process::exit(1);
-                }
-            }
-        });
-        let port = port.ok_or_else(|| std::io::Error::other("the server does not listen"))?;
-        Ok(Server { process, port })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        Err(what) => {
+            println!("FAILED: {what}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -23,11 +23,12 @@ use super::relay::{Control, Fault, Relay};
 use super::script::Script;
 use crate::copy::sink::fail_at;
 use crate::copy::{
-    FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push, serve,
+    CopySecret, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push,
+    serve,
 };
 use crate::error::{EngineError, Result};
 use crate::session::{
-    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, control,
+    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, WorkRecord, control,
     random_keying_material,
 };
 
@@ -81,6 +82,8 @@ struct Machine {
     /// The client is the source.
     pushes: bool,
     options: CopyOptions,
+    /// The user's, from which the same command derives the same key.
+    secret: Arc<CopySecret>,
     /// Every content that a file has had, the present one last.
     files: BTreeMap<String, Vec<Vec<u8>>>,
     changes: u8,
@@ -105,7 +108,9 @@ impl Machine {
         options.tree.digests = script.flag();
         options.tree.update = script.flag();
         let pushes = script.flag();
-        let mut machine = Machine { dir, pushes, options, files: BTreeMap::new(), changes: 0 };
+        let secret = Arc::new(CopySecret::random());
+        let mut machine =
+            Machine { dir, pushes, options, secret, files: BTreeMap::new(), changes: 0 };
         for number in 0..1 + script.below(6) {
             machine.change(&format!("f{number}"), script.choose(&SIZES));
         }
@@ -164,8 +169,15 @@ impl Machine {
         thread::spawn(move || {
             let Control { reader, writer } = far;
             let (sender, receiver) = control(reader, writer, "the client");
-            let grant = Grant::default();
-            let session = ServedSession { sender, receiver, streams, authorised: true, grant };
+            let session = ServedSession {
+                sender,
+                receiver,
+                streams,
+                authorised: true,
+                grant: Grant::default(),
+                key: None,
+                record: WorkRecord::default(),
+            };
             let tree = Tree::beneath(&root).expect("the directory opens");
             let _ = done.send(serve(session, &tree, &AtomicBool::new(false)));
         });
@@ -176,7 +188,7 @@ impl Machine {
                 move |stream| {
                     let (client, server) = relay.data(stream)?;
                     let registry = registry.clone();
-                    relay.spawn(move || registry.admit(server));
+                    relay.spawn(move || drop(registry.admit(server)));
                     Ok(client)
                 }
             }),
@@ -210,10 +222,16 @@ impl Machine {
     fn client(&self) -> impl FnOnce(Session) -> Result<CopyResult> + Send + use<> {
         let (pushes, options) = (self.pushes, self.options.clone());
         let (source, target) = (self.source(), self.target());
+        let secret = self.secret.clone();
         move |session| {
             let mut session = Some(session);
             let mut connect = || session.take().ok_or(EngineError::Interrupted);
-            let line = Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost: &|_| () };
+            let line = Lifeline {
+                connect: &mut connect,
+                give_up: Duration::ZERO,
+                lost: &|_| (),
+                secret: &secret,
+            };
             let (progress, stop) = (Progress::default(), AtomicBool::new(false));
             if pushes {
                 let roots = vec![SourceRoot::Path(source.join("."))];
