@@ -4,7 +4,7 @@ use longhaul_core::plan::{CopyOptions, FlowPlan, Protection, StreamSpec, TrainSp
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{
     CopyKey, CopyRequest, Entry, EntryKind, Held, Introduction, Names, SinkMessage, SourceMessage,
-    SourceReport, Top,
+    Top,
 };
 use longhaul_core::wire::{FlowOrder, PathOrder, RungOrder, Service, ThirdOrder, WirePath};
 use serde::Serialize;
@@ -171,7 +171,7 @@ fn source(dice: &mut Dice) -> (Vec<Value>, Vec<u64>) {
         value(&SourceMessage::Skipped { path: here, reason }),
         value(&SourceMessage::Length { id: dice.next() % 6, size_bytes: Bytes::new(9) }),
         value(&SourceMessage::Streams { wanted: dice.next() as u32 }),
-        value(&SourceMessage::Report(Box::new(SourceReport::default()))),
+        value(&SourceMessage::Report(Box::default())),
         value(&SourceMessage::Abort { again: dice.chance(50) }),
     ];
     for _ in 0..dice.below(4) {

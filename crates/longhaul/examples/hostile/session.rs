@@ -238,7 +238,7 @@ impl Foe<'_> {
         let big = self.dice.next() >> self.dice.below(64);
         let length = (self.dice.next() >> self.dice.below(64)) as u32;
         let header = match self.dice.below(3) {
-            0 => BlockHeader::Block { file: big, offset: self.dice.next() % 9 << 12, length },
+            0 => BlockHeader::Block { file: big, offset: (self.dice.next() % 9) << 12, length },
             1 => BlockHeader::Block { file: 0, offset: big, length },
             _ => BlockHeader::Pack { files: 1 + self.dice.below(4) as u32, length },
         };

@@ -32,7 +32,7 @@ struct Sent {
 pub(super) fn run(bytes: &[u8]) {
     let mut script = Script::new(bytes);
     let protection = script.choose(&[Protection::Sealed, Protection::Hashed, Protection::Bare]);
-    if script.byte() % 8 == 0 {
+    if script.byte().is_multiple_of(8) {
         // Nothing but noise.
         receive(protection, bytes.to_vec(), &[], false);
         return;

@@ -188,7 +188,9 @@ impl Machine {
                 move |stream| {
                     let (client, server) = relay.data(stream)?;
                     let registry = registry.clone();
-                    relay.spawn(move || drop(registry.admit(server)));
+                    relay.spawn(move || {
+                        registry.admit(server);
+                    });
                     Ok(client)
                 }
             }),

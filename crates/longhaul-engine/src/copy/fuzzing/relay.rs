@@ -255,7 +255,7 @@ impl Relay {
                     What::Repeat => bytes.insert(at, fault.amount),
                     What::Replay => drop(bytes.remove(at)),
                     What::Delay => {
-                        thread::sleep(Duration::from_millis(u64::from(fault.amount) / 8))
+                        thread::sleep(Duration::from_millis(u64::from(fault.amount) / 8));
                     }
                     What::Cut => {
                         to.write_all(&bytes[..at])?;
