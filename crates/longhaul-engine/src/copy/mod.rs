@@ -20,10 +20,10 @@ mod client;
 pub(crate) mod clock;
 mod digest;
 mod disk;
-mod into_itself;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod into_itself;
 mod journal;
 mod key;
 mod link;

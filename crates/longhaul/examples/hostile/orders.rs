@@ -109,7 +109,8 @@ fn copy(dice: &mut Dice) -> Orders {
             let path = *dice.choose(&[".", "files", "files/f1", "out"]);
             let paths = vec![any_path(dice, path)];
             let asks = dice.chance(50);
-            request.push(value(&CopyRequest::Send { paths, asks, listed, options }));
+            let key = Some(CopyKey::new(dice.below(6) as u128));
+            request.push(value(&CopyRequest::Send { key, paths, asks, listed, options }));
             if listed {
                 let names = vec![any_path(dice, "f1"), any_path(dice, "f2")];
                 request.push(value(&Names { names, more: dice.chance(20) }));
@@ -122,6 +123,7 @@ fn copy(dice: &mut Dice) -> Orders {
             let to = Introduction::new(&addresses, [7; 32]);
             let paths = vec![any_path(dice, "files")];
             request.push(value(&CopyRequest::Forward {
+                key: Some(CopyKey::new(dice.below(6) as u128)),
                 paths,
                 asks: dice.chance(50),
                 listed: false,

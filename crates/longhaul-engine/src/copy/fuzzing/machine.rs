@@ -34,7 +34,9 @@ use crate::session::{
 
 /// The longest that an attempt may take. Limits of time are a twentieth of the program's, unless
 /// in tests.
-const HANG: Duration = Duration::from_secs(if cfg!(feature = "fuzzing") { 30 } else { 90 });
+const HANG: Duration = Duration::from_secs(if cfg!(feature = "fuzzing") { 60 } else { 120 });
+/// How long an end waits while nothing moves.
+const GIVE_UP_MS: u64 = if cfg!(feature = "fuzzing") { 1500 } else { 20_000 };
 /// Honest attempts, of which a loaded machine may let some fail by their limits of time.
 const HONEST_ATTEMPTS: u32 = 5;
 /// Around the sizes of blocks and packs.
@@ -97,6 +99,7 @@ impl Machine {
         }
         let mut options = CopyOptions {
             streams: Some(1 + script.below(3) as u32),
+            give_up_ms: Some(GIVE_UP_MS),
             block_bytes: Bytes::new(script.choose(&BLOCKS)),
             protection: script.choose(&[Protection::Sealed, Protection::Hashed, Protection::Bare]),
             durable: script.flag(),
