@@ -8,6 +8,7 @@ use std::thread;
 
 use longhaul_core::plan::Protection;
 use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, PackEntry};
+use twox_hash::XxHash3_128;
 
 use super::script::Script;
 use crate::copy::stream::{BlockReceiver, BlockSender, RECEIVE_SLACK};
@@ -188,7 +189,12 @@ fn body(receiver: &mut BlockReceiver, header: BlockHeader) -> Option<(Sent, bool
     let mut buffer = vec![0; length + RECEIVE_SLACK];
     let intact = match header {
         BlockHeader::End => true,
-        _ => receiver.payload(&mut buffer, length).ok()?,
+        _ => {
+            let received = receiver.payload(&mut buffer, length, true).ok()?;
+            let digest = XxHash3_128::oneshot(&buffer[..length]);
+            assert!(!received.intact || received.digest == Some(digest));
+            received.intact
+        }
     };
     buffer.truncate(length);
     Some((Sent { header, table, payload: buffer }, intact))

@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 
 use super::script::Script;
 use crate::copy::blocks::BlockSet;
-use crate::copy::journal::{Journal, Past, PastFile};
+use crate::copy::journal::{Claim, Journal, Past, PastFile};
 
 /// Reads `bytes` as a journal: as they are, or their lines as records that pass their checks.
 pub(super) fn run(bytes: &[u8]) {
@@ -43,10 +43,12 @@ fn records(text: &[u8]) -> Vec<u8> {
 }
 
 /// What extents add up to stays within the file.
-fn look(extents: &[(u64, u64)]) {
+fn look(claims: &[Claim]) {
     for block in [4096, 1 << 20, 4 << 20] {
         for size in [0, 1, block - 1, block, 10 * block + 1, u64::MAX] {
-            let blocks = BlockSet::whole_in(extents, block, size);
+            let fitting = claims.iter().filter(|claim| claim.fits(size));
+            let extents: Vec<_> = fitting.map(|claim| (claim.offset, claim.length)).collect();
+            let blocks = BlockSet::whole_in(&extents, block, size);
             assert!(blocks.count() <= size.div_ceil(block), "{extents:?} {block} {size}");
         }
     }
@@ -81,6 +83,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     vec![
         fixture(include_bytes!("../../../tests/fixtures/journal-1.bin")),
         fixture(include_bytes!("../../../tests/fixtures/journal-2.bin")),
+        fixture(include_bytes!("../../../tests/fixtures/journal-3.bin")),
         lines(concat!(
             r#"{"begin":{"version":2,"boot":null}}"#,
             "\n",
