@@ -147,7 +147,7 @@ fn a_laptop_without_rights_says_what_could_not_be_seen() {
         "{found:#?}"
     );
     // The bus is judged all the same, and says what it took for granted.
-    assert!(finding(&found, "pcie_rate").why.contains("256 taken"), "{found:#?}");
+    assert!(finding(&found, "pcie_rate").why.contains("256 assumed"), "{found:#?}");
     let bus = finding(&found, "pcie_payload");
     assert!(bus.seen.contains("permission denied") && bus.why.contains("CAP_SYS_ADMIN"));
     assert_eq!(bus.commands, ["sudo longhaul doctor"]);
@@ -220,7 +220,7 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(finding(&found, "path_route").seen, "127.0.0.1 by lo");
     let there = finding(&found, "interface_there");
-    assert_eq!((there.verdict, &*there.seen), (Verdict::Problem, "there is no no-such-if"));
+    assert_eq!((there.verdict, &*there.seen), (Verdict::Problem, "no interface no-such-if"));
     let missing: Vec<_> = found.iter().filter(|f| f.subject == "/no/such/directory").collect();
     assert_eq!(missing.len(), 1, "{missing:#?}");
     assert_eq!(missing[0].verdict, Verdict::Unseen);

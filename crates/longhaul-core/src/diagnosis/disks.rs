@@ -38,8 +38,8 @@ fn resource(
     let held = throttled(round, end);
     if held >= THROTTLED {
         let sentence = format!(
-            "the {name}'s processors: its files are {verb} at {rate} by a process that the quota \
-             of its control group holds back for {:.0} % of the time",
+            "the {name}'s processors: its files are {verb} at {rate} by a process that the CPU quota \
+             of its control group throttles for {:.0} % of the time",
             100.0 * held
         );
         return (cpu_of(end), sentence);
@@ -49,7 +49,7 @@ fn resource(
         let mean = Bytes::new(diagnosis.sample.mean_bytes());
         let seconds = round.seconds.max(f64::MIN_POSITIVE);
         let sentence = format!(
-            "small files: {:.0} of them are {verb} in a second at the {name} alone, which at {mean} \
+            "small files: {:.0} files per second are {verb} at the {name} alone, which at {mean} \
              each is {rate}",
             round.files as f64 / seconds
         );
@@ -70,8 +70,8 @@ fn resource(
         let kind = diagnosis.ends.sink.as_ref().and_then(|sink| sink.file_system.clone());
         let kind = kind.unwrap_or_else(|| "file system".to_owned());
         let sentence = format!(
-            "finding room in the sink's {kind}: new files are written at {rate}, over blocks that \
-             they have already at {overwrite}"
+            "block allocation in the sink's {kind}: new files are written at {rate}, allocated blocks \
+             at {overwrite}"
         );
         return (Resource::FileAllocation, sentence);
     }

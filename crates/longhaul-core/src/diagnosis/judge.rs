@@ -63,15 +63,17 @@ fn sentence(diagnosis: &Diagnosis) -> String {
     let Some(first) = diagnosis.limits.first() else {
         return match diagnosis.gaps.first() {
             Some(gap) => {
-                format!("What limits the copy could not be told: {}: {}", gap.what, gap.why)
+                format!("The limit of the copy is unknown: {}: {}", gap.what, gap.why)
             }
-            None => "What limits the copy could not be told: too little was measured".to_owned(),
+            None => "The limit of the copy is unknown: too little was measured".to_owned(),
         };
     };
     let whole = diagnosis.rate(Rung::Whole);
     let reached = match (whole, diagnosis.interrupted) {
         (Some(rate), _) => format!("The copy reaches {rate}, {}", first.sentence),
-        (None, true) => format!("As far as it was measured, a copy is {}", first.sentence),
+        (None, true) => {
+            format!("According to the measurements so far, a copy is {}", first.sentence)
+        }
         (None, false) => format!("A copy would be {}", first.sentence),
     };
     let next = diagnosis.limits.iter().skip(1).find(|next| next.resource != first.resource);

@@ -132,7 +132,7 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
         let held = throttled(round, end);
         if held >= THROTTLED {
             let sentence = format!(
-                "the {}'s processors: the quota of its control group holds the process back for \
+                "the {}'s processors: the CPU quota of its control group throttles the process for \
                  {:.0} % of the time",
                 name_of(end),
                 100.0 * held
@@ -251,7 +251,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
         End::Receiver => "opening what is sealed takes",
     };
     let how = match (held_by_quota, of_end(copy, end).end.busiest) {
-        (true, _) => "the quota of its control group holds it back".to_owned(),
+        (true, _) => "the CPU quota of its control group throttles it".to_owned(),
         (false, Some(thread)) => thread_words(&thread),
         (false, None) => "its processors are full".to_owned(),
     };

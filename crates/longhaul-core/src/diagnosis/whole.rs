@@ -21,7 +21,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         let files = diagnosis.rung(rung)?.files_per_second.unwrap_or(0.0);
         let mean = Bytes::new(diagnosis.sample.mean_bytes());
         let sentence = format!(
-            "small files: {files:.0} of them are copied in a second, which at {mean} each is \
+            "small files: {files:.0} files are copied per second, which at {mean} each is \
              {allows}, where their bytes alone would go at {}",
             slowest.allows
         );
@@ -69,7 +69,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     for (end, report) in ends {
         if let Some(thread) = report.end.busiest.filter(is_bound) {
             let words = format!(
-                "the {}'s processors, once it is all done at a time: {}",
+                "the {}'s processors, when everything runs at once: {}",
                 name_of(end),
                 thread_words(&thread)
             );
@@ -85,7 +85,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     }
     let sentence = format!(
         "contention: the whole reaches {allows} where its slowest part alone reaches {}; reading, \
-         sending and writing are in each other's way",
+         sending and writing slow each other down",
         slowest.allows
     );
     of(Resource::Contention, None, sentence)

@@ -78,7 +78,7 @@ impl Findings {
                 let by_root = "sudo longhaul doctor";
                 match unseen.cause {
                     Cause::Denied => said.why(granted_by(&unseen)).run(by_root),
-                    Cause::Absent => said.why("this kernel, driver or machine does not tell"),
+                    Cause::Absent => said.why("this kernel, driver or machine does not report it"),
                     Cause::Failed(_) => said,
                 }
             }
@@ -90,12 +90,12 @@ impl Findings {
 /// Returns the privilege that makes a denied fact readable.
 fn granted_by(unseen: &Unseen) -> &'static str {
     match unseen.what.as_str() {
-        what if what.starts_with("nftables") => "CAP_NET_ADMIN shows it, which root has",
-        what if what.ends_with("/config") => "CAP_SYS_ADMIN shows more than 64 bytes of it",
+        what if what.starts_with("nftables") => "reading it needs CAP_NET_ADMIN, which root has",
+        what if what.ends_with("/config") => "reading more than 64 bytes of it needs CAP_SYS_ADMIN",
         what if what.starts_with("direct") => {
-            "it is tried with a file; this user may make none there"
+            "the test needs a file, which this user may not create there"
         }
-        _ => "root may see it",
+        _ => "root can read it",
     }
 }
 

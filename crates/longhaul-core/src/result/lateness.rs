@@ -102,7 +102,7 @@ impl LatenessCause {
             LatenessCause::Processor
             | LatenessCause::Write
             | LatenessCause::Read
-            | LatenessCause::Backlog => "leave it more CPU or lower the rate",
+            | LatenessCause::Backlog => "give it more CPU or lower the rate",
         }
     }
 }
@@ -112,8 +112,8 @@ impl fmt::Display for LatenessCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             LatenessCause::Processor => "waiting for a processor",
-            LatenessCause::Host => "with the processor withheld by the host",
-            LatenessCause::Timer => "being woken late by the machine",
+            LatenessCause::Host => "with the processor taken by the hypervisor",
+            LatenessCause::Timer => "being woken late",
             LatenessCause::Write => "in a write to the receiver's kernel",
             LatenessCause::Read => "in a read from the sender's kernel",
             LatenessCause::Backlog => "behind other packets",
@@ -245,13 +245,13 @@ mod tests {
         let main = causes.main().unwrap();
         assert_eq!(main, MainCause { cause: LatenessCause::Processor, share: 0.8 });
         assert_eq!(MainCause::because(Some(&main)), ", 80 % of it waiting for a processor");
-        assert!(MainCause::advice(Some(&main)).starts_with("leave it more CPU"));
+        assert!(MainCause::advice(Some(&main)).starts_with("give it more CPU"));
         let host = MainCause { cause: LatenessCause::Host, share: 0.5 };
         assert!(MainCause::advice(Some(&host)).contains("not shared"));
         assert_eq!(MainCause::because(None), "");
         assert_eq!(
             causes.summary(),
-            "80 % waiting for a processor, 15 % with the processor withheld by the host, 4 % \
+            "80 % waiting for a processor, 15 % with the processor taken by the hypervisor, 4 % \
              behind other packets"
         );
     }

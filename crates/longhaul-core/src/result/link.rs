@@ -148,7 +148,7 @@ pub enum LinkWarning {
     /// The sender's interface overflowed, which looks like loss to the sender.
     #[error(
         "the interface at {from} dropped {packets} packets that the emulator was too slow to \
-         take; leave it more CPU or lower the rate"
+         read; give it more CPU or lower the rate"
     )]
     InterfaceDrops {
         /// The sending end.
@@ -184,7 +184,7 @@ pub enum LinkWarning {
     /// The emulator's thread did not get enough processor time.
     #[error(
         "the emulator was starved: in {seconds:.1} s it waited {waited_seconds:.2} s for a \
-         processor, and the host withheld {stolen_seconds:.2} s of this machine's; leave it more CPU"
+         processor, and the hypervisor took {stolen_seconds:.2} s of this machine's processors; give it more CPU"
     )]
     ProcessorStarved {
         /// The seconds in which the thread was ready but had no processor.
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(report.up.lateness.causes, LatenessCauses::default(), "nobody looked");
         let mut late = report;
         late.up.lateness.causes.add(LatenessCause::Timer, 3.0);
-        let told = "p99.9 0.300 ms late: 100 % being woken late by the machine)";
+        let told = "p99.9 0.300 ms late: 100 % being woken late)";
         assert!(late.summary().contains(told), "{}", late.summary());
     }
 }

@@ -95,11 +95,11 @@ impl WarningKind {
                 received_bytes.get()
             ),
             WarningKind::PacingMissed { requested_bps, throughput_bps } => {
-                format!("{requested_bps} were asked for and {throughput_bps} arrived")
+                format!("{requested_bps} were requested and {throughput_bps} arrived")
             }
             WarningKind::AllOmitted => "the test ended within the omitted time".to_owned(),
             WarningKind::ReceiveNotCopied => {
-                "the receiver dropped the bytes without looking at them".to_owned()
+                "the receiver discarded the bytes without reading them".to_owned()
             }
             WarningKind::HostDropped { end: End::Sender, datagrams } => {
                 format!("the sender's own interface queue dropped {datagrams} datagrams")
@@ -120,7 +120,7 @@ impl WarningKind {
     pub fn advice(&self) -> &'static str {
         match self {
             WarningKind::WindowClipped { .. } => {
-                "raise net.core.rmem_max and net.core.wmem_max there, or leave -w out: the \
+                "raise net.core.rmem_max and net.core.wmem_max there, or omit -w: the \
                  kernel's autotuning has its own limits, net.ipv4.tcp_rmem and tcp_wmem"
             }
             WarningKind::CpuBound { .. } => {
@@ -144,10 +144,10 @@ impl WarningKind {
                 "send slower (-b), or raise net.core.rmem_max there and the buffer (-w)"
             }
             WarningKind::ClockStepped { .. } => {
-                "measure again: times before and after do not go together"
+                "measure again: times before and after the change cannot be compared"
             }
             WarningKind::NotMultipath => {
-                "the server, or a box on the path, does not have MPTCP; set net.mptcp.enabled=1 \
+                "the server or a middlebox does not support MPTCP; set net.mptcp.enabled=1 \
                  there and restart it"
             }
         }

@@ -14,16 +14,16 @@ const FIRST_BYTES: usize = 16 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The peer closed the channel between two messages.
-    #[error("the other side closed the control channel")]
+    #[error("the peer closed the control channel")]
     Closed,
     /// The channel failed.
     #[error("the control channel failed")]
     Io(#[from] io::Error),
     /// The length exceeds [`FRAME_LIMIT_BYTES`]; usually the peer is not longhaul.
-    #[error("a control message of {0} bytes is over the limit; is the other side longhaul?")]
+    #[error("a control message of {0} bytes exceeds the limit; is the peer longhaul?")]
     TooLong(usize),
     /// The body is not the expected message.
-    #[error("a control message could not be understood")]
+    #[error("a control message could not be parsed")]
     Malformed(#[source] serde_json::Error),
 }
 

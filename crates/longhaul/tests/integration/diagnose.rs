@@ -148,7 +148,7 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
     assert_code(&output, 3);
     let diagnosis = report(&output);
     assert_eq!(measured(&diagnosis), [Rung::Read]);
-    assert!(diagnosis.limits.is_empty() && diagnosis.sentence.contains("could not be told"));
+    assert!(diagnosis.limits.is_empty() && diagnosis.sentence.contains("is unknown"));
     let named = |diagnosis: &Diagnosis, words: &str| {
         diagnosis.gaps.iter().any(|gap| gap.why.contains(words))
     };

@@ -34,7 +34,7 @@ impl Unseen {
     /// Reports that the content of `what` is not understood.
     pub fn odd(what: impl Into<String>, text: &str) -> Self {
         let shown: String = text.trim().chars().take(40).collect();
-        Unseen { what: what.into(), cause: Cause::Failed(format!("it says '{shown}'")) }
+        Unseen { what: what.into(), cause: Cause::Failed(format!("unexpected content '{shown}'")) }
     }
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Denied => write!(f, "{}: permission denied", self.what),
-            Cause::Absent => write!(f, "{}: not there", self.what),
+            Cause::Absent => write!(f, "{}: not found", self.what),
             Cause::Failed(how) => write!(f, "{}: {how}", self.what),
         }
     }

@@ -22,11 +22,11 @@ pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer
     let has = |option: &str| mount.options.iter().any(|one| one == option);
     let point = &mount.point;
     if has("ro") {
-        return advice(format!("{seen}, read-only")).why("nothing can be copied to it").said();
+        return advice(format!("{seen}, read-only")).why("copies to it are impossible").said();
     }
     if has("sync") || has("data=journal") {
         return problem(format!("{seen}, {}", if has("sync") { "sync" } else { "data=journal" }))
-            .wanted("asynchronous writes, metadata alone in the journal")
+            .wanted("asynchronous writes, only metadata in the journal")
             .why(
                 "every block waits for the disk, or is written twice; longhaul cp syncs each file \
                   before it gets its name",
@@ -34,29 +34,29 @@ pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer
             .run(if has("sync") {
                 format!("sudo mount -o remount,async {point}")
             } else {
-                format!("sudoedit /etc/fstab    # {point}: data=ordered; then mount it anew")
+                format!("sudoedit /etc/fstab    # {point}: data=ordered; then mount it again")
             })
             .said();
     }
     if has("strictatime") {
         return advice(format!("{seen}, strictatime"))
             .wanted("relatime or noatime")
-            .why("each file that is read writes its time of access")
+            .why("every read of a file writes its access time")
             .run(format!("sudo mount -o remount,noatime {point}"))
             .said();
     }
     match mount.kind.as_str() {
         "tmpfs" | "ramfs" => advice(seen)
             .wanted("a disk")
-            .why("these files are in memory: fast, and gone after the next start")
+            .why("these files are in memory: fast, and lost at the next boot")
             .said(),
         "overlay" => advice(seen)
-            .wanted("a volume of its own")
-            .why("a container's layer: the first write to a file copies all of it")
+            .wanted("a separate volume")
+            .why("a container layer copies a whole file at the first write to it")
             .said(),
         kind if REMOTE.contains(&kind) || kind.starts_with("fuse") => advice(seen)
-            .wanted("to know how fast it is by itself")
-            .why("these files come over another network, or from another program")
+            .wanted("its rate, measured separately")
+            .why("these files come over another network or from another program")
             .run("longhaul doctor --active --disk .")
             .said(),
         _ => fine(seen).said(),
@@ -68,11 +68,11 @@ pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
     let seen = format!("{free} of {all}");
     let share = free.get() as f64 / all.get().max(1) as f64;
     let lasts = Rate::time_for(target.rate, free.get());
-    let why = format!("at {} it is full in {:.0} s", target.rate, lasts.as_secs_f64());
+    let why = format!("at {} it is full after {:.0} s", target.rate, lasts.as_secs_f64());
     if share < 0.05 {
         return advice(seen)
             .wanted("5 % or more")
-            .why(format!("{why}; a full file system looks long for free blocks"))
+            .why(format!("{why}; a full file system takes long to find free blocks"))
             .run(format!("du -xh -d1 {} | sort -h | tail", disk.path))
             .said();
     }
@@ -81,9 +81,9 @@ pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
 
 pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     match disk.direct_io.clone()? {
-        DirectIo::Works => fine("works").why("files go past the page cache, without a copy").said(),
+        DirectIo::Works => fine("works").why("files bypass the page cache without a copy").said(),
         DirectIo::Refused => advice("refused by the file system")
-            .wanted("ext4, XFS or another that takes O_DIRECT")
+            .wanted("ext4, XFS or another that supports O_DIRECT")
             .why(
                 "every byte is copied through the page cache, which costs a core some 5 GB/s of \
                   its memory's speed",
@@ -100,10 +100,10 @@ pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
         return fine(seen).said();
     }
     let wanted = if turns { "mq-deadline" } else { "none" };
-    advice(format!("{seen}, on {device}{}", if turns { ", which turns" } else { "" }))
+    advice(format!("{seen}, on {device}{}", if turns { ", rotational" } else { "" }))
         .wanted(wanted)
         .why(
-            "it keeps long reads and writes in order and adds no delay of its own (ESnet's guide \
+            "it keeps long reads and writes in order and adds no delay (ESnet's guide \
               for data-transfer nodes: deadline)",
         )
         .run(format!("echo {wanted} | sudo tee /sys/block/{device}/queue/scheduler"))

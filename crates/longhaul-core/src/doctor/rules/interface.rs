@@ -16,9 +16,9 @@ pub(super) fn there(host: &HostFacts, _: &Target) -> Answer {
     if host.missing_interfaces.is_empty() {
         return NOTHING;
     }
-    problem(format!("there is no {}", host.missing_interfaces.join(", no ")))
+    problem(format!("no interface {}", host.missing_interfaces.join(", no interface ")))
         .wanted("the name of an interface of this host")
-        .why("nothing could be seen of it")
+        .why("it could not be examined")
         .run("ip -brief link")
         .said()
 }
@@ -28,15 +28,12 @@ pub(super) fn state(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
     let name = &one.name;
     if matches!(state.as_str(), "up" | "unknown") {
         let driver = one.driver.as_deref().map_or(String::new(), |driver| format!(", {driver}"));
-        return fine(format!(
-            "{}{driver}",
-            if state == "up" { "up" } else { "no carrier to tell" }
-        ))
-        .said();
+        return fine(format!("{}{driver}", if state == "up" { "up" } else { "no carrier state" }))
+            .said();
     }
     problem(state)
         .wanted("up")
-        .why("nothing passes")
+        .why("no packet passes")
         .run(format!("sudo ip link set {name} up"))
         .said()
 }
@@ -48,13 +45,13 @@ pub(super) fn speed(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
     let wireless = one.kind == InterfaceKind::Wireless;
     let Some(speed) = one.speed.clone()? else {
         return if wireless {
-            advice("a radio, which has no fixed rate")
+            advice("a wireless interface without a fixed rate")
                 .wanted("a cable")
-                .why("its rate and delay change from moment to moment, and it is shared")
+                .why("its rate and delay vary, and it is shared")
                 .said()
         } else {
-            unknown("the driver tells no rate")
-                .why("the link of a virtual machine is what its host lets through; measure it")
+            unknown("the driver reports no rate")
+                .why("the host of a virtual machine determines its rate; measure it")
                 .run("longhaul test HOST -P 4")
                 .said()
         };
@@ -63,7 +60,7 @@ pub(super) fn speed(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
     let said = if speed >= share { fine } else { problem };
     said(speed.to_string())
         .wanted(format!("{share} or more"))
-        .why("no faster than the card and its port at the switch")
+        .why("a transfer is no faster than the card and its switch port")
         .run(format!("ethtool {}", one.name))
         .said()
 }
@@ -81,7 +78,7 @@ pub(super) fn mtu(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answe
         return fine(format!("{mtu} bytes")).why(why).said();
     }
     advice(format!("{mtu} bytes"))
-        .wanted(format!("{JUMBO} bytes, if every switch and router of the path takes them"))
+        .wanted(format!("{JUMBO} bytes, if every switch and router of the path supports them"))
         .why(why)
         .run(format!("sudo ip link set {} mtu {JUMBO}", one.name))
         .said()
@@ -190,7 +187,7 @@ pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer 
         return fine(format!("none of {} received", traffic.received)).said();
     }
     let (said, all) = (
-        format!("{} lost for want of room, {} damaged", traffic.missed, traffic.errors),
+        format!("{} lost for lack of space, {} damaged", traffic.missed, traffic.errors),
         traffic.received + traffic.missed + traffic.errors,
     );
     let seen = format!("{said}, of {all} ({})", percent(traffic.missed + traffic.errors, all));
@@ -199,7 +196,7 @@ pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer 
     if few { fine(seen) } else { advice(seen) }
         .wanted("none")
         .why(
-            "each loss halves or pauses a connection; lost for want of room: larger rings, more \
+            "each loss halves or pauses a connection; lost for lack of space: larger rings, more \
               queues or better placed interrupts; damaged: a cable, plug or optic",
         )
         .run(format!("ethtool -S {} | grep -iE 'drop|miss|err|discard'", one.name))
@@ -216,10 +213,10 @@ pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -
             if has.adaptive_receive { "adaptive".into() } else { format!("{} us", has.receive_us) };
         return fine(how).said();
     }
-    advice("off: every packet interrupts")
+    advice("off: one interrupt per packet")
         .wanted("adaptive")
         .why(
-            "at such rates an interrupt for each packet leaves no time for the packets (ESnet's \
+            "at such rates one interrupt per packet leaves no time for the packets (ESnet's \
               guide for 100G)",
         )
         .run(format!("sudo ethtool -C {} adaptive-rx on adaptive-tx on", one.name))

@@ -75,7 +75,7 @@ pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer
     }
     let Some(node) = one.node.clone()? else {
         return unknown("the device has no node, and the host has several")
-            .why("its place on the bus is not told; the firmware's tables lack it")
+            .why("its position on the bus is unknown; the firmware's tables lack it")
             .run("lspci -tv")
             .said();
     };
@@ -87,7 +87,7 @@ pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer
     let away: BTreeSet<u32> = cpus.difference(&near).copied().collect();
     if away.is_empty() {
         let how = format!("node {node}, whose CPUs are {}; interrupts there too", list(&near));
-        return fine(how).why("longhaul test puts its threads there by itself").said();
+        return fine(how).why("longhaul test places its threads there automatically").said();
     }
     advice(format!("node {node}; interrupts also on CPUs {}", list(&away)))
         .wanted(format!("interrupts on node {node}: CPUs {}", list(&near)))
@@ -110,12 +110,12 @@ pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> Answer {
     let few = host.processors.online.clone().unwrap_or(1) <= 2;
     match (runs, target.is_at_least(40) && !few) {
         (true, true) => advice("irqbalance runs")
-            .wanted("interrupts that stay where they are put")
-            .why("it moves interrupts between cores, and nodes, in the middle of a transfer")
+            .wanted("fixed interrupt affinity")
+            .why("it moves interrupts between cores and nodes during a transfer")
             .run("sudo systemctl disable --now irqbalance")
             .said(),
         (true, false) => fine("irqbalance").said(),
-        (false, _) => fine("they stay where they were put").said(),
+        (false, _) => fine("irqbalance is not running").said(),
     }
 }
 

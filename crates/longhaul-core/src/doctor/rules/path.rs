@@ -10,7 +10,7 @@ pub(super) fn route(path: &PathFacts, _: &HostFacts, _: &Target) -> Answer {
         Err(unseen) => {
             return problem(unseen.to_string())
                 .wanted("an address")
-                .why("no connection can be opened to a name that nobody knows")
+                .why("the name cannot be resolved")
                 .run(format!("getent hosts {}", path.host))
                 .said();
         }
@@ -19,7 +19,7 @@ pub(super) fn route(path: &PathFacts, _: &HostFacts, _: &Target) -> Answer {
         Ok(interface) => fine(format!("{address} by {interface}")).said(),
         Err(unseen) => problem(format!("{address}: {unseen}"))
             .wanted("a route")
-            .why("packets to it have nowhere to go")
+            .why("there is no route for packets to it")
             .run(format!("ip route get {address}"))
             .said(),
     }
@@ -32,11 +32,11 @@ pub(super) fn answer(path: &PathFacts, _: &HostFacts, target: &Target) -> Answer
     let port = target.port;
     match &path.answer {
         Ok((rtt, true)) => fine(format!("{}, port {port} is open", format_span(*rtt)))
-            .why("the time in which a connection opened")
+            .why("the time until a connection opened")
             .said(),
         Ok((rtt, false)) => advice(format!("{}, port {port} is closed", format_span(*rtt)))
-            .wanted("longhaul serve, or ssh, at the far end")
-            .why("the time in which a connection was refused; nobody serves tests there")
+            .wanted("longhaul serve or ssh on that host")
+            .why("the time until a connection was refused; no server for tests is running there")
             .run("longhaul serve    # there")
             .said(),
         Err(unseen) => unknown(unseen.to_string())
@@ -56,9 +56,9 @@ pub(super) fn route_mtu(path: &PathFacts, host: &HostFacts, _: &Target) -> Answe
     if limit >= mtu {
         return fine(format!("{limit} bytes")).said();
     }
-    advice(format!("{limit} bytes, where {name} takes {mtu}"))
+    advice(format!("{limit} bytes, while {name} supports {mtu}"))
         .wanted(format!("{mtu} bytes"))
-        .why("somebody set the limit, or a router on the path said so (path MTU discovery)")
+        .why("the limit was configured, or a router on the path reported it (path MTU discovery)")
         .run(format!("ip route get {}", path.host))
         .said()
 }

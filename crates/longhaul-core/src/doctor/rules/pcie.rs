@@ -16,7 +16,7 @@ pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
     let Some(link) = pci.link.clone()? else { return NOTHING };
     let (payload, guess) = match &pci.payload {
         Ok(payload) => (*payload, ""),
-        Err(_) => (USUAL_PAYLOAD, " (MaxPayload is not to be seen; 256 taken)"),
+        Err(_) => (USUAL_PAYLOAD, " (MaxPayload is unreadable; 256 assumed)"),
     };
     let maximum = theoretical_maximum(link, payload);
     let (useful, whole) = encoding(link.giga_transfers);

@@ -124,7 +124,7 @@ pub(super) fn stolen(host: &HostFacts, _: &Target) -> Answer {
         return NOTHING;
     }
     let share = host.processors.stolen.clone()?;
-    let seen = format!("{:.1} % of the time since the start", share * 100.0);
+    let seen = format!("{:.1} % of the time since boot", share * 100.0);
     match share {
         s if s >= 0.1 => problem(seen),
         s if s >= 0.01 => advice(seen),

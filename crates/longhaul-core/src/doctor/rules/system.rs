@@ -41,7 +41,7 @@ pub(super) fn clock_source(host: &HostFacts, _: &Target) -> Answer {
         return fine(source).said();
     }
     advice(source)
-        .wanted("tsc, or the hypervisor's own")
+        .wanted("tsc, or the hypervisor's clock")
         .why(
             "TCP reads the time several times a segment, and this one leaves the processor each \
               time, for a microsecond or so",
@@ -79,7 +79,7 @@ fn both(limit: Limit, text: impl Fn(u64) -> String) -> String {
     let one = |limit: Option<u64>| limit.map_or("no limit".to_owned(), &text);
     match limit.soft == limit.hard {
         true => one(limit.soft),
-        false => format!("{}, may be raised to {}", one(limit.soft), one(limit.hard)),
+        false => format!("{}, can be raised to {}", one(limit.soft), one(limit.hard)),
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
     let active: Vec<&Chain> =
         chains.iter().filter(|chain| chain.drops || chain.rules > 0).collect();
     let Some(first) = active.first() else {
-        return fine("nftables keeps nothing out").said();
+        return fine("nftables filters nothing").said();
     };
     let named = |chain: &&Chain| {
         let policy = if chain.drops { ", drops by default" } else { "" };

@@ -16,10 +16,10 @@ pub(super) fn congestion(host: &HostFacts, target: &Target) -> Answer {
         1.0 / cubic_loss(target)
     );
     match name {
-        "bbr" => fine(name).why(format!("paced by what the path delivers; {sum}")).said(),
-        "cubic" => fine(name).why(format!("{sum}; BBR takes more loss")).said(),
+        "bbr" => fine(name).why(format!("paced by the delivered rate; {sum}")).said(),
+        "cubic" => fine(name).why(format!("{sum}; BBR tolerates more loss")).said(),
         // ESnet long recommended htcp for such paths.
-        "htcp" => fine(name).why("made for long fast paths").said(),
+        "htcp" => fine(name).why("designed for long fast paths").said(),
         _ => problem(name)
             .wanted("bbr or cubic")
             .why(format!(
@@ -51,13 +51,13 @@ pub(super) fn bbr(host: &HostFacts, _: &Target) -> Answer {
     }
     let allowed = host.setting("net.ipv4.tcp_allowed_congestion_control")?;
     if !has("net.ipv4.tcp_allowed_congestion_control")? {
-        return advice(format!("root alone may use it; others: {allowed}"))
-            .wanted("allowed to everybody")
+        return advice(format!("only root may use it; others: {allowed}"))
+            .wanted("allowed for all users")
             .why(why)
             .set("net.ipv4.tcp_allowed_congestion_control", format_args!("{allowed} bbr"))
             .said();
     }
-    fine("loaded, and allowed to everybody").said()
+    fine("loaded, and allowed for all users").said()
 }
 
 pub(super) fn sack(host: &HostFacts, _: &Target) -> Answer {
@@ -129,7 +129,7 @@ pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
     let saves = host.number(name, 0)? == 0;
     // Since Linux 5.8 the harmful part has its own setting, which is off.
     if !saves || host.number("net.ipv4.tcp_no_ssthresh_metrics_save", 0).is_ok_and(|no| no > 0) {
-        return fine("slow start is not cut short by it").said();
+        return fine("it does not shorten slow start").said();
     }
     advice("kept")
         .wanted("1")

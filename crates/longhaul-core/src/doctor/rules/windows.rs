@@ -35,7 +35,7 @@ fn reached(bytes: u64, target: &Target) -> Rate {
 
 fn arithmetic(target: &Target) -> String {
     let bdp = target.bdp();
-    let sum = format!("{} x {} / 8 = {bdp} under way", target.rate, format_span(target.rtt));
+    let sum = format!("{} x {} / 8 = {bdp} in flight", target.rate, format_span(target.rtt));
     match connections(target) {
         1 => sum,
         n => format!(
@@ -57,7 +57,7 @@ pub(super) fn autotuned_receive(host: &HostFacts, target: &Target) -> Answer {
 pub(super) fn autotuned_send(host: &HostFacts, target: &Target) -> Answer {
     autotuned(host, target, "net.ipv4.tcp_wmem", |bytes, one| {
         format!(
-            "what is under way stays in the buffer, beside what waits to be sent: one connection \
+            "data in flight stay in the buffer, beside unsent data: one connection \
              sends {} at most, and about half of it with both",
             one(bytes)
         )
@@ -115,7 +115,7 @@ fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
 }
 
 pub(super) fn autotuning(host: &HostFacts, _: &Target) -> Answer {
-    switched_on(host, "net.ipv4.tcp_moderate_rcvbuf", "receive buffers stay at their first size")
+    switched_on(host, "net.ipv4.tcp_moderate_rcvbuf", "receive buffers keep their initial size")
 }
 
 pub(super) fn scaling(host: &HostFacts, target: &Target) -> Answer {

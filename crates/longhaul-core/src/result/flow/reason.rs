@@ -361,7 +361,7 @@ mod tests {
     fn a_test_of_milliseconds_tells_nothing() {
         let shares = held("receiver", 84.0);
         let short = FlowFacts { seconds: 0.004, shares, ..facts() };
-        check(short, Limit::Nothing, "over too soon to tell what limits it: 0.004 s", "longer");
+        check(short, Limit::Nothing, "too short to determine the limit: 0.004 s", "longer");
         check(FlowFacts { shares, ..facts() }, Limit::ReceiverWindow, "", "");
     }
 
@@ -410,8 +410,8 @@ mod tests {
         check(
             busy.clone(),
             Limit::ReceiverCpu,
-            "its thread waited for core 1 for 93 % of the time and ran for only 5 %, as others \
-             used 94 % of it",
+            "its thread waited for core 1 for 93 % of the time and ran for only 5 %, as other \
+             programs used 94 % of it",
             "on far, stop what else runs there",
         );
         let mut stolen = busy.clone();
@@ -467,7 +467,7 @@ mod tests {
             shares: held("receiver", 90.0),
             ..facts()
         };
-        check(paced.clone(), Limit::Pacing, "400 Mb/s of 420 Mb/s", "leave -b out");
+        check(paced.clone(), Limit::Pacing, "400 Mb/s of 420 Mb/s", "omit -b");
         let missed = FlowFacts { requested_bps: Some(Rate::from_bps(1_000_000_000)), ..paced };
         check(missed, Limit::ReceiverWindow, "window", "");
     }
@@ -494,12 +494,12 @@ mod tests {
         check(
             lossy.clone(),
             Limit::Loss,
-            "0.10 % of the segments were sent again, at which cubic keeps its window at 4.00 MiB",
+            "0.10 % of the segments were retransmitted, at which cubic keeps its window at 4.00 MiB",
             "-C bbr",
         );
         let mut dropped = lossy.clone();
         dropped.receiver.drops = 400;
-        check(dropped, Limit::HostDrops, "the receiver's host, which threw 400", "on far");
+        check(dropped, Limit::HostDrops, "the receiver's host, which dropped 400", "on far");
         // BBR keeps the queue short and ignores loss.
         let bbr = FlowFacts { shares: held("pacing", 97.0), congestion: "bbr".into(), ..lossy };
         // A queue on the path takes precedence over other full buffers.
@@ -507,7 +507,7 @@ mod tests {
         check(buffer, Limit::LinkRate, "50.0 ms of queue", "");
         check(bbr.clone(), Limit::LinkRate, "bbr was held back", "");
         let growing = FlowFacts { settled: false, spread_percent: None, ..bbr };
-        check(growing, Limit::CongestionWindow, "had not settled", "test longer");
+        check(growing, Limit::CongestionWindow, "still changing", "longer test");
         check(full, Limit::CongestionWindow, "4.00 MiB on a round trip", "(-C)");
     }
 

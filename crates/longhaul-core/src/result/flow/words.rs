@@ -16,7 +16,7 @@ pub(super) fn of(found: &Found, facts: &FlowFacts, hosts: Hosts<'_>) -> (String,
                 facts.throughput_bps,
                 facts.requested_bps.unwrap_or_default()
             ),
-            Some("leave -b out to see what the path carries".to_owned()),
+            Some("omit -b to measure the rate of the path".to_owned()),
         ),
         Limit::TcpMemory => memory(end, share, facts.end(end), hosts.name(end)),
         Limit::SenderCpu | Limit::ReceiverCpu => cpu(end, facts.end(end), hosts.name(end)),
@@ -41,7 +41,7 @@ pub(super) fn of(found: &Found, facts: &FlowFacts, hosts: Hosts<'_>) -> (String,
         ),
         Limit::HostDrops => (
             format!(
-                "limited by the {end}'s host, which threw {} packets away ({} segments sent again)",
+                "limited by the {end}'s host, which dropped {} packets ({} segments retransmitted)",
                 facts.end(end).drops,
                 facts.retransmits
             ),
@@ -60,11 +60,11 @@ pub(super) fn of(found: &Found, facts: &FlowFacts, hosts: Hosts<'_>) -> (String,
                  of the time though its threads ran for only {:.0} %",
                 facts.sender.running_percent
             ),
-            Some("use more streams (-P) or longer writes (-l)".to_owned()),
+            Some("use more streams (-P) or larger writes (-l)".to_owned()),
         ),
         Limit::Nothing if facts.seconds < LEAST_SECONDS => (
-            format!("over too soon to tell what limits it: {:.3} s", facts.seconds),
-            Some("test longer (-t)".to_owned()),
+            format!("too short to determine the limit: {:.3} s", facts.seconds),
+            Some("run a longer test (-t)".to_owned()),
         ),
         Limit::Nothing => ("nothing stands out".to_owned(), None),
     }
@@ -119,7 +119,7 @@ fn cpu(end: End, facts: &EndFacts, host: &str) -> (String, Option<String>) {
         let advice = format!("give {host} processors of its own, or move it to an idle machine");
         return (sentence, Some(advice));
     }
-    sentence += &format!(", as others used {:.0} % of it", facts.core_others_percent);
+    sentence += &format!(", as other programs used {:.0} % of it", facts.core_others_percent);
     (sentence, Some(format!("on {host}, stop what else runs there, or use other cores (-A)")))
 }
 
@@ -173,7 +173,7 @@ fn window(facts: &FlowFacts, end: End, share: f64, host: &str) -> (String, Optio
     } else {
         format!(
             "the kernel of {host} let it grow to {} of the {} that net.ipv4.tcp_{setting} allows; \
-             test longer (-t), or use more streams (-P)",
+             run a longer test (-t), or use more streams (-P)",
             side.buffer_bytes, limits.autotuned_bytes
         )
     };
@@ -182,7 +182,7 @@ fn window(facts: &FlowFacts, end: End, share: f64, host: &str) -> (String, Optio
 
 fn loss(facts: &FlowFacts) -> (String, Option<String>) {
     let sentence = format!(
-        "limited by loss: {} of the segments were sent again, at which {} keeps its window at {} \
+        "limited by loss: {} of the segments were retransmitted, at which {} keeps its window at {} \
          against a bandwidth-delay product of {} ({} at {})",
         fine_percent(facts.loss_percent),
         facts.congestion,
@@ -191,8 +191,8 @@ fn loss(facts: &FlowFacts) -> (String, Option<String>) {
         facts.reference_bps,
         millis(facts.rtt_min_ms)
     );
-    let advice = "find where the path loses packets, or use a congestion control that minds loss \
-                  less (-C bbr), or more streams (-P)";
+    let advice = "find where the path loses packets, or use a congestion control that tolerates more loss \
+                  (-C bbr), or more streams (-P)";
     (sentence, Some(advice.to_owned()))
 }
 
@@ -232,7 +232,7 @@ fn link(facts: &FlowFacts, share: f64) -> String {
 }
 
 fn congestion(facts: &FlowFacts, share: f64) -> (String, Option<String>) {
-    let growing = if facts.settled { "" } else { ", which had not settled when the test ended" };
+    let growing = if facts.settled { "" } else { ", which was still changing when the test ended" };
     let sentence = format!(
         "limited by the congestion window of {} ({share:.0} % of the time){growing}: {} on a \
          round trip of {}",
@@ -241,7 +241,7 @@ fn congestion(facts: &FlowFacts, share: f64) -> (String, Option<String>) {
         millis(facts.rtt_min_ms)
     );
     let advice = match facts.settled {
-        false => "test longer (-t)",
+        false => "run a longer test (-t)",
         true => "try another congestion control (-C), or more streams (-P)",
     };
     (sentence, Some(advice.to_owned()))

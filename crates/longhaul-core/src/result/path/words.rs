@@ -15,7 +15,7 @@ const JUMBO: u32 = 9216;
 pub(super) fn summary(result: &PathResult) -> Vec<String> {
     let mut said = Vec::new();
     if result.end == PathEnd::Interrupted {
-        said.push("The survey was interrupted; this is what was measured until then.".to_owned());
+        said.push("The survey was interrupted; these are the results until then.".to_owned());
     }
     said.extend(round_trip(result));
     said.extend(mtu(result));
@@ -28,7 +28,7 @@ pub(super) fn summary(result: &PathResult) -> Vec<String> {
     said.extend(result.asymmetry.as_ref().map(asymmetry));
     if let Some(why) = &result.alone_because {
         said.push(format!(
-            "Loss, jitter, capacity and the way back take 'longhaul serve' there ({why})."
+            "Loss, jitter, capacity and the reverse direction need 'longhaul serve' on that host ({why})."
         ));
     }
     if result.is_empty() {
@@ -79,7 +79,7 @@ fn mtu(result: &PathResult) -> Vec<String> {
     for (way, at) in [("there", &result.forward), ("back", &result.reverse)] {
         if best(at).is_some_and(|proof| proof.limit == MtuLimit::Silent) {
             said.push(format!(
-                "Larger packets vanish without a word on the way {way}: a black hole for TCP that \
+                "Larger packets are dropped silently on the way {way}: a black hole for TCP that \
                  does not probe (net.ipv4.tcp_mtu_probing=1 does)."
             ));
         }
@@ -87,8 +87,8 @@ fn mtu(result: &PathResult) -> Vec<String> {
         let proven = at.mtu_bytes().unwrap_or(u32::MAX);
         if tcp.segment_bytes.saturating_add(HEADERS) < proven.min(tcp.path_mtu_bytes).min(JUMBO) {
             said.push(format!(
-                "TCP's segments have only {} bytes on the way {way}: the far end's interface or a \
-                 box on the way asks for small ones.",
+                "TCP's segments have only {} bytes on the way {way}: the far host's interface or a \
+                 middlebox requests small ones.",
                 tcp.segment_bytes
             ));
         }
@@ -102,8 +102,8 @@ fn number(proof: &MtuProof) -> u32 {
 
 fn why(proof: &MtuProof) -> String {
     match proof.limit {
-        MtuLimit::Interface => " (as large as the sender's interface takes)".to_owned(),
-        MtuLimit::Router { address } => format!(" (the router {address} refuses larger ones)"),
+        MtuLimit::Interface => " (the MTU of the sender's interface)".to_owned(),
+        MtuLimit::Router { address } => format!(" (limited by router {address})"),
         MtuLimit::Silent | MtuLimit::Nothing => String::new(),
     }
 }
@@ -113,7 +113,7 @@ fn hops(result: &PathResult) -> Option<String> {
     let word = |count: usize| if count == 1 { "hop" } else { "hops" };
     match (reached(&result.forward), reached(&result.reverse)) {
         (Some(there), Some(back)) if there != back => Some(format!(
-            "It is {there} {} there and {back} back: the two directions take different ways.",
+            "It is {there} {} there and {back} back: the two directions take different paths.",
             word(there)
         )),
         (Some(there), Some(_)) => Some(format!("It is {there} {} each way.", word(there))),
@@ -144,15 +144,15 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
              so that trains say no more."
         ),
         Certainty::Coalesced => format!(
-            "The capacity of the way {way} cannot be told: the receiver's interface or host hands \
-             packets over in heaps."
+            "The capacity of the way {way} is unknown: the receiver's interface or host coalesces \
+             packets."
         ),
         Certainty::Scattered => format!(
-            "The capacity of the way {way} cannot be told: {trains} trains differ by more than half \
-             of what they say, as where a host is the slowest part of the path."
+            "The capacity of the way {way} is unknown: {trains} trains differ by more than half \
+             of their median, which happens if a host is the slowest part of the path."
         ),
         Certainty::TooFew => format!(
-            "The capacity of the way {way} cannot be told: of {} trains {trains} arrived whole \
+            "The capacity of the way {way} is unknown: of {} trains only {trains} arrived complete \
              enough.",
             found.trains
         ),
@@ -166,7 +166,7 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     }
     if probes.reordered.count > 0 {
         said.push(format!(
-            "{} They came up to {} late, behind {} packets at most; TCP would take {} of them for \
+            "{} They arrived up to {} late, behind at most {} packets; TCP would consider {} of them \
              lost.",
             share("out of order", "", way, &probes.reordered),
             millis(probes.reordering_late_ms),
@@ -179,7 +179,7 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     {
         if dropped > 0 {
             said.push(format!(
-                "The {host}'s host itself dropped {dropped} probes on the way {way}; they count \
+                "The {host}'s host dropped {dropped} probes on the way {way}; they count \
                  neither as sent over the path nor as lost."
             ));
         }
@@ -223,19 +223,15 @@ fn asymmetry(found: &Asymmetry) -> String {
             "It takes {difference} longer {longer}; the clocks may make {uncertainty} of that."
         ),
         AsymmetryVerdict::Within => format!(
-            "Both directions take the same time as far as the clocks tell, which may be off by \
+            "Both directions take the same time within the error of the clocks, which is up to \
              {uncertainty}."
         ),
-        AsymmetryVerdict::ClocksUnknown => {
-            "The delays of the two directions cannot be told apart: \
-             the clock of one end is not kept in step (see chronyc or timedatectl there)."
-                .to_owned()
-        }
-        AsymmetryVerdict::ClocksWrong => {
-            "The delays of the two directions cannot be told apart: a \
-             clock is further off than its host believes."
-                .to_owned()
-        }
+        AsymmetryVerdict::ClocksUnknown => "The delays of the two directions cannot be compared: \
+             the clock of one end is not synchronised (see chronyc or timedatectl there)."
+            .to_owned(),
+        AsymmetryVerdict::ClocksWrong => "The delays of the two directions cannot be compared: a \
+             clock is less accurate than its host reports."
+            .to_owned(),
     }
 }
 
@@ -294,7 +290,7 @@ mod tests {
             "It takes 20.0 ms longer there than back; the clocks may make 4.10 ms of that."
         );
         assert!(told(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
-        assert!(told(41.0, 40.0, good, false).contains("off by 4.10 ms"));
-        assert!(told(41.0, 40.0, clock(false, 0.0), false).contains("cannot be told apart"));
+        assert!(told(41.0, 40.0, good, false).contains("up to 4.10 ms"));
+        assert!(told(41.0, 40.0, clock(false, 0.0), false).contains("cannot be compared"));
     }
 }
