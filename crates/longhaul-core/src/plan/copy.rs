@@ -121,6 +121,29 @@ impl Protection {
     }
 }
 
+/// When the bytes of a copy are compared with what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verify {
+    /// As they arrive, before they are written.
+    #[default]
+    InFlight,
+    /// Also as the disk returns them, before the file gets its name.
+    Reread,
+}
+
+impl FromStr for Verify {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "in-flight" => Ok(Verify::InFlight),
+            "reread" => Ok(Verify::Reread),
+            _ => Err("expected in-flight or reread"),
+        }
+    }
+}
+
 /// The use of direct I/O for large files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -172,6 +195,9 @@ pub struct CopyOptions {
     /// True to run at low priority on processors, disks and path (`--nice`).
     #[serde(default)]
     pub nice: bool,
+    /// Whether files are read back before they get their names (`--verify`).
+    #[serde(default)]
+    pub verify: Verify,
     /// Milliseconds without a byte or a message of progress after which an end gives up
     /// (`--give-up`); `None` is the default of that option. A server has a limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,6 +246,7 @@ impl Default for CopyOptions {
             rate_bps: None,
             direct: DirectIo::Auto,
             nice: false,
+            verify: Verify::InFlight,
             give_up_ms: None,
             tree: TreeOptions::default(),
             sample: None,

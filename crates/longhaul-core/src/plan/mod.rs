@@ -16,6 +16,7 @@ mod tree;
 
 pub use copy::{
     CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
+    Verify,
 };
 pub use error::PlanError;
 pub use flow::{

@@ -2,6 +2,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Verify;
 use crate::units::{Bytes, Rate};
 use crate::wire::WirePath;
 
@@ -58,6 +59,9 @@ pub struct CopySummary {
     pub seconds: f64,
     /// Every block was checked at the sink before it was written.
     pub verified: bool,
+    /// When it was compared, if it was; `Reread` means that the disk's bytes were compared as well.
+    #[serde(default)]
+    pub verification: Option<Verify>,
     /// The data connections were encrypted.
     pub encrypted: bool,
     /// Every file was synced before it got its name.

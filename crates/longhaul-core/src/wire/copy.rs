@@ -222,6 +222,9 @@ pub enum CopyReply {
     Ready {
         /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
+        /// The server knows [`Verify::Reread`](crate::plan::Verify).
+        #[serde(default)]
+        rereads: bool,
     },
     /// The server will not.
     Refused {

@@ -89,7 +89,7 @@ pub(super) fn serve_check(
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
-    sender.send(&CopyReply::Ready { asks: false })?;
+    sender.send(&CopyReply::Ready { asks: false, rereads: false })?;
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let (done, outcome) = bounded(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::plan::{CopyOptions, Protection, Verify};
 use longhaul_core::result::{
     Action, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport, NotKept,
     PathReport,
@@ -242,6 +242,7 @@ impl Whole {
             files: sink.files,
             seconds: elapsed.as_secs_f64(),
             verified: any && options.protection.verifies(),
+            verification: (any && options.protection.verifies()).then_some(options.verify),
             encrypted: options.protection == Protection::Sealed,
             durable: any && sink.durable,
             streams: 0,
@@ -316,13 +317,27 @@ fn open(
         (reply, sockets)
     });
     let asks = match reply? {
-        CopyReply::Ready { asks } => asks,
+        CopyReply::Ready { asks, rereads } => {
+            if matches!(request, CopyRequest::Receive { .. }) {
+                check_rereads(sender.peer(), rereads, options)?;
+            }
+            asks
+        }
         CopyReply::Refused { kind, reason } => {
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
     let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
     Ok((Link { sender, receiver, streams }, asks))
+}
+
+/// Refuses a sink that would not read back what it is to.
+pub(super) fn check_rereads(peer: &str, rereads: bool, options: &CopyOptions) -> Result<()> {
+    if rereads || options.verify == Verify::InFlight {
+        return Ok(());
+    }
+    let reason = "it is of a version that cannot read files back; leave --verify away".to_owned();
+    Err(EngineError::Refused { peer: peer.to_owned(), kind: RefusalKind::Version, reason })
 }
 
 /// What stands for the result of a thread that panicked, which has said why.

@@ -108,7 +108,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         },
         _ => None,
     };
-    sender.send(&CopyReply::Ready { asks })?;
+    sender.send(&CopyReply::Ready { asks, rereads: true })?;
     let streams = match dialled {
         Some((first, dialer)) => Streams::new(first, More::Dial(dialer), socket_options(options)),
         None => {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::{CopyOptions, Protection, Verify};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::sink::fail_at;
+use super::sink::{fail_at, spoil_at};
 use super::tests::{World, bytes, names, options};
 use crate::error::EngineError;
 
@@ -349,4 +349,57 @@ fn noise_on_every_channel_ends_its_session_alone() {
     fs::write(world.near("good"), "good").unwrap();
     assert_eq!(world.push(&["good"], ".", &options()).unwrap().summary.files, 1);
     settles(&world, &["good"]);
+}
+
+#[test]
+fn what_the_disk_changes_is_found_by_reading_back() {
+    let world = World::new();
+    fs::create_dir(world.far("t")).unwrap();
+    let holes = fs::File::create(world.far("t/sparse")).unwrap();
+    holes.write_all_at(b"end", 9 << 20).unwrap();
+    for (name, size) in [("small", 700), ("large", (5 << 20) + 77)] {
+        fs::write(world.far(&format!("t/{name}")), bytes(size)).unwrap();
+    }
+    let read_back = CopyOptions { verify: Verify::Reread, ..options() };
+    for protection in [Protection::Sealed, Protection::Bare] {
+        let options = CopyOptions { protection, ..read_back.clone() };
+        fs::create_dir_all(world.near("good")).unwrap();
+        let good = world.pull(&["t/."], "good", &options).unwrap();
+        assert_eq!((good.summary.files, good.failures.len()), (3, 0), "{good:?}");
+        for name in ["small", "large", "sparse"] {
+            let (there, here) = (world.far("t").join(name), world.near("good").join(name));
+            assert!(fs::read(there).unwrap() == fs::read(here).unwrap(), "{name}");
+        }
+    }
+    for target in ["in-flight", "reread"] {
+        fs::create_dir(world.near(target)).unwrap();
+        spoil_at(&world.near(target));
+    }
+    let missed = world.pull(&["t/."], "in-flight", &options()).unwrap();
+    assert_eq!((missed.summary.files, missed.failures.len()), (3, 0), "only the wire is checked");
+    assert_eq!(missed.summary.verification, Some(Verify::InFlight));
+    let caught = world.pull(&["t/."], "reread", &read_back).unwrap();
+    assert_eq!((caught.summary.files, caught.failures.len()), (0, 3), "{caught:?}");
+    assert!(caught.failures.iter().all(|failure| failure.reason.contains("differs")), "{caught:?}");
+    assert!(!caught.summary.verified && names(&world.near("reread")).is_empty());
+    // And at a server.
+    fs::create_dir(world.far("spoilt-by-a-server")).unwrap();
+    spoil_at(std::path::Path::new("spoilt-by-a-server"));
+    let caught = world.push(&["good/."], "spoilt-by-a-server", &read_back).unwrap();
+    assert_eq!((caught.summary.files, caught.failures.len()), (0, 3), "{caught:?}");
+    let good = world.push(&["good/."], "fine", &read_back).unwrap();
+    assert_eq!(good.summary.verification, Some(Verify::Reread), "{good:?}");
+}
+
+#[test]
+fn a_copy_that_goes_on_is_read_back_whole() {
+    let world = World::new();
+    let data = bytes((24 << 20) + 77);
+    fs::write(world.far("data"), &data).unwrap();
+    let read_back = CopyOptions { verify: Verify::Reread, ..options() };
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..read_back.clone() };
+    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    let result = world.pull(&["data"], "data", &read_back).unwrap();
+    assert!(result.summary.resumed_bytes >= Bytes::mib(1) && result.failures.is_empty());
+    assert!(fs::read(world.near("data")).unwrap() == data);
 }

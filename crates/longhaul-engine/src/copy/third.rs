@@ -23,7 +23,7 @@ use longhaul_core::wire::copy::{
     SourceReport,
 };
 
-use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, result, wire_path};
+use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, check_rereads, result, wire_path};
 use super::key::KeyMaker;
 use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
 use super::name_list::send_names;
@@ -79,7 +79,8 @@ pub fn between(
             top,
             options: options.clone(),
         })?;
-        let asks = reply(&mut from_sink)?;
+        let (asks, rereads) = reply(&mut from_sink)?;
+        check_rereads(to_sink.peer(), rereads, options)?;
         let listed = files.names.is_some();
         let request = |to| {
             let (paths, options) = (wired.clone(), options.clone());
@@ -146,11 +147,11 @@ fn ask(
     Ok((sender, receiver, dialer))
 }
 
-/// Whether the source is to ask what the sink wants.
-fn reply(receiver: &mut ControlReceiver) -> Result<bool> {
+/// Whether the source is to ask what the sink wants, and whether the server can read files back.
+fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     match receiver.receive()? {
-        CopyReply::Ready { asks } => Ok(asks),
+        CopyReply::Ready { asks, rereads } => Ok((asks, rereads)),
         CopyReply::Refused { kind, reason } => {
             Err(EngineError::Refused { peer: receiver.peer().to_owned(), kind, reason })
         }

@@ -161,6 +161,7 @@ mod tests {
             files: 1,
             seconds: 1.0,
             verified: true,
+            verification: None,
             encrypted: true,
             durable: true,
             streams: 2,

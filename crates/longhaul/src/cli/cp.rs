@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use longhaul_core::plan::{
     CopyOptions, CopyPlan, DeleteOptions, DirectIo, Location, OwnerMode, Protection, TreeOptions,
+    Verify,
 };
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::text::chain;
@@ -123,6 +124,15 @@ pub(super) struct Args {
     /// With --cleartext: do not verify blocks either; TCP's checksum is all
     #[arg(long, requires = "cleartext")]
     no_verify: bool,
+    /// Compare files as they arrive, or also as the disk returns them, past the page cache, before
+    /// they get their names
+    #[arg(
+        long,
+        value_name = "in-flight|reread",
+        default_value = "in-flight",
+        conflicts_with = "no_verify"
+    )]
+    verify: Verify,
     /// Do not sync files before they get their names; a crash may lose them
     #[arg(long)]
     no_fsync: bool,
@@ -222,6 +232,9 @@ impl Args {
             return usage("/dev/zero is a source and /dev/null a target".to_owned());
         }
         self.check_standard(sources, target)?;
+        if self.verify == Verify::Reread && matches!(target, Location::Null | Location::Standard) {
+            return usage("--verify=reread needs a target that keeps what is written".to_owned());
+        }
         let local = sources
             .iter()
             .chain([target])
@@ -246,6 +259,7 @@ impl Args {
                 rate_bps: self.bwlimit,
                 direct: self.direct,
                 nice: self.nice,
+                verify: self.verify,
                 give_up_ms: Some(self.give_up.max(LEAST_PATIENCE).as_millis() as u64),
                 tree: self.tree()?,
                 sample: None,
@@ -492,6 +506,9 @@ mod tests {
             ("-P 0 a far:b", "0"),
             ("--bwlimit fast a far:b", "fast"),
             ("--no-verify a far:b", "--cleartext"),
+            ("--cleartext --no-verify --verify=reread a far:b", "--verify"),
+            ("--verify=reread a /dev/null", "--verify=reread"),
+            ("--verify=twice a far:b", "reread"),
             ("a", "DST"),
         ] {
             let error = plan(words).unwrap_err();

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_core::plan::Verify;
 use longhaul_core::result::{Action, ActionKind, CopyResult, DigestOf};
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
@@ -138,7 +139,10 @@ fn summary_text(result: &CopyResult) -> String {
     // Where nothing is in place, nothing was verified or synced.
     if result.failures.is_empty() || summary.files > 0 {
         facts.extend([
-            yes(summary.verified, "verified"),
+            match summary.verification {
+                Some(Verify::Reread) => "verified as read back from the disk".to_owned(),
+                _ => yes(summary.verified, "verified"),
+            },
             yes(summary.encrypted, "encrypted"),
             yes(summary.durable, "synced to disk"),
         ]);

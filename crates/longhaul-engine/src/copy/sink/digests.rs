@@ -70,7 +70,9 @@ impl Digests {
 impl Shared<'_> {
     /// Takes the digest of a file that is in place.
     pub(super) fn note_digest(&self, file: &SinkFile) -> io::Result<()> {
-        let Some(digest) = &file.digest else { return Ok(()) };
+        let Some(digest) = file.digest.as_ref().filter(|_| self.digests.wanted()) else {
+            return Ok(());
+        };
         if let Some(hash) = self.store.outlet().and_then(|outlet| outlet.digest()) {
             let (path, size, digest) = (file.path.clone(), file.size(), *hash.as_bytes());
             lock(&self.digests.done).push(Done { path, size, digest });

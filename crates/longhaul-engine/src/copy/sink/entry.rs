@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender;
+use longhaul_core::plan::Verify;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
@@ -235,7 +236,8 @@ fn new_file(
     shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
     let block_bytes = shared.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
-    file.digest = shared.digests.wanted().then(|| FileDigest::new(block_bytes));
+    let compares = shared.options.verify == Verify::Reread && shared.store.keeps();
+    file.digest = (compares || shared.digests.wanted()).then(|| FileDigest::new(block_bytes));
     file
 }
 

@@ -8,6 +8,9 @@ use std::path::Path;
 pub(in crate::copy) struct Countdown {
     #[cfg(any(test, feature = "fuzzing"))]
     left: Option<std::sync::Arc<std::sync::atomic::AtomicI64>>,
+    /// The disk changes what is written.
+    #[cfg(test)]
+    spoils: bool,
 }
 
 #[cfg(not(any(test, feature = "fuzzing")))]
@@ -22,6 +25,10 @@ impl Countdown {
     pub(super) fn tick(&self) -> io::Result<()> {
         Ok(())
     }
+
+    /// Changes the file `name` in `dir`, where the disk does so.
+    #[inline]
+    pub(super) fn spoil(&self, _: &std::os::fd::OwnedFd, _: &std::ffi::OsStr) {}
 }
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -44,9 +51,33 @@ pub(in crate::copy) mod set {
         left
     }
 
+    static SPOILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+    /// Lets the disk change the first byte of every file in directory `at`.
+    pub(in crate::copy) fn spoil_at(at: &Path) {
+        lock(&SPOILT).push(at.to_owned());
+    }
+
     impl Countdown {
         pub(in crate::copy::sink) fn of(at: &Path) -> Self {
-            Countdown { left: lock(&SET).get_or_insert_default().get(at).cloned() }
+            let left = lock(&SET).get_or_insert_default().get(at).cloned();
+            Countdown { left, spoils: lock(&SPOILT).iter().any(|spoilt| spoilt == at) }
+        }
+
+        pub(in crate::copy::sink) fn spoil(
+            &self,
+            dir: &std::os::fd::OwnedFd,
+            name: &std::ffi::OsStr,
+        ) {
+            use rustix::fs::{Mode, OFlags, openat};
+            use std::os::unix::fs::FileExt;
+            if self.spoils {
+                let file = openat(dir, name, OFlags::RDWR, Mode::empty()).unwrap();
+                let (file, mut byte) = (std::fs::File::from(file), [0]);
+                file.read_exact_at(&mut byte, 0).unwrap();
+                file.write_all_at(&[!byte[0]], 0).unwrap();
+                file.sync_all().unwrap();
+            }
         }
 
         pub(in crate::copy::sink) fn tick(&self) -> io::Result<()> {

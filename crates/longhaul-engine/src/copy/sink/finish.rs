@@ -5,8 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longhaul_core::plan::{CopyOptions, Verify};
+
 use super::ledger::SinkFile;
 use super::partial::{PartialFile, Temporary};
+use super::read_back::read_back;
 use super::store::Store;
 use crate::copy::journal::FileId;
 use crate::copy::metadata::Attributes;
@@ -37,12 +40,14 @@ pub(super) enum Form {
 pub(super) struct Finisher<'a> {
     store: &'a Store,
     durable: bool,
+    verify: Verify,
     touched: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl<'a> Finisher<'a> {
-    pub(super) fn new(store: &'a Store, durable: bool) -> Self {
-        Finisher { store, durable, touched: Mutex::default() }
+    pub(super) fn new(store: &'a Store, options: &CopyOptions) -> Self {
+        let (durable, verify) = (options.durable, options.verify);
+        Finisher { store, durable, verify, touched: Mutex::default() }
     }
 
     /// Puts a wave of files in place and tells of each file how it went, and what is there now
@@ -66,12 +71,27 @@ impl<'a> Finisher<'a> {
         let mut syncs = Syncs::new(dressed.len());
         for (file, id, form) in dressed {
             let synced = if self.durable { syncs.sync(&form) } else { Ok(()) };
-            let named = synced.and_then(|()| form.rename());
+            let same = synced.and_then(|()| self.verify(&form, &id, &file));
+            let named = same.and_then(|()| form.rename());
             if named.is_ok() && self.durable {
                 let above = file.path.parent().unwrap_or(Path::new("")).to_owned();
                 self.touched().insert(above);
             }
             tell(&file, named.map(|()| form.placed(id)));
+        }
+    }
+
+    /// Compares a file with what came, if it is to be read back.
+    fn verify(&self, form: &Form, id: &FileId, file: &SinkFile) -> io::Result<()> {
+        let temporary = match form {
+            Form::Dropped => return Ok(()),
+            Form::Closed(temporary, _) => temporary,
+            Form::Open(partial) => &partial.temporary,
+        };
+        temporary.dir.faults.spoil(&temporary.dir.fd, &temporary.temporary);
+        match self.verify {
+            Verify::InFlight => Ok(()),
+            Verify::Reread => read_back(temporary, id, file),
         }
     }
 

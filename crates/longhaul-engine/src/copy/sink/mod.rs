@@ -16,6 +16,7 @@ mod nodes;
 mod outlet;
 mod partial;
 mod placement;
+mod read_back;
 mod receive;
 mod recorder;
 mod report;
@@ -33,3 +34,5 @@ pub(crate) use space::reserve_of;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use fault::set::fail_at;
+#[cfg(test)]
+pub(super) use fault::set::spoil_at;

@@ -221,7 +221,7 @@ impl Sink {
             store: &self.store,
             recorder: &self.recorder,
             asks: self.asks,
-            finisher: Finisher::new(&self.store, options.durable),
+            finisher: Finisher::new(&self.store, options),
             options,
             progress,
             wanted: AtomicU32::new(0),
