@@ -99,6 +99,30 @@ pub enum EngineError {
     /// A key file cannot be used.
     #[error("{} is not a longhaul key file", .0.display())]
     BadKey(PathBuf),
+    /// A private key is encrypted, and nobody gave its passphrase.
+    #[error(
+        "{path} is encrypted and no passphrase was given; run this in a terminal, set \
+         LONGHAUL_ASKPASS to a program that prints it, or give the key to an ssh-agent \
+         (ssh-add {path})", path = .0.display()
+    )]
+    Locked(PathBuf),
+    /// The passphrase of a private key is another.
+    #[error("the passphrase of {} is another; try again", .0.display())]
+    WrongPassphrase(PathBuf),
+    /// The identity is a public key, and no agent has the private half.
+    #[error(
+        "{} is a public key, and no ssh-agent has the private half of {fingerprint}; set \
+         SSH_AUTH_SOCK, and add the key with ssh-add", .path.display()
+    )]
+    NoAgentKey {
+        /// The identity file.
+        path: PathBuf,
+        /// The key's fingerprint.
+        fingerprint: String,
+    },
+    /// There is no key to change to.
+    #[error("there is no next key at {}; make it with 'longhaul key --rotate'", .0.display())]
+    NoNextKey(PathBuf),
     /// A file that says who may do what can be changed, or its secret read, by other users.
     #[error("refusing to use a key file: {}", .exposure.about(.path))]
     Exposed {

@@ -81,6 +81,10 @@ impl From<EngineError> for Coded {
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
             | EngineError::Exposed { .. }
+            | EngineError::Locked(_)
+            | EngineError::WrongPassphrase(_)
+            | EngineError::NoAgentKey { .. }
+            | EngineError::NoNextKey(_)
             | EngineError::KeyOption { .. }
             | EngineError::NoConfigDir
             | EngineError::Spawn { .. }

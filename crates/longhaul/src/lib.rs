@@ -8,6 +8,7 @@ pub mod exit;
 mod interrupt;
 mod lab_path;
 mod output;
+mod passphrase;
 mod real_path;
 mod remote;
 mod supervisor;

@@ -25,7 +25,9 @@ pub use datagram::{DATAGRAM_HEADER_BYTES, DatagramHeader, Greeting, GreetingKind
 pub use flow::{FlowEvent, FlowOrder};
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
-pub use opening::{AnyHello, FarReady, Hello, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
+pub use opening::{
+    AnyHello, FarReady, Hello, HostKey, HostKeys, PROTOCOL_VERSION, RefusalKind, Service, Welcome,
+};
 pub use path::WirePath;
 pub use probe::{PROBE_BYTES, ProbeHeader, ProbeKind};
 pub use rung::{RUNG_LIMIT_SECONDS, RungEvent, RungOrder};

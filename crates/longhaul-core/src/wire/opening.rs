@@ -82,6 +82,9 @@ pub enum Welcome {
     Ready {
         /// The server's program version.
         version: String,
+        /// What it announces of its keys; the first versions send none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host_keys: Option<HostKeys>,
     },
     /// Other clients are first. Sent when the position changes and every few seconds, until another
     /// answer follows.
@@ -96,6 +99,26 @@ pub enum Welcome {
         /// The reason as one sentence for the user.
         reason: String,
     },
+}
+
+/// The keys of a server besides the one that it has shown. Keys are text, as in `known_hosts`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HostKeys {
+    /// Keys that it is going to show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<HostKey>,
+    /// Keys that it had and will not show again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<String>,
+}
+
+/// A key that a server is going to show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostKey {
+    /// The key.
+    pub key: String,
+    /// Its signature for this session, 64 bytes in base64; `docs/design/wire.md` says of what.
+    pub proof: String,
 }
 
 /// The class of a refusal.
@@ -131,5 +154,35 @@ mod tests {
         let long = format!(r#"{{"protocol":1,"version":"{}"}}"#, "\u{e9}".repeat(100));
         let any: AnyHello = serde_json::from_str(&long).unwrap();
         assert_eq!(any.short_version().chars().count(), 32);
+    }
+
+    /// The bytes that version 0.1 sends and reads.
+    const FIRST_READY: &str = r#"{"ready":{"version":"0.1.0"}}"#;
+    const ANNOUNCING_READY: &str = concat!(
+        r#"{"ready":{"version":"0.2.0","host_keys":{"keys":[{"key":"longhaul-ed25519 AAAA","#,
+        r#""proof":"c2ln"}],"retired":["longhaul-ed25519 BBBB"]}}}"#
+    );
+
+    #[test]
+    fn host_keys_are_an_optional_part_of_the_welcome() {
+        let first = Welcome::Ready { version: "0.1.0".to_owned(), host_keys: None };
+        assert_eq!(serde_json::from_str::<Welcome>(FIRST_READY).unwrap(), first);
+        assert_eq!(serde_json::to_string(&first).unwrap(), FIRST_READY);
+        let key = "longhaul-ed25519 AAAA".to_owned();
+        let keys = HostKeys {
+            keys: vec![HostKey { key, proof: "c2ln".to_owned() }],
+            retired: vec!["longhaul-ed25519 BBBB".to_owned()],
+        };
+        let ready = Welcome::Ready { version: "0.2.0".to_owned(), host_keys: Some(keys) };
+        assert_eq!(serde_json::to_string(&ready).unwrap(), ANNOUNCING_READY);
+        assert_eq!(serde_json::from_str::<Welcome>(ANNOUNCING_READY).unwrap(), ready);
+        /// The message as version 0.1 declares it.
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum First {
+            Ready { version: String },
+        }
+        let First::Ready { version } = serde_json::from_str(ANNOUNCING_READY).unwrap();
+        assert_eq!(version, "0.2.0", "an older client passes over it");
     }
 }

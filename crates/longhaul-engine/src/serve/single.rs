@@ -75,6 +75,7 @@ impl DataPort {
             grant: Grant::default(),
             key: None,
             record: WorkRecord::default(),
+            host_keys: None,
         };
         serve_session(session, services)
     }

@@ -326,6 +326,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
         grant: Grant::default(),
         key: None,
         record: WorkRecord::default(),
+        host_keys: None,
     };
     (client, server)
 }

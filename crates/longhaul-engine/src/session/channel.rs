@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{read_frame, write_frame};
+use longhaul_core::wire::{HostKeys, read_frame, write_frame};
 use rustls::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::deadline::OPENING_TIMEOUT;
+use super::rotation::Learner;
 use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -29,6 +30,8 @@ pub struct ControlReceiver {
     reader: Box<dyn Read + Send>,
     limits: Arc<dyn Limits>,
     peer: Arc<str>,
+    /// Takes over what a trusted server announces of its keys.
+    learner: Option<Learner>,
 }
 
 /// What can be done to a channel while another thread waits in it.
@@ -84,7 +87,7 @@ fn assemble(
     let peer: Arc<str> = peer.into();
     let sender =
         ControlSender { writer: Arc::new(Mutex::new(Box::new(writer))), peer: peer.clone() };
-    (sender, ControlReceiver { reader: Box::new(reader), limits, peer })
+    (sender, ControlReceiver { reader: Box::new(reader), limits, peer, learner: None })
 }
 
 /// A control channel over an established TLS connection.
@@ -160,6 +163,18 @@ impl ControlReceiver {
     /// Who is at the other end, for messages.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// Lets `learner` take over what the server announces of its keys.
+    pub(super) fn set_learner(&mut self, learner: Option<Learner>) {
+        self.learner = learner;
+    }
+
+    /// Takes over what the server announces of its keys.
+    pub(super) fn learn(&self, announced: &HostKeys) {
+        if let Some(learner) = &self.learner {
+            learner.learn(announced);
+        }
     }
 
     /// Ends the present and every later [`receive`](Self::receive), from any thread.

@@ -16,6 +16,7 @@ use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::deadline::{OPENING_TIMEOUT, Until};
 use super::identity::{ConfigDir, Identity, PublicKey};
 use super::known_hosts::KnownHosts;
+use super::rotation::Learner;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp;
@@ -242,13 +243,20 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
-    check_host(target, key, options)?;
+    let recorded = check_host(target, key, options)?;
     let secret = export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
-    let (sender, receiver) =
+    let learner = recorded.then(|| Learner {
+        config: options.config.clone(),
+        host: peer.clone(),
+        current: key,
+        secret: secret.clone(),
+    });
+    let (sender, mut receiver) =
         control_over_tls(connection, Arc::new(socket), &peer).map_err(|source| {
             EngineError::System { operation: "share the control channel between threads", source }
         })?;
+    receiver.set_learner(learner);
     let dialer = DataDialer::new(vec![address], secret);
     Ok(Session { sender, receiver, dialer, datagram_bytes, queued: None })
 }
@@ -297,7 +305,10 @@ pub(crate) fn await_welcome(
 ) -> Result<()> {
     loop {
         match receiver.receive()? {
-            Welcome::Ready { .. } => return Ok(()),
+            Welcome::Ready { host_keys, .. } => {
+                host_keys.iter().for_each(|announced| receiver.learn(announced));
+                return Ok(());
+            }
             Welcome::Queued { place } if queued(place) => {}
             Welcome::Queued { .. } => return Err(EngineError::Interrupted),
             Welcome::Refused { kind, reason } => {
@@ -324,22 +335,25 @@ fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
     Err(EngineError::Connect { address: target.to_string(), source: last })
 }
 
-fn check_host(target: &HostPort, key: PublicKey, options: &ConnectOptions<'_>) -> Result<()> {
+/// Whether the server's key is recorded for it; an error if the policy does not take it.
+fn check_host(target: &HostPort, key: PublicKey, options: &ConnectOptions<'_>) -> Result<bool> {
     if key == options.identity.public() {
-        return Ok(());
+        return Ok(false);
     }
     let host = target.to_string();
     let mut known = KnownHosts::load(options.config)?;
+    if known.keys_of(&host).any(|recorded| recorded == key) {
+        return Ok(true);
+    }
     match (known.find(&host), options.policy) {
-        (Some(recorded), _) if recorded == key => Ok(()),
         (Some(recorded), _) => Err(EngineError::KeyChanged {
             host,
             known: recorded.fingerprint(),
             offered: key.fingerprint(),
             file: known.file(),
         }),
-        (None, HostPolicy::RefuseChanged) => Ok(()),
-        (None, HostPolicy::AcceptNew) => known.add(&host, key),
+        (None, HostPolicy::RefuseChanged) => Ok(false),
+        (None, HostPolicy::AcceptNew) => known.add(&host, key).map(|()| true),
         (None, HostPolicy::RequireKnown) => {
             Err(EngineError::KeyUnknown { host, offered: key.fingerprint() })
         }

@@ -1,12 +1,10 @@
 //! The keys of servers: `known_hosts`.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 use super::identity::{ConfigDir, PublicKey};
-use super::private_file::{self, Secrecy};
+use super::private_file::{self, Secrecy, append_line, write_private};
 use crate::error::{EngineError, Result};
 
 /// The keys of servers, in `known_hosts`: `HOST:PORT longhaul-ed25519 BASE64` a line.
@@ -26,12 +24,14 @@ impl KnownHosts {
         Ok(KnownHosts { config: config.clone(), text })
     }
 
-    /// The key recorded for `host` (`HOST:PORT`).
+    /// The first key recorded for `host` (`HOST:PORT`).
     pub fn find(&self, host: &str) -> Option<PublicKey> {
-        self.text.lines().find_map(|line| {
-            let (name, key) = line.split_once(' ')?;
-            (name == host).then(|| key.parse().ok())?
-        })
+        self.keys_of(host).next()
+    }
+
+    /// The keys recorded for `host`: more than one while the server changes its key.
+    pub(super) fn keys_of(&self, host: &str) -> impl Iterator<Item = PublicKey> {
+        self.text.lines().filter_map(move |line| entry(line, host))
     }
 
     /// Records `key` for `host`. Programs that record keys at the same time lose none.
@@ -40,8 +40,70 @@ impl KnownHosts {
     /// The file cannot be written, or another program holds its lock for 10 s.
     pub fn add(&mut self, host: &str, key: PublicKey) -> Result<()> {
         self.config.create()?;
-        let line = format!("{host} {key}\n");
         let _lock = self.config.lock()?;
+        self.append(host, key)
+    }
+
+    /// Records the keys `next` of a server whose key `current` is recorded, and forgets those that
+    /// it has `retired`.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(super) fn learn(
+        &mut self,
+        host: &str,
+        current: PublicKey,
+        next: &[PublicKey],
+        retired: &[PublicKey],
+    ) -> Result<()> {
+        if !self.has_to_learn(host, next, retired) {
+            return Ok(());
+        }
+        let _lock = self.config.lock()?;
+        *self = KnownHosts::load(&self.config)?;
+        if !self.keys_of(host).any(|key| key == current) {
+            return Ok(());
+        }
+        for &key in next {
+            if !self.keys_of(host).any(|known| known == key) {
+                self.append(host, key)?;
+            }
+        }
+        let goes = |line: &str| {
+            entry(line, host).is_some_and(|key| key != current && retired.contains(&key))
+        };
+        if self.text.lines().any(goes) {
+            self.text = self
+                .text
+                .lines()
+                .filter(|line| !goes(line))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            self.rewrite()?;
+        }
+        Ok(())
+    }
+
+    fn has_to_learn(&self, host: &str, next: &[PublicKey], retired: &[PublicKey]) -> bool {
+        let known: Vec<_> = self.keys_of(host).collect();
+        next.iter().any(|key| !known.contains(key)) || retired.iter().any(|key| known.contains(key))
+    }
+
+    /// Replaces the file; a reader sees the old one or the new one.
+    fn rewrite(&self) -> Result<()> {
+        let failed = EngineError::file("write", self.file());
+        let path = self.file().canonicalize();
+        let replaced = path.and_then(|path| {
+            let temporary = path.with_extension(format!("new-{}", std::process::id()));
+            write_private(&temporary, &self.text)?;
+            fs::rename(&temporary, &path)
+        });
+        replaced.map_err(failed)
+    }
+
+    /// Appends a line under the lock.
+    fn append(&mut self, host: &str, key: PublicKey) -> Result<()> {
+        let line = format!("{host} {key}\n");
         append_line(&self.file(), &line).map_err(EngineError::file("write", self.file()))?;
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
@@ -56,25 +118,14 @@ impl KnownHosts {
     }
 }
 
-/// Appends `line`, behind a newline when the last line has none: an editor or an interrupted
-/// write may have left it so. The write is one call, so that a reader never sees half a line.
-fn append_line(path: &Path, line: &str) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
-    let mut last = [b'\n'];
-    if file.metadata()?.len() > 0 {
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut last)?;
-    }
-    let start = if last == [b'\n'] { "" } else { "\n" };
-    file.write_all(format!("{start}{line}").as_bytes())?;
-    file.sync_all()
+/// The key in a line for `host`.
+fn entry(line: &str, host: &str) -> Option<PublicKey> {
+    let (name, key) = line.split_once(' ')?;
+    (name == host).then(|| key.parse().ok())?
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::session::Identity;
 

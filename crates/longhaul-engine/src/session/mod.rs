@@ -8,6 +8,7 @@
 //! What this does not do: decide who may do what (that is `serve`), or move payload.
 
 mod address;
+mod agent;
 mod allowance;
 mod authorised;
 mod channel;
@@ -16,8 +17,10 @@ mod conditions;
 mod deadline;
 mod grant;
 mod identity;
+mod key_file;
 mod known_hosts;
 mod private_file;
+mod rotation;
 mod secret;
 mod server;
 mod tls;
@@ -37,7 +40,7 @@ pub use client::{
 pub(crate) use client::{Route, await_welcome};
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use grant::{Grant, Lapse, Rights};
-pub use identity::{ConfigDir, Identity, PublicKey};
+pub use identity::{AskPassphrase, ConfigDir, Identity, PublicKey};
 pub use known_hosts::KnownHosts;
 pub use private_file::Exposure;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};

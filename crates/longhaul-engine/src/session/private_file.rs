@@ -7,8 +7,8 @@
 //! owner only.
 
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -107,6 +107,29 @@ pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<O
         .map_err(EngineError::file("read", path))
 }
 
+/// Appends `line`, behind a newline when the last line has none: an editor or an interrupted
+/// write may have left it so. The write is one call, so that a reader never sees half a line.
+pub(super) fn append_line(path: &Path, line: &str) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
+    let mut last = [b'\n'];
+    if file.metadata()?.len() > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    let start = if last == [b'\n'] { "" } else { "\n" };
+    file.write_all(format!("{start}{line}").as_bytes())?;
+    file.sync_all()
+}
+
+/// Writes a file that only its owner may read; one that is there is replaced.
+pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
 /// Whether the open `file`, which is at `path`, counts.
 fn check(config: &ConfigDir, path: &Path, file: &File, secrecy: Secrecy) -> Result<()> {
     let read = || EngineError::file("read", path);
@@ -178,7 +201,7 @@ fn has_root() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;

@@ -88,6 +88,11 @@ impl SessionSecret {
         u64::from_be_bytes(self.expand(&[b"datagram tag", &stream.to_be_bytes()]))
     }
 
+    /// A value that only this session has, for signatures by another key of the server.
+    pub(super) fn host_key_binding(&self) -> [u8; 32] {
+        self.expand(&[b"host key"])
+    }
+
     fn hello_key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.expand::<32>(&[b"hello key"]))
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_core::plan::FlowPlan;
 use longhaul_core::wire::{
-    AnyHello, DataHello, GreetingKind, HELLO_BYTES, PROTOCOL_VERSION, RefusalKind, Service,
-    SessionId, Welcome,
+    AnyHello, DataHello, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION, RefusalKind,
+    Service, SessionId, Welcome,
 };
 use rustls::{Connection, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
@@ -19,6 +19,7 @@ use super::client::{export_secret, set_timeouts};
 use super::deadline::Until;
 use super::grant::Grant;
 use super::identity::{Identity, PublicKey};
+use super::rotation;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp::{self, FlowAnswers};
@@ -320,6 +321,8 @@ pub struct ServedSession {
     pub key: Option<PublicKey>,
     /// The account that the service keeps of its work.
     pub record: WorkRecord,
+    /// What the server announces of its keys.
+    pub host_keys: Option<HostKeys>,
 }
 
 impl ServedSession {
@@ -358,7 +361,8 @@ impl ServedSession {
     /// # Errors
     /// The channel broke.
     pub fn welcome(&self) -> Result<()> {
-        self.sender.send(&Welcome::Ready { version: env!("CARGO_PKG_VERSION").to_owned() })
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.sender.send(&Welcome::Ready { version, host_keys: self.host_keys.clone() })
     }
 
     /// Turns the client away; the error says so, or that it could not even be told.
@@ -402,6 +406,7 @@ pub(crate) fn serve_tls(
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
     let secret = export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
+    let host_keys = rotation::announce(identity, &secret);
     let grant = authorised(&key);
     let authorised = grant.is_some();
     // Registered before the first message, so that a data connection cannot come too early.
@@ -417,6 +422,7 @@ pub(crate) fn serve_tls(
         grant: grant.unwrap_or_default(),
         key: Some(key),
         record: WorkRecord::default(),
+        host_keys,
     })
 }
 

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
-    PeerIncompatible, ServerConfig, SignatureScheme,
+    PeerIncompatible, ServerConfig, SignatureAlgorithm, SignatureScheme,
 };
 
 use super::identity::{Identity, PublicKey};
@@ -55,9 +53,38 @@ pub(super) fn peer_key(connection: &rustls::Connection) -> Option<PublicKey> {
 }
 
 fn certified(identity: &Identity) -> Arc<CertifiedKey> {
-    let der = PrivatePkcs8KeyDer::from(identity.pkcs8());
-    let key = provider::sign::any_eddsa_type(&der).expect("the identity is an Ed25519 key");
-    Arc::new(CertifiedKey::new(vec![CertificateDer::from(identity.public().to_spki())], key))
+    let spki = vec![CertificateDer::from(identity.public().to_spki())];
+    Arc::new(CertifiedKey::new(spki, Arc::new(HandshakeKey(identity.clone()))))
+}
+
+/// Signs handshakes by an identity, whose private key may be an agent's.
+#[derive(Debug)]
+struct HandshakeKey(Identity);
+
+impl SigningKey for HandshakeKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let takes = offered.contains(&SignatureScheme::ED25519);
+        takes.then(|| Box::new(HandshakeKey(self.0.clone())) as _)
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(SubjectPublicKeyInfoDer::from(self.0.public().to_spki()))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ED25519
+    }
+}
+
+impl Signer for HandshakeKey {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let signature = self.0.sign(message);
+        signature.map(Vec::from).map_err(|error| Error::General(error.to_string()))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ED25519
+    }
 }
 
 /// Takes any Ed25519 key whose holder signs the handshake.

@@ -9,15 +9,14 @@ use longhaul_core::result::{PathEnd, PathResult};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::path;
-use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session,
-};
+use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Session};
 use longhaul_engine::{EngineError, TurnedAway};
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{after_printing, answer, document, path_text, say};
+use crate::passphrase;
 use crate::remote::{SshFar, SshOptions};
 
 #[derive(Debug, clap::Args)]
@@ -175,7 +174,7 @@ impl Args {
             return Ok(Far::Alone(address, "it was not asked (--alone)".to_owned()));
         }
         let config = ConfigDir::of_user()?;
-        let identity = Identity::load_or_create(&config)?;
+        let identity = passphrase::identity(&config)?;
         // Nothing secret is sent, so an unknown server will do; a changed key will not.
         let policy = HostPolicy::RefuseChanged;
         let options = ConnectOptions { identity: &identity, config: &config, policy, family };

@@ -12,13 +12,14 @@ use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::flow;
-use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity};
+use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort};
 use serde_json::json;
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::{FlowText, after_printing, answer, document, document_line, remark};
+use crate::passphrase;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Sizes are 64MiB, 4G (binary) or 4GB; rates 10G or 2.5Gb/s; times 10, \
@@ -217,7 +218,7 @@ impl Args {
         target.port = self.port.unwrap_or(target.port);
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let config = ConfigDir::of_user()?;
-        let identity = Identity::load_or_create(&config)?;
+        let identity = passphrase::identity(&config)?;
         // A test sends nothing secret, so an unknown server will do; a changed key will not.
         let policy = HostPolicy::RefuseChanged;
         let family = match (self.ipv4, self.ipv6) {

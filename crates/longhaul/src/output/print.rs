@@ -194,6 +194,10 @@ mod tests {
             | EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::BadKey(_)
+            | EngineError::Locked(_)
+            | EngineError::WrongPassphrase(_)
+            | EngineError::NoAgentKey { .. }
+            | EngineError::NoNextKey(_)
             | EngineError::Exposed { .. }
             | EngineError::Lapsed { .. }
             | EngineError::KeyOption { .. }
@@ -229,6 +233,10 @@ mod tests {
             },
             EngineError::KeyUnknown { host: words(), offered: words() },
             EngineError::BadKey(path()),
+            EngineError::Locked(path()),
+            EngineError::WrongPassphrase(path()),
+            EngineError::NoAgentKey { path: path(), fingerprint: words() },
+            EngineError::NoNextKey(path()),
             EngineError::Exposed {
                 path: path(),
                 exposure: longhaul_engine::session::Exposure::Writable { mode: 0o666 },

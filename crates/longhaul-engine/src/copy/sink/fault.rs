@@ -9,7 +9,7 @@ pub(in crate::copy) struct Countdown {
     #[cfg(any(test, feature = "fuzzing"))]
     left: Option<std::sync::Arc<std::sync::atomic::AtomicI64>>,
     /// The disk changes what is written.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     spoils: bool,
 }
 
@@ -54,6 +54,7 @@ pub(in crate::copy) mod set {
     static SPOILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
     /// Lets the disk change the first byte of every file in directory `at`.
+    #[cfg(test)]
     pub(in crate::copy) fn spoil_at(at: &Path) {
         lock(&SPOILT).push(at.to_owned());
     }

@@ -16,6 +16,7 @@ use longhaul_engine::{EngineError, Result as EngineResult};
 use super::route::Far;
 use crate::cli::queue::{connect_to_copy, connect_within};
 use crate::exit::Coded;
+use crate::passphrase;
 use crate::remote::{SshFar, SshOptions, start_here};
 
 /// What opens sessions with one place.
@@ -73,7 +74,7 @@ impl<'a> Gate<'a> {
             Far::Here => Way::Here { far: None },
             Far::Server(address) => {
                 let config = ConfigDir::of_user()?;
-                let identity = Identity::load_or_create(&config)?;
+                let identity = passphrase::identity(&config)?;
                 Way::Server { host: address.parse()?, config, identity, policy }
             }
             Far::Ssh(destination) => {

@@ -16,6 +16,7 @@ use super::offer::Offer;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
 use crate::output::say;
+use crate::passphrase::ask_for;
 use crate::remote::{relay, serve_stdio};
 use crate::supervisor;
 
@@ -95,7 +96,7 @@ impl Args {
         let account = self.confine.account()?;
         let config = ConfigDir::of_user()?;
         let config = account.as_ref().map_or(config.clone(), |user| config.trusting(user.uid()));
-        let identity = Identity::load_or_create(&config)?;
+        let identity = Identity::of_server(&config, &mut |path| ask_for(path))?;
         let listener = self.listen()?;
         // Before any thread starts; what follows is done as the user that serves.
         self.confine.become_user(account.as_ref())?;

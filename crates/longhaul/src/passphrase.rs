@@ -1,0 +1,86 @@
+//! Asks for passphrases: by the program in `LONGHAUL_ASKPASS`, on the terminal, or by the program
+//! in `SSH_ASKPASS`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use longhaul_engine::Result as EngineResult;
+use longhaul_engine::session::{ConfigDir, Identity};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+/// The longest passphrase.
+const LENGTH_LIMIT: usize = 1024;
+
+/// This user's identity, made at the first use; a passphrase is asked for if it needs one.
+pub(crate) fn identity(config: &ConfigDir) -> EngineResult<Identity> {
+    Identity::unlock_or_create(config, &mut |path| ask_for(path))
+}
+
+/// The passphrase of the file at `path`; `None` if there is nobody to ask or none was given.
+pub(crate) fn ask_for(path: &std::path::Path) -> Option<String> {
+    ask(&format!("Passphrase of {}: ", path.display()))
+}
+
+/// An answer to `prompt`, not shown while it is typed.
+pub(crate) fn ask(prompt: &str) -> Option<String> {
+    let program = |name| std::env::var_os(name).filter(|program| !program.is_empty());
+    if let Some(program) = program("LONGHAUL_ASKPASS") {
+        return by_program(Command::new(program), prompt);
+    }
+    match OpenOptions::new().read(true).write(true).open("/dev/tty") {
+        Ok(terminal) => on_terminal(terminal, prompt),
+        Err(_) => by_program(Command::new(program("SSH_ASKPASS")?), prompt),
+    }
+}
+
+/// The first line that a program prints, which gets the prompt as its argument.
+fn by_program(mut program: Command, prompt: &str) -> Option<String> {
+    let output = program.arg(prompt).stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let line = text.lines().next().unwrap_or_default();
+    (line.len() <= LENGTH_LIMIT).then(|| line.to_owned())
+}
+
+/// A terminal that shows nothing of what is typed, until this is dropped.
+struct Silent<'a> {
+    terminal: &'a File,
+    before: Termios,
+}
+
+impl<'a> Silent<'a> {
+    /// Signals are off too: one that ended the program would leave the terminal silent.
+    fn new(terminal: &'a File) -> Option<Self> {
+        let before = tcgetattr(terminal).ok()?;
+        let mut modes = before.clone();
+        modes.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+        tcsetattr(terminal, OptionalActions::Flush, &modes).ok()?;
+        Some(Silent { terminal, before })
+    }
+}
+
+impl Drop for Silent<'_> {
+    fn drop(&mut self) {
+        let _ = tcsetattr(self.terminal, OptionalActions::Flush, &self.before);
+        let _ = (&mut &*self.terminal).write_all(b"\n");
+    }
+}
+
+fn on_terminal(terminal: File, prompt: &str) -> Option<String> {
+    let silent = Silent::new(&terminal)?;
+    (&terminal).write_all(prompt.as_bytes()).ok()?;
+    let mut typed = Vec::new();
+    let mut byte = [0];
+    while typed.len() <= LENGTH_LIMIT && (&mut &*silent.terminal).read(&mut byte).ok()? == 1 {
+        match byte[0] {
+            b'\r' | b'\n' => return String::from_utf8(typed).ok(),
+            // Ctrl-C, Ctrl-D
+            3 | 4 => return None,
+            // Backspace, Ctrl-U
+            8 | 127 => drop(typed.pop()),
+            21 => typed.clear(),
+            byte => typed.push(byte),
+        }
+    }
+    None
+}

@@ -1,0 +1,292 @@
+//! Keys of the program: their permissions, changes of the list while a server runs, new host keys,
+//! passphrases and agents.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::{PROGRAM, TestHost, assert_code, names, text, wait_for};
+
+/// A server that writes its log to a file.
+struct LoggedServer {
+    process: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl LoggedServer {
+    /// `longhaul serve --root far` with `options`.
+    fn start(host: &TestHost, options: &[&str]) -> Self {
+        let (log, root) = (host.home().join("log"), host.far(""));
+        let mut command = host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root"]);
+        command.arg(root).args(options).stderr(File::create(&log).unwrap());
+        let process = command.spawn().unwrap();
+        let mut server = LoggedServer { process, log, port: 0 };
+        wait_for("the server", || server.log().contains("serving "));
+        let line = server.log();
+        let (_, port) = line.lines().next().unwrap().rsplit_once(':').unwrap();
+        server.port = port.parse().unwrap();
+        server
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("lh://127.0.0.1:{}/{path}", self.port)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+}
+
+impl Drop for LoggedServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn config(host: &TestHost, name: &str) -> PathBuf {
+    host.home().join(".config/longhaul").join(name)
+}
+
+fn mode(path: PathBuf, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// The line that `longhaul key` prints.
+fn key(host: &TestHost) -> String {
+    let output = host.run(&["key"]);
+    assert_code(&output, 0);
+    text(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
+    let host = TestHost::new();
+    host.file("data", 1000);
+    key(&host);
+    let server = host.serve();
+    for (name, bits, words) in [
+        ("identity", 0o640, ["(mode 0640)", "chmod 600 "]),
+        ("identity", 0o602, ["(mode 0602)", "chmod go-w "]),
+        ("known_hosts", 0o666, ["(mode 0666)", "chmod go-w "]),
+        ("", 0o777, ["(mode 0777)", "chmod go-w "]),
+    ] {
+        // The server has another key, so that the list is read.
+        let client = TestHost::new();
+        client.file("data", 1000);
+        key(&client);
+        fs::write(config(&client, "known_hosts"), "").unwrap();
+        mode(config(&client, name), bits);
+        let output = client.run(&["cp", "data", &server.url("x")]);
+        assert_code(&output, 6);
+        let error = text(&output.stderr);
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        let path = config(&client, name);
+        let path = path.to_str().unwrap().trim_end_matches('/');
+        assert!(error.contains(path), "{error}");
+    }
+    fs::write(config(&host, "authorized_keys"), "").unwrap();
+    chown(config(&host, "authorized_keys"), Some(12345), None).unwrap();
+    let output = host.run(&["serve", "--bind", "127.0.0.1", "-p", "0", "--one-off"]);
+    assert_code(&output, 6);
+    assert!(text(&output.stderr).contains("belongs to user 12345"), "{}", text(&output.stderr));
+}
+
+/// A copy that takes a minute.
+fn long_copy(host: &TestHost, server: &LoggedServer, name: &str) -> Child {
+    host.file("data", 8 << 20);
+    let target = server.url(name);
+    host.longhaul(&["cp", "--accept-new", "--bwlimit", "1M", "--give-up", "1", "data", &target])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_removed_key_loses_its_copy_while_another_goes_on() {
+    let [far, alice, bob] = [TestHost::new(), TestHost::new(), TestHost::new()];
+    key(&far);
+    let list = config(&far, "authorized_keys");
+    fs::write(&list, format!("{} alice\n{} bob\n", key(&alice), key(&bob))).unwrap();
+    let server = LoggedServer::start(&far, &[]);
+    let mut copies = [long_copy(&alice, &server, "alice"), long_copy(&bob, &server, "bob")];
+    let begun = |name: &str| {
+        let parts = names(&far.far(""));
+        parts.iter().any(|part| part.starts_with(".longhaul-")) && server.log().contains(name)
+            || parts.iter().filter(|part| part.ends_with(".part")).count() == 2
+    };
+    wait_for("both copies", || begun("127.0.0.1"));
+
+    fs::write(&list, format!("no-such-option {} bob\n", key(&bob))).unwrap();
+    wait_for("the complaint", || server.log().contains("ERROR"));
+    fs::write(&list, format!("{} bob\n", key(&bob))).unwrap();
+    server.signal(Signal::HUP);
+    wait_for("the end of the copy", || copies[0].try_wait().unwrap().is_some());
+    assert!(!copies[0].wait().unwrap().success());
+    assert!(copies[1].try_wait().unwrap().is_none(), "{}", server.log());
+    wait_for("the log", || server.log().contains("no longer in authorized_keys"));
+    assert_eq!(server.log().matches("ERROR").count(), 1, "{}", server.log());
+    assert!(!far.far("alice").exists());
+    copies[1].kill().unwrap();
+    copies[1].wait().unwrap();
+}
+
+/// A program that prints `answer`.
+fn askpass(host: &TestHost, answer: &str) -> PathBuf {
+    let program = host.home().join("askpass");
+    fs::write(&program, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
+    mode(program.clone(), 0o755);
+    program
+}
+
+/// longhaul without a terminal, an agent or a program that asks.
+fn unattended(host: &TestHost, arguments: &[&str]) -> Command {
+    let mut command = host.command("setsid", &["--wait", PROGRAM]);
+    command.args(arguments);
+    for name in ["SSH_AUTH_SOCK", "SSH_ASKPASS", "LONGHAUL_ASKPASS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert_code(&output, 0);
+    text(&output.stdout)
+}
+
+/// An agent of OpenSSH.
+struct SshAgent {
+    process: Child,
+    socket: PathBuf,
+}
+
+impl SshAgent {
+    fn start(host: &TestHost) -> Self {
+        // The path of a socket has 108 bytes at the most.
+        let socket = std::env::temp_dir().join(format!("longhaul-agent-{}", host_name(host)));
+        let _ = fs::remove_file(&socket);
+        let mut agent = host.command("ssh-agent", &["-D", "-a"]);
+        let process = agent.arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+        wait_for("the agent", || socket.exists());
+        SshAgent { process, socket }
+    }
+
+    /// Gives it a private key.
+    fn add(&self, host: &TestHost, key: &PathBuf, askpass: &PathBuf) {
+        let mut add = host.command("ssh-add", &[]);
+        add.arg(key).env("SSH_AUTH_SOCK", &self.socket).env("DISPLAY", "none");
+        add.env("SSH_ASKPASS", askpass).env("SSH_ASKPASS_REQUIRE", "force");
+        succeeds(&mut add);
+    }
+}
+
+impl Drop for SshAgent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+fn host_name(host: &TestHost) -> String {
+    let home = host.home();
+    let dir = home.parent().unwrap().file_name().unwrap();
+    dir.to_str().unwrap().trim_start_matches('.').to_owned()
+}
+
+#[test]
+fn an_encrypted_identity_needs_its_passphrase_or_an_agent() {
+    let host = TestHost::new();
+    host.file("data", 1000);
+    let before = key(&host);
+    let server = host.serve();
+    let askpass = askpass(&host, "correct horse");
+    let changed =
+        succeeds(unattended(&host, &["key", "--passphrase"]).env("LONGHAUL_ASKPASS", &askpass));
+    assert_eq!((changed.trim(), &key(&host)), (&before[..], &before));
+    let mut ssh_keygen = host.command("ssh-keygen", &["-y", "-P", "correct horse", "-f"]);
+    assert!(succeeds(ssh_keygen.arg(config(&host, "identity"))).starts_with("ssh-ed25519 "));
+
+    let target = server.url("x");
+    let copy = ["cp", "data", &target[..]];
+    let locked = unattended(&host, &copy).output().unwrap();
+    assert_code(&locked, 6);
+    assert!(text(&locked.stderr).contains("LONGHAUL_ASKPASS"), "{}", text(&locked.stderr));
+    let serve = ["serve", "--bind", "127.0.0.1", "-p", "0"];
+    let locked = unattended(&host, &serve).output().unwrap();
+    assert_code(&locked, 6);
+    assert!(text(&locked.stderr).contains("is encrypted"), "{}", text(&locked.stderr));
+    succeeds(unattended(&host, &copy).env("LONGHAUL_ASKPASS", &askpass));
+
+    let agent = SshAgent::start(&host);
+    agent.add(&host, &config(&host, "identity"), &askpass);
+    succeeds(unattended(&host, &copy).env("SSH_AUTH_SOCK", &agent.socket));
+}
+
+#[test]
+fn a_key_that_only_an_agent_has_is_an_identity() {
+    let (far, near) = (TestHost::new(), TestHost::new());
+    near.file("data", 1000);
+    let user_key = near.home().join("id_ed25519");
+    let mut ssh_keygen = near.command("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f"]);
+    succeeds(ssh_keygen.arg(&user_key));
+    let agent = SshAgent::start(&near);
+    agent.add(&near, &user_key, &PathBuf::from("/bin/false"));
+    fs::remove_file(&user_key).unwrap();
+    fs::create_dir_all(config(&near, "")).unwrap();
+    fs::copy(user_key.with_extension("pub"), config(&near, "identity")).unwrap();
+    mode(config(&near, "identity"), 0o644);
+
+    key(&far);
+    fs::write(config(&far, "authorized_keys"), format!("{} near\n", key(&near))).unwrap();
+    let server = far.serve();
+    let target = server.url("x");
+    let copy = ["cp", "--accept-new", "data", &target[..]];
+    let without = unattended(&near, &copy).output().unwrap();
+    assert_code(&without, 6);
+    assert!(text(&without.stderr).contains("no ssh-agent has"), "{}", text(&without.stderr));
+    succeeds(unattended(&near, &copy).env("SSH_AUTH_SOCK", &agent.socket));
+    assert_eq!(fs::read(far.far("x")).unwrap(), fs::read(near.near("data")).unwrap());
+}
+
+#[test]
+fn a_client_follows_a_server_to_its_next_key() {
+    let (far, near) = (TestHost::new(), TestHost::new());
+    near.file("data", 1000);
+    let old = key(&far);
+    fs::write(config(&far, "authorized_keys"), format!("{} near\n", key(&near))).unwrap();
+    let mut server = far.serve();
+    let port = server.port;
+    let target = server.url("x");
+    assert_code(&near.run(&["cp", "--accept-new", "data", &target]), 0);
+    let mut restart = || {
+        server.process.kill().unwrap();
+        server.process.wait().unwrap();
+        server = far.serve_at(port);
+    };
+    let known = || {
+        let list = fs::read_to_string(config(&near, "known_hosts")).unwrap();
+        let keys = list.lines().map(|line| line.split_once(' ').unwrap().1.to_owned());
+        keys.collect::<Vec<_>>()
+    };
+    let next = succeeds(&mut far.longhaul(&["key", "--rotate"])).trim().to_owned();
+    restart();
+    assert_code(&near.run(&["cp", "data", &target]), 0);
+    assert_eq!(known(), [old.clone(), next.clone()]);
+    assert_eq!(succeeds(&mut far.longhaul(&["key", "--switch"])).trim(), next);
+    restart();
+    assert_code(&near.run(&["cp", "data", &target]), 0);
+    assert_eq!(known(), [next]);
+    assert_ne!(key(&far), old);
+}
