@@ -64,7 +64,7 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 /// # Errors
 /// What went wrong, which the client has been told where it could be.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
     note_request(&request, &record);
@@ -123,7 +123,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             }
         }
     };
-    let link = Link { sender, receiver, streams };
+    let link = Link { sender, receiver, streams: streams.sharing(rate) };
     let progress = Progress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));

@@ -24,7 +24,7 @@ use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, Pac
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use twox_hash::XxHash3_128;
 
-use crate::session::StreamKey;
+use crate::session::{KeyRate, StreamKey, Way};
 
 /// The length of an AES-GCM tag.
 pub(super) const TAG_BYTES: usize = 16;
@@ -90,12 +90,19 @@ pub struct BlockSender {
     protection: Protection,
     /// What sealing and hashing took.
     sealing: Duration,
+    rate: Option<Arc<KeyRate>>,
 }
 
 impl BlockSender {
     /// Sends blocks on `socket`, which has proved itself.
     pub fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
-        BlockSender { socket, sealer: Sealer::new(key), protection, sealing: Duration::ZERO }
+        let (sealer, sealing) = (Sealer::new(key), Duration::ZERO);
+        BlockSender { socket, sealer, protection, sealing, rate: None }
+    }
+
+    /// The same, which shares a rate with others.
+    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+        BlockSender { rate, ..self }
     }
 
     /// Sends a block; sealing changes `payload`.
@@ -148,6 +155,9 @@ impl BlockSender {
     fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
+            if let Some(rate) = &self.rate {
+                rate.take(Way::Out, segment.len());
+            }
             let start = Instant::now();
             let tag = match self.protection {
                 Protection::Sealed => Some(self.sealer.seal(segment)),
@@ -215,6 +225,7 @@ pub(super) struct BlockReceiver {
     protection: Protection,
     /// What opening and hashing took.
     verifying: Duration,
+    rate: Option<Arc<KeyRate>>,
 }
 
 /// What is known of a payload that was received.
@@ -231,7 +242,13 @@ pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
 impl BlockReceiver {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
         let socket = Counted { socket, count: None };
-        BlockReceiver { socket, sealer: Sealer::new(key), protection, verifying: Duration::ZERO }
+        let (sealer, verifying) = (Sealer::new(key), Duration::ZERO);
+        BlockReceiver { socket, sealer, protection, verifying, rate: None }
+    }
+
+    /// The same, which shares a rate with others.
+    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+        BlockReceiver { rate, ..self }
     }
 
     /// The next header. `InvalidData` when it fails its check: the connection cannot be trusted
@@ -285,6 +302,9 @@ impl BlockReceiver {
         let mut hasher = XxHash3_128::new();
         for start in (0..length).step_by(SEGMENT_BYTES) {
             let end = length.min(start + SEGMENT_BYTES);
+            if let Some(rate) = &self.rate {
+                rate.take(Way::In, end - start);
+            }
             match self.protection {
                 Protection::Sealed => {
                     // The tag lands where the next segment will begin, and is overwritten by it.

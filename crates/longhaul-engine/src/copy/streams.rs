@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::link::TICK;
 use super::stream::{BlockReceiver, BlockSender};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::session::{DataAcceptor, DataDialer, SessionSecret};
+use crate::session::{DataAcceptor, DataDialer, KeyRate, SessionSecret};
 
 /// Most data connections of one copy.
 pub(super) const STREAM_LIMIT: u32 = 128;
@@ -31,6 +31,8 @@ pub(super) struct Streams {
     secret: SessionSecret,
     /// What a client sets on a connection before it is made.
     prepare: SocketOptions,
+    /// What these connections share with others.
+    rate: Option<Arc<KeyRate>>,
 }
 
 /// Where further connections come from.
@@ -48,7 +50,13 @@ impl Streams {
             More::Dial(dialer) => dialer.secret().clone(),
             More::Accept(acceptor) => acceptor.secret().clone(),
         };
-        Streams { first: Mutex::new((0..).zip(first).collect()), more, secret, prepare }
+        let first = Mutex::new((0..).zip(first).collect());
+        Streams { first, more, secret, prepare, rate: None }
+    }
+
+    /// The same, whose connections share a rate with others.
+    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+        Streams { rate, ..self }
     }
 
     /// The same, bound to the session that `secret` is of, which was lent to this end.
@@ -92,6 +100,7 @@ impl Streams {
         protection: Protection,
     ) -> BlockSender {
         BlockSender::new(socket, &self.secret.stream_key(stream), protection)
+            .sharing(self.rate.clone())
     }
 
     /// The receiving end of connection `stream`.
@@ -102,6 +111,7 @@ impl Streams {
         protection: Protection,
     ) -> BlockReceiver {
         BlockReceiver::new(socket, &self.secret.stream_key(stream), protection)
+            .sharing(self.rate.clone())
     }
 
     /// Hands further connections to `take` until `over`, `had` being there. A client opens all that

@@ -1,9 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::plan::{Amount, FlowPlan};
 use longhaul_core::units::{Bytes, Rate, format_span};
 
 use crate::anonymous::AnonymousPool;
+use crate::session::{KeyRate, Reserved};
 
 /// A stream on which nothing moves for this long is given up; iperf3's receive timeout too is of
 /// this order, and no retransmission timer of a live path is (RFC 6298 allows it to grow to a
@@ -48,7 +50,29 @@ impl Default for FlowLimits {
     }
 }
 
+/// Reserves the rate of a test among all that its key does, until the value is dropped.
+///
+/// # Errors
+/// The sentence for a client that asks for more than is left.
+pub(super) fn reserve_rate(
+    rate: Option<&Arc<KeyRate>>,
+    plan: &FlowPlan,
+) -> std::result::Result<Option<Reserved>, String> {
+    let Some(rate) = rate else { return Ok(None) };
+    rate.reserve(plan.rate_bps).map(Some).map_err(|left| {
+        format!("of the {} of this key {left} are left; ask for no more (-b)", rate.limit())
+    })
+}
+
 impl FlowLimits {
+    /// The same for a client whose key has a rate of its own: a test that sends faster than it
+    /// has asked for is cut.
+    pub(super) fn within(&self, rate: Option<&KeyRate>, plan: &FlowPlan) -> Self {
+        let own = rate.map(|rate| plan.rate_bps.unwrap_or(rate.limit()).min(rate.limit()));
+        let rate = [self.rate, own].into_iter().flatten().min();
+        FlowLimits { rate, ..self.clone() }
+    }
+
     /// Why `plan` is over a limit, as a sentence without a full stop; `None` when it is not.
     pub(super) fn refusal(&self, plan: &FlowPlan) -> Option<String> {
         if plan.streams > self.streams {

@@ -14,7 +14,7 @@ use longhaul_core::wire::{FlowEvent, FlowOrder, RefusalKind};
 use super::connect::{self, Connections};
 use super::end::{self, Bounds, Part, Signals};
 use super::latency;
-use super::limits::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
+use super::limits::{FlowLimits, PLAN_LIMIT, STEP_LIMIT, reserve_rate};
 use super::memory::Memory;
 use super::mover::Carrier;
 use super::placement::Places;
@@ -31,7 +31,7 @@ use crate::session::{
 /// The client was refused (and told so), its data connections did not come, or the control
 /// channel broke.
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     let peer = sender.peer().to_owned();
     record.asked(Operation::Test, []);
     receiver.set_timeout(Some(PLAN_LIMIT))?;
@@ -39,8 +39,13 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
     };
     receiver.set_timeout(Some(STEP_LIMIT))?;
-    let memory = match reserve(&plan, limits, &streams) {
-        Ok(memory) => memory,
+    let limits = &limits.within(rate.as_deref(), &plan);
+    let reserved = reserve(&plan, limits, &streams).and_then(|memory| {
+        let rate = reserve_rate(rate.as_ref(), &plan);
+        rate.map(|rate| (memory, rate)).map_err(|reason| (RefusalKind::Limit, reason))
+    });
+    let (memory, _rate) = match reserved {
+        Ok(reserved) => reserved,
         Err((kind, reason)) => {
             sender.send(&FlowEvent::Refused { kind, reason: reason.clone() })?;
             return Err(EngineError::Refused { peer, kind, reason });

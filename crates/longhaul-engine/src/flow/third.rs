@@ -18,7 +18,7 @@ use longhaul_core::result::{FlowResult, FlowSample};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, Service, TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};
 
-use super::limits::{FlowLimits, STEP_LIMIT};
+use super::limits::{FlowLimits, STEP_LIMIT, reserve_rate};
 use crate::error::{EngineError, Result};
 use crate::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Operation, ServedSession,
@@ -118,7 +118,7 @@ pub fn serve_third(
     who: (&Identity, &ConfigDir),
     limits: &FlowLimits,
 ) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     record.asked(Operation::TestOther, []);
     // Data connections are not for this service.
     drop(streams);
@@ -128,7 +128,10 @@ pub fn serve_third(
         return Err(EngineError::Protocol { peer, what: "it did not begin with a test to run" });
     };
     record.with_other(target.clone());
-    if let Some((kind, reason)) = refusal(&target, &plan, limits) {
+    let refused = refusal(&target, &plan, limits);
+    let reserved = reserve_rate(rate.as_ref(), &plan);
+    let refused = refused.or_else(|| Some((RefusalKind::Limit, reserved.as_ref().err()?.clone())));
+    if let Some((kind, reason)) = refused {
         sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }

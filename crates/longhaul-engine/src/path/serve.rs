@@ -45,7 +45,10 @@ const FIRST_TRIPS: u32 = 5;
 /// # Errors
 /// The client was refused (and told so), its flow did not come, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
+    let own = rate.map(|rate| rate.limit());
+    let rate = [limits.rate, own].into_iter().flatten().min();
+    let limits = &FlowLimits { rate, ..limits.clone() };
     record.asked(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };

@@ -76,6 +76,7 @@ impl DataPort {
             key: None,
             record: WorkRecord::default(),
             host_keys: None,
+            rate: None,
         };
         serve_session(session, services)
     }

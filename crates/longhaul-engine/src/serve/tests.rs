@@ -327,6 +327,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
         key: None,
         record: WorkRecord::default(),
         host_keys: None,
+        rate: None,
     };
     (client, server)
 }

@@ -11,14 +11,16 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use longhaul_core::units::Rate;
 
 use super::grant::{Grant, Lapse, split_options};
 use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
+use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -52,6 +54,8 @@ struct State {
     seen: Option<Seen>,
     sessions: HashMap<u64, Live>,
     sessions_begun: u64,
+    /// What the running sessions of a key share.
+    rates: HashMap<PublicKey, Weak<KeyRate>>,
     events: Vec<KeysEvent>,
 }
 
@@ -161,13 +165,14 @@ impl AuthorisedKeys {
         if grant.max_sessions.is_some_and(|most| running >= most.get() as usize) {
             return None;
         }
+        let rate = grant.max_rate.map(|limit| state.rate_of(key, limit));
         let number = state.sessions_begun;
         state.sessions_begun += 1;
         let lapse = Arc::default();
         let live =
             Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Box::new(end) };
         state.sessions.insert(number, live);
-        Some(KeySession { keys: self.clone(), number, lapse })
+        Some(KeySession { keys: self.clone(), number, lapse, rate })
     }
 
     /// Looks at the list every second, and at once after `asked` was set, on a thread of its own
@@ -255,6 +260,17 @@ impl State {
         Ok(Seen { stamp, fresh: is_fresh(stamp), outcome })
     }
 
+    /// What the sessions of `key` share; sessions under another limit keep theirs.
+    fn rate_of(&mut self, key: PublicKey, limit: Rate) -> Arc<KeyRate> {
+        self.rates.retain(|_, rate| rate.strong_count() > 0);
+        let shared = self.rates.get(&key).and_then(Weak::upgrade);
+        shared.filter(|rate| rate.limit() == limit).unwrap_or_else(|| {
+            let rate = KeyRate::new(limit);
+            self.rates.insert(key, Arc::downgrade(&rate));
+            rate
+        })
+    }
+
     fn end_lapsed(&mut self, now: SystemTime) {
         for live in self.sessions.values_mut() {
             let lapse = match self.keys.get(&live.key) {
@@ -326,9 +342,15 @@ pub(crate) struct KeySession {
     keys: AuthorisedKeys,
     number: u64,
     lapse: Arc<Mutex<Option<Lapse>>>,
+    rate: Option<Arc<KeyRate>>,
 }
 
 impl KeySession {
+    /// The rate that it shares with the other sessions of its key.
+    pub(crate) fn rate(&self) -> Option<Arc<KeyRate>> {
+        self.rate.clone()
+    }
+
     /// Why the session was ended, if its key was to blame.
     pub(crate) fn lapse(&self) -> Option<Lapse> {
         *lock(&self.lapse)
@@ -512,6 +534,24 @@ mod tests {
         assert!(first.is_some() && begin().is_none());
         drop(first);
         assert!(begin().is_some());
+    }
+
+    #[test]
+    fn the_sessions_of_a_key_share_one_rate() {
+        let [alice, bob] = [key(), key()];
+        let place = Place::new(&format!("max-rate=1G {alice}\nmax-rate=1G {bob}\n"));
+        let keys = place.load();
+        let begin = |key| {
+            let grant = keys.find(&key, HERE).unwrap();
+            keys.begin(key, &grant, HERE, || ()).unwrap()
+        };
+        let (first, second, other) = (begin(alice), begin(alice), begin(bob));
+        let same = |one: &KeySession, two: &KeySession| {
+            Arc::ptr_eq(&one.rate().unwrap(), &two.rate().unwrap())
+        };
+        assert!(same(&first, &second) && !same(&first, &other));
+        place.write(&format!("max-rate=2G {alice}\n"));
+        assert_eq!(begin(alice).rate().unwrap().limit(), Rate::from_bps(2_000_000_000));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct ControlReceiver {
     limits: Arc<dyn Limits>,
     peer: Arc<str>,
     /// Takes over what a trusted server announces of its keys.
-    learner: Option<Learner>,
+    learner: Option<Box<Learner>>,
 }
 
 /// What can be done to a channel while another thread waits in it.
@@ -167,7 +167,7 @@ impl ControlReceiver {
 
     /// Lets `learner` take over what the server announces of its keys.
     pub(super) fn set_learner(&mut self, learner: Option<Learner>) {
-        self.learner = learner;
+        self.learner = learner.map(Box::new);
     }
 
     /// Takes over what the server announces of its keys.

@@ -6,7 +6,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use longhaul_core::units::Rate;
+
 use super::conditions::{Sources, parse_expiry};
+use super::key_rate::LEAST_BPS;
 
 /// What may be done with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +63,8 @@ pub struct Grant {
     pub comment: Option<String>,
     /// Most sessions at once, waiting ones included.
     pub max_sessions: Option<NonZeroU32>,
+    /// The rate of all its tests and copies together, in each direction.
+    pub max_rate: Option<Rate>,
     pub(super) sources: Option<Sources>,
     pub(super) expires: Option<SystemTime>,
 }
@@ -137,10 +142,16 @@ impl Grant {
             "root" => once(&mut self.root, value.starts_with('/').then(|| value.into())),
             "from" => once(&mut self.sources, Sources::parse(value)),
             "expiry-time" => once(&mut self.expires, parse_expiry(value)),
+            "max-rate" => once(&mut self.max_rate, parse_rate(value)),
             "max-sessions" => once(&mut self.max_sessions, value.parse().ok()),
             _ => None,
         }
     }
+}
+
+/// A rate that is not too low for copies to live.
+fn parse_rate(text: &str) -> Option<Rate> {
+    text.parse().ok().filter(|rate: &Rate| rate.bps() >= LEAST_BPS)
 }
 
 /// Puts `value` into an empty `place`.
@@ -242,6 +253,8 @@ mod tests {
             ("max-sessions=1,max-sessions=2", "max-sessions=2"),
             ("from=\"10.0.0.0/8,all\"", "from=10.0.0.0/8,all"),
             ("expiry-time=soon", "expiry-time=soon"),
+            ("max-rate=fast", "max-rate=fast"),
+            ("max-rate=9M", "max-rate=9M"),
         ] {
             assert_eq!(Grant::from_options(text), Err(culprit.to_owned()), "{text}");
         }

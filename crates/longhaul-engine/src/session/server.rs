@@ -19,6 +19,7 @@ use super::client::{export_secret, set_timeouts};
 use super::deadline::Until;
 use super::grant::Grant;
 use super::identity::{Identity, PublicKey};
+use super::key_rate::KeyRate;
 use super::rotation;
 use super::secret::SessionSecret;
 use super::tls;
@@ -323,6 +324,8 @@ pub struct ServedSession {
     pub record: WorkRecord,
     /// What the server announces of its keys.
     pub host_keys: Option<HostKeys>,
+    /// The rate that it shares with the other sessions of its key.
+    pub(crate) rate: Option<Arc<KeyRate>>,
 }
 
 impl ServedSession {
@@ -423,6 +426,7 @@ pub(crate) fn serve_tls(
         key: Some(key),
         record: WorkRecord::default(),
         host_keys,
+        rate: None,
     })
 }
 

@@ -1,10 +1,12 @@
 //! Keys of the program: their permissions, changes of the list while a server runs, new host keys,
 //! passphrases and agents.
 
+use std::cell::RefCell;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -102,9 +104,10 @@ fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
 
 /// A copy that takes a minute.
 fn long_copy(host: &TestHost, server: &LoggedServer, name: &str) -> Child {
-    host.file("data", 8 << 20);
+    host.file("data", 32 << 20);
     let target = server.url(name);
-    host.longhaul(&["cp", "--accept-new", "--bwlimit", "1M", "--give-up", "1", "data", &target])
+    let slow = ["--bwlimit", "4M", "--block", "64KiB", "--give-up", "1"];
+    host.longhaul(&[&["cp", "--accept-new"], &slow[..], &["data", &target]].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -118,26 +121,25 @@ fn a_removed_key_loses_its_copy_while_another_goes_on() {
     let list = config(&far, "authorized_keys");
     fs::write(&list, format!("{} alice\n{} bob\n", key(&alice), key(&bob))).unwrap();
     let server = LoggedServer::start(&far, &[]);
-    let mut copies = [long_copy(&alice, &server, "alice"), long_copy(&bob, &server, "bob")];
-    let begun = |name: &str| {
-        let parts = names(&far.far(""));
-        parts.iter().any(|part| part.starts_with(".longhaul-")) && server.log().contains(name)
-            || parts.iter().filter(|part| part.ends_with(".part")).count() == 2
-    };
-    wait_for("both copies", || begun("127.0.0.1"));
+    let copies = [long_copy(&alice, &server, "alice"), long_copy(&bob, &server, "bob")];
+    let [alices, mut bobs] = copies;
+    let alices = RefCell::new(alices);
+    wait_for("both copies", || {
+        names(&far.far("")).iter().filter(|part| part.ends_with(".part")).count() == 2
+    });
 
     fs::write(&list, format!("no-such-option {} bob\n", key(&bob))).unwrap();
     wait_for("the complaint", || server.log().contains("ERROR"));
     fs::write(&list, format!("{} bob\n", key(&bob))).unwrap();
     server.signal(Signal::HUP);
-    wait_for("the end of the copy", || copies[0].try_wait().unwrap().is_some());
-    assert!(!copies[0].wait().unwrap().success());
-    assert!(copies[1].try_wait().unwrap().is_none(), "{}", server.log());
+    wait_for("the end of the copy", || alices.borrow_mut().try_wait().unwrap().is_some());
+    assert!(!alices.borrow_mut().wait().unwrap().success());
+    assert!(bobs.try_wait().unwrap().is_none(), "{}", server.log());
     wait_for("the log", || server.log().contains("no longer in authorized_keys"));
     assert_eq!(server.log().matches("ERROR").count(), 1, "{}", server.log());
     assert!(!far.far("alice").exists());
-    copies[1].kill().unwrap();
-    copies[1].wait().unwrap();
+    bobs.kill().unwrap();
+    bobs.wait().unwrap();
 }
 
 /// A program that prints `answer`.
@@ -289,4 +291,34 @@ fn a_client_follows_a_server_to_its_next_key() {
     assert_code(&near.run(&["cp", "data", &target]), 0);
     assert_eq!(known(), [next]);
     assert_ne!(key(&far), old);
+}
+
+#[test]
+fn the_copies_of_a_key_share_its_rate_and_a_test_reserves_it() {
+    let (far, near) = (TestHost::new(), TestHost::new());
+    key(&far);
+    let list = format!("max-rate=20M {} near\n", key(&near));
+    fs::write(config(&far, "authorized_keys"), list).unwrap();
+    let server = far.serve();
+    near.file("data", 5_000_000);
+    let start = Instant::now();
+    let targets = [server.url("x"), server.url("y")];
+    let copies = targets
+        .each_ref()
+        .map(|target| near.longhaul(&["cp", "--accept-new", "data", target]).spawn().unwrap());
+    for mut copy in copies {
+        assert!(copy.wait().unwrap().success());
+    }
+    // Ten megabytes at 20 Mb/s, less what may pass at once.
+    assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
+
+    let port = server.port.to_string();
+    let test =
+        |rate: &[&str]| near.run(&[&["test", "127.0.0.1", "-p", &port, "-t", "1"], rate].concat());
+    for rate in [&[][..], &["-b", "21M"]] {
+        let refused = test(rate);
+        assert!(!refused.status.success());
+        assert!(text(&refused.stderr).contains("20.0 Mb/s"), "{}", text(&refused.stderr));
+    }
+    assert_code(&test(&["-b", "10M"]), 0);
 }

@@ -27,7 +27,7 @@ use crate::supervisor;
                   are offered with --root alone, and only to authorised keys. Keys: options before \
                   a key there limit it, with commas between them: root=DIR, read-only, write-only, \
                   no-third-party, owners, from=\"CIDR,!CIDR\", expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", \
-                  max-sessions=N. The list is read again when it changes and on SIGHUP. Rates are 10G or \
+                  max-sessions=N, max-rate=RATE. The list is read again when it changes and on SIGHUP. Rates are 10G or \
                   2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
                   arguments, 6 the port or a file of this host, 130 stopped by Ctrl-C, 143 by \
                   SIGTERM."
