@@ -206,6 +206,7 @@ mod tests {
             | EngineError::Protocol { .. }
             | EngineError::Data { .. }
             | EngineError::File { .. }
+            | EngineError::NoSpace { .. }
             | EngineError::Spawn { .. }
             | EngineError::Failed { .. }
             | EngineError::System { .. } => true,
@@ -222,6 +223,12 @@ mod tests {
             EngineError::Connect { address: words(), source: source() },
             EngineError::DataConnect { stream: 0, address: words(), source: source() },
             EngineError::DataMissing { peer: words() },
+            EngineError::NoSpace {
+                path: path(),
+                needs: longhaul_core::units::Bytes::new(2),
+                free: longhaul_core::units::Bytes::new(1),
+                keeps: longhaul_core::units::Bytes::new(1),
+            },
             EngineError::Listen { address: words(), source: source() },
             EngineError::Handshake { peer: words(), source: source() },
             EngineError::TurnedAway { peer: words(), reason: longhaul_engine::TurnedAway::Closed },
