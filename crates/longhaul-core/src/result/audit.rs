@@ -176,7 +176,7 @@ struct Line(String);
 impl Line {
     fn word(&mut self, name: &str, value: Option<impl ToString>) {
         if let Some(value) = value {
-            let value = escape(&value.to_string()).replace(' ', "%20");
+            let value = escape(&value.to_string()).replace(' ', "%20").replace('"', "%22");
             self.0.push_str(&format!(" {name}={value}"));
         }
     }
