@@ -1,5 +1,7 @@
 //! Rounds of hostile clients against a server, and what is checked after each.
 
+#![allow(clippy::print_stderr)] // It reports each round to whoever runs it.
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

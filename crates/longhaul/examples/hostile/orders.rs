@@ -208,7 +208,7 @@ fn sink(dice: &mut Dice) -> Vec<Value> {
             path: here,
             reason: reason.clone(),
         }),
-        value(&SinkMessage::Abort { reason, again: dice.chance(50) }),
+        value(&SinkMessage::Abort { reason, again: dice.chance(50), kind: None }),
     ];
     (0..1 + dice.below(6)).map(|_| dice.choose(&all).clone()).collect()
 }

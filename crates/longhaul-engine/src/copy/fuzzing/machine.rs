@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, DirectIo, Protection};
 use longhaul_core::result::CopyResult;
@@ -28,8 +28,8 @@ use crate::copy::{
 };
 use crate::error::{EngineError, Result};
 use crate::session::{
-    DataDialer, Grant, ServedSession, Session, SessionRegistry, SessionSecret, WorkRecord, control,
-    random_keying_material,
+    DataDialer, Grant, OPENING_TIMEOUT, ServedSession, Session, SessionRegistry, SessionSecret,
+    WorkRecord, control, random_keying_material,
 };
 
 /// The longest that an attempt may take. Limits of time are a twentieth of the program's, unless
@@ -180,6 +180,8 @@ impl Machine {
                 grant: Grant::default(),
                 key: None,
                 record: WorkRecord::default(),
+                host_keys: None,
+                rate: None,
             };
             let tree = Tree::beneath(&root).expect("the directory opens");
             let _ = done.send(serve(session, &tree, &AtomicBool::new(false)));
@@ -192,7 +194,8 @@ impl Machine {
                     let (client, server) = relay.data(stream)?;
                     let registry = registry.clone();
                     relay.spawn(move || {
-                        registry.admit(server);
+                        let deadline = Instant::now() + OPENING_TIMEOUT;
+                        registry.admit(Arc::new(server), deadline, || ());
                     });
                     Ok(client)
                 }
