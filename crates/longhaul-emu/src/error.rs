@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::process::ExitStatus;
 
 use longhaul_core::plan::TopologyError;
 use longhaul_core::units::Bytes;
@@ -82,6 +83,18 @@ pub enum EmuError {
     SiteGone {
         /// The name of the site.
         site: String,
+    },
+    /// The first process of a site ended, and the kernel killed every process of the site.
+    #[error(
+        "the process that holds site {site} ended{}, and every command of the site was killed; \
+         start it again, and see the kernel's log if memory may have run out",
+        .status.map(|status| format!(" ({status})")).unwrap_or_default()
+    )]
+    SiteKilled {
+        /// The name of the site.
+        site: String,
+        /// The exit status of the process, if the kernel has reported it.
+        status: Option<ExitStatus>,
     },
     /// Memory for packets or a thread to move them is unavailable.
     #[error("cannot {operation} for the link")]

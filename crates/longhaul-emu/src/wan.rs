@@ -1,6 +1,7 @@
 //! The smallest topology: two sites and a link.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -60,6 +61,19 @@ impl Wan {
     /// The thread of the site has ended.
     pub fn wait_for_listener(&self, side: Side, patience: Duration) -> Result<bool, EmuError> {
         self.topology.wait_for_listener(site(side), patience)
+    }
+
+    /// As [`Topology::site_lives`].
+    pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.topology.site_lives()
+    }
+
+    /// Checks that the first process of each site runs.
+    ///
+    /// # Errors
+    /// As for [`Topology::check_sites`].
+    pub fn check_sites(&self) -> Result<(), EmuError> {
+        self.topology.check_sites()
     }
 
     /// Returns the counters so far.

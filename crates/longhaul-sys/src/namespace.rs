@@ -5,8 +5,11 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 
 /// Moves the calling process into a new user namespace in which it has every capability and keeps
@@ -111,7 +114,17 @@ pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Init {
     pid: Pid,
-    handle: OwnedFd,
+    handle: InitHandle,
+}
+
+/// A handle to an [`Init`], usable from any thread of the process that started it.
+#[derive(Debug)]
+pub struct InitHandle {
+    process: OwnedFd,
+    /// A socket whose other end only the first process holds. It reaches its end of file before the
+    /// kernel kills the other processes of the namespace. `process` becomes readable only after
+    /// each of them has been waited for.
+    life: OwnedFd,
 }
 
 impl Init {
@@ -133,12 +146,12 @@ impl Init {
         drop(theirs);
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
         ours.read_exact(&mut [0])?;
-        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Init { pid, handle })
+        let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Init { pid, handle: InitHandle { process, life: ours.into() } })
     }
 
-    /// Returns a handle to the process for [`join`].
-    pub fn handle(&self) -> &OwnedFd {
+    /// Returns a handle to the process.
+    pub fn handle(&self) -> &InitHandle {
         &self.handle
     }
 
@@ -153,6 +166,46 @@ impl Init {
     pub fn reaped(&self) -> bool {
         let options = rustix::process::WaitOptions::NOHANG;
         !matches!(rustix::process::waitpid(Some(self.pid), options), Ok(None))
+    }
+}
+
+impl InitHandle {
+    /// Duplicates the handle.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn try_clone(&self) -> io::Result<InitHandle> {
+        Ok(InitHandle { process: self.process.try_clone()?, life: self.life.try_clone()? })
+    }
+
+    /// Returns the process for [`join`].
+    pub fn process(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
+
+    /// Returns a descriptor that becomes readable when the process ends.
+    pub fn life(&self) -> BorrowedFd<'_> {
+        self.life.as_fd()
+    }
+
+    /// Returns whether the process has ended. Once a process of its namespace was killed because of
+    /// that, the answer is true.
+    pub fn has_ended(&self) -> bool {
+        crate::poll::readable(self.life(), Duration::ZERO)
+    }
+
+    /// Waits for the exit status of the process for at most `limit`, without reaping it. Returns
+    /// `None` after the limit, and if the process was reaped already. The status exists once every
+    /// process of the namespace has been waited for.
+    pub fn status(&self, limit: Duration) -> Option<ExitStatus> {
+        if !crate::poll::readable(self.process(), limit) {
+            return None;
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = rustix::process::waitid(WaitId::PidFd(self.process()), options).ok()??;
+        // The low byte of a wait status is the signal, the next one the exit code (wait(2)).
+        let code = status.exit_status().map(|code| code << 8);
+        code.or(status.terminating_signal()).map(ExitStatus::from_raw)
     }
 }
 
@@ -182,8 +235,10 @@ fn init(parent: RawFd) -> ! {
         if libc::write(parent, c"".as_ptr().cast(), 1) != 1 {
             libc::_exit(1);
         }
-        // Devices and pipes of the parent must not stay open in this process.
-        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
+        // Devices and pipes of the parent must not stay open in this process, except the socket
+        // whose end of file shows the end of this process.
+        libc::dup2(parent, 0);
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         loop {
             libc::pause();
         }

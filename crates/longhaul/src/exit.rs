@@ -25,7 +25,8 @@ pub const UNPROVEN: u8 = 8;
 pub const UNFIT: u8 = 9;
 /// The work was done and its result could not be written to standard output.
 pub const OUTPUT: u8 = 10;
-/// `wan run` itself failed, not its command (the convention of `env` and `timeout`).
+/// `wan run` itself failed, or a process that holds a site was killed; not its command (the
+/// convention of `env` and `timeout`).
 pub const WAN: u8 = 125;
 /// `wan run`: the command could not be executed.
 pub const NOT_EXECUTABLE: u8 = 126;

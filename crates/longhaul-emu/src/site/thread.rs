@@ -1,11 +1,12 @@
 //! A running site and the thread that serves it.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use longhaul_sys::namespace::InitHandle;
 
 use super::SiteSpec;
 use super::setup::{SiteParts, set_up};
@@ -20,7 +21,7 @@ pub(crate) struct Site {
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     windows_set: bool,
-    init: OwnedFd,
+    init: InitHandle,
 }
 
 enum Request {
@@ -33,7 +34,7 @@ enum Request {
 struct Ready {
     devices: Vec<Device>,
     windows_set: bool,
-    init: OwnedFd,
+    init: InitHandle,
 }
 
 impl Site {
@@ -65,8 +66,19 @@ impl Site {
     }
 
     /// Returns the first process of the site, in whose namespaces its commands run.
-    pub(crate) fn init(&self) -> &OwnedFd {
+    pub(crate) fn init(&self) -> &InitHandle {
         &self.init
+    }
+
+    /// Checks that the first process of the site runs.
+    pub(crate) fn check(&self) -> Result<(), EmuError> {
+        /// The time that the kernel may take to end the other processes of the site.
+        const LIMIT: Duration = Duration::from_secs(5);
+        if !self.init.has_ended() {
+            return Ok(());
+        }
+        let status = self.init.status(LIMIT);
+        Err(EmuError::SiteKilled { site: self.spec.own.name.clone(), status })
     }
 
     /// Starts a command in the site.

@@ -1,7 +1,7 @@
 //! A running topology.
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,21 @@ impl Topology {
     /// Returns the process in whose namespaces the commands of a site (by index) run, for
     /// [`longhaul_sys::namespace::join`].
     pub fn site_process(&self, site: usize) -> BorrowedFd<'_> {
-        self.sites[site].init().as_fd()
+        self.sites[site].init().process()
+    }
+
+    /// Returns a descriptor per site that becomes readable when the first process of the site ends.
+    pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sites.iter().map(|site| site.init().life())
+    }
+
+    /// Checks that the first process of every site runs. Without it the site has no processes, and
+    /// no command can start there.
+    ///
+    /// # Errors
+    /// [`EmuError::SiteKilled`] names the first site whose process ended.
+    pub fn check_sites(&self) -> Result<(), EmuError> {
+        self.sites.iter().try_for_each(Site::check)
     }
 
     /// Returns the environment variables that a command at a site (by index) gets.

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::PROGRAM;
 use crate::wan::{assert_code, inhabitants, least_ping, least_until, stderr, stdout};
+use crate::wan_abuse::{output_in_time, site_processes};
 
 /// Three sites in a row, so that the ends reach each other through the middle.
 const ROW: &str = r#"
@@ -292,29 +293,75 @@ fn nothing_is_left_when_the_holder_is_killed_and_the_name_can_be_used_again() {
     assert_eq!(again.links.len(), 1, "the name is a new topology's");
 }
 
+/// Kills the process that holds a site of the topology that `holder` holds.
+fn kill_site(holder: i32, site: &str) {
+    let processes = site_processes(holder);
+    let (victim, _) = processes.iter().find(|(_, name)| name == site).expect("the site has one");
+    kill_process(Pid::from_raw(*victim).unwrap(), Signal::KILL).unwrap();
+}
+
 #[test]
-fn a_site_that_was_killed_is_named_and_the_others_go_on() {
-    let up = Up::row("site");
+fn commands_inside_cannot_end_a_site() {
+    let up = Up::row("inside");
+    // The first process of a namespace is safe from the processes of the namespace.
     let inside = up.exec("left", &["sh", "-c", "kill -9 -1; true"]);
     assert!(inside.status.code().is_some() && inside.status.signal().is_none());
-    // The first process of a namespace is safe from those inside it, so it is killed from here.
-    let first = processes().find(|process| {
-        let is_child = parent(process).is_some_and(|of| of.ends_with(up.holder().to_string()));
-        is_child
-            && fs::read_to_string(process.join("comm"))
-                .is_ok_and(|name| name.starts_with("longhaul-site"))
-    });
-    let first: i32 = first.unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
-    kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
-    let alive = |site| up.exec(site, &["true"]).status.code();
-    let deadline = Instant::now() + Duration::from_secs(5);
-    let mut codes = ["left", "middle", "right"].map(alive);
-    while codes.iter().filter(|code| **code == Some(0)).count() == 3 && Instant::now() < deadline {
-        codes = ["left", "middle", "right"].map(alive);
+    for site in ["left", "middle", "right"] {
+        assert_code(&up.exec(site, &["true"]), 0);
     }
-    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 2, "{codes:?}");
-    assert_eq!(codes.iter().filter(|code| **code == Some(125)).count(), 1, "{codes:?}");
-    assert_eq!(up.status().links.len(), 2);
+}
+
+#[test]
+fn the_end_of_a_process_that_holds_a_site_ends_the_topology_and_is_reported() {
+    for site in ["left", "middle", "right"] {
+        let up = Up::row(&format!("ended-{site}"));
+        let namespaces = up.namespaces();
+        let inside = ["left", "right"].map(|at| up.start(at, "echo ready; sleep 1000"));
+        let holder = up.holder();
+        kill_site(holder.as_raw_pid(), site);
+        for command in inside {
+            assert_code(&output_in_time(command), 128 + 9);
+        }
+        assert_deserted(&namespaces);
+        let log = format!("/run/longhaul/{}.log", up.name);
+        let sentence = format!("the process that holds site {site} ended (signal: 9 (SIGKILL))");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Path::new(&format!("/proc/{holder}/fd/0")).exists() {
+            assert!(Instant::now() < deadline, "the holder still runs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let said = fs::read_to_string(&log).unwrap();
+        assert_eq!(said.matches(&sentence).count(), 1, "{said}");
+        let status = up.wan("status", &[]);
+        assert_code(&status, 1);
+        assert!(stderr(&status).contains(&log), "{}", stderr(&status));
+        assert_code(&up.wan("down", &[]), 0);
+        assert_eq!(up.files(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_topology_in_the_foreground_reports_the_end_of_a_process_that_holds_a_site() {
+    let name = format!("foreground-{}", std::process::id());
+    let program = Command::new(PROGRAM)
+        .args(["wan", "up", "lan", "--foreground", "--name", &name])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !wan(&["status", "--name", &name]).status.success() {
+        assert!(Instant::now() < deadline, "the topology is not up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let holder = program.id() as i32;
+    let (_, site) = site_processes(holder).pop().expect("the topology has sites");
+    kill_site(holder, &site);
+    let output = output_in_time(program);
+    assert_code(&output, 1);
+    let sentence = format!("the process that holds site {site} ended (signal: 9 (SIGKILL))");
+    assert!(stderr(&output).contains(&sentence), "{}", stderr(&output));
+    assert!(!Path::new(&format!("/run/longhaul/{name}.sock")).exists());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -127,6 +128,81 @@ fn each_process_of_a_loaded_link_can_be_killed() {
     // The program, a first process and a command for each site.
     assert!(killed.len() >= 5, "{killed:?}");
     assert!(killed.iter().filter(|name| *name == "iperf3").count() >= 2, "{killed:?}");
+}
+
+/// Returns the processes that hold the sites of a process, each with the name of its site.
+pub(crate) fn site_processes(of: i32) -> Vec<(i32, String)> {
+    let comm = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let site = |pid: i32| {
+        let target = pid.to_string();
+        let output = Command::new("nsenter").args(["--uts", "-t", &target, "uname", "-n"]).output();
+        (pid, stdout(&output.unwrap()).trim().to_owned())
+    };
+    children(of).into_iter().filter(|pid| comm(*pid).trim() == "longhaul-site").map(site).collect()
+}
+
+/// Waits for the end of a program for at most 20 s and returns its output.
+pub(crate) fn output_in_time(mut program: Child) -> Output {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while program.try_wait().unwrap().is_none() {
+        if Instant::now() >= deadline {
+            program.kill().unwrap();
+            panic!("still running after 20 s: {:?}", program.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.wait_with_output().unwrap()
+}
+
+/// The network namespaces of these processes.
+fn network_namespaces(processes: &[(i32, String)]) -> BTreeSet<String> {
+    let namespace = |pid| fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
+    processes.iter().map(|(pid, _)| namespace(pid).to_string_lossy().into_owned()).collect()
+}
+
+/// Kills the process that holds `site` while the commands run, and asserts that `wan run` reports it
+/// and leaves nothing behind.
+fn assert_killed_site_is_reported(site: &str, far: &[&str], near: &str) {
+    let mut program = Command::new(PROGRAM)
+        .args(["wan", "run", "--rtt", "10ms"])
+        .args(far)
+        .args(["--", "sh", "-c", near])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    program.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).expect("the near command runs");
+    let processes = site_processes(program.id() as i32);
+    assert_eq!(processes.len(), 2, "{processes:?}");
+    let namespaces = network_namespaces(&processes);
+    let victim = processes.iter().find(|(_, name)| name == site).unwrap().0;
+    kill(victim, Signal::KILL);
+    let output = output_in_time(program);
+    assert_code(&output, 125);
+    let sentence = format!("the process that holds site {site} ended (signal: 9 (SIGKILL))");
+    let said = stderr(&output);
+    assert_eq!(said.matches(&sentence).count(), 1, "{far:?} {near}: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !inhabitants(&namespaces).is_empty() {
+        assert!(Instant::now() < deadline, "{far:?} {near}: left {:?}", inhabitants(&namespaces));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(namespaces.iter().all(|name| !mounts.contains(name)), "{mounts}");
+}
+
+#[test]
+fn wan_run_reports_the_end_of_a_process_that_holds_a_site() {
+    let idle = "echo ready; sleep 1000";
+    let stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done";
+    for site in ["near", "far"] {
+        let daemon = ["--far", "setsid sleep 1000 & sleep 1000"];
+        assert_killed_site_is_reported(site, &daemon, idle);
+        assert_killed_site_is_reported(site, &["--far", "true"], idle);
+        assert_killed_site_is_reported(site, &[], stubborn);
+    }
 }
 
 /// A control group of memory, where this machine has either version; removed when dropped.

@@ -1,13 +1,16 @@
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use longhaul_core::plan::Side;
 use longhaul_emu::Wan;
 use longhaul_sys::terminal;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,16 +27,47 @@ const LINGER: Duration = Duration::from_millis(200);
 /// How long a command may take to end when asked, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The signals that this process receives from now on, each by its number.
-pub(super) fn watch_signals() -> anyhow::Result<Receiver<i32>> {
+/// An event that the commands' supervisor waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A child process has changed its state.
+    Child,
+    /// This process received a signal that asks for its end.
+    Signal(i32),
+    /// The process that holds a site has ended.
+    SiteEnded,
+}
+
+/// Sends an event for each signal that this process receives from now on.
+pub(super) fn watch_signals(sender: Sender<Event>) -> anyhow::Result<()> {
+    let event = |signal| if signal == SIGCHLD { Event::Child } else { Event::Signal(signal) };
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM])
         .context("cannot handle signals")?;
-    let (sender, receiver) = channel();
     std::thread::Builder::new()
         .name("signals".into())
-        .spawn(move || signals.forever().all(|signal| sender.send(signal).is_ok()))
+        .spawn(move || signals.forever().all(|signal| sender.send(event(signal)).is_ok()))
         .context("cannot start a thread for signals")?;
-    Ok(receiver)
+    Ok(())
+}
+
+/// Sends an event when the process that holds a site ends. The thread ends with the sites.
+pub(super) fn watch_sites(wan: &Wan, sender: Sender<Event>) -> anyhow::Result<()> {
+    let lives: Vec<OwnedFd> = wan
+        .site_lives()
+        .map(|life| life.try_clone_to_owned())
+        .collect::<Result<_, _>>()
+        .context("cannot watch the sites")?;
+    std::thread::Builder::new()
+        .name("sites".into())
+        .spawn(move || {
+            let mut ready: Vec<PollFd> =
+                lives.iter().map(|life| PollFd::new(life, PollFlags::IN)).collect();
+            while matches!(poll(&mut ready, None), Err(Errno::INTR)) {}
+            // If the receiver is gone, nobody needs the event.
+            let _ = sender.send(Event::SiteEnded);
+        })
+        .context("cannot start a thread to watch the sites")?;
+    Ok(())
 }
 
 /// The commands at both ends.
@@ -57,26 +91,36 @@ impl Ends {
     ///
     /// What the near command sent last is still under way when it ends, so the far one may go on
     /// for a round trip of `rtt` and a little more.
-    pub(super) fn run(mut self, rtt: Duration, signals: &Receiver<i32>) -> anyhow::Result<u8> {
-        let (status, interrupted) = self.wait_near(signals)?;
+    pub(super) fn run(mut self, rtt: Duration, events: &Receiver<Event>) -> anyhow::Result<u8> {
+        let (status, interrupted) = self.wait_near(events)?;
         if let Some(far) = &mut self.far {
             let linger = if interrupted.is_none() { rtt + LINGER } else { Duration::ZERO };
-            end_far(far, linger, signals)?;
+            end_far(far, linger, events)?;
         }
         Ok(interrupted.map_or(code_of(status), code_for))
     }
 
-    /// The near command's status, and the signal that asked for its end, if one did.
-    fn wait_near(&mut self, signals: &Receiver<i32>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
+    /// Waits for the far command if it has ended. A site's first process ends only after that.
+    fn reap_far(&mut self) -> anyhow::Result<()> {
+        if let Some(far) = &mut self.far {
+            far.try_wait().context("cannot wait for the far command")?;
+        }
+        Ok(())
+    }
+
+    /// Returns the near command's status, and the signal that asked for its end, if one did. The end
+    /// of a site counts as SIGTERM.
+    fn wait_near(&mut self, events: &Receiver<Event>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
         let mut interrupted: Option<(i32, Instant)> = None;
         loop {
             if let Some(status) = self.near.try_wait().context("cannot wait for the command")? {
                 return Ok((status, interrupted.map(|(signal, _)| signal)));
             }
             let deadline = interrupted.map(|(_, deadline)| deadline);
-            match next(signals, deadline) {
-                Some(SIGCHLD) => {}
-                Some(signal) if interrupted.is_none() => {
+            match next(events, deadline) {
+                Some(Event::Child) => self.reap_far()?,
+                Some(event) if interrupted.is_none() => {
+                    let signal = if let Event::Signal(signal) = event { signal } else { SIGTERM };
                     pass_on(&self.near, signal);
                     interrupted = Some((signal, Instant::now() + GRACE));
                 }
@@ -87,10 +131,10 @@ impl Ends {
     }
 }
 
-/// The next signal, or `None` when `deadline` has passed.
-fn next(signals: &Receiver<i32>, deadline: Option<Instant>) -> Option<i32> {
-    let Some(deadline) = deadline else { return signals.recv().ok() };
-    signals.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+/// Returns the next event, or `None` when `deadline` has passed.
+fn next(events: &Receiver<Event>, deadline: Option<Instant>) -> Option<Event> {
+    let Some(deadline) = deadline else { return events.recv().ok() };
+    events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
 }
 
 fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
@@ -107,10 +151,10 @@ fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
 /// Lets the far command end by itself for `linger`, then ends its process group: asks, waits,
 /// kills. A command that failed by itself is worth a word, since the near one may have failed
 /// because of it.
-fn end_far(far: &mut Child, linger: Duration, signals: &Receiver<i32>) -> anyhow::Result<()> {
+fn end_far(far: &mut Child, linger: Duration, events: &Receiver<Event>) -> anyhow::Result<()> {
     let group = i32::try_from(far.id()).ok().and_then(Pid::from_raw);
     let group = group.context("the far command has no process id")?;
-    if let Some(status) = wait_until(far, Instant::now() + linger, signals)? {
+    if let Some(status) = wait_until(far, Instant::now() + linger, events)? {
         if !status.success() {
             say(format_args!("warning: the far command failed ({status})"));
         }
@@ -118,7 +162,7 @@ fn end_far(far: &mut Child, linger: Duration, signals: &Receiver<i32>) -> anyhow
     }
     // The command is our child and not waited for yet, so the group is still its own.
     let _ = rustix::process::kill_process_group(group, Signal::TERM);
-    if wait_until(far, Instant::now() + GRACE, signals)?.is_none() {
+    if wait_until(far, Instant::now() + GRACE, events)?.is_none() {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
         far.wait().context("cannot wait for the far command")?;
     }
@@ -129,11 +173,11 @@ fn end_far(far: &mut Child, linger: Duration, signals: &Receiver<i32>) -> anyhow
 fn wait_until(
     far: &mut Child,
     deadline: Instant,
-    signals: &Receiver<i32>,
+    events: &Receiver<Event>,
 ) -> anyhow::Result<Option<ExitStatus>> {
     loop {
         let status = far.try_wait().context("cannot wait for the far command")?;
-        if status.is_some() || next(signals, Some(deadline)) != Some(SIGCHLD) {
+        if status.is_some() || next(events, Some(deadline)) != Some(Event::Child) {
             return Ok(status);
         }
     }

@@ -34,6 +34,15 @@ pub(super) enum End {
     Signal(TopologyReport),
     /// A command asked for it, and waits on the stream until this process has ended.
     Command(UnixStream),
+    /// The process that holds a site ended. The socket and the lock still exist.
+    Site(EmuError, Held),
+}
+
+/// The reason why the holder wakes up.
+enum Wake {
+    Call,
+    Signal,
+    Site,
 }
 
 impl Holder {
@@ -67,21 +76,22 @@ impl Holder {
     /// Answers until somebody asks for the end, then takes everything down.
     pub(super) fn serve(mut self) -> anyhow::Result<End> {
         loop {
-            let mut ready = [
-                PollFd::new(&self.listener, PollFlags::IN),
-                PollFd::new(&self.signals, PollFlags::IN),
-            ];
-            if poll(&mut ready, None).is_err() {
-                continue;
-            }
-            let [call, signal] = ready.map(|fd| !fd.revents().is_empty());
-            if signal {
-                let report = self.topology.finish();
-                self.held.clear(false)?;
-                return Ok(End::Signal(report?));
-            }
-            if !call {
-                continue;
+            match self.wait() {
+                Some(Wake::Call) => {}
+                Some(Wake::Signal) => {
+                    let report = self.topology.finish();
+                    self.held.clear(false)?;
+                    return Ok(End::Signal(report?));
+                }
+                Some(Wake::Site) => match self.topology.check_sites() {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        // Every process of the other sites ends with them.
+                        drop(self.topology);
+                        return Ok(End::Site(error, self.held));
+                    }
+                },
+                None => continue,
             }
             // A caller that breaks off, or sends nonsense, hurts itself alone.
             let Ok((mut stream, _)) = self.listener.accept() else { continue };
@@ -100,6 +110,25 @@ impl Holder {
                 Err(FrameError::Closed) => {}
                 Err(error) => say(format_args!("a request could not be read: {error}")),
             }
+        }
+    }
+
+    /// Waits for the next request, signal or end of a site. Returns `None` after an interruption.
+    fn wait(&self) -> Option<Wake> {
+        let mut ready = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        ready.extend(
+            self.topology.site_lives().map(|life| PollFd::from_borrowed_fd(life, PollFlags::IN)),
+        );
+        poll(&mut ready, None).ok()?;
+        let is_ready = |fd: &PollFd| !fd.revents().is_empty();
+        match ready.as_slice() {
+            [signal, ..] if is_ready(signal) => Some(Wake::Signal),
+            [_, _, sites @ ..] if sites.iter().any(is_ready) => Some(Wake::Site),
+            [_, call, ..] if is_ready(call) => Some(Wake::Call),
+            _ => None,
         }
     }
 

@@ -2,6 +2,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 
 use anyhow::Context;
 use clap::Args;
@@ -20,7 +21,7 @@ use crate::output::say;
 /// command listens, or after a second. When CMD ends, everything else is ended too.
 ///
 /// The exit code is CMD's, or 128 and the signal's number if a signal ended it; 125 if longhaul
-/// itself failed, 126 if CMD could not be executed, 127 if it was not found.
+/// itself failed or a process that holds an end was killed, 126 if CMD could not be executed, 127 if it was not found.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
@@ -45,11 +46,15 @@ pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
     // A report that cannot be written is known before the command has run for an hour.
     let mut report_to = args.json_report.as_deref().map(create).transpose().map_err(own)?;
     acquire_privileges().map_err(own)?;
-    let signals = ends::watch_signals().map_err(own)?;
+    let (sender, events) = channel();
+    ends::watch_signals(sender.clone()).map_err(own)?;
     let wan = Wan::start(&plan).map_err(own)?;
-    let code = Ends::start(&wan, &args.command, args.far.as_deref())
-        .and_then(|ends| ends.run(plan.rtt(), &signals))
-        .map_err(spawned)?;
+    ends::watch_sites(&wan, sender).map_err(own)?;
+    let ended = Ends::start(&wan, &args.command, args.far.as_deref())
+        .and_then(|ends| ends.run(plan.rtt(), &events));
+    // The end of a site is the cause of any other failure.
+    wan.check_sites().map_err(own)?;
+    let code = ended.map_err(spawned)?;
     let report = wan.finish().map_err(own)?;
     tell(&report, args.verbose);
     if let Some((file, path)) = &mut report_to {

@@ -24,7 +24,8 @@ use crate::output::{answer, raw_output, remark_text, say, topology_end, topology
 /// link to another reaches it through the sites between, by the shortest round trip.
 ///
 /// Exit codes: 0 it is up, 2 the file makes no sense, 6 this host lacks a permission, a device or
-/// the memory, 1 anything else, such as that a topology of this name is up already.
+/// the memory, 1 anything else, such as that a topology of this name is up already or, with
+/// --foreground, that a process that holds a site was killed.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
     /// Topology file (TOML; see docs/guide/wan.md), or the name of one that --list shows
@@ -103,15 +104,24 @@ fn build_error(error: anyhow::Error) -> Coded {
 fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
     let holder = Holder::start(plan, place).map_err(build_error)?;
     say(topology_summary(plan));
-    Ok(hold(holder)?)
+    hold(holder, true)
 }
 
-/// Answers until the end, and says what passed.
-fn hold(holder: Holder) -> anyhow::Result<u8> {
+/// Answers until the end, and reports what passed.
+///
+/// If a site ends, the socket stays unless `clear` is set. The next command on the topology then
+/// reports that it ended, and names the log.
+fn hold(holder: Holder, clear: bool) -> Result<u8, Coded> {
     match holder.serve()? {
         End::Signal(report) => remark_text(&format!("longhaul: {}", topology_end(&report))),
         // The command says it. It waits until this process has ended, and with it the stream.
         End::Command(stream) => std::mem::forget(stream),
+        End::Site(error, held) => {
+            if clear {
+                held.clear(false)?;
+            }
+            return Err(Coded::new(exit::FAILED, error));
+        }
     }
     Ok(exit::OK)
 }
@@ -133,7 +143,7 @@ fn background(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
     told?;
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
     rustix::stdio::dup2_stdout(nowhere).context("cannot leave the standard output")?;
-    Ok(hold(holder)?)
+    hold(holder, false)
 }
 
 /// Tells the process that started this one how it went.
