@@ -256,7 +256,7 @@ fn a_link_that_its_memory_cannot_hold_is_refused_or_drops_and_says_so() {
     let refused = group.wan_run(&["--rtt", "180ms", "--rate", "10G"], "echo begun");
     assert_code(&refused, 125);
     assert!(
-        stderr(&refused).contains("of its control group's; lower a rate"),
+        stderr(&refused).contains("of this machine or control group; lower a rate"),
         "{}",
         stderr(&refused)
     );
