@@ -36,6 +36,13 @@ pub(super) fn is_temporary_of(name: &[u8], temporary: &[u8]) -> bool {
     })
 }
 
+/// Whether `temporary` is a temporary name, of any file, with `token`.
+pub(super) fn has_token(temporary: &[u8], token: u32) -> bool {
+    let mark = [MARK, format!("{token:08x}-").as_bytes()].concat();
+    let at = temporary.windows(mark.len()).rposition(|window| window == mark);
+    at.is_some_and(|at| at > 1 && is_temporary_of(&temporary[1..at], temporary))
+}
+
 fn kept(name: &[u8]) -> &[u8] {
     &name[..name.len().min(KEPT_BYTES)]
 }
@@ -52,6 +59,8 @@ mod tests {
             assert!(temporary.len() <= 255);
             assert!(is_temporary_of(name, temporary.as_bytes()), "{temporary:?}");
             assert!(!is_temporary_of(b"other", temporary.as_bytes()), "{temporary:?}");
+            assert!(has_token(temporary.as_bytes(), 0xab12), "{temporary:?}");
+            assert!(!has_token(temporary.as_bytes(), 0xab13), "{temporary:?}");
         }
         for other in [
             &b"a"[..],
@@ -65,6 +74,7 @@ mod tests {
             b".longhaul-00000000-1.part",
         ] {
             assert!(!is_temporary_of(b"a", other), "{other:?}");
+            assert!(!has_token(other, 0), "{other:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -21,10 +21,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::format::{FileId, Past, PastFile, Record, VERSION};
-use super::trust::is_own;
+use super::trust::{is_of_user, is_own};
 use crate::copy::names::journal_name;
 use crate::copy::temporary::is_temporary_of;
-use crate::copy::tree::list;
+use crate::copy::tree::{list, list_at};
 use crate::session::random_keying_material;
 
 /// A journal that was not written to for so long is given up.
@@ -41,6 +41,8 @@ pub(in crate::copy) struct Journal {
     file: File,
     /// Bytes of whole records.
     length: u64,
+    /// True if an earlier attempt has left a journal here, believed or not.
+    found: bool,
 }
 
 /// Why a copy has no journal.
@@ -59,8 +61,18 @@ enum Taken {
     Busy,
     /// There is no such file.
     Absent,
-    /// The file under this name is not this user's only.
+    /// The file under this name was this user's, others could have written to it, and it is removed.
+    Discarded,
+    /// The file under this name is another user's, or no regular file.
     Foreign,
+}
+
+/// A locked journal.
+struct Found {
+    name: String,
+    file: File,
+    /// True if there was one before, believed or not.
+    found: bool,
 }
 
 impl Journal {
@@ -75,7 +87,7 @@ impl Journal {
         stop: &AtomicBool,
     ) -> Result<(Self, Past), OpenError> {
         let deadline = Instant::now() + patience;
-        let (name, file) = loop {
+        let Found { name, file, found } = loop {
             if let Some(taken) = find(&dir, key).map_err(|_| OpenError::Unavailable)? {
                 break taken;
             }
@@ -84,7 +96,7 @@ impl Journal {
             }
             thread::sleep(LOCK_CHECK);
         };
-        let mut journal = Journal { dir, name, file, length: 0 };
+        let mut journal = Journal { dir, name, file, length: 0, found };
         let past = Past::read(&mut BufReader::new(&journal.file));
         let boot = (!durable).then(boot).flatten();
         let unavailable = |_| OpenError::Unavailable;
@@ -100,9 +112,9 @@ impl Journal {
         Ok((journal, past))
     }
 
-    /// The name of the file, which no other copy has.
-    pub(in crate::copy) fn name(&self) -> &str {
-        &self.name
+    /// True if an earlier attempt has left a journal, believed or not.
+    pub(in crate::copy) fn is_found(&self) -> bool {
+        self.found
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
@@ -191,43 +203,70 @@ fn is_journal(name: &OsStr, prefix: &str) -> bool {
 }
 
 /// Finds or makes the journal of `key` and locks it; `None` while another process has the lock.
-fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<(String, File)>, Errno> {
+fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Found>, Errno> {
     let plain = journal_name(key);
-    match take(dir, &plain)? {
-        Taken::Locked(file) => return Ok(Some((plain, file))),
+    let taken = take(dir, &plain)?;
+    let found = !matches!(taken, Taken::Absent);
+    match taken {
+        Taken::Locked(file) => return Ok(Some(Found { name: plain, file, found })),
         Taken::Busy => return Ok(None),
-        Taken::Absent => match create(dir, &plain) {
+        Taken::Absent | Taken::Discarded => match create(dir, &plain) {
             Err(Errno::EXIST) => return Ok(None),
-            created => return Ok(created?.map(|file| (plain, file))),
+            created => return Ok(created?.map(|file| Found { name: plain, file, found })),
         },
         Taken::Foreign => {}
     }
     // Another user has taken the name. An earlier attempt may have met the same.
-    let random_prefix = format!("{PREFIX}{}-", key.as_str());
-    let names = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-        .ok()
-        .and_then(|dir| list(&dir).ok())
-        .unwrap_or_default();
-    for name in names.iter().filter(|name| is_journal(name.as_os_str(), &random_prefix)) {
-        let Some(text) = name.to_str() else { continue };
-        match take(dir, text)? {
-            Taken::Locked(file) => return Ok(Some((text.to_owned(), file))),
-            Taken::Busy => return Ok(None),
-            Taken::Absent | Taken::Foreign => {}
-        }
+    if let Some(taken) = find_random(dir, key)? {
+        return Ok(taken);
     }
     let [a, b, c, d, ..] = random_keying_material();
     let random = u32::from_be_bytes([a, b, c, d]);
-    let name = format!("{random_prefix}{random:08x}{SUFFIX}");
-    Ok(create(dir, &name)?.map(|file| (name, file)))
+    let name = format!("{}{random:08x}{SUFFIX}", random_prefix(key));
+    let Some(file) = create(dir, &name)? else { return Ok(None) };
+    // Of two attempts that begin at the same time each sees the other, and both try again.
+    let rival = |other: &PathBuf| other.as_os_str() != OsStr::new(&name);
+    if random_names(dir, key).iter().any(rival) {
+        let _ = unlinkat(dir, &name, AtFlags::empty());
+        return Ok(None);
+    }
+    Ok(Some(Found { name, file, found }))
 }
 
-/// Opens the file `name` if it is this user's only, and locks it.
+/// Takes a journal of `key` under a random name. The inner `None`: another process has the lock.
+fn find_random(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Option<Found>>, Errno> {
+    for name in random_names(dir, key) {
+        let Some(name) = name.to_str().map(str::to_owned) else { continue };
+        match take(dir, &name)? {
+            Taken::Locked(file) => return Ok(Some(Some(Found { name, file, found: true }))),
+            Taken::Busy => return Ok(Some(None)),
+            Taken::Absent | Taken::Discarded | Taken::Foreign => {}
+        }
+    }
+    Ok(None)
+}
+
+fn random_prefix(key: &CopyKey) -> String {
+    format!("{PREFIX}{}-", key.as_str())
+}
+
+/// The random names in `dir` of journals of `key` that are this user's.
+fn random_names(dir: &OwnedFd, key: &CopyKey) -> Vec<PathBuf> {
+    let prefix = random_prefix(key);
+    let own = |name: &PathBuf| {
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        is_journal(name.as_os_str(), &prefix) && stat.is_ok_and(|stat| is_own(&stat))
+    };
+    list_at(dir).unwrap_or_default().into_iter().filter(own).collect()
+}
+
+/// Opens the file `name` if it is this user's only, and locks it. A file of this user that others
+/// could have written to is removed.
 fn take(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<Taken, Errno> {
     let name = name.as_ref();
     // Looked at before it is opened, which can have effects where it is a device.
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if is_own(&stat) => {}
+        Ok(stat) if is_of_user(&stat) => {}
         Ok(_) => return Ok(Taken::Foreign),
         Err(Errno::NOENT) => return Ok(Taken::Absent),
         Err(error) => return Err(error),
@@ -241,10 +280,16 @@ fn take(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<Taken, Errno> {
         }
         Err(error) => return Err(error),
     };
-    if !is_own(&fstat(&fd)?) {
+    let stat = fstat(&fd)?;
+    if !is_of_user(&stat) {
         return Ok(Taken::Foreign);
     }
-    Ok(lock(dir, name, fd)?.map_or(Taken::Busy, Taken::Locked))
+    let Some(file) = lock(dir, name, fd)? else { return Ok(Taken::Busy) };
+    if is_own(&stat) {
+        return Ok(Taken::Locked(file));
+    }
+    unlinkat(dir, name, AtFlags::empty())?;
+    Ok(Taken::Discarded)
 }
 
 /// Makes the file `name` and locks it; `None` if another process was faster.
@@ -395,17 +440,26 @@ mod tests {
         let (mut journal, past) =
             open(dir, true).unwrap_or_else(|error| panic!("{why}: {error:?}"));
         assert!(past.files.is_empty() && !past.is_usable(), "{why}");
-        assert_ne!(journal.name(), NAME, "{why}");
-        let name = journal.name().to_owned();
+        assert_ne!(journal.name, NAME, "{why}");
+        let name = journal.name.clone();
         journal.append(&[partial(".g.part", no_file())]).unwrap();
         assert!(matches!(open(dir, true), Err(OpenError::Busy)), "{why}: our own is waited for");
         drop(journal);
         let (journal, past) = open(dir, true).unwrap();
-        assert_eq!((journal.name(), past.files.len()), (name.as_str(), 1), "{why}");
+        assert_eq!((journal.name.as_str(), past.files.len()), (name.as_str(), 1), "{why}");
         journal.remove();
         let after = std::fs::symlink_metadata(dir.join(NAME)).unwrap();
         assert_eq!(before.modified().unwrap(), after.modified().unwrap(), "{why}");
         assert_eq!(names(dir).iter().filter(|name| name.starts_with(".longhaul-")).count(), 1);
+    }
+
+    /// A copy removes the journal at its name without believing it, and begins one there.
+    fn begins_another(dir: &Path, why: &str) {
+        let (journal, past) = open(dir, true).unwrap();
+        assert!(past.files.is_empty() && !past.is_usable() && journal.is_found(), "{why}");
+        assert_eq!(journal.name, NAME, "{why}");
+        journal.remove();
+        assert!(!dir.join(NAME).exists(), "{why}");
     }
 
     #[test]
@@ -428,12 +482,13 @@ mod tests {
         for bits in [0o620, 0o602] {
             let dir = fresh();
             mode(&planted(dir.path()), bits);
-            starts_afresh(dir.path(), "others may write");
+            begins_another(dir.path(), "others may write");
         }
 
         let dir = fresh();
         std::fs::hard_link(planted(dir.path()), dir.path().join("second")).unwrap();
-        starts_afresh(dir.path(), "a second name");
+        begins_another(dir.path(), "a second name");
+        assert!(dir.path().join("second").exists());
 
         let dir = fresh();
         let path = planted(dir.path());

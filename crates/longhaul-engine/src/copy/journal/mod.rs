@@ -13,4 +13,4 @@ mod trust;
 
 pub(super) use file::{Journal, OpenError, remove_temporary};
 pub(super) use format::{Claim, Digest, Extent, FileId, Past, PastFile, Record};
-pub(super) use trust::is_own;
+pub(super) use trust::{is_of_user, is_own};

@@ -24,6 +24,7 @@ mod reread;
 mod run;
 mod space;
 mod store;
+mod sweep;
 mod write;
 
 pub use outlet::Outlet;

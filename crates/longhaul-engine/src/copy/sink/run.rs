@@ -24,6 +24,7 @@ use super::recorder::Recorder;
 use super::report::{Never, conclude, keep_journal, report};
 use super::reread::{REREADERS, Reread, read_again};
 use super::store::{Store, Token};
+use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
 use crate::HASTE;
 use crate::copy::cancel::Cancel;
@@ -171,13 +172,15 @@ impl Sink {
             }
         };
         let token = match &journal {
-            Some((journal, _)) => Token::of_copy(key, journal.name()),
+            Some(_) => Token::of_copy(key),
             None => Token::random(),
         };
+        let found = journal.as_ref().filter(|(journal, _)| journal.is_found());
+        let sweep = found.map(|(_, past)| Sweep::new(token.number(), past));
         let recorder = Recorder::new(journal, base, options.durable, options.block_bytes.get());
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let asks = begun || recorder.has_past() || options.tree.asks_first();
-        let store = Store::new(destination, options, token);
+        let store = Store::new(destination, options, token, sweep);
         Ok(Sink { store, recorder, asks })
     }
 

@@ -22,9 +22,9 @@ use super::fault::Countdown;
 use super::ledger::UNKNOWN;
 use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
-
 use super::placement::Destination;
 use super::space::Space;
+use super::sweep::Sweep;
 use crate::copy::disk::Disk;
 use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
@@ -51,6 +51,8 @@ pub(super) struct Store {
     /// By device, what syncs the file system at once.
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     token: Token,
+    /// Set if an earlier attempt has left a journal.
+    sweep: Option<Sweep>,
 }
 
 /// What makes the temporary names of two copies into one directory differ.
@@ -64,10 +66,10 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// The token of the copy `key` with the journal `journal`.
-    pub(super) fn of_copy(key: &CopyKey, journal: &str) -> Self {
+    /// The token of the copy `key`.
+    pub(super) fn of_copy(key: &CopyKey) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 temporary names");
-        hasher.update(key.as_str().as_bytes()).update(journal.as_bytes());
+        hasher.update(key.as_str().as_bytes());
         let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
         Token::OfCopy(u32::from_be_bytes([a, b, c, d]))
     }
@@ -77,7 +79,8 @@ impl Token {
         Token::Random(u32::from_be_bytes([a, b, c, d]))
     }
 
-    fn number(self) -> u32 {
+    /// The number in the names.
+    pub(super) fn number(self) -> u32 {
         match self {
             Token::OfCopy(number) | Token::Random(number) => number,
         }
@@ -98,13 +101,19 @@ pub(super) struct OpenDir {
 }
 
 impl Store {
-    pub(super) fn new(destination: Destination, options: &CopyOptions, token: Token) -> Self {
+    pub(super) fn new(
+        destination: Destination,
+        options: &CopyOptions,
+        token: Token,
+        sweep: Option<Sweep>,
+    ) -> Self {
         Store {
             space: Space::of(&destination),
             keeper: Keeper::new(options, destination.may_own()),
             destination,
             disk: Disk::new(options.direct),
             token,
+            sweep,
             dirs: Mutex::default(),
             made: Mutex::default(),
             syncs: Mutex::default(),
@@ -382,6 +391,9 @@ impl Store {
         }
         let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
         let fresh = lock(&self.made).contains(above);
+        if let Some(sweep) = self.sweep.as_ref().filter(|_| !fresh) {
+            sweep.directory(&fd, above);
+        }
         let device = fstat(&fd)?.st_dev;
         let sync = self.sync_handle(&fd, device)?;
         let replaces = tree.rights().may_replace();
