@@ -1,3 +1,5 @@
+//! The space that a copy leaves free on a file system.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,9 +14,14 @@ pub enum MinFree {
     Share(u32),
     /// An amount.
     Amount(Bytes),
+    /// The smaller one of a share, in hundredths of a percent, and an amount.
+    Lesser(u32, Bytes),
 }
 
 impl MinFree {
+    /// The reserve of a server: 5 % of the file system, at most 1 GiB. A share alone would keep
+    /// terabytes of a large one.
+    pub const OF_SERVER: MinFree = MinFree::Lesser(500, Bytes::gib(1));
     /// No reserve.
     pub const NONE: MinFree = MinFree::Amount(Bytes::new(0));
 
@@ -26,6 +33,7 @@ impl MinFree {
                 Bytes::new(bytes as u64)
             }
             MinFree::Amount(bytes) => bytes,
+            MinFree::Lesser(hundredths, bytes) => MinFree::Share(hundredths).of(size).min(bytes),
         }
     }
 }
@@ -56,6 +64,9 @@ impl fmt::Display for MinFree {
         match self {
             MinFree::Share(hundredths) => write!(f, "{}%", f64::from(*hundredths) / 100.0),
             MinFree::Amount(bytes) => bytes.fmt(f),
+            MinFree::Lesser(hundredths, bytes) => {
+                write!(f, "{}, at most {bytes}", MinFree::Share(*hundredths))
+            }
         }
     }
 }
@@ -77,6 +88,9 @@ mod tests {
             assert_eq!(text.parse::<MinFree>().unwrap().of(size), keeps, "{text}");
         }
         assert_eq!("0%".parse(), Ok(MinFree::NONE));
+        assert_eq!(MinFree::OF_SERVER.of(Bytes::gib(10)), Bytes::mib(512));
+        assert_eq!(MinFree::OF_SERVER.of(size), Bytes::gib(1));
+        assert_eq!(MinFree::OF_SERVER.to_string(), "5%, at most 1.00 GiB");
         assert_eq!("2.5%".parse::<MinFree>().unwrap().to_string(), "2.5%");
         for text in ["100%", "-1%", "%", "five%", "NaN%", "5 parsecs"] {
             assert!(text.parse::<MinFree>().is_err(), "{text}");

@@ -49,8 +49,9 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     write_only: bool,
     /// Keep this much of a file system free: copies that would use it are refused or stop
-    #[arg(long, value_name = "SHARE|SIZE", default_value = "5%")]
-    min_free: MinFree,
+    /// [default: 5%, at most 1 GiB]
+    #[arg(long, value_name = "SHARE|SIZE")]
+    min_free: Option<MinFree>,
     /// Do not send to other servers for a client
     #[arg(long)]
     no_third_party: bool,
@@ -127,7 +128,7 @@ impl Args {
         let services = Offer {
             files,
             rights,
-            min_free: self.min_free,
+            min_free: self.min_free.unwrap_or(MinFree::OF_SERVER),
             no_third_party: self.no_third_party,
             tiers: self.limits.tiers(&pool),
             host: host.clone(),
