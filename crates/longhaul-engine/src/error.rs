@@ -212,6 +212,19 @@ pub enum EngineError {
         /// Those of them that stay free.
         keeps: Bytes,
     },
+    /// A client's files would take more than the quota of its key.
+    #[error(
+        "the copy needs {needs}, and {left} are left of this key's quota of {limit}; delete \
+             files there, or ask for a larger quota, and give the same command again"
+    )]
+    OverQuota {
+        /// Bytes that do not fit.
+        needs: Bytes,
+        /// Bytes that are left.
+        left: Bytes,
+        /// The quota.
+        limit: Bytes,
+    },
     /// A helper program could not be run.
     #[error("cannot run {program}")]
     Spawn {

@@ -78,7 +78,9 @@ impl From<EngineError> for Coded {
             | EngineError::KeyUnknown { .. }
             | EngineError::Lapsed { .. }
             | EngineError::Refused { .. } => REFUSED,
-            EngineError::File { .. } | EngineError::NoSpace { .. } => FILES,
+            EngineError::File { .. }
+            | EngineError::NoSpace { .. }
+            | EngineError::OverQuota { .. } => FILES,
             EngineError::Listen { .. }
             | EngineError::BadKey(_)
             | EngineError::Exposed { .. }

@@ -32,6 +32,7 @@ mod name_list;
 mod names;
 mod pool;
 mod progress;
+mod quota;
 mod retry;
 mod server;
 mod sink;

@@ -19,6 +19,7 @@ use super::link::{Link, first_streams, socket_options};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
 use super::progress::Progress;
+use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, Terms};
 use super::streams::{More, STREAM_LIMIT, Streams};
@@ -28,8 +29,8 @@ use super::watchdog::bounded;
 use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    Announced, ControlReceiver, DataDialer, Operation, Rights, ServedSession, SessionSecret,
-    WorkRecord,
+    Announced, ControlReceiver, DataDialer, KeyQuota, Operation, Rights, ServedSession,
+    SessionSecret, WorkRecord,
 };
 
 /// How long the client may take to make its request and to open its data connections.
@@ -64,7 +65,7 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 /// # Errors
 /// What went wrong, which the client has been told where it could be.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, rate, quota, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
     note_request(&request, &record);
@@ -72,7 +73,9 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         return record.time(|| serve_check(&sender, tree, manifest, dir.as_ref(), stop));
     }
     let names = names_of(&request, &mut receiver)?;
-    let task = match plan(request, names, tree, stop) {
+    let planned =
+        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, stop));
+    let task = match planned {
         Ok(task) => task,
         Err((kind, reason)) => {
             sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
@@ -201,6 +204,22 @@ fn roots(
         }
         (_, Some(_)) => Err((RefusalKind::Invalid, "a list is of one directory".to_owned())),
     }
+}
+
+/// The same files; an upload into them counts against `quota`.
+fn within_quota(
+    request: &CopyRequest,
+    tree: &Tree,
+    quota: Option<KeyQuota>,
+) -> std::result::Result<Tree, (RefusalKind, String)> {
+    let Some(quota) = quota.filter(|_| matches!(request, CopyRequest::Receive { .. })) else {
+        return Ok(tree.clone());
+    };
+    let begun = QuotaUse::begin(quota, tree).map_err(|error| {
+        let reason = format!("it cannot count the files that this key's quota is for: {error}");
+        (RefusalKind::Files, reason)
+    })?;
+    Ok(tree.clone().with_quota(Some(begun)))
 }
 
 fn plan(

@@ -18,6 +18,7 @@ use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use twox_hash::XxHash3_128;
 
+use super::quota::QuotaUse;
 use crate::session::Rights;
 
 /// A view of the file system; cheap to clone.
@@ -30,6 +31,7 @@ pub struct Tree {
     third_party: bool,
     owners: bool,
     min_free: MinFree,
+    quota: Option<Arc<QuotaUse>>,
 }
 
 /// What the walk needs to know of a file.
@@ -125,6 +127,7 @@ impl Tree {
             third_party: true,
             owners: true,
             min_free: MinFree::NONE,
+            quota: None,
         }
     }
 
@@ -177,6 +180,16 @@ impl Tree {
     /// The same files, on a file system of which a part stays free.
     pub fn with_min_free(self, min_free: MinFree) -> Self {
         Tree { min_free, ..self }
+    }
+
+    /// The same files, where what is written counts against a quota.
+    pub(super) fn with_quota(self, quota: Option<Arc<QuotaUse>>) -> Self {
+        Tree { quota, ..self }
+    }
+
+    /// What is written here counts against it.
+    pub(super) fn quota(&self) -> Option<&Arc<QuotaUse>> {
+        self.quota.as_ref()
     }
 
     /// What stays free.

@@ -32,7 +32,7 @@ const ORDERS: usize = 1;
 /// # Errors
 /// The client was refused, or its channel broke.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, quota, .. } = session;
     // Data connections are not for this service.
     drop(streams);
     let peer = sender.peer().to_owned();
@@ -48,7 +48,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         }
         None => Role::Source(sources.iter().map(path).collect()),
     };
-    let allowed = allowed(tree, &role).map_err(|reason| (RefusalKind::NotAuthorised, reason));
+    let allowed = allowed(tree, &role, quota.is_some())
+        .map_err(|reason| (RefusalKind::NotAuthorised, reason));
     if let Err((kind, reason)) = allowed.and_then(|()| check(&options)) {
         sender.send(&RungEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
@@ -117,13 +118,16 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
     Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
 }
 
-fn allowed(tree: &Tree, role: &Role) -> std::result::Result<(), String> {
+fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), String> {
     let rights = tree.rights();
     match role {
         Role::Source(_) if !rights.may_read() => Err("it takes files and gives none".to_owned()),
         // What a diagnosis writes it also removes.
         Role::Sink(Some(_)) if !rights.may_replace() => {
             Err("this key may not remove what a diagnosis would write".to_owned())
+        }
+        Role::Sink(Some(_)) if quota => {
+            Err("this key has a quota, and a diagnosis would write beside it".to_owned())
         }
         _ => Ok(()),
     }

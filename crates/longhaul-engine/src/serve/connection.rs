@@ -168,6 +168,7 @@ impl Server {
         let counted =
             self.count(&session, client.address.map_or(source, |address| address.ip()))?;
         session.rate = counted.as_ref().and_then(KeySession::rate);
+        session.quota = counted.as_ref().and_then(KeySession::quota);
         let outcome = self.serve_in_turn(service, session, client, source, steps);
         match counted.and_then(|counted| counted.lapse()) {
             Some(lapse) => Err(EngineError::Lapsed { peer, lapse }),

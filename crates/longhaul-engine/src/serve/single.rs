@@ -77,6 +77,7 @@ impl DataPort {
             record: WorkRecord::default(),
             host_keys: None,
             rate: None,
+            quota: None,
         };
         serve_session(session, services)
     }

@@ -328,6 +328,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
         record: WorkRecord::default(),
         host_keys: None,
         rate: None,
+        quota: None,
     };
     (client, server)
 }

@@ -20,6 +20,7 @@ use longhaul_core::units::Rate;
 
 use super::grant::{Grant, Lapse, split_options};
 use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
+use super::key_quota::{KeyQuota, Quotas};
 use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
 use crate::error::{EngineError, Result};
@@ -56,6 +57,7 @@ struct State {
     sessions_begun: u64,
     /// What the running sessions of a key share.
     rates: HashMap<PublicKey, Weak<KeyRate>>,
+    quotas: Quotas,
     events: Vec<KeysEvent>,
 }
 
@@ -166,13 +168,17 @@ impl AuthorisedKeys {
             return None;
         }
         let rate = grant.max_rate.map(|limit| state.rate_of(key, limit));
+        let quota = match (&grant.root, grant.quota) {
+            (Some(root), Some(limit)) => Some(state.quotas.of(root, limit)),
+            _ => None,
+        };
         let number = state.sessions_begun;
         state.sessions_begun += 1;
         let lapse = Arc::default();
         let live =
             Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Box::new(end) };
         state.sessions.insert(number, live);
-        Some(KeySession { keys: self.clone(), number, lapse, rate })
+        Some(KeySession { keys: self.clone(), number, lapse, rate, quota })
     }
 
     /// Looks at the list every second, and at once after `asked` was set, on a thread of its own
@@ -343,9 +349,15 @@ pub(crate) struct KeySession {
     number: u64,
     lapse: Arc<Mutex<Option<Lapse>>>,
     rate: Option<Arc<KeyRate>>,
+    quota: Option<KeyQuota>,
 }
 
 impl KeySession {
+    /// The quota that it shares with the other sessions of its key.
+    pub(crate) fn quota(&self) -> Option<KeyQuota> {
+        self.quota.clone()
+    }
+
     /// The rate that it shares with the other sessions of its key.
     pub(crate) fn rate(&self) -> Option<Arc<KeyRate>> {
         self.rate.clone()
@@ -445,7 +457,7 @@ mod tests {
         assert_eq!(grant.rights, Rights::ReadOnly);
         assert!(keys.find(&bob, HERE).is_none() && keys.has_roots());
         assert_eq!(keys.find(&own, HERE).unwrap().rights, Rights::WriteOnly);
-        for slip in ["readonly", "read-only, owners", "root=\"/a longhaul-ed25519 b"] {
+        for slip in ["readonly", "read-only, owners", "root=\"/a longhaul-ed25519 b", "quota=1G"] {
             place.write(&format!("{lines}{slip} {bob}\n"));
             let slip = AuthorisedKeys::load(&place.config, own).unwrap_err();
             assert!(matches!(&slip, EngineError::KeyOption { line: 4, .. }), "{slip}");

@@ -6,10 +6,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use longhaul_core::units::Rate;
+use longhaul_core::units::{Bytes, Rate};
 
 use super::conditions::{Sources, parse_expiry};
 use super::key_rate::LEAST_BPS;
+
+/// Shown in place of a `quota` that has no `root` in its line.
+const QUOTA_ALONE: &str = "quota= without root=";
 
 /// What may be done with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +68,8 @@ pub struct Grant {
     pub max_sessions: Option<NonZeroU32>,
     /// The rate of all its tests and copies together, in each direction.
     pub max_rate: Option<Rate>,
+    /// The bytes that the files below its `root` may take.
+    pub quota: Option<Bytes>,
     pub(super) sources: Option<Sources>,
     pub(super) expires: Option<SystemTime>,
 }
@@ -120,6 +125,9 @@ impl Grant {
             };
             taken.ok_or(option)?;
         }
+        if grant.quota.is_some() && grant.root.is_none() {
+            return Err(QUOTA_ALONE.to_owned());
+        }
         Ok(grant)
     }
 
@@ -143,10 +151,16 @@ impl Grant {
             "from" => once(&mut self.sources, Sources::parse(value)),
             "expiry-time" => once(&mut self.expires, parse_expiry(value)),
             "max-rate" => once(&mut self.max_rate, parse_rate(value)),
+            "quota" => once(&mut self.quota, parse_quota(value)),
             "max-sessions" => once(&mut self.max_sessions, value.parse().ok()),
             _ => None,
         }
     }
+}
+
+/// A size that lets something in.
+fn parse_quota(text: &str) -> Option<Bytes> {
+    text.parse().ok().filter(|bytes: &Bytes| bytes.get() > 0)
 }
 
 /// A rate that is not too low for copies to live.
@@ -236,7 +250,9 @@ mod tests {
         assert!(!grant.owners && Grant::from_options("owners").unwrap().owners);
         assert_eq!(grant.root, Some("/my, data".into()));
         assert_eq!(grant.rights, Rights::ReadOnly);
-        assert!(grant.no_third_party);
+        assert!(grant.no_third_party && grant.quota.is_none());
+        let limited = Grant::from_options("quota=10MiB,root=/a").unwrap();
+        assert_eq!(limited.quota, Some(Bytes::mib(10)));
     }
 
     #[test]
@@ -255,6 +271,10 @@ mod tests {
             ("expiry-time=soon", "expiry-time=soon"),
             ("max-rate=fast", "max-rate=fast"),
             ("max-rate=9M", "max-rate=9M"),
+            ("root=/a,quota=much", "quota=much"),
+            ("root=/a,quota=0", "quota=0"),
+            ("root=/a,quota=1G,quota=2G", "quota=2G"),
+            ("quota=1G,read-only", QUOTA_ALONE),
         ] {
             assert_eq!(Grant::from_options(text), Err(culprit.to_owned()), "{text}");
         }

@@ -19,6 +19,7 @@ use super::client::{export_secret, set_timeouts};
 use super::deadline::Until;
 use super::grant::Grant;
 use super::identity::{Identity, PublicKey};
+use super::key_quota::KeyQuota;
 use super::key_rate::KeyRate;
 use super::rotation;
 use super::secret::SessionSecret;
@@ -326,6 +327,8 @@ pub struct ServedSession {
     pub host_keys: Option<HostKeys>,
     /// The rate that it shares with the other sessions of its key.
     pub(crate) rate: Option<Arc<KeyRate>>,
+    /// The bytes that its key may store.
+    pub(crate) quota: Option<KeyQuota>,
 }
 
 impl ServedSession {
@@ -427,6 +430,7 @@ pub(crate) fn serve_tls(
         record: WorkRecord::default(),
         host_keys,
         rate: None,
+        quota: None,
     })
 }
 

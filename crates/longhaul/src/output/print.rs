@@ -214,6 +214,7 @@ mod tests {
             EngineError::NoConfigDir
             | EngineError::SocketOption(_)
             | EngineError::NoCpu { .. }
+            | EngineError::OverQuota { .. }
             | EngineError::Stalled { .. }
             | EngineError::Interrupted => false,
         };

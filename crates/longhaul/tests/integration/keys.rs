@@ -322,3 +322,55 @@ fn the_copies_of_a_key_share_its_rate_and_a_test_reserves_it() {
     }
     assert_code(&test(&["-b", "10M"]), 0);
 }
+
+#[test]
+fn the_sessions_of_a_key_share_its_quota() {
+    let (far, near) = (TestHost::new(), TestHost::new());
+    key(&far);
+    let root = far.far("in");
+    fs::create_dir(&root).unwrap();
+    let list = |options: &str| {
+        let line = format!("{options} {} near\n", key(&near));
+        fs::write(config(&far, "authorized_keys"), line).unwrap();
+    };
+    list("quota=10MiB");
+    let output = far.run(&["serve", "--bind", "127.0.0.1", "-p", "0", "--one-off"]);
+    assert_code(&output, 6);
+    assert!(text(&output.stderr).contains("quota= without root="), "{}", text(&output.stderr));
+
+    list(&format!("root={},quota=10MiB", root.display()));
+    let server = LoggedServer::start(&far, &[]);
+    near.file("data", 6 << 20);
+    let (one, two, stream) = (server.url("one"), server.url("two"), server.url("stream"));
+    let copy = ["cp", "--accept-new", "--block", "1MiB", "-P", "1", "data", &one];
+    let mut slow = near.longhaul(&[&copy[..], &["--bwlimit", "4M"]].concat());
+    let mut slow = slow.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has = |end: &str| names(&root).iter().any(|name| name.ends_with(end));
+    wait_for("the first copy", || has(".part"));
+    let refused = |output: std::process::Output| {
+        assert_code(&output, 5);
+        let said = text(&output.stderr);
+        assert!(said.contains("of this key's quota of 10.0 MiB"), "{said}");
+        said
+    };
+    let second = ["cp", "--accept-new", "data", &two];
+    assert!(refused(near.run(&second)).contains("the copy needs 6.00 MiB"));
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    // It claims the rest of what it has begun.
+    assert_code(&near.run(&copy), 0);
+    refused(near.run(&second));
+    wait_for("the server to clean up", || names(&root) == ["one"]);
+
+    let mut input = near.longhaul(&["cp", "--block", "1MiB", "-", &stream]);
+    input.stdin(File::open(near.file("more", 8 << 20)).unwrap());
+    refused(input.output().unwrap());
+    assert!(!root.join("stream").exists(), "{:?}", names(&root));
+    let parts = names(&root).into_iter().filter(|name| name.ends_with(".part"));
+    let parts: u64 = parts.map(|name| fs::metadata(root.join(name)).unwrap().len()).sum();
+    assert!(parts <= 4 << 20, "{:?}", names(&root));
+
+    names(&root).iter().for_each(|name| fs::remove_file(root.join(name)).unwrap());
+    assert_code(&near.run(&second), 0);
+    assert_eq!(names(&root), ["two"]);
+}

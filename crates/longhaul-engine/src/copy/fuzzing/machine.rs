@@ -182,6 +182,7 @@ impl Machine {
                 record: WorkRecord::default(),
                 host_keys: None,
                 rate: None,
+                quota: None,
             };
             let tree = Tree::beneath(&root).expect("the directory opens");
             let _ = done.send(serve(session, &tree, &AtomicBool::new(false)));

@@ -275,7 +275,7 @@ fn take_file(
         Left::Nothing => {}
     }
     let held = holes.count().saturating_mul(shared.options.block_bytes.get());
-    claim(shared, &file, file.size().saturating_sub(held))?;
+    claim(shared, &file, file.size().saturating_sub(held), file.size())?;
     file.lock().written = holes;
     announce(shared, Arc::new(file), whole, peer)
 }
@@ -323,7 +323,8 @@ fn take_partial(
         state.partial = Stage::Open(Some(partial.clone()));
     }
     let there = fstat(&partial.file).map_or(0, |stat| stat.st_blocks as u64 * 512);
-    claim(shared, &file, file.size().saturating_sub(there))?;
+    let left = file.size().saturating_sub(there);
+    claim(shared, &file, left, left)?;
     let file = Arc::new(file);
     shared.recorder.begun(&file, &partial, true);
     announce(shared, file.clone(), whole, peer)?;
@@ -354,6 +355,11 @@ fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
     if shared.asks {
         return Ok(());
     }
+    let sizes = entries.iter().filter_map(|entry| match entry.kind {
+        EntryKind::File { size_bytes } => Some(size_bytes.get()),
+        _ => None,
+    });
+    shared.store.space.check_quota(sizes)?;
     let block_bytes = shared.options.block_bytes.get();
     let need = |entry: &Entry| {
         let EntryKind::File { size_bytes } = entry.kind else { return Need::default() };
@@ -370,9 +376,12 @@ fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
     shared.store.space.check(entries.iter().map(need).fold(Need::default(), Need::and))
 }
 
-/// Claims the `bytes` that a file needs of the target's file system; a stream claims one.
-fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64) -> Result<()> {
-    let bytes = if file.known_size().is_some() { bytes } else { 1 };
+/// Claims the `bytes` that a file needs of the target's file system, and the bytes that it may take
+/// of a quota, holes included: the source may fill them. A stream claims one of each.
+fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Result<()> {
+    let known = |bytes| if file.known_size().is_some() { bytes } else { 1 };
+    let bytes = known(bytes);
+    shared.store.space.claim_quota(known(of_quota))?;
     if bytes > 0
         && let Ok(Some(replaced)) = shared.store.replaced_bytes(&file.path)
     {

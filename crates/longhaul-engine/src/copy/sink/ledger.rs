@@ -23,6 +23,8 @@ pub(super) struct SinkFile {
     pub(super) path: PathBuf,
     /// [`UNKNOWN`] until the source has said how long a stream is.
     size: AtomicU64,
+    /// It was announced without a size.
+    pub(super) stream: bool,
     pub(super) attributes: Attributes,
     /// Changes with the source's file.
     pub(super) stamp: u64,
@@ -84,6 +86,7 @@ impl SinkFile {
             id: entry.id,
             path,
             size: AtomicU64::new(size),
+            stream: size == UNKNOWN,
             attributes,
             stamp: entry.stamp,
             sparse: entry.holes.is_some(),

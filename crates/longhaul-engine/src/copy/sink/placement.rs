@@ -99,7 +99,8 @@ impl Destination {
             let tree = Tree::from_dir(dir)
                 .with_rights(tree.rights())
                 .with_owners(tree.may_own())
-                .with_min_free(tree.min_free());
+                .with_min_free(tree.min_free())
+                .with_quota(tree.quota().cloned());
             let contents = top == Top::Contents;
             let path = path.to_owned();
             Ok(Destination::Directory { tree, path, rename, only_dir: slash, contents })

@@ -223,7 +223,8 @@ impl Shared<'_> {
     /// Gives the copy up and tells the source, which may be gone, why.
     pub(super) fn give_up(&self, reason: EngineError) {
         let (words, again) = (reason.to_string(), reason.may_pass());
-        let kind = matches!(reason, EngineError::NoSpace { .. }).then_some(RefusalKind::Files);
+        let full = matches!(reason, EngineError::NoSpace { .. } | EngineError::OverQuota { .. });
+        let kind = full.then_some(RefusalKind::Files);
         self.cancel.fail_saying(reason, || {
             let _ = self.control.send(&SinkMessage::Abort { reason: words, again, kind });
         });

@@ -2,13 +2,14 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::units::{Bytes, MinFree};
 use rustix::fs::{StatVfs, fstat, fstatfs, fstatvfs};
 use rustix::process::geteuid;
 
 use super::placement::Destination;
+use crate::copy::quota::{QuotaUse, occupied};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
@@ -25,6 +26,7 @@ pub(super) struct Space {
     /// The free space says nothing about what fits.
     compresses: bool,
     account: Mutex<Account>,
+    quota: Option<Arc<QuotaUse>>,
 }
 
 /// The bytes that files need.
@@ -66,7 +68,8 @@ impl Space {
     pub(super) fn of(destination: &Destination) -> Self {
         match destination {
             Destination::Directory { tree, path, .. } => {
-                Space::new(destination.base(), path, tree.min_free())
+                let quota = tree.quota().cloned();
+                Space { quota, ..Space::new(destination.base(), path, tree.min_free()) }
             }
             _ => Space::new(None, Path::new("."), MinFree::NONE),
         }
@@ -82,7 +85,7 @@ impl Space {
             fstatfs(base).is_ok_and(|fs| COMPRESSING.contains(&(fs.f_type as u64)))
         });
         let path = if path == Path::new(".") { "the target directory".into() } else { path.into() };
-        Space { target, path, reserve, compresses, account: Mutex::default() }
+        Space { target, path, reserve, compresses, account: Mutex::default(), quota: None }
     }
 
     /// True if files on `device` take space from this account.
@@ -93,6 +96,17 @@ impl Space {
     /// Fails if `need` does not fit beside all that is claimed.
     pub(super) fn check(&self, need: Need) -> Result<()> {
         self.look(&mut lock(&self.account), need)
+    }
+
+    /// Fails if files of these sizes do not fit into the quota.
+    pub(super) fn check_quota(&self, sizes: impl Iterator<Item = u64>) -> Result<()> {
+        let Some(quota) = &self.quota else { return Ok(()) };
+        quota.check(sizes.map(occupied).fold(0, u64::saturating_add))
+    }
+
+    /// Claims `bytes` of the quota.
+    pub(super) fn claim_quota(&self, bytes: u64) -> Result<()> {
+        self.quota.as_ref().map_or(Ok(()), |quota| quota.claim(bytes))
     }
 
     /// Claims `need` for a file that is about to come, and returns the bytes to settle. Costs a

@@ -41,6 +41,13 @@ fn write_block(
     piece: Option<Piece>,
     mut buffer: PoolBuffer,
 ) -> Option<Whole> {
+    // Other files have claimed their size.
+    if file.stream
+        && let Err(full) = shared.store.space.claim_quota(length as u64)
+    {
+        shared.give_up(full);
+        return None;
+    }
     let written = shared.writing.time(|| {
         let partial = {
             let mut state = file.lock();

@@ -27,8 +27,8 @@ use crate::supervisor;
                   are offered with --root alone, and only to authorised keys. Keys: options before \
                   a key there limit it, with commas between them: root=DIR, read-only, write-only, \
                   no-third-party, owners, from=\"CIDR,!CIDR\", expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", \
-                  max-sessions=N, max-rate=RATE. The list is read again when it changes and on SIGHUP. Rates are 10G or \
-                  2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
+                  max-sessions=N, max-rate=RATE, quota=SIZE (with root=DIR). The list is read again \
+                  when it changes and on SIGHUP. Sizes are 500M or 10GiB, rates 10G or 2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
                   arguments, 6 the port or a file of this host, 130 stopped by Ctrl-C, 143 by \
                   SIGTERM."
 )]

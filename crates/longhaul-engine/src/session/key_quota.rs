@@ -1,0 +1,255 @@
+//! The bytes that a key may store below its root: the option `quota`.
+//!
+//! The count below a root is an upper bound: what the last count of the files found, and all that
+//! uploads have claimed since. Claims of an upload stay in it until a later count, so that replaced
+//! and deleted files, and failed uploads, never let more in than there is room for.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use longhaul_core::units::Bytes;
+
+use crate::lock::lock;
+
+/// A count is taken again for an upload that begins so long after the last one ended.
+const KEPT: Duration = Duration::from_secs(60);
+/// Least time between two counts while no upload ends.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The quota of a key. Clones, and the quotas of keys with the same root, share one count.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyQuota {
+    limit: u64,
+    stored: Arc<Stored>,
+}
+
+/// What is stored below a root.
+#[derive(Debug, Default)]
+struct Stored {
+    state: Mutex<State>,
+    /// Held while files are counted.
+    counting: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The upper bound.
+    bytes: u64,
+    /// When the files were counted last.
+    counted: Option<Instant>,
+    /// Uploads that run, and the bytes that they have claimed.
+    uploads: usize,
+    running: u64,
+    /// All that was ever claimed.
+    claimed: u64,
+    /// When the last upload ended.
+    ended: Option<Instant>,
+}
+
+/// A claim that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OverQuota {
+    pub(crate) needs: Bytes,
+    pub(crate) left: Bytes,
+    pub(crate) limit: Bytes,
+}
+
+impl KeyQuota {
+    /// Begins an upload; `count` returns the bytes of the files below the root. [`end`](Self::end)
+    /// has to follow.
+    pub(crate) fn begin(&self, count: impl FnOnce() -> io::Result<u64>) -> io::Result<()> {
+        let _counting = lock(&self.stored.counting);
+        let outdated = lock(&self.stored.state).is_outdated();
+        // No upload runs, and none begins meanwhile.
+        let counted = outdated.then(count).transpose()?;
+        let mut state = lock(&self.stored.state);
+        if let Some(bytes) = counted {
+            state.bytes = bytes;
+            state.counted = Some(Instant::now());
+        }
+        state.uploads += 1;
+        Ok(())
+    }
+
+    /// Ends an upload that has claimed `claimed` bytes.
+    pub(crate) fn end(&self, claimed: u64) {
+        let mut state = lock(&self.stored.state);
+        state.uploads -= 1;
+        state.running -= claimed;
+        state.ended = Some(Instant::now());
+    }
+
+    /// Claims `bytes` for an upload that runs. Where they do not fit, `count` is asked once more.
+    pub(crate) fn claim(
+        &self,
+        bytes: u64,
+        count: impl FnOnce() -> io::Result<u64>,
+    ) -> Result<(), OverQuota> {
+        self.with_room(bytes, count, |state| {
+            state.bytes += bytes;
+            state.running += bytes;
+            state.claimed = state.claimed.wrapping_add(bytes);
+        })
+    }
+
+    /// Fails if `bytes` more would not fit.
+    pub(crate) fn check(
+        &self,
+        bytes: u64,
+        count: impl FnOnce() -> io::Result<u64>,
+    ) -> Result<(), OverQuota> {
+        self.with_room(bytes, count, |_| ())
+    }
+
+    fn with_room(
+        &self,
+        bytes: u64,
+        count: impl FnOnce() -> io::Result<u64>,
+        then: impl Fn(&mut State),
+    ) -> Result<(), OverQuota> {
+        let attempt = || {
+            let mut state = lock(&self.stored.state);
+            let left = self.limit.saturating_sub(state.bytes);
+            if bytes > left {
+                let [needs, left, limit] = [bytes, left, self.limit].map(Bytes::new);
+                return Err(OverQuota { needs, left, limit });
+            }
+            then(&mut state);
+            Ok(())
+        };
+        attempt().or_else(|_| {
+            self.count_again(count);
+            attempt()
+        })
+    }
+
+    /// Counts the files while uploads run, unless that was done a moment ago and none ended since.
+    fn count_again(&self, count: impl FnOnce() -> io::Result<u64>) {
+        let _counting = lock(&self.stored.counting);
+        let (running, claimed) = {
+            let state = lock(&self.stored.state);
+            if state.was_just_counted() {
+                return;
+            }
+            (state.running, state.claimed)
+        };
+        let counted = count();
+        let mut state = lock(&self.stored.state);
+        state.counted = Some(Instant::now());
+        if let Ok(found) = counted {
+            // What running uploads write may be found or not.
+            let since = state.claimed.wrapping_sub(claimed);
+            let most = found.saturating_add(running).saturating_add(since);
+            state.bytes = state.bytes.min(most);
+        }
+    }
+}
+
+impl State {
+    fn is_outdated(&self) -> bool {
+        let rested = self.ended.is_none_or(|ended| ended.elapsed() >= KEPT);
+        self.counted.is_none() || self.uploads == 0 && rested
+    }
+
+    fn was_just_counted(&self) -> bool {
+        let Some(counted) = self.counted else { return false };
+        let ended = self.ended.is_some_and(|ended| ended >= counted);
+        !ended && counted.elapsed() < PAUSE
+    }
+}
+
+/// The counts of the roots that have a quota.
+#[derive(Debug, Default)]
+pub(super) struct Quotas(HashMap<PathBuf, Arc<Stored>>);
+
+impl Quotas {
+    /// The quota of a key whose root is `root`.
+    pub(super) fn of(&mut self, root: &Path, limit: Bytes) -> KeyQuota {
+        // The others would be counted anew in any case.
+        self.0.retain(|_, stored| {
+            Arc::strong_count(stored) > 1
+                || lock(&stored.state).ended.is_some_and(|ended| ended.elapsed() < KEPT)
+        });
+        let stored = self.0.entry(root.to_owned()).or_default();
+        KeyQuota { limit: limit.get(), stored: Arc::clone(stored) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota() -> KeyQuota {
+        Quotas::default().of(Path::new("/data"), Bytes::new(100))
+    }
+
+    fn not_counted() -> io::Result<u64> {
+        panic!("there is no need to count")
+    }
+
+    /// Makes the last count one of long ago.
+    fn age(quota: &KeyQuota) {
+        let past = Instant::now().checked_sub(PAUSE);
+        lock(&quota.stored.state).counted = Some(past.expect("the host runs for longer"));
+    }
+
+    #[test]
+    fn uploads_of_a_key_share_its_quota() {
+        let mut quotas = Quotas::default();
+        let mut quota = |root| quotas.of(Path::new(root), Bytes::new(100));
+        let (first, second, other) = (quota("/a"), quota("/a"), quota("/b"));
+        first.begin(|| Ok(30)).unwrap();
+        second.begin(not_counted).unwrap();
+        other.begin(|| Ok(0)).unwrap();
+        first.claim(40, not_counted).unwrap();
+        second.check(30, not_counted).unwrap();
+        let over = second.claim(31, not_counted).unwrap_err();
+        let [needs, left, limit] = [31, 30, 100].map(Bytes::new);
+        assert_eq!(over, OverQuota { needs, left, limit });
+        second.claim(30, not_counted).unwrap();
+        assert!(first.claim(1, not_counted).is_err());
+        other.claim(100, not_counted).unwrap();
+    }
+
+    #[test]
+    fn a_count_while_uploads_run_never_forgets_a_claim() {
+        let quota = quota();
+        quota.begin(|| Ok(60)).unwrap();
+        quota.claim(30, not_counted).unwrap();
+        age(&quota);
+        // 50 were deleted. Nothing of the claim is on the disk, and another comes during the count.
+        let count = || {
+            quota.claim(5, not_counted).unwrap();
+            Ok(10)
+        };
+        quota.claim(50, count).unwrap();
+        assert_eq!(lock(&quota.stored.state).bytes, 10 + 30 + 5 + 50);
+        assert!(quota.claim(6, not_counted).is_err(), "a count was just taken");
+        age(&quota);
+        assert!(quota.claim(6, || Err(io::ErrorKind::PermissionDenied.into())).is_err());
+        age(&quota);
+        assert!(quota.claim(6, || Ok(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn claims_stay_until_a_later_count() {
+        let quota = quota();
+        assert!(quota.begin(|| Err(io::ErrorKind::TimedOut.into())).is_err());
+        quota.begin(|| Ok(0)).unwrap();
+        quota.claim(70, not_counted).unwrap();
+        quota.end(70);
+        quota.begin(not_counted).unwrap();
+        quota.claim(20, not_counted).unwrap();
+        // An upload has ended since the last count, and half of what it claimed is there.
+        quota.claim(40, || Ok(35)).unwrap();
+        assert_eq!(lock(&quota.stored.state).bytes, 35 + 20 + 40);
+        assert!(quota.claim(40, not_counted).is_err());
+        quota.end(60);
+        lock(&quota.stored.state).ended = Instant::now().checked_sub(KEPT);
+        quota.begin(|| Ok(0)).unwrap();
+        quota.claim(100, not_counted).unwrap();
+    }
+}
