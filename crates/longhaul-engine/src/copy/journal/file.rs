@@ -255,7 +255,7 @@ fn random_names(dir: &OwnedFd, key: &CopyKey) -> Vec<PathBuf> {
     let prefix = random_prefix(key);
     let own = |name: &PathBuf| {
         let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        is_journal(name.as_os_str(), &prefix) && stat.is_ok_and(|stat| is_own(&stat))
+        is_journal(name.as_os_str(), &prefix) && stat.is_ok_and(|stat| is_of_user(&stat))
     };
     list_at(dir).unwrap_or_default().into_iter().filter(own).collect()
 }

@@ -337,7 +337,7 @@ impl Store {
     }
 
     /// Lets `make` make something under a temporary name of entry `id`, and returns the name. A
-    /// name that another user has taken is left alone, and a random one is used.
+    /// name that another user has taken is left alone, and one with a random number is used.
     pub(super) fn make_new<T>(
         &self,
         (dir, name, id): (&OwnedFd, &OsStr, u64),
@@ -356,7 +356,9 @@ impl Store {
                 made => return made.map(|made| (made, first)),
             }
         }
-        let random = temporary_name(name, Token::random().number(), id);
+        // The token stays, so that a sweep of a later attempt finds the file.
+        let random = u64::from_be_bytes(*random_keying_material().first_chunk().expect("32 bytes"));
+        let random = temporary_name(name, self.token.number(), random);
         make(&random).map(|made| (made, random))
     }
 
