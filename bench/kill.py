@@ -152,6 +152,7 @@ def damage(dice, target, planted):
         os.chmod(path, dice.choice([0o666, 0o620, 0o777]))
     elif how == "second link":
         link = path.with_name(f"link-{path.name}")
+        link.unlink(missing_ok=True)
         os.link(path, link)
         planted.append(link)
     return f"{kind}: {how}"
