@@ -88,7 +88,7 @@ mod tests {
         let rate = Some(10_000_000_000);
         assert_eq!(refusal(rate, Bytes::gib(8), Bytes::gib(1)), None);
         let memory = refusal(rate, Bytes::gib(4), Bytes::gib(1)).unwrap();
-        assert!(memory.contains("of this machine's memory"), "{memory}");
+        assert!(memory.contains("of the memory of this machine"), "{memory}");
         let tcp = refusal(rate, Bytes::gib(8), Bytes::mib(900)).unwrap();
         assert!(tcp.contains("from near to far keeps"), "{tcp}");
         assert!(tcp.contains("sudo sysctl -w net.ipv4.tcp_mem='"), "{tcp}");
