@@ -20,7 +20,7 @@ use super::tests::{World, bytes, options};
 /// How long nothing may move in these tests.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// When the other end must have ended the session at the latest.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn patient() -> CopyOptions {
     let give_up_ms = Some(PATIENCE.as_millis() as u64);
