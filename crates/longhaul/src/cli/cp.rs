@@ -107,7 +107,7 @@ pub(super) struct Args {
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
-    /// Send no faster than this, over all connections together; while the copy runs, signal USR1
+    /// Send no faster than this, over all connections together; 0 means no limit; while the copy runs, signal USR1
     /// halves the rate and USR2 doubles it
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
@@ -212,7 +212,8 @@ impl Args {
     fn plan(&self) -> Result<CopyPlan, Coded> {
         let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
         let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
-        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, self.bwlimit));
+        let rate = self.bwlimit.filter(|rate| rate.bps() > 0);
+        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, rate));
         if block.get() == 0 || !block.get().is_multiple_of(page) || block > BLOCK_LIMIT {
             return usage(format!(
                 "--block is {block}; it is a multiple of {page} bytes up to {BLOCK_LIMIT}"
@@ -256,7 +257,7 @@ impl Args {
                 durable: !self.no_fsync,
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
-                rate_bps: self.bwlimit,
+                rate_bps: rate,
                 direct: self.direct,
                 nice: self.nice,
                 verify: self.verify,
@@ -442,6 +443,13 @@ mod tests {
         let plan = args.plan().map_err(|coded| format!("{:#}", coded.error))?;
         Route::of(&plan).map_err(|coded| coded.error.to_string())?;
         Ok(plan)
+    }
+
+    #[test]
+    fn a_rate_limit_of_zero_means_no_limit() {
+        let rate = |words: &str| plan(words).unwrap().options.rate_bps;
+        assert_eq!(rate("--bwlimit 0 a far:b"), None);
+        assert_eq!(rate("--bwlimit 10MB/s a far:b"), Some("80M".parse().unwrap()));
     }
 
     #[test]
