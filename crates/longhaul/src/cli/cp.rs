@@ -114,6 +114,9 @@ pub(super) struct Args {
     /// Yield processors and disks to other programs and the path to other traffic, at both ends
     #[arg(long)]
     nice: bool,
+    /// Send without regard to other traffic, on a circuit that carries nothing else
+    #[arg(long, conflicts_with = "nice")]
+    dedicated: bool,
     /// Give up when nothing has moved for this long: while connected, or while a lost connection is
     /// made again
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
@@ -260,6 +263,7 @@ impl Args {
                 rate_bps: rate,
                 direct: self.direct,
                 nice: self.nice,
+                dedicated: self.dedicated,
                 verify: self.verify,
                 give_up_ms: Some(self.give_up.max(LEAST_PATIENCE).as_millis() as u64),
                 tree: self.tree()?,

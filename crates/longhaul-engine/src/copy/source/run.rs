@@ -19,7 +19,7 @@ use super::feed::Feed;
 use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
-use super::steer::{Helm, Pilot};
+use super::steer::{Helm, Pacemaker, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
@@ -304,8 +304,12 @@ impl Shared<'_> {
                 let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
                 streams.more(had, &self.cancel, over, || self.helm.wanted(), send);
             });
-            let pilot = Pilot::new(self, options.streams, options.nice);
+            let pilot = Pilot::new(self, options);
             let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
+            if !options.nice && !options.dedicated {
+                let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
+                scope.spawn(move || Pacemaker::new(self).run(over));
+            }
 
             let report = self.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
             over.store(true, Ordering::Relaxed);
