@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::copy::reserve_of;
 use crate::copy::tree::{FileKind, list};
-use crate::copy::{DIAGNOSIS_PREFIX as PREFIX, Tree};
+use crate::copy::{DIAGNOSIS_DIGITS as DIGITS, DIAGNOSIS_PREFIX as PREFIX, Tree};
 use crate::error::{EngineError, Result};
 use crate::session::random_keying_material;
 
@@ -55,7 +55,7 @@ impl Scratch {
         let parent = tree.open_dir(above)?;
         sweep(&parent);
         let token = random_keying_material();
-        let token: String = token[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let token: String = token[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
         let name = OsString::from(format!("{PREFIX}{token}"));
         mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
         let path = above.join(&name);
