@@ -10,7 +10,7 @@ use longhaul_core::plan::{LinkOptions, Side};
 use longhaul_core::result::{LinkReport, LinkWarning, MachineTiming};
 
 use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent, Witness};
-use crate::Wan;
+use crate::{EmuError, Wan};
 
 /// The port of the first receiver; further receivers use the following ports.
 const PORT: u16 = 5211;
@@ -23,6 +23,8 @@ pub(super) struct Lab<'a> {
     pub(super) seed: u64,
     /// The number of links so far.
     pub(super) links: u64,
+    /// The end of a process that held a site. No further link is built then.
+    pub(super) killed: Option<EmuError>,
 }
 
 /// The datagrams to send from near to far.
@@ -164,6 +166,9 @@ impl Lab<'_> {
         ipv6: bool,
         streams: &[Stream],
     ) -> Result<Outcome, Unmeasured> {
+        if let Some(killed) = &self.killed {
+            return Err(unmeasured(killed));
+        }
         let mut plan = parse(options)?;
         // No two links share a seed, so that their checks are independent.
         self.links += 1;
@@ -171,16 +176,16 @@ impl Lab<'_> {
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
         let wan = Wan::start(&plan).map_err(|error| unmeasured(&error))?;
         let witness = Witness::start();
-        let pairs: Vec<Pair> = (PORT..)
+        let pairs: io::Result<Vec<Pair>> = (PORT..)
             .zip(streams)
             .map(|(port, stream)| Pair::start(self.probe, &wan, (port, ipv6), stream, drain))
-            .collect::<io::Result<_>>()
-            .map_err(|error| unmeasured(&error))?;
-        let probes = pairs
-            .into_iter()
-            .map(Pair::finish)
-            .collect::<io::Result<_>>()
-            .map_err(|error| unmeasured(&error))?;
+            .collect();
+        let finish = |pairs: Vec<Pair>| pairs.into_iter().map(Pair::finish).collect();
+        let probes = pairs.and_then(finish).map_err(|error| match wan.check_sites() {
+            Ok(()) => unmeasured(&error),
+            // The kernel has killed the probe with its site.
+            Err(killed) => unmeasured(self.killed.insert(killed)),
+        })?;
         let link = wan.finish().map_err(|error| unmeasured(&error))?;
         Ok(Outcome { probes, link, machine: witness.finish() })
     }
