@@ -22,6 +22,8 @@ const LEAST_BYTES: u64 = 256 << 20;
 const TRIPS: u32 = 2;
 /// A rate over less is as good as none.
 const LEAST: Duration = Duration::from_millis(150);
+/// The longest time that the opening of a session may take: ssh asks a name server and a user's shell.
+const OPENING_LIMIT: Duration = Duration::from_secs(60);
 
 /// What was seen at one time.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +41,14 @@ impl Opened {
     pub(super) fn note(&self) {
         let _ = self.0.set(Instant::now());
     }
+
+    /// Returns whether a copy that began at `begun` has had `limit` since its session was open.
+    fn has_had(&self, limit: Duration, begun: Instant) -> bool {
+        match self.0.get() {
+            Some(opened) => opened.elapsed() > limit,
+            None => begun.elapsed() > limit + OPENING_LIMIT,
+        }
+    }
 }
 
 /// What a copy came to.
@@ -52,9 +62,9 @@ pub(super) struct Pace {
     pub(super) cut: bool,
 }
 
-/// Runs `copy`, which is told to stop by the flag that it is given: when `stop` is set, or after
-/// `limit`. Tells `on` how fast it is now and then. `opened` is noted by the copy, `rtt` the
-/// path's.
+/// Runs `copy`, which stops when the flag that it gets is set: when `stop` is set, or `limit` after
+/// the copy has noted in `opened` that its session is open. Reports the present rate to `on`
+/// repeatedly. `rtt` is the round-trip time of the path.
 pub(super) fn follow<T>(
     (progress, opened): (&Progress, &Opened),
     (limit, rtt): (Duration, Duration),
@@ -70,7 +80,7 @@ pub(super) fn follow<T>(
         let looking = scope.spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 let at = begun.elapsed();
-                if at > limit || stop.load(Ordering::Relaxed) {
+                if opened.has_had(limit, begun) || stop.load(Ordering::Relaxed) {
                     enough.store(true, Ordering::Relaxed);
                 }
                 let bytes = progress.moved().get();
@@ -138,15 +148,20 @@ mod tests {
     #[test]
     fn a_copy_is_stopped_when_its_time_is_up() {
         let (progress, stop) = (Progress::default(), AtomicBool::new(false));
-        let (copy, none) = ((&progress, &Opened::default()), Duration::ZERO);
-        let limit = Duration::from_millis(60);
+        let opened = Opened::default();
+        let (copy, none) = ((&progress, &opened), Duration::ZERO);
+        let (limit, opening) = (Duration::from_millis(60), Duration::from_millis(120));
         let wait = |enough: &AtomicBool| {
+            thread::sleep(opening);
+            assert!(!enough.load(Ordering::Relaxed), "the session is not open yet");
+            opened.note();
             while !enough.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }
         };
         let ((), pace) = follow(copy, (limit, none), &stop, &|_| {}, wait);
-        assert!(pace.cut && pace.elapsed >= limit);
+        assert!(pace.cut && pace.elapsed >= opening + limit);
+        let copy = (&progress, &Opened::default());
         let ((), pace) = follow(copy, (Duration::from_secs(60), none), &stop, &|_| {}, |_| ());
         assert!(!pace.cut);
     }
