@@ -25,3 +25,5 @@ pub use startups::StartupLimits;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_left;

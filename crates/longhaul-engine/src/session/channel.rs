@@ -40,6 +40,8 @@ trait Limits: Send + Sync {
     /// A message begins: from now on its time runs.
     fn begin(&self);
     fn close(&self);
+    /// Returns whether the peer has closed the channel, where that can be known without reading.
+    fn is_closed_by_peer(&self) -> bool;
 }
 
 /// The time that a message may take, and until when the present one may.
@@ -177,6 +179,13 @@ impl ControlReceiver {
         }
     }
 
+    /// Returns a function that checks, from any thread, whether the peer has closed the channel. It
+    /// always returns false for a channel over pipes.
+    pub(crate) fn peer_check(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let limits = self.limits.clone();
+        move || limits.is_closed_by_peer()
+    }
+
     /// Ends the present and every later [`receive`](Self::receive), from any thread.
     pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
         let limits = self.limits.clone();
@@ -200,6 +209,10 @@ impl Limits for SocketLimits {
 
     fn close(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        longhaul_sys::poll::is_closed(&*self.socket)
     }
 }
 
@@ -227,6 +240,10 @@ impl Limits for PipeLimits {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        false
     }
 }
 

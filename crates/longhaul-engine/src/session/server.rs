@@ -4,11 +4,11 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use longhaul_core::plan::TestPlan;
 use longhaul_core::wire::{
-    AnyHello, DataHello, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION, RefusalKind,
-    Service, SessionId, Welcome,
+    AnyHello, DataHello, FrameError, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION,
+    RefusalKind, Service, SessionId, Welcome,
 };
 use rustls::{Connection, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
@@ -41,6 +41,8 @@ const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
 /// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// The interval at which a wait for a data connection checks whether the client is there.
+const PEER_CHECK: Duration = Duration::from_millis(100);
 /// How often flows already accepted are looked at while others are awaited.
 const ANSWER_LOOK: Duration = Duration::from_millis(20);
 
@@ -94,7 +96,9 @@ impl SessionRegistry {
         };
         self.lock().insert(id, waiting);
         self.0.added.notify_all();
-        DataAcceptor { registry: self.clone(), id, secret, allowance, arrivals, flow_arrivals }
+        let peer_left = None;
+        let registry = self.clone();
+        DataAcceptor { registry, id, secret, allowance, arrivals, flow_arrivals, peer_left }
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
@@ -182,9 +186,16 @@ pub struct DataAcceptor {
     allowance: Arc<Mutex<Allowance>>,
     arrivals: Receiver<(u32, TcpStream)>,
     flow_arrivals: Receiver<(u32, UdpSocket)>,
+    /// Returns whether the client has closed its control channel.
+    peer_left: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl DataAcceptor {
+    /// Ends every wait for a connection soon after `peer_left` returns true.
+    fn end_when(&mut self, peer_left: impl Fn() -> bool + Send + Sync + 'static) {
+        self.peer_left = Some(Box::new(peer_left));
+    }
+
     /// Lets these connections come, and holds descriptors for them until the session is over.
     ///
     /// # Errors
@@ -206,11 +217,34 @@ impl DataAcceptor {
     /// The next authenticated data connection and its number.
     ///
     /// # Errors
-    /// None came within `timeout`.
+    /// None came within `timeout`, or the client has closed its control channel.
     pub fn accept(&self, timeout: Duration) -> Result<(u32, TcpStream)> {
-        self.arrivals
-            .recv_timeout(timeout)
-            .map_err(|_| EngineError::DataMissing { peer: "the client".to_owned() })
+        self.next(&self.arrivals, timeout)
+    }
+
+    fn next<T>(&self, arrivals: &Receiver<T>, timeout: Duration) -> Result<T> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match arrivals.recv_timeout(left.min(PEER_CHECK)) {
+                Ok(arrived) => return Ok(arrived),
+                Err(RecvTimeoutError::Timeout) if left > PEER_CHECK => self.check_peer()?,
+                Err(_) => {
+                    self.check_peer()?;
+                    return Err(EngineError::DataMissing { peer: "the client".to_owned() });
+                }
+            }
+        }
+    }
+
+    fn check_peer(&self) -> Result<()> {
+        match &self.peer_left {
+            Some(left) if left() => {
+                let peer = "the client".to_owned();
+                Err(EngineError::Control { peer, source: FrameError::Closed })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All `count` connections of the session, in the order of their numbers.
@@ -229,11 +263,9 @@ impl DataAcceptor {
     /// The next UDP flow and its number.
     ///
     /// # Errors
-    /// None came within `timeout`.
+    /// As [`accept`](Self::accept).
     pub(super) fn accept_flow(&self, timeout: Duration) -> Result<(u32, UdpSocket)> {
-        self.flow_arrivals
-            .recv_timeout(timeout)
-            .map_err(|_| EngineError::DataMissing { peer: "the client".to_owned() })
+        self.next(&self.flow_arrivals, timeout)
     }
 
     /// All `count` UDP flows of the session, in the order of their numbers, and what answers on
@@ -255,8 +287,10 @@ impl DataAcceptor {
                     flows.put(flow)?;
                     found += 1;
                 }
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                Err(_) => udp::answer_again(flows.so_far(), &self.secret),
+                Err(EngineError::DataMissing { .. }) if Instant::now() < deadline => {
+                    udp::answer_again(flows.so_far(), &self.secret);
+                }
+                Err(error) => return Err(error),
             }
         }
         let flows = flows.in_order();
@@ -416,8 +450,9 @@ pub(crate) fn serve_tls(
     let grant = authorised(&key);
     let authorised = grant.is_some();
     // Registered before the first message, so that a data connection cannot come too early.
-    let streams = registry.register_counted(secret, descriptors(authorised));
+    let mut streams = registry.register_counted(secret, descriptors(authorised));
     let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
+    streams.end_when(receiver.peer_check());
     let left = deadline.saturating_duration_since(Instant::now());
     receiver.set_timeout(Some(left.max(Duration::from_millis(1))))?;
     Ok(ServedSession {
