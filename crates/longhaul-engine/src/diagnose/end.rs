@@ -83,7 +83,7 @@ impl EndWorker {
         stop: &AtomicBool,
     ) -> Result<AloneReport> {
         if let EndWorker::Local(local_end) = self {
-            return local_end.read(options, time, stop);
+            return local_end.read(options, time, None, stop);
         }
         let (options, seconds) = (options.clone(), time.as_secs_f64());
         self.alone(&DiagnoseOrder::Read { options, seconds })
@@ -93,7 +93,7 @@ impl EndWorker {
         if let EndWorker::Local(local_end) = self {
             return local_end.write(writing, stop);
         }
-        let Writing { bytes, files, durable, time } = writing;
+        let Writing { bytes, files, durable, time, .. } = writing;
         let (bytes, seconds) = (Bytes::new(bytes), time.as_secs_f64());
         self.alone(&DiagnoseOrder::Write { bytes, files, durable, seconds })
     }

@@ -17,7 +17,7 @@ use super::write::{Writing, write};
 use crate::copy::{SourcePlan, SourceRoot, Tree, forget, look, read};
 use crate::doctor::core_speeds;
 use crate::error::{EngineError, Result};
-use crate::session::DEFAULT_PORT;
+use crate::session::{DEFAULT_PORT, Throttle};
 
 /// For how long a core is asked what it copies in memory, and what it seals.
 const CORE_TIME: Duration = Duration::from_millis(120);
@@ -92,9 +92,10 @@ impl LocalEnd {
         &self,
         options: &CopyOptions,
         time: Duration,
+        rate: Option<Rate>,
         stop: &AtomicBool,
     ) -> Result<AloneReport> {
-        read(&self.plan, options, time, stop)
+        read(&self.plan, options, time, &Throttle::new(rate), stop)
     }
 
     pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<AloneReport> {

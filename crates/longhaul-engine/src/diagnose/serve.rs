@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::write::Writing;
 use crate::copy::tree::wire_path;
 use crate::copy::{Tree, check_options as check};
 use crate::error::{EngineError, Result};
-use crate::session::{Operation, ServedSession, WorkRecord};
+use crate::session::{KeyRate, Operation, Reserved, ServedSession, WorkRecord};
 
 /// How long the client may take to say what it wants.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const ORDERS: usize = 1;
 /// # Errors
 /// The client was refused, or its channel broke.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, quota, .. } = session;
+    let ServedSession { sender, mut receiver, streams, record, quota, rate, .. } = session;
     // Data connections are not for this service.
     drop(streams);
     let peer = sender.peer().to_owned();
@@ -77,7 +77,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         let done = loop {
             match waiting.recv_timeout(Duration::from_millis(100)) {
                 Ok(order) => {
-                    let event = obey(&mut local_end, order, gone)
+                    let event = obey(&mut local_end, order, rate.as_ref(), gone)
                         .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) });
                     note(&record, &event);
                     if let Err(error) = sender.send(&event) {
@@ -143,9 +143,11 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.min(DIAGNOSE_LIMIT_SECONDS)).unwrap_or_default()
 }
 
+/// Executes one order. Reading and writing reserve half of the key's `rate`.
 fn obey(
     local_end: &mut LocalEnd,
     order: DiagnoseOrder,
+    rate: Option<&Arc<KeyRate>>,
     gone: &AtomicBool,
 ) -> Result<DiagnoseEvent> {
     if let DiagnoseOrder::Read { options, .. } | DiagnoseOrder::Forget { options } = &order
@@ -153,16 +155,23 @@ fn obey(
     {
         return Ok(DiagnoseEvent::Failed { reason });
     }
+    let moves = matches!(order, DiagnoseOrder::Read { .. } | DiagnoseOrder::Write { .. });
+    let reserved = match rate.filter(|_| moves).map(KeyRate::reserve_half).transpose() {
+        Ok(reserved) => reserved,
+        Err(taken) => return Ok(DiagnoseEvent::Failed { reason: taken.to_string() }),
+    };
+    let rate = reserved.as_ref().map(Reserved::rate);
     Ok(match order {
         DiagnoseOrder::Open { .. } => {
             let what = "it said twice which end this is";
             return Err(EngineError::Protocol { peer: "the client".to_owned(), what });
         }
         DiagnoseOrder::Read { options, seconds: time } => {
-            DiagnoseEvent::Done(Box::new(local_end.read(&options, seconds(time), gone)?))
+            DiagnoseEvent::Done(Box::new(local_end.read(&options, seconds(time), rate, gone)?))
         }
         DiagnoseOrder::Write { bytes, files, durable, seconds: time } => {
-            let writing = Writing { bytes: bytes.get(), files, durable, time: seconds(time) };
+            let time = seconds(time);
+            let writing = Writing { bytes: bytes.get(), files, durable, time, rate };
             DiagnoseEvent::Done(Box::new(local_end.write(writing, gone)?))
         }
         DiagnoseOrder::Forget { options } => {

@@ -67,7 +67,8 @@ impl StepRunner<'_> {
             true => (most, 1),
             false => (self.bytes.min(most), self.files),
         };
-        let writing = Writing { bytes, files, durable: self.plan.options.durable, time: self.time };
+        let durable = self.plan.options.durable;
+        let writing = Writing { bytes, files, durable, time: self.time, rate: None };
         Ok(alone(sink.write(writing, self.stop)?))
     }
 

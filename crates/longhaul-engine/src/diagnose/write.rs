@@ -24,6 +24,7 @@ use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::{DIRECT_FROM_BYTES, WRITERS};
 use crate::error::{EngineError, Result};
 use crate::noise::noise;
+use crate::session::Throttle;
 
 /// The block of a copy.
 const BLOCK: u64 = 4 << 20;
@@ -41,8 +42,10 @@ pub(super) struct Writing {
     pub(super) files: u64,
     /// Sync at the end.
     pub(super) durable: bool,
-    /// For so long at the most.
+    /// The time limit.
     pub(super) time: Duration,
+    /// The rate limit.
+    pub(super) rate: Option<Rate>,
 }
 
 /// Writes into the open directory `dir`, whose path is `path`, until it is done, time is up, or
@@ -66,6 +69,7 @@ pub(super) fn write(
         dir,
         writing,
         stop,
+        throttle: Throttle::new(writing.rate),
         deadline: Instant::now() + writing.time,
         clock: StageClock::default(),
         cpu: CpuMeter::default(),
@@ -81,6 +85,7 @@ struct Work<'a> {
     dir: &'a OwnedFd,
     writing: Writing,
     stop: &'a AtomicBool,
+    throttle: Throttle,
     deadline: Instant,
     clock: StageClock,
     cpu: CpuMeter,
@@ -145,6 +150,7 @@ impl Work<'_> {
                     next.fetch_sub(BLOCK, Ordering::Relaxed);
                     break;
                 }
+                self.throttle.take(BLOCK, deadline, self.stop);
                 self.clock.time(|| file.write_all_at(&buffer, at))?;
             }
             Ok(())
@@ -163,6 +169,7 @@ impl Work<'_> {
                 if number >= self.writing.files {
                     break;
                 }
+                self.throttle.take(size as u64, self.deadline, self.stop);
                 self.clock.time(|| self.one(number, &bytes))?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
@@ -204,7 +211,10 @@ impl Work<'_> {
         outcomes.into_iter().collect()
     }
 
-    fn report(&self, bytes: u64, files: u64, elapsed: Duration, how: String) -> AloneReport {
+    fn report(&self, bytes: u64, files: u64, elapsed: Duration, mut how: String) -> AloneReport {
+        if let Some(rate) = self.writing.rate {
+            how.push_str(&format!("; limited to {rate} for this key"));
+        }
         AloneReport {
             bytes: Bytes::new(bytes),
             files,
@@ -228,7 +238,7 @@ mod tests {
         let time = Duration::from_secs(5);
         let stop = AtomicBool::new(false);
         let run = |bytes, files| {
-            let writing = Writing { bytes, files, durable: true, time };
+            let writing = Writing { bytes, files, durable: true, time, rate: None };
             write((&fd, dir.path()), writing, MinFree::NONE, &stop).unwrap()
         };
         let large = run(16 << 20, 1);

@@ -18,7 +18,8 @@ use super::{hops, mtu, stream, tcp, trains};
 use crate::anonymous::AnonymousPool;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    Announced, ControlReceiver, ControlSender, DataAcceptor, Operation, ServedSession,
+    Announced, ControlReceiver, ControlSender, DataAcceptor, KeyRate, Operation, Reserved,
+    ServedSession,
 };
 use crate::share::Portion;
 use crate::test::{PLAN_LIMIT, STEP_LIMIT, TestLimits};
@@ -46,9 +47,6 @@ const FIRST_TRIPS: u32 = 5;
 /// The client was refused (and told so), its flow did not come, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
-    let own = rate.map(|rate| rate.limit());
-    let rate = [limits.rate, own].into_iter().flatten().min();
-    let limits = &TestLimits { rate, ..limits.clone() };
     record.asked(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
@@ -69,8 +67,15 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
         }
     };
     receiver.set_timeout(Some(STEP_LIMIT))?;
-    let memory = match reserve(limits, &streams) {
-        Ok(memory) => memory,
+    let reserved = rate.as_ref().map(KeyRate::reserve_half).transpose();
+    let reserved = reserved.map_err(|taken| taken.to_string()).and_then(|rate| {
+        let own = rate.as_ref().map(Reserved::rate);
+        let limits = limits.clone();
+        let limits = TestLimits { rate: [limits.rate, own].into_iter().flatten().min(), ..limits };
+        Ok((reserve(&limits, &streams)?, rate, limits))
+    });
+    let (memory, _rate, limits) = match reserved {
+        Ok(reserved) => reserved,
         Err(reason) => {
             let kind = RefusalKind::Limit;
             sender.send(&PathEvent::Refused { kind, reason: reason.clone() })?;
@@ -86,9 +91,9 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     };
     drop(answers);
     let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
-    let flow = start(flow, &streams, limits, memory.socket_bytes())?;
+    let flow = start(flow, &streams, &limits, memory.socket_bytes())?;
     sender.send(&PathEvent::Started)?;
-    record.time(|| attend(&sender, receiver, flow, &streams, limits, time))
+    record.time(|| attend(&sender, receiver, flow, &streams, &limits, time))
 }
 
 /// The memory of a measurement.

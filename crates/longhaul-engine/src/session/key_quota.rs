@@ -2,10 +2,10 @@
 //!
 //! The count below a root is an upper bound: what the last count of the files found, and all that
 //! uploads have claimed since. Claims of an upload stay in it until a later count, so that replaced
-//! and deleted files, and failed uploads, never let more in than there is room for.
+//! and deleted files, and failed uploads, never let more in than there is room for. An upload that
+//! arrives while the files are counted waits for that count, and shares its failure.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,6 +25,11 @@ pub(crate) struct KeyQuota {
     limit: u64,
     stored: Arc<Stored>,
 }
+
+/// The files below a root cannot be counted; the sentence says why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CountError(pub(crate) String);
 
 /// What is stored below a root.
 #[derive(Debug, Default)]
@@ -47,6 +52,8 @@ struct State {
     claimed: u64,
     /// When the last upload ended.
     ended: Option<Instant>,
+    /// The end and the error of the last count that failed.
+    failed: Option<(Instant, CountError)>,
 }
 
 /// A claim that does not fit.
@@ -57,18 +64,40 @@ pub(crate) struct OverQuota {
     pub(crate) limit: Bytes,
 }
 
+/// The bytes of the files below a root.
+pub(crate) type CountResult = Result<u64, CountError>;
+
 impl KeyQuota {
     /// Begins an upload; `count` returns the bytes of the files below the root. [`end`](Self::end)
     /// has to follow.
-    pub(crate) fn begin(&self, count: impl FnOnce() -> io::Result<u64>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The files cannot be counted; the upload must be refused.
+    pub(crate) fn begin(&self, count: impl FnOnce() -> CountResult) -> Result<(), CountError> {
+        let arrived = Instant::now();
         let _counting = lock(&self.stored.counting);
-        let outdated = lock(&self.stored.state).is_outdated();
+        let outdated = {
+            let state = lock(&self.stored.state);
+            if let Some((at, error)) = &state.failed
+                && *at >= arrived
+            {
+                return Err(error.clone());
+            }
+            state.is_outdated()
+        };
         // No upload runs, and none begins meanwhile.
-        let counted = outdated.then(count).transpose()?;
+        let counted = outdated.then(count).transpose();
         let mut state = lock(&self.stored.state);
-        if let Some(bytes) = counted {
-            state.bytes = bytes;
-            state.counted = Some(Instant::now());
+        match counted {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                state.bytes = bytes;
+                state.counted = Some(Instant::now());
+            }
+            Err(error) => {
+                state.failed = Some((Instant::now(), error.clone()));
+                return Err(error);
+            }
         }
         state.uploads += 1;
         Ok(())
@@ -86,7 +115,7 @@ impl KeyQuota {
     pub(crate) fn claim(
         &self,
         bytes: u64,
-        count: impl FnOnce() -> io::Result<u64>,
+        count: impl FnOnce() -> CountResult,
     ) -> Result<(), OverQuota> {
         self.with_room(bytes, count, |state| {
             state.bytes += bytes;
@@ -99,7 +128,7 @@ impl KeyQuota {
     pub(crate) fn check(
         &self,
         bytes: u64,
-        count: impl FnOnce() -> io::Result<u64>,
+        count: impl FnOnce() -> CountResult,
     ) -> Result<(), OverQuota> {
         self.with_room(bytes, count, |_| ())
     }
@@ -107,7 +136,7 @@ impl KeyQuota {
     fn with_room(
         &self,
         bytes: u64,
-        count: impl FnOnce() -> io::Result<u64>,
+        count: impl FnOnce() -> CountResult,
         then: impl Fn(&mut State),
     ) -> Result<(), OverQuota> {
         let attempt = || {
@@ -127,7 +156,7 @@ impl KeyQuota {
     }
 
     /// Counts the files while uploads run, unless that was done a moment ago and none ended since.
-    fn count_again(&self, count: impl FnOnce() -> io::Result<u64>) {
+    fn count_again(&self, count: impl FnOnce() -> CountResult) {
         let _counting = lock(&self.stored.counting);
         let (running, claimed) = {
             let state = lock(&self.stored.state);
@@ -186,7 +215,7 @@ mod tests {
         Quotas::default().of(Path::new("/data"), Bytes::new(100))
     }
 
-    fn not_counted() -> io::Result<u64> {
+    fn not_counted() -> CountResult {
         panic!("there is no need to count")
     }
 
@@ -229,15 +258,39 @@ mod tests {
         assert_eq!(lock(&quota.stored.state).bytes, 10 + 30 + 5 + 50);
         assert!(quota.claim(6, not_counted).is_err(), "a count was just taken");
         age(&quota);
-        assert!(quota.claim(6, || Err(io::ErrorKind::PermissionDenied.into())).is_err());
+        assert!(quota.claim(6, || Err(CountError("no".to_owned()))).is_err());
         age(&quota);
         assert!(quota.claim(6, || Ok(u64::MAX)).is_err());
     }
 
     #[test]
+    fn uploads_that_wait_for_a_count_share_its_failure() {
+        let quota = quota();
+        let failure = CountError("/data/x cannot be read".to_owned());
+        let (counting, begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (first, second, error) = (quota.clone(), quota.clone(), failure.clone());
+            let first = scope.spawn(move || {
+                first.begin(|| {
+                    counting.send(()).unwrap();
+                    // The second arrives meanwhile.
+                    std::thread::sleep(Duration::from_millis(200));
+                    Err(error)
+                })
+            });
+            begun.recv().unwrap();
+            assert_eq!(second.begin(not_counted).unwrap_err(), failure);
+            assert_eq!(first.join().unwrap().unwrap_err(), failure);
+        });
+        // A later upload counts again.
+        quota.begin(|| Ok(0)).unwrap();
+        quota.claim(100, not_counted).unwrap();
+    }
+
+    #[test]
     fn claims_stay_until_a_later_count() {
         let quota = quota();
-        assert!(quota.begin(|| Err(io::ErrorKind::TimedOut.into())).is_err());
+        assert!(quota.begin(|| Err(CountError("no".to_owned()))).is_err());
         quota.begin(|| Ok(0)).unwrap();
         quota.claim(70, not_counted).unwrap();
         quota.end(70);

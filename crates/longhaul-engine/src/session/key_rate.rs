@@ -2,8 +2,10 @@
 //!
 //! Copies take from one allowance per direction, a segment at a time. A test reserves the rate that
 //! it asks for, in both directions; copies get what is left, and a sixteenth at the least, so that a
-//! test does not break their connections.
+//! test does not break their connections. A path measurement and a step of a diagnosis reserve half
+//! of the rate, or what is left of it.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +21,8 @@ pub(super) const LEAST_BPS: u64 = 10_000_000;
 const BURST: Duration = Duration::from_millis(50);
 /// The share of the rate that tests leave to copies.
 const COPIES_SHARE: u64 = 16;
+/// The longest time that a [`Throttle`] sleeps before it checks whether to stop.
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// The rate of a key, shared by its sessions.
 #[derive(Debug)]
@@ -94,6 +98,72 @@ impl KeyRate {
             None => Err(Rate::from_bps(left)),
         }
     }
+
+    /// Reserves half of the rate, or the rest if less is left.
+    ///
+    /// # Errors
+    /// Less than a sixteenth is left.
+    pub(crate) fn reserve_half(self: &Arc<Self>) -> Result<Reserved, RateTaken> {
+        let mut state = lock(&self.state);
+        let limit = self.limit.bps();
+        let left = limit.saturating_sub(state.reserved_bps);
+        if left < limit / COPIES_SHARE {
+            return Err(RateTaken { limit: self.limit, left: Rate::from_bps(left) });
+        }
+        let bps = left.min(limit / 2);
+        state.reserved_bps += bps;
+        Ok(Reserved { rate: self.clone(), bps })
+    }
+}
+
+/// Other sessions of the key have reserved its rate.
+#[derive(Debug, thiserror::Error)]
+#[error("of the {limit} of this key {left} are left; try again when its other sessions are done")]
+pub(crate) struct RateTaken {
+    limit: Rate,
+    left: Rate,
+}
+
+impl Reserved {
+    /// The reserved rate.
+    pub(crate) fn rate(&self) -> Rate {
+        Rate::from_bps(self.bps)
+    }
+}
+
+/// Slows several threads down to a common rate.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    rate: Option<Rate>,
+    begun: Instant,
+    taken: AtomicU64,
+}
+
+impl Throttle {
+    /// A throttle to `rate` from now on; `None` never waits.
+    pub(crate) fn new(rate: Option<Rate>) -> Self {
+        Throttle { rate, begun: Instant::now(), taken: AtomicU64::new(0) }
+    }
+
+    /// The rate.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// Waits until all bytes that were taken before have passed at the rate, or until `deadline` or
+    /// `stop`, and takes `bytes`.
+    pub(crate) fn take(&self, bytes: u64, deadline: Instant, stop: &AtomicBool) {
+        let Some(rate) = self.rate else { return };
+        let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        let due = (self.begun + rate.time_for(before)).min(deadline);
+        while !stop.load(Ordering::Relaxed) {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(STOP_CHECK));
+        }
+    }
 }
 
 impl Drop for Reserved {
@@ -139,5 +209,30 @@ mod tests {
         assert_eq!(ten_megabytes(&rate, Direction::Out, now), Duration::from_secs(16));
         drop(test);
         assert!(rate.reserve(Some(Rate::from_bps(60_000_000))).is_ok());
+    }
+
+    #[test]
+    fn a_path_measurement_takes_half_of_the_rate_or_the_rest() {
+        let rate = KeyRate::new(Rate::from_bps(80_000_000));
+        let test = rate.reserve(Some(Rate::from_bps(50_000_000))).unwrap();
+        let rest = rate.reserve_half().unwrap();
+        assert_eq!(rest.rate(), Rate::from_bps(30_000_000));
+        assert!(rate.reserve_half().unwrap_err().to_string().contains("80.0 Mb/s"));
+        drop((test, rest));
+        assert_eq!(rate.reserve_half().unwrap().rate(), Rate::from_bps(40_000_000));
+    }
+
+    #[test]
+    fn a_throttle_keeps_to_its_rate_until_it_is_stopped() {
+        let (stop, later) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+        let throttle = Throttle::new(Some(Rate::from_bps(80_000_000)));
+        (0..3).for_each(|_| throttle.take(1_000_000, later, &stop));
+        assert!(throttle.begun.elapsed() >= Duration::from_millis(200));
+        throttle.take(u64::MAX / 16, Instant::now(), &stop);
+        throttle.take(1, Instant::now(), &stop);
+        stop.store(true, Ordering::Relaxed);
+        throttle.take(1, later, &stop);
+        assert!(throttle.begun.elapsed() < Duration::from_secs(30));
+        Throttle::new(None).take(u64::MAX, later, &AtomicBool::new(false));
     }
 }
