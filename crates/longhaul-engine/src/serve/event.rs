@@ -1,10 +1,12 @@
 //! Events of a server, for its log. They carry values; the sentences are the program's.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_core::wire::{Service, SessionId};
 
+use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
 use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, Work};
 
@@ -35,6 +37,9 @@ pub enum Event {
         keys: usize,
         /// The sessions that end because their key is gone.
         ended: usize,
+        /// The directories of keys that the server may open only after a restart: its files were
+        /// confined before they were named.
+        out_of_reach: Vec<PathBuf>,
     },
     /// A client with a listed key was not let in.
     KeyDenied {
@@ -55,7 +60,10 @@ pub enum Event {
 impl From<KeysEvent> for Event {
     fn from(event: KeysEvent) -> Self {
         match event {
-            KeysEvent::Reloaded { keys, ended } => Event::KeysRead { keys, ended },
+            KeysEvent::Reloaded { keys, ended, roots } => {
+                let out_of_reach = roots.into_iter().filter(|root| is_out_of_reach(root)).collect();
+                Event::KeysRead { keys, ended, out_of_reach }
+            }
             KeysEvent::Kept(error) => Event::KeysKept { error },
             KeysEvent::Denied { fingerprint, address, lapse } => {
                 Event::KeyDenied { fingerprint, address, lapse }
@@ -147,7 +155,7 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::Arc;
 
     use crossbeam_channel::{Sender, unbounded};

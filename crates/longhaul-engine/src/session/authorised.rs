@@ -83,6 +83,8 @@ pub enum KeysEvent {
         keys: usize,
         /// The running sessions whose key is no longer in it.
         ended: usize,
+        /// The directories of single keys.
+        roots: Vec<PathBuf>,
     },
     /// The list has changed and cannot be used; the one before counts. Once per change.
     Kept(EngineError),
@@ -104,8 +106,11 @@ struct Live {
     /// Its key was not in the list when it was last looked at. Editors remove a file for a moment.
     missed: bool,
     lapse: Arc<Mutex<Option<Lapse>>>,
-    end: Box<dyn Fn() + Send + Sync>,
+    end: EndSession,
 }
+
+/// Ends a session from another thread.
+type EndSession = Arc<dyn Fn() + Send + Sync>;
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +150,7 @@ impl AuthorisedKeys {
 
     /// The directories of single keys.
     pub fn roots(&self) -> Vec<PathBuf> {
-        lock(&self.0.state).keys.values().filter_map(|grant| grant.root.clone()).collect()
+        lock(&self.0.state).roots()
     }
 
     /// Whether a key may set owners.
@@ -176,16 +181,17 @@ impl AuthorisedKeys {
         state.sessions_begun += 1;
         let lapse = Arc::default();
         let live =
-            Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Box::new(end) };
+            Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Arc::new(end) };
         state.sessions.insert(number, live);
         Some(KeySession { keys: self.clone(), number, lapse, rate, quota })
     }
 
-    /// Looks at the list every second, and at once after `asked` was set, on a thread of its own
-    /// until the value is dropped.
+    /// Checks the list every second, and at once after `asked` was set, on a separate thread until
+    /// the value is dropped. `report` runs on a thread of its own, so that a slow report delays
+    /// neither a check nor the end of a session.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// A thread cannot be started.
     pub fn watch(
         &self,
         asked: Arc<AtomicBool>,
@@ -193,14 +199,17 @@ impl AuthorisedKeys {
     ) -> Result<KeysWatch> {
         let keys = self.clone();
         let (stop, stopped) = bounded::<()>(0);
-        let look = move || {
+        let (events, reported) = bounded(EVENTS_LIMIT);
+        let check = move || {
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                keys.look(asked.swap(false, Ordering::Relaxed)).into_iter().for_each(&mut report);
+                for event in keys.look(asked.swap(false, Ordering::Relaxed)) {
+                    // Events that find no place are as many as a report that blocks has missed.
+                    let _ = events.try_send(event);
+                }
             }
         };
-        let thread = thread::Builder::new().name("keys".into()).spawn(look);
-        let thread =
-            thread.map_err(|source| EngineError::System { operation: "start a thread", source })?;
+        start("key-events", move || reported.into_iter().for_each(&mut report))?;
+        let thread = start("keys", check)?;
         Ok(KeysWatch { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -208,8 +217,12 @@ impl AuthorisedKeys {
     /// longer count.
     fn look(&self, asked: bool) -> Vec<KeysEvent> {
         let mut state = self.refreshed(asked);
-        state.end_lapsed(SystemTime::now());
-        std::mem::take(&mut state.events)
+        let lapsed = state.lapsed(SystemTime::now());
+        let events = std::mem::take(&mut state.events);
+        // New connections need the lock to find their key.
+        drop(state);
+        lapsed.iter().for_each(|end| end());
+        events
     }
 
     fn refreshed(&self, asked: bool) -> std::sync::MutexGuard<'_, State> {
@@ -235,7 +248,8 @@ impl State {
                 let gone = |live: &&Live| !self.keys.contains_key(&live.key);
                 let ended = self.sessions.values().filter(gone).count();
                 let same = before.is_some_and(|before| before.outcome == seen.outcome);
-                (seen, (!same).then_some(KeysEvent::Reloaded { keys, ended }))
+                let roots = self.roots();
+                (seen, (!same).then_some(KeysEvent::Reloaded { keys, ended, roots }))
             }
             Err(error) => {
                 let outcome = Err(longhaul_core::text::chain(&error));
@@ -266,6 +280,10 @@ impl State {
         Ok(Seen { stamp, fresh: is_fresh(stamp), outcome })
     }
 
+    fn roots(&self) -> Vec<PathBuf> {
+        self.keys.values().filter_map(|grant| grant.root.clone()).collect()
+    }
+
     /// What the sessions of `key` share; sessions under another limit keep theirs.
     fn rate_of(&mut self, key: PublicKey, limit: Rate) -> Arc<KeyRate> {
         self.rates.retain(|_, rate| rate.strong_count() > 0);
@@ -277,7 +295,9 @@ impl State {
         })
     }
 
-    fn end_lapsed(&mut self, now: SystemTime) {
+    /// Returns the functions that end the running sessions of keys that no longer count.
+    fn lapsed(&mut self, now: SystemTime) -> Vec<EndSession> {
+        let mut ends = Vec::new();
         for live in self.sessions.values_mut() {
             let lapse = match self.keys.get(&live.key) {
                 Some(grant) => grant.lapse(live.address, now),
@@ -291,9 +311,10 @@ impl State {
             if let Some(lapse) = lapse
                 && lock(&live.lapse).replace(lapse).is_none()
             {
-                (live.end)();
+                ends.push(live.end.clone());
             }
         }
+        ends
     }
 
     fn tell(&mut self, event: KeysEvent) {
@@ -301,6 +322,11 @@ impl State {
             self.events.push(event);
         }
     }
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    thread.map_err(|source| EngineError::System { operation: "start a thread", source })
 }
 
 fn stamp(config: &ConfigDir) -> Option<Stamp> {
@@ -476,11 +502,11 @@ mod tests {
         // Of the same length, within the same step of the clock.
         place.write(&format!("{bob}\n"));
         assert!(keys.find(&alice, HERE).is_none() && keys.find(&bob, HERE).is_some());
-        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 1, ended: 0 }]));
+        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 1, ended: 0, .. }]));
         fs::remove_file(place.config.file(FILE)).unwrap();
         assert!(keys.find(&bob, HERE).is_none() && keys.find(&place.own, HERE).is_some());
-        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 0, ended: 0 }]));
-        assert!(matches!(keys.look(true)[..], [KeysEvent::Reloaded { keys: 0, ended: 0 }]));
+        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]));
+        assert!(matches!(keys.look(true)[..], [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]));
         assert!(keys.look(false).is_empty());
     }
 
@@ -521,7 +547,7 @@ mod tests {
         let ((first, first_ended), (second, second_ended)) = (begin(alice), begin(bob));
         place.write(&format!("{bob}\n"));
         let told = keys.look(false);
-        assert!(matches!(told[..], [KeysEvent::Reloaded { keys: 1, ended: 1 }]), "{told:?}");
+        assert!(matches!(told[..], [KeysEvent::Reloaded { keys: 1, ended: 1, .. }]), "{told:?}");
         assert_eq!(first.lapse(), None, "an editor may be about to write it");
         assert!(keys.look(false).is_empty());
         let removed = Lapse::Removed;
@@ -579,6 +605,52 @@ mod tests {
             matches!(told[..], [KeysEvent::Denied { lapse, .. }] if lapse == address),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn a_session_that_is_slow_to_end_keeps_nobody_out() {
+        let [alice, bob] = [key(), key()];
+        let place = Place::new(&format!("{alice}\n{bob}\n"));
+        let keys = place.load();
+        let grant = keys.find(&alice, HERE).unwrap();
+        let (ending, began) = bounded::<()>(0);
+        let (release, released) = bounded::<()>(0);
+        let slow = move || {
+            let _ = ending.send(());
+            let _ = released.recv();
+        };
+        let _session = keys.begin(alice, &grant, HERE, slow).unwrap();
+        let _watch = keys.watch(Arc::default(), |_| ()).unwrap();
+        place.write(&format!("{bob}\n"));
+        began.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (found, answer) = bounded(1);
+        let keys = keys.clone();
+        thread::spawn(move || found.send(keys.find(&bob, HERE).is_some()));
+        let answer = answer.recv_timeout(Duration::from_secs(5));
+        drop(release);
+        assert_eq!(answer, Ok(true), "a new connection waits for the end of another session");
+    }
+
+    #[test]
+    fn a_report_that_blocks_does_not_keep_sessions_alive() {
+        let alice = key();
+        let place = Place::new(&format!("{alice}\n"));
+        let keys = place.load();
+        let grant = keys.find(&alice, HERE).unwrap();
+        let (end, ended) = bounded(1);
+        let _session = keys.begin(alice, &grant, HERE, move || end.send(()).unwrap()).unwrap();
+        let (release, released) = bounded::<()>(0);
+        let (reporting, reported) = bounded::<()>(0);
+        let watch = keys.watch(Arc::default(), move |_| {
+            let _ = reporting.send(());
+            let _ = released.recv();
+        });
+        let watch = watch.unwrap();
+        place.write("# nobody\n");
+        reported.recv_timeout(Duration::from_secs(20)).unwrap();
+        let ended = ended.recv_timeout(Duration::from_secs(20));
+        drop((release, watch));
+        assert_eq!(ended, Ok(()), "the session of a removed key runs on");
     }
 
     #[test]
