@@ -1,7 +1,7 @@
 //! Runs probes over links.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -205,9 +205,20 @@ fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
 
 /// Both ends of one probe.
 struct Pair {
-    sender: Child,
-    receiver: Child,
+    sender: End,
+    receiver: End,
     output: BufReader<ChildStdout>,
+}
+
+/// The process of one end. It is killed and reaped when dropped: a site that was killed ends only when
+/// all its processes are reaped.
+struct End(Child);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Pair {
@@ -223,8 +234,8 @@ impl Pair {
         let plan = ReceivePlan { bind, drain_seconds: drain, verify: stream.verify };
         let mut command = probe(&ProbePlan::Receive(plan));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut receiver = wan.spawn(Side::Far, command).map_err(io::Error::other)?;
-        let output = receiver.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut receiver = End(wan.spawn(Side::Far, command).map_err(io::Error::other)?);
+        let output = receiver.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut output = BufReader::new(output);
         let mut line = String::new();
         output.read_line(&mut line)?;
@@ -245,23 +256,26 @@ impl Pair {
         };
         let mut command = probe(&ProbePlan::Send(plan));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let sender = wan.spawn(Side::Near, command).map_err(io::Error::other)?;
+        let sender = End(wan.spawn(Side::Near, command).map_err(io::Error::other)?);
         Ok(Pair { sender, receiver, output })
     }
 
     /// Waits for the sender, passes its result to the receiver, and waits for the receiver's
     /// report.
     fn finish(self) -> io::Result<ProbeReport> {
-        let Pair { sender, mut receiver, mut output } = self;
-        let sent = sender.wait_with_output()?.stdout;
+        let Pair { mut sender, mut receiver, mut output } = self;
+        let mut sent = Vec::new();
+        if let Some(mut stdout) = sender.0.stdout.take() {
+            stdout.read_to_end(&mut sent)?;
+        }
         let _: Sent = serde_json::from_slice(&sent)
             .map_err(|_| io::Error::other("the probe's sender failed"))?;
-        if let Some(mut control) = receiver.stdin.take() {
+        if let Some(mut control) = receiver.0.stdin.take() {
             control.write_all(&sent)?;
         }
         let mut report = String::new();
         output.read_line(&mut report)?;
-        receiver.wait()?;
+        receiver.0.wait()?;
         serde_json::from_str(&report).map_err(|_| io::Error::other("the probe's receiver failed"))
     }
 }

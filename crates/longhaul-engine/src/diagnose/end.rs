@@ -1,4 +1,4 @@
-//! A worker at one end: the local end of this host, or one behind a session.
+//! The work of one end of a diagnosis, done by this process or by a server.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,16 +19,16 @@ use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender, Session};
 
-/// How long the far end may take for an order beyond its own limit.
+/// The time that an answer may take beyond the time limit of its order.
 const AROUND: Duration = Duration::from_secs(20);
 
-/// What does the work of one end.
+/// One end of a diagnosis.
 pub(super) enum EndWorker {
     Local(Box<LocalEnd>),
     Remote(ControlSender, ControlReceiver),
 }
 
-/// A worker, and what it saw.
+/// An end that was opened, and the first examination of its host.
 pub(super) struct OpenedEnd {
     pub(super) worker: EndWorker,
     pub(super) view: EndView,
@@ -37,7 +37,7 @@ pub(super) struct OpenedEnd {
 }
 
 impl EndWorker {
-    /// The one of this host.
+    /// Opens the end at this host.
     pub(super) fn local(role: &Role, options: &CopyOptions) -> OpenedEnd {
         let opened = LocalEnd::open(&Tree::anywhere(), role, options);
         let Opened { local_end, view, sample, failure } = opened;
@@ -45,10 +45,10 @@ impl EndWorker {
         OpenedEnd { worker: EndWorker::Local(Box::new(local_end)), view, sample, failure }
     }
 
-    /// The one at the other end of `session`.
+    /// Opens the end at the server of `session`.
     ///
     /// # Errors
-    /// It refuses, or the channel breaks.
+    /// The server refuses, or the channel breaks.
     pub(super) fn remote(
         session: Session,
         role: &Role,
@@ -65,7 +65,7 @@ impl EndWorker {
         let mut worker = EndWorker::Remote(sender, receiver);
         match worker.ask(&DiagnoseOrder::Open { sources, target, options: options.clone() })? {
             DiagnoseEvent::Opened { mut view, sample, failure } => {
-                // By the name that the user knows it by.
+                // The user knows the host by the name in the command.
                 view.host = worker.peer().to_owned();
                 Ok(OpenedEnd { worker, view: *view, sample, failure })
             }
@@ -98,7 +98,7 @@ impl EndWorker {
         self.alone(&DiagnoseOrder::Write { bytes, files, durable, seconds })
     }
 
-    /// Has the page cache forget the sample.
+    /// Drops the sample from the page cache.
     pub(super) fn forget(&mut self, options: &CopyOptions) -> Result<()> {
         if let EndWorker::Local(local_end) = self {
             return local_end.forget(options);
@@ -109,7 +109,7 @@ impl EndWorker {
         }
     }
 
-    /// An empty directory at the sink, for a copy to go into.
+    /// Creates an empty directory at the sink and returns its path for a copy.
     pub(super) fn fresh(&mut self) -> Result<PathBuf> {
         if let EndWorker::Local(local_end) = self {
             return local_end.fresh();
@@ -120,7 +120,7 @@ impl EndWorker {
         }
     }
 
-    /// What the host did since the last look; `None` when it cannot be told.
+    /// Returns the load of the host since the last call; `None` if the server cannot report it.
     pub(super) fn look(&mut self) -> Option<HostUse> {
         if let EndWorker::Local(local_end) = self {
             return Some(local_end.look());
@@ -131,7 +131,7 @@ impl EndWorker {
         }
     }
 
-    /// What the doctor finds there.
+    /// Examines the host as `longhaul doctor` does.
     pub(super) fn examine(&mut self, rate: Rate, rtt: Duration) -> Result<Vec<Finding>> {
         if let EndWorker::Local(local_end) = self {
             return Ok(local_end.examine(rate, rtt));

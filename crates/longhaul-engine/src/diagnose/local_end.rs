@@ -1,4 +1,4 @@
-//! One end of a copy, where its files are: does there what needs no other end.
+//! The end of a diagnosis at the host of its files.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -19,41 +19,41 @@ use crate::doctor::core_speeds;
 use crate::error::{EngineError, Result};
 use crate::session::{DEFAULT_PORT, Throttle};
 
-/// For how long a core is asked what it copies in memory, and what it seals.
+/// The duration of the measurement of each speed of a core.
 const CORE_TIME: Duration = Duration::from_millis(120);
 
-/// Which end this is.
+/// The role of an end.
 #[derive(Debug, Clone)]
 pub(super) enum Role {
-    /// What is read.
+    /// The source, with the paths to read.
     Source(Vec<PathBuf>),
-    /// Where to a copy would go; `None` where bytes are dropped.
+    /// The sink, with the target of the copy; `None` if the bytes are dropped.
     Sink(Option<PathBuf>),
 }
 
-/// The place where one end works.
+/// An end at this host.
 pub(super) struct LocalEnd {
     plan: SourcePlan,
     scratch: Option<Scratch>,
     watch: HostWatch,
-    /// A path of the directory that the system knows.
+    /// The directory's path as the system knows it.
     directory: String,
-    /// The same as the client named it.
+    /// The directory's path as the client named it.
     shown: String,
 }
 
-/// A local end that was opened, and what was seen.
+/// A local end that was opened, with the first examination of its host.
 pub(super) struct Opened {
     pub(super) local_end: LocalEnd,
     pub(super) view: EndView,
     pub(super) sample: Option<SampleReport>,
-    /// Why nothing can be read or written here.
+    /// The reason why nothing can be read or written here.
     pub(super) failure: Option<EngineError>,
 }
 
 impl LocalEnd {
-    /// Looks at the host and at what there is to copy, or makes a directory to write to. Where that
-    /// fails, the host is there to be looked at all the same.
+    /// Examines the host and the files to copy, or creates a directory to write to. After a failure
+    /// the host can still be examined.
     pub(super) fn open(tree: &Tree, role: &Role, options: &CopyOptions) -> Opened {
         let (directory, paths) = match role {
             Role::Source(paths) => (paths.first().map(|path| directory_of(tree, path)), &paths[..]),
@@ -119,7 +119,7 @@ impl LocalEnd {
         self.watch.look()
     }
 
-    /// What `longhaul doctor` finds here for this rate over this time.
+    /// Returns the findings of `longhaul doctor` for this rate and round-trip time.
     pub(super) fn examine(&self, rate: Rate, rtt: Duration) -> Vec<Finding> {
         let facts = read_facts(&Source::host(), &query(&self.directory));
         let target = Target {
@@ -131,7 +131,7 @@ impl LocalEnd {
             port: DEFAULT_PORT,
         };
         let mut findings = examine(&facts, &[], &target);
-        // Where a server's root is, is its own affair.
+        // Clients must not learn the place of a server's root.
         for finding in findings.iter_mut().filter(|one| one.subject == self.directory) {
             finding.subject.clone_from(&self.shown);
         }
@@ -144,7 +144,7 @@ fn nowhere() -> EngineError {
     EngineError::File { operation: "write at", path: Path::new("the sink").to_owned(), source }
 }
 
-/// The path that the kernel knows an open directory by.
+/// Returns the path of an open directory.
 fn real_path(fd: i32) -> Option<String> {
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     Some(path.to_string_lossy().into_owned())
@@ -155,7 +155,7 @@ fn query(directory: &str) -> Query {
     Query { disks, ..Query::default() }
 }
 
-/// The host, and the disk under `directory`.
+/// Examines the host and the disk under `directory`.
 fn see(directory: &str) -> EndView {
     let facts = read_facts(&Source::host(), &query(directory));
     let disk = facts.disks.first();

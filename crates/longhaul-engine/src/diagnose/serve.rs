@@ -1,4 +1,4 @@
-//! The service: one end's local end, for a client elsewhere.
+//! The server of one end of a diagnosis.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,21 +21,21 @@ use crate::copy::{Tree, check_options as check};
 use crate::error::{EngineError, Result};
 use crate::session::{KeyRate, Operation, Reserved, ServedSession, WorkRecord};
 
-/// How long the client may take to say what it wants.
+/// The time limit for the first order.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it may be silent: the steps that are not this end's.
+/// The time limit between two orders: other steps may run at the other end meanwhile.
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
-/// Orders that wait: a client gives the next once it has the answer.
+/// The number of waiting orders; a client sends the next one after the answer.
 const ORDERS: usize = 1;
 
-/// Serves the steps of one client within `tree`; the client is authorised already. What was made is
-/// removed when it leaves, or `stop` is set.
+/// Serves the steps of one authorised client within `tree`. The temporary directory is removed when
+/// the client leaves or `stop` is set.
 ///
 /// # Errors
 /// The client was refused, or its channel broke.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, quota, rate, .. } = session;
-    // Data connections are not for this service.
+    // This service needs no data connections.
     drop(streams);
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
@@ -66,7 +66,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     thread::scope(|scope| {
         let gone = &gone;
         scope.spawn(move || {
-            // A client that leaves ends what it has ordered.
+            // A client that leaves ends its running order.
             while let Ok(order) = receiver.receive::<DiagnoseOrder>() {
                 if orders.send(order).is_err() {
                     break;
@@ -97,7 +97,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     })
 }
 
-/// Adds what was read or written to the account.
+/// Adds the bytes that were read or written to the record.
 fn note(record: &WorkRecord, event: &DiagnoseEvent) {
     if let DiagnoseEvent::Done(report) = event {
         record.note(|work| {
@@ -108,7 +108,7 @@ fn note(record: &WorkRecord, event: &DiagnoseEvent) {
     }
 }
 
-/// Tells a client that these files are not for it.
+/// Refuses a client that may not reach the files.
 ///
 /// # Errors
 /// The refusal, for the server's record, or the control channel broke.
@@ -124,7 +124,7 @@ fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), Str
     let rights = tree.rights();
     match role {
         Role::Source(_) if !rights.may_read() => Err("it takes files and gives none".to_owned()),
-        // What a diagnosis writes it also removes.
+        // A diagnosis removes the files that it writes.
         Role::Sink(Some(_)) if !rights.may_replace() => {
             Err("this key may not remove what a diagnosis would write".to_owned())
         }

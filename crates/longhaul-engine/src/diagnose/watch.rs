@@ -1,4 +1,4 @@
-//! What the processors of a host do over a step.
+//! The load of a host's processors during a step.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use longhaul_core::result::HostUse;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::host::{CoreTimes, core_times, throttled};
 
-/// Looks at the host from time to time.
+/// Samples the load of this host.
 pub(super) struct HostWatch {
     at: Instant,
     times: Option<HostTimes>,
@@ -24,7 +24,7 @@ impl HostWatch {
         }
     }
 
-    /// What was done since the last look.
+    /// Returns the load since the last call.
     pub(super) fn look(&mut self) -> HostUse {
         let before = std::mem::replace(self, HostWatch::new());
         let seconds = (self.at - before.at).as_secs_f64().max(1e-3);

@@ -1,8 +1,8 @@
-//! Writes files as a sink does, from memory of the same host: the step that needs no network.
+//! Writes files from memory as a sink does: the step at the sink that needs no network.
 //!
-//! Large files are given their room in advance and written past the page cache by as many threads
-//! as a sink has writers, then written over once more, which tells what finding room costs. Small
-//! ones are made under a temporary name, written and renamed.
+//! Large files are allocated in advance and written past the page cache by as many threads as a
+//! sink has writers. They are then overwritten, which shows the cost of allocation. Small files are
+//! created under a temporary name, written and renamed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,21 +26,22 @@ use crate::error::{EngineError, Result};
 use crate::noise::noise;
 use crate::session::Throttle;
 
-/// The block of a copy.
+/// The block size of a copy.
 const BLOCK: u64 = 4 << 20;
-/// What goes through the page cache is all still to be written when time is up.
+/// The most that is written through the page cache, because all of it is still dirty at the end of
+/// the time.
 const LARGEST_CACHED: u64 = 512 << 20;
-/// The part of the time for writing over what is there.
+/// One part in this many of the time is used to overwrite.
 const OVERWRITE_PART: u32 = 4;
 
-/// What is written.
+/// The files to write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing {
-    /// Bytes in all, at the most.
+    /// The largest number of bytes in all files.
     pub(super) bytes: u64,
-    /// Files that hold them.
+    /// The number of files.
     pub(super) files: u64,
-    /// Sync at the end.
+    /// True to sync the files at the end.
     pub(super) durable: bool,
     /// The time limit.
     pub(super) time: Duration,
@@ -48,8 +49,8 @@ pub(super) struct Writing {
     pub(super) rate: Option<Rate>,
 }
 
-/// Writes into the open directory `dir`, whose path is `path`, until it is done, time is up, or
-/// `stop`.
+/// Writes into the open directory `dir` with this `path` until all is written, the time is up, or
+/// `stop` is set.
 ///
 /// # Errors
 /// The file system refuses, or has no room.
@@ -134,14 +135,13 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// Writes one block after the other on all threads, up to `most` bytes, whole blocks, or until
-    /// the deadline.
+    /// Writes whole blocks on all threads, up to `most` bytes or until the deadline.
     fn blocks(&self, file: &File, most: u64, deadline: Instant) -> io::Result<u64> {
         let next = AtomicU64::new(0);
         self.threads(|| {
             let mut buffer = AlignedBuffer::new(BLOCK as usize);
             noise(&mut buffer);
-            // One at the least: on a host that hardly comes by, that tells how slow it is.
+            // Each thread writes at least one block, so that a very slow host gets a rate, too.
             let mut first = true;
             while first || Instant::now() < deadline && !self.stop.load(Ordering::Relaxed) {
                 first = false;
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn large_and_small_files_are_written() {
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let fd = OwnedFd::from(File::open(dir.path()).unwrap());
         let time = Duration::from_secs(5);
         let stop = AtomicBool::new(false);

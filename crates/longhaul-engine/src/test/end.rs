@@ -1,4 +1,4 @@
-//! One end of one direction: starts its threads, has them sampled, and says what they did.
+//! One end of one direction of a test: its threads, their samples and their result.
 
 use std::net::Shutdown;
 use std::sync::OnceLock;
@@ -21,14 +21,14 @@ use crate::anonymous::AnonymousPool;
 /// One direction of a test at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
-    /// What this end is in it.
+    /// The role of this end.
     pub(super) role: End,
-    /// It is the half from the server to the client, in a test of both directions.
+    /// True for the half from the server to the client in a bidirectional test.
     pub(super) reverse: bool,
 }
 
 impl Part {
-    /// The parts of a test of `direction`, in the order of their streams' numbers.
+    /// Returns the parts of a test of `direction`, in the order of the stream numbers.
     pub(super) fn of(direction: Direction, at_client: bool) -> Vec<Part> {
         let role = |client_sends: bool| {
             if client_sends == at_client { End::Sender } else { End::Receiver }
@@ -42,33 +42,34 @@ impl Part {
     }
 }
 
-/// What an end looks at while it runs; others set them.
+/// The flags that end a running test, set by other threads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signals<'a> {
-    /// End early and in order: a sender closes its streams as when time is up. A receiver takes
-    /// no notice; its client tells the sender.
+    /// Ends the test early: a sender closes its streams as at the end of the time. A receiver
+    /// ignores the flag, because its client informs the sender.
     pub(super) stop: &'a AtomicBool,
-    /// Break off: the other side is gone.
+    /// Aborts the test because the peer is gone.
     pub(super) abort: &'a AtomicBool,
 }
 
-/// The most an end may take.
+/// The limits of one end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds<'a> {
-    /// From the start to the end of data.
+    /// The time from the start to the end of the data.
     pub(super) time: Duration,
-    /// With nothing moving.
+    /// The longest time without progress.
     pub(super) idle: Duration,
-    /// The rate that the other side may not exceed.
+    /// The rate that the peer may not exceed.
     pub(super) rate: Option<Rate>,
-    /// The longest read of a stream.
+    /// The length of the longest read.
     pub(super) read_bytes: usize,
-    /// The pool of a test that may not be slow while others wait.
+    /// The pool of an anonymous test, which must not be slow while others wait.
     pub(super) pool: Option<&'a AnonymousPool>,
 }
 
 impl<'a> Bounds<'a> {
-    /// A test by time has its time and what it takes to drain, one by bytes what `limits` allow.
+    /// Returns the limits for `plan`: a test by time gets its time and the time to drain, a test by
+    /// bytes the time of `limits`.
     pub(super) fn new(plan: &TestPlan, limits: &'a TestLimits) -> Self {
         let time = end_of_time(plan).map_or(limits.time, |time| time + DRAIN_LIMIT);
         let (idle, rate, pool) = (limits.idle, limits.rate, limits.pool.as_ref());
@@ -76,8 +77,8 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Runs one end of one direction over `carriers`, from the first byte to the last. Calls
-/// `on_sample` each interval, on the calling thread.
+/// Runs one end of one direction over `carriers` from the first byte to the last. Passes a sample
+/// to `on_sample` every interval, on the calling thread.
 pub(super) fn run(
     part: Part,
     carriers: Vec<Carrier>,
@@ -129,7 +130,7 @@ pub(super) fn run(
             };
             let thread = thread::Builder::new().name(format!("{role}-{number}"));
             if let Err(error) = thread.spawn_scoped(scope, work) {
-                // The threads that run already end with their connections.
+                // The threads that already run end with their connections.
                 sampler.shut(Shutdown::Both);
                 return Some(format!("cannot start a thread for stream {number}: {error}"));
             }
@@ -143,7 +144,8 @@ pub(super) fn run(
     sampler.result(&granted, cut)
 }
 
-/// What holds a stream's thread to the rate, if a timer is to; `unit` is the least that it sends.
+/// Returns the timer that paces a stream, if `plan` needs one; `unit` is the least that the stream
+/// sends.
 fn pacer(plan: &TestPlan, unit: u64) -> Option<Pacer> {
     let rate = plan.stream_rate().filter(|_| plan.pacing() == Pacing::Timer)?;
     let burst = plan.burst_bytes.map(|burst| burst.get());

@@ -1,4 +1,5 @@
-//! The threads that move bytes. Each owns its count and its buffer; other threads only look.
+//! The threads that move bytes. Each owns its counter and buffer; other threads only read the
+//! counter.
 
 mod carrier;
 mod pacer;

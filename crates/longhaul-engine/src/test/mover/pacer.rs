@@ -2,35 +2,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How far behind its schedule a sender may fall and still catch up: more than a timer is late,
-/// less than what would be another rate.
+/// The longest delay that a sender may catch up: longer than a timer is late, shorter than a change
+/// of the rate.
 const CATCH_UP: Duration = Duration::from_millis(10);
-/// How long a sender sleeps at most before it looks whether it should stop.
+/// The longest sleep before a sender checks the stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// The burst unless another is asked for, as time at the pacing rate.
+/// The default burst, as time at the pacing rate.
 const BURST_TIME: Duration = Duration::from_millis(1);
 
-/// Holds a sending thread to a rate: a burst at once, then sleep until the next is due.
+/// Limits a sending thread to a rate: a burst at once, then sleep until the next one is due.
 #[derive(Debug)]
 pub(in crate::test) struct Pacer {
     bytes_per_second: f64,
     burst: u64,
-    /// What the present burst has left.
+    /// The bytes left of the present burst.
     left: u64,
-    /// When the next burst may begin.
+    /// The start of the next burst.
     next: Instant,
 }
 
 impl Pacer {
-    /// For a stream that starts now. Without a burst it is a millisecond's worth, but at least
-    /// `unit` bytes, below which nothing is sent.
+    /// Creates a pacer for a stream that starts now. The default burst is a millisecond at the
+    /// rate, but at least `unit` bytes, the least that is sent.
     pub(in crate::test) fn new(bytes_per_second: u64, burst: Option<u64>, unit: u64) -> Self {
         let worth = (bytes_per_second as f64 * BURST_TIME.as_secs_f64()) as u64;
         let burst = burst.unwrap_or(worth).max(unit).max(1);
         Pacer { bytes_per_second: bytes_per_second as f64, burst, left: 0, next: Instant::now() }
     }
 
-    /// Waits until something may be sent, and says how many bytes; 0 when `stop` was set.
+    /// Waits until bytes may be sent and returns their number; 0 if `stop` was set.
     pub(in crate::test) fn allowance(&mut self, stop: &AtomicBool) -> u64 {
         if self.left > 0 {
             return self.left;
@@ -53,12 +53,12 @@ impl Pacer {
     fn begin_burst(&mut self, now: Instant) {
         let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
         let takes = Duration::try_from_secs_f64(self.burst as f64 / self.bytes_per_second);
-        // A burst that takes centuries is followed by none.
+        // A burst that takes centuries has no successor.
         self.next = self.next.max(earliest) + takes.unwrap_or(Duration::from_secs(1 << 32));
         self.left = self.burst;
     }
 
-    /// Takes note that `bytes` of the allowance were used.
+    /// Subtracts `bytes` from the allowance.
     pub(in crate::test) fn spend(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
     }
@@ -74,10 +74,10 @@ mod tests {
         let begun = pacer.next;
         pacer.begin_burst(begun);
         assert_eq!((pacer.left, pacer.next), (1000, begun + Duration::from_millis(1)));
-        // Two bursts late: both may go at once.
+        // Two bursts late: both may be sent at once.
         pacer.begin_burst(begun + Duration::from_millis(3));
         assert_eq!(pacer.next, begun + Duration::from_millis(2));
-        // A second late: no more than the catch-up.
+        // A second late: only the catch-up limit.
         pacer.begin_burst(begun + Duration::from_secs(1));
         assert_eq!(pacer.next, begun + Duration::from_millis(991));
     }

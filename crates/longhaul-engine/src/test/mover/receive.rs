@@ -10,19 +10,19 @@ use rustix::net::{RecvFlags, recv};
 
 use super::Slot;
 
-/// How a receiver reads.
+/// The method of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::test) struct Reading {
-    /// Bytes in one read, at most.
+    /// The length of the longest read.
     pub(in crate::test) buffer_bytes: usize,
-    /// The kernel drops the bytes instead of copying them (`MSG_TRUNC`, tcp(7)).
+    /// True if the kernel drops the bytes instead of copying them (`MSG_TRUNC`, tcp(7)).
     pub(in crate::test) skip_copy: bool,
-    /// Let more arrive before a read where the rate allows; not with a window of the user's, of
-    /// which it would take a part away.
+    /// True to wait for more data before a read if the rate allows. False with a window that the
+    /// user set, because waiting data reduce it.
     pub(in crate::test) gather: bool,
 }
 
-/// Reads `stream` until the peer closes its half. `first` is set when the first bytes are there.
+/// Reads `stream` until the peer closes its half. Sets `first` at the first bytes.
 pub(in crate::test) fn receive(
     slot: &Slot,
     mut stream: &TcpStream,
@@ -31,7 +31,7 @@ pub(in crate::test) fn receive(
     sampler: &Thread,
 ) {
     slot.run(sampler, || {
-        // On a page, for the reason that a sender's is.
+        // Aligned to a page, like the sender's buffer.
         let mut buffer = AlignedBuffer::new(reading.buffer_bytes);
         let buffer = &mut buffer[..reading.buffer_bytes];
         let mut received = 0u64;
@@ -55,7 +55,7 @@ pub(in crate::test) fn receive(
                     if let Some(gathering) = &mut gathering
                         && let Some(bytes) = gathering.read(count)
                     {
-                        // A kernel that refuses wakes us more often, that is all.
+                        // A kernel without this option only wakes the thread more often.
                         let _ = set_receive_low_water(stream, bytes);
                     }
                 }
@@ -64,25 +64,25 @@ pub(in crate::test) fn receive(
             }
         }
         let end = Instant::now();
-        // An end with nothing before it starts the clock too, for a share of no bytes.
+        // An end of data without data starts the clock, too, for a share of no bytes.
         let _ = first.set(end);
         Ok(end)
     });
 }
 
-/// How long data may gather: far less than an interval or a round trip over a long path, and many
-/// times what it costs to wake a thread.
+/// The longest time for which data wait: far below an interval or a long round trip, and many times
+/// the cost of waking a thread.
 const GATHER_TIME: Duration = Duration::from_micros(200);
-/// How much may gather: waking for each 512 KiB instead of each packet took a third off the CPU
-/// time of a gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
+/// The most bytes that wait: waking per 512 KiB instead of per packet saved a third of the CPU time
+/// per gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
 const MOST_GATHERED: u64 = 512 << 10;
-/// How often the amount is fitted to the rate.
+/// The interval at which the number of bytes is adapted to the rate.
 const FIT_EVERY: Duration = Duration::from_millis(10);
-/// Less than this is not worth waiting for.
+/// The least number of bytes for which a wait is worthwhile.
 const LEAST_GATHERED: u64 = 16 << 10;
 
-/// Fits the socket's low-water mark to its rate, so that a fast stream wakes its reader seldom
-/// and a slow one is counted as it comes.
+/// Adapts the socket's low-water mark to its rate, so that a fast stream wakes its reader rarely
+/// and a slow one is counted as it arrives.
 #[derive(Debug)]
 struct Gathering {
     most: u64,
@@ -97,10 +97,10 @@ impl Gathering {
         Gathering { most, mark: 1, since: Instant::now(), bytes: 0 }
     }
 
-    /// Takes note of a read. Returns the new mark when it is to be changed.
+    /// Records a read. Returns the new mark if it changes.
     fn read(&mut self, count: usize) -> Option<u32> {
         self.bytes += count as u64;
-        // The clock is cheap but not free: one look for each 64 KiB is enough.
+        // Reading the clock costs time; once per 64 KiB is enough.
         if self.bytes < LEAST_GATHERED * 4 && self.mark == 1 {
             return None;
         }
@@ -116,7 +116,8 @@ impl Gathering {
         changed.then_some(mark as u32)
     }
 
-    /// The mark for a rate, in powers of two so that it does not change with every ripple.
+    /// Returns the mark for a rate, as a power of two, so that small changes of the rate do not
+    /// change it.
     fn fit(&self, bytes: u64, elapsed: Duration) -> u64 {
         let wanted = bytes as f64 * GATHER_TIME.as_secs_f64() / elapsed.as_secs_f64();
         match (wanted as u64).min(self.most) {

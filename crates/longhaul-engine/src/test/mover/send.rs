@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use super::{Pacer, Slot, Supply};
 
-/// Sends from `supply` until `share` bytes are sent or `stop` is set, at the pacer's rate, then
+/// Sends from `supply` until `share` bytes are sent or `stop` is set, at the pacer's rate. Then it
 /// closes its half of `stream`.
 ///
-/// `stop` is to be followed by a shutdown of the writing half from outside, which ends a write
-/// that waits for the peer; what the kernel took before counts, and is sent.
+/// After `stop` another thread must shut down the writing half, which ends a blocked write. The
+/// bytes that the kernel accepted before count and are sent.
 pub(in crate::test) fn send(
     slot: &Slot,
     stream: &TcpStream,
@@ -46,7 +46,7 @@ pub(in crate::test) fn send(
             }
         }
         match stream.shutdown(Shutdown::Write) {
-            // The peer, which has closed already, says so elsewhere.
+            // A peer that has closed reports so on the control channel.
             Err(e) if e.kind() != ErrorKind::NotConnected => Err(e),
             _ => Ok(Instant::now()),
         }
