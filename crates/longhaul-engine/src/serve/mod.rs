@@ -1,5 +1,5 @@
-//! The listening end: one port for control channels and data connections, limits on both, and
-//! the dispatch to the services.
+//! The server: one port for control channels and data connections, limits on both, and the dispatch
+//! to the services.
 
 mod admission;
 mod connection;

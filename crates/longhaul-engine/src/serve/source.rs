@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The part of an address that one client can be expected to have to itself: an IPv4 address, or
-/// the /64 of an IPv6 address (RFC 6177). Loopback addresses stay what they are.
+/// Returns the part of an address that belongs to one client: an IPv4 address, or the /64 of an
+/// IPv6 address (RFC 6177). Loopback addresses remain unchanged.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         ip if ip.is_loopback() => ip,

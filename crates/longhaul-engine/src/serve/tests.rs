@@ -1,4 +1,4 @@
-//! Sessions over loopback: both ends in one process, real sockets, real TLS.
+//! Sessions over loopback: both ends in one process, with real sockets and TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ use crate::session::{
     WorkRecord, connect, connect_queued, control, greet, random_keying_material,
 };
 
-/// Echoes one message and one data connection; files are for authorised clients alone.
+/// Echoes one message and one data connection; only authorised clients reach files.
 #[derive(Default)]
 struct Echo {
     ended: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ impl TestServer {
         TestServer { port, keys, echo, stop, thread: Some(thread) }
     }
 
-    /// A server and a session with it, both of one user.
+    /// Returns a server and a session with it, both of one user.
     fn with_session(config: &ConfigDir, service: Service) -> (Self, Session) {
         let identity = Identity::load_or_create(config).unwrap();
         let server = TestServer::start(Identity::load_or_create(config).unwrap(), config);
@@ -117,7 +117,8 @@ fn a_session_carries_messages_and_a_data_connection() {
     let config = ConfigDir::at(dir.path());
     let (server, session) = TestServer::with_session(&config, Service::Copy);
     let (sender, mut receiver, dialer) = session.split();
-    // A stranger, a silent client and a wrong authenticator come first and disturb nothing.
+    // An unknown client, a silent client and an invalid authenticator arrive first and disturb
+    // nothing.
     let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     stranger.write_all(&[b'G'; 100]).unwrap();
     let _silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
@@ -155,7 +156,7 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
             ConnectOptions { identity: &identity, config: &config, policy, family: Family::Any };
         connect(&server.address(), service, &options).map(|_| ())
     };
-    // Unknown server: not for files, until it was accepted once.
+    // An unknown server is refused for files until it was accepted once.
     let unknown = open(Service::Copy, HostPolicy::RequireKnown);
     assert!(matches!(unknown, Err(EngineError::KeyUnknown { .. })), "{unknown:?}");
     open(Service::Test, HostPolicy::RefuseChanged).unwrap();
@@ -249,7 +250,7 @@ fn nothing_listening_is_said_so() {
     assert!(matches!(refused, Err(EngineError::Connect { .. })), "{refused:?}");
 }
 
-/// Answers every connection with these bytes, and closes it.
+/// Answers every connection with these bytes and closes it.
 fn answering(bytes: &'static [u8]) -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -293,7 +294,7 @@ fn an_address_that_keeps_failing_is_refused() {
     let source = "198.51.100.1".parse().unwrap();
     (0..4).for_each(|_| gate.failed(source, Failure::Authentication));
     let (near, far) = pair();
-    // Loopback is exempt, so the penalty of another address is looked at.
+    // Loopback is exempt, so the penalty of another address is checked.
     assert!(gate.admit_from(source, far).is_err());
     near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut alert = Vec::new();
@@ -406,12 +407,12 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
         drop(first);
         drop(second.join().unwrap().unwrap());
     });
-    // Who does not want to wait leaves, and takes nobody's turn.
+    // A client that does not wait leaves without taking a turn.
     let first = connect(&server.address(), Service::Test, &options).unwrap();
     let gone = connect_queued(&server.address(), Service::Test, &options, |_| false).map(|_| ());
     assert!(matches!(gone, Err(EngineError::Interrupted)), "{gone:?}");
     drop(first);
-    // The server hears of both leaving in its own time.
+    // The server notices later that both have left.
     let left = std::time::Instant::now();
     while let Err(error) = connect(&server.address(), Service::Test, &options).map(drop) {
         assert!(left.elapsed() < Duration::from_secs(10), "{error}");
@@ -435,7 +436,7 @@ fn one_off_is_one_client_served_not_one_stranger() {
         let stop = AtomicBool::new(false);
         move || listener.run(host, echo, ClientLimits::default(), true, &stop)
     });
-    // Not a handshake, though it begins like one.
+    // It begins like a handshake but is invalid.
     let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stranger.write_all(&[0x16; 100]).unwrap();
     let _ = stranger.read_to_end(&mut Vec::new());
