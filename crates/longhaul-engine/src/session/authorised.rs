@@ -1,8 +1,8 @@
 //! The keys that may reach files here: `authorized_keys`, read again when it changes.
 //!
-//! A change counts for the next session at once. A [watch](AuthorisedKeys::watch) looks every
-//! second and ends the running sessions of keys that no longer count. A list that cannot be read,
-//! has an unknown option or is exposed to other users changes nothing: the one before stays.
+//! A change applies to the next session. A [watch](AuthorisedKeys::watch) checks the list every
+//! second and ends the sessions of keys that are no longer valid. A list that cannot be read, has
+//! an unknown option or is exposed to other users is ignored, and the previous list stays in force.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,17 +27,17 @@ use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
 const FILE: &str = "authorized_keys";
-/// How often a watch looks at the list and at the times of its keys.
+/// The interval between two checks of the list and of the expiry times.
 const LOOK: Duration = Duration::from_secs(1);
-/// A file that was changed so recently may change again without another time of change: kernels
-/// count these times in steps of up to 10 ms, file servers of up to 2 s.
+/// The age below which a file may change again without another time of change: kernels count these
+/// times in steps of up to 10 ms, file servers of up to 2 s.
 const FRESH: Duration = Duration::from_secs(3);
-/// Most events that wait for a watch.
+/// The most events that wait for a report.
 const EVENTS_LIMIT: usize = 64;
 
-/// The keys that may reach files here and what each is allowed: the host's own and those in
-/// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` a line; lines that begin
-/// with `#` are comments. `docs/guide/serve.md` has the options. Clones share one list.
+/// The keys that may reach files, with their rights: this user's own and those in
+/// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` per line; lines that begin
+/// with `#` are comments. `docs/guide/serve.md` describes the options. Clones share one list.
 #[derive(Debug, Clone)]
 pub struct AuthorisedKeys(Arc<Shared>);
 
@@ -51,11 +51,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     keys: HashMap<PublicKey, Grant>,
-    /// The file when it was last read.
+    /// The state of the file when it was last read.
     seen: Option<Seen>,
     sessions: HashMap<u64, Live>,
     sessions_begun: u64,
-    /// What the running sessions of a key share.
+    /// The rate that the running sessions of a key share.
     rates: HashMap<PublicKey, Weak<KeyRate>>,
     quotas: Quotas,
     events: Vec<KeysEvent>,
@@ -65,36 +65,37 @@ struct State {
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     stamp: Option<Stamp>,
-    /// It was changed so recently that the same stamp does not prove the same contents.
+    /// True if it was changed so recently that the same stamp does not prove the same contents.
     fresh: bool,
-    /// Its text, or the error that reading it gave.
+    /// The text, or the error of reading it.
     outcome: std::result::Result<String, String>,
 }
 
 /// Device, inode, length, mode, owner, and times of change of contents and of status.
 type Stamp = (u64, u64, u64, u32, u32, (i64, i64), (i64, i64));
 
-/// What happened to the list and its sessions, for the log.
+/// An event of the list or its sessions, for the log.
 #[derive(Debug)]
 pub enum KeysEvent {
-    /// A new list counts.
+    /// A new list is in force.
     Reloaded {
-        /// How many keys are in it, without the host's own.
+        /// The number of keys in it, without this user's own.
         keys: usize,
         /// The running sessions whose key is no longer in it.
         ended: usize,
         /// The directories of single keys.
         roots: Vec<PathBuf>,
     },
-    /// The list has changed and cannot be used; the one before counts. Once per change.
+    /// The list has changed and is invalid; the previous one stays in force. Reported once per
+    /// change.
     Kept(EngineError),
-    /// A client with a listed key was not let in.
+    /// A client with a listed key was refused.
     Denied {
-        /// Its key's fingerprint.
+        /// The key's fingerprint.
         fingerprint: String,
-        /// Its client.
+        /// The client's address.
         address: IpAddr,
-        /// Why.
+        /// The reason.
         lapse: Lapse,
     },
 }
@@ -103,7 +104,7 @@ pub enum KeysEvent {
 struct Live {
     key: PublicKey,
     address: IpAddr,
-    /// Its key was not in the list when it was last looked at. Editors remove a file for a moment.
+    /// True if the key was missing at the last check. Editors remove a file for a moment.
     missed: bool,
     lapse: Arc<Mutex<Option<Lapse>>>,
     end: EndSession,
@@ -119,10 +120,10 @@ impl fmt::Debug for Live {
 }
 
 impl AuthorisedKeys {
-    /// Reads the list; `own` is always in it, so that everything on one machine works.
+    /// Reads the list; it always contains `own`, so that everything works on one machine.
     ///
     /// # Errors
-    /// The file cannot be read, is exposed to other users, or the options of a key are none.
+    /// The file cannot be read, is exposed to other users, or has an invalid option.
     pub fn load(config: &ConfigDir, own: PublicKey) -> Result<Self> {
         let mut state = State::default();
         let seen = state.read(config, own, None)?;
@@ -131,8 +132,8 @@ impl AuthorisedKeys {
         Ok(AuthorisedKeys(Arc::new(shared)))
     }
 
-    /// What `key` is allowed when it comes from `address` now; `None` if it may not reach files.
-    /// A list that has changed is read first.
+    /// Returns the rights of `key` from `address` now; `None` if it may not reach files. A changed
+    /// list is read first.
     pub fn find(&self, key: &PublicKey, address: IpAddr) -> Option<Grant> {
         let mut state = self.refreshed(false);
         let grant = state.keys.get(key)?;
@@ -143,23 +144,23 @@ impl AuthorisedKeys {
         None
     }
 
-    /// Whether a key has a directory of its own.
+    /// Returns whether a key has a separate directory.
     pub fn has_roots(&self) -> bool {
         lock(&self.0.state).keys.values().any(|grant| grant.root.is_some())
     }
 
-    /// The directories of single keys.
+    /// Returns the directories of single keys.
     pub fn roots(&self) -> Vec<PathBuf> {
         lock(&self.0.state).roots()
     }
 
-    /// Whether a key may set owners.
+    /// Returns whether a key may set owners.
     pub fn has_owners(&self) -> bool {
         lock(&self.0.state).keys.values().any(|grant| grant.owners)
     }
 
-    /// Counts a session of `key` until the value is dropped; `end` is called when the key no
-    /// longer counts. `None` when the key has as many sessions as it may.
+    /// Counts a session of `key` until the value is dropped; `end` is called when the key becomes
+    /// invalid. `None` if the key has reached its limit of sessions.
     pub(crate) fn begin(
         &self,
         key: PublicKey,
@@ -187,8 +188,8 @@ impl AuthorisedKeys {
     }
 
     /// Checks the list every second, and at once after `asked` was set, on a separate thread until
-    /// the value is dropped. `report` runs on a thread of its own, so that a slow report delays
-    /// neither a check nor the end of a session.
+    /// the value is dropped. `report` runs on another thread, so that a slow report delays neither
+    /// a check nor the end of a session.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -203,7 +204,7 @@ impl AuthorisedKeys {
         let check = move || {
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 for event in keys.look(asked.swap(false, Ordering::Relaxed)) {
-                    // Events that find no place are as many as a report that blocks has missed.
+                    // Events that find no place are lost, as the report has not returned for long.
                     let _ = events.try_send(event);
                 }
             }
@@ -213,8 +214,8 @@ impl AuthorisedKeys {
         Ok(KeysWatch { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Reads the list if it has changed or is `asked` for, and ends the sessions of keys that no
-    /// longer count.
+    /// Reads the list if it has changed or `asked` is true, and ends the sessions of keys that are
+    /// no longer valid.
     fn look(&self, asked: bool) -> Vec<KeysEvent> {
         let mut state = self.refreshed(asked);
         let lapsed = state.lapsed(SystemTime::now());
@@ -233,7 +234,7 @@ impl AuthorisedKeys {
 }
 
 impl State {
-    /// Reads the list if it has changed; with `asked` it is read, and said so, in any case.
+    /// Reads the list if it has changed; with `asked` it is read and reported in any case.
     fn refresh(&mut self, config: &ConfigDir, own: PublicKey, asked: bool) {
         let stamp = stamp(config);
         let same = self.seen.as_ref().is_some_and(|seen| seen.stamp == stamp && !seen.fresh);
@@ -262,14 +263,14 @@ impl State {
         event.into_iter().for_each(|event| self.tell(event));
     }
 
-    /// Reads the list and takes it over, unless its text is that of `before`.
+    /// Reads the list and puts it into force, unless its text is that of `before`.
     fn read(
         &mut self,
         config: &ConfigDir,
         own: PublicKey,
         before: Option<&std::result::Result<String, String>>,
     ) -> Result<Seen> {
-        // Before the text, so that a change in between is seen the next time.
+        // The stamp is read before the text, so that a change in between is seen the next time.
         let stamp = stamp(config);
         let text = private_file::read(config, FILE, Secrecy::Open)?.unwrap_or_default();
         let outcome = Ok(text);
@@ -284,7 +285,7 @@ impl State {
         self.keys.values().filter_map(|grant| grant.root.clone()).collect()
     }
 
-    /// What the sessions of `key` share; sessions under another limit keep theirs.
+    /// Returns the rate that the sessions of `key` share; sessions under another limit keep theirs.
     fn rate_of(&mut self, key: PublicKey, limit: Rate) -> Arc<KeyRate> {
         self.rates.retain(|_, rate| rate.strong_count() > 0);
         let shared = self.rates.get(&key).and_then(Weak::upgrade);
@@ -295,7 +296,7 @@ impl State {
         })
     }
 
-    /// Returns the functions that end the running sessions of keys that no longer count.
+    /// Returns the functions that end the sessions of keys that are no longer valid.
     fn lapsed(&mut self, now: SystemTime) -> Vec<EndSession> {
         let mut ends = Vec::new();
         for live in self.sessions.values_mut() {
@@ -361,7 +362,7 @@ fn parse(config: &ConfigDir, text: &str, own: PublicKey) -> Result<HashMap<Publi
         let mut grant = Grant::from_options_or_none(options).map_err(slip)?;
         grant.comment = comment(key);
         let Ok(key) = key.parse() else { continue };
-        // As with ssh, the first line of a key counts.
+        // The first line of a key applies, as with ssh.
         keys.entry(key).or_insert(grant);
     }
     keys.entry(own).or_default();
@@ -379,17 +380,17 @@ pub(crate) struct KeySession {
 }
 
 impl KeySession {
-    /// The quota that it shares with the other sessions of its key.
+    /// Returns the quota that it shares with the other sessions of its key.
     pub(crate) fn quota(&self) -> Option<KeyQuota> {
         self.quota.clone()
     }
 
-    /// The rate that it shares with the other sessions of its key.
+    /// Returns the rate that it shares with the other sessions of its key.
     pub(crate) fn rate(&self) -> Option<Arc<KeyRate>> {
         self.rate.clone()
     }
 
-    /// Why the session was ended, if its key was to blame.
+    /// Returns the reason if the session was ended because of its key.
     pub(crate) fn lapse(&self) -> Option<Lapse> {
         *lock(&self.lapse)
     }
@@ -401,7 +402,7 @@ impl Drop for KeySession {
     }
 }
 
-/// Looks at the list until it is dropped.
+/// A running watch, which ends when dropped.
 #[derive(Debug)]
 pub struct KeysWatch {
     stop: Option<Sender<()>>,
@@ -415,7 +416,7 @@ impl Drop for KeysWatch {
     }
 }
 
-/// The text after the type and the key of a line.
+/// Returns the text after the type and the key of a line.
 fn comment(key: &str) -> Option<String> {
     let mut rest = key;
     for _ in 0..2 {

@@ -1,25 +1,26 @@
-//! An end to opening a connection, however slowly the other side's bytes come.
+//! Deadlines for opening a connection, even if the peer's bytes arrive one by one.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long it may take in all to open a connection, and to say what it is for.
+/// The time limit for opening a connection and for its request.
 pub(crate) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A socket whose reads and writes end at a moment; each alone would begin anew with every byte.
+/// A socket with a deadline for all its reads and writes; the socket's timeout would start again
+/// with every byte.
 pub(crate) struct Until<'a> {
     socket: &'a TcpStream,
     deadline: Instant,
 }
 
 impl<'a> Until<'a> {
-    /// `socket`, for [`OPENING_TIMEOUT`] from now.
+    /// Limits `socket` to [`OPENING_TIMEOUT`] from now.
     pub(crate) fn opened(socket: &'a TcpStream) -> Self {
         Until::at(socket, Instant::now() + OPENING_TIMEOUT)
     }
 
-    /// `socket`, until `deadline`.
+    /// Limits `socket` to `deadline`.
     pub(crate) fn at(socket: &'a TcpStream, deadline: Instant) -> Self {
         Until { socket, deadline }
     }

@@ -50,5 +50,5 @@ pub use private_file::Exposure;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::{Admitted, Opening, serve_tls};
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
-pub(crate) use udp::{TestAnswers, UdpDoor};
+pub(crate) use udp::{FlowAnswers, UdpDoor};
 pub use work::{Operation, Work, WorkRecord};

@@ -24,7 +24,7 @@ use super::key_rate::KeyRate;
 use super::rotation;
 use super::secret::SessionSecret;
 use super::tls;
-use super::udp::{self, TestAnswers};
+use super::udp::{self, FlowAnswers};
 use super::work::WorkRecord;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -277,7 +277,7 @@ impl DataAcceptor {
         &self,
         count: u32,
         timeout: Duration,
-    ) -> Result<(Vec<UdpSocket>, TestAnswers)> {
+    ) -> Result<(Vec<UdpSocket>, FlowAnswers)> {
         let deadline = Instant::now() + timeout;
         let mut flows = Numbered::new(count);
         let mut found = 0;
@@ -294,7 +294,7 @@ impl DataAcceptor {
             }
         }
         let flows = flows.in_order();
-        let answers = TestAnswers::start(&flows, &self.secret)
+        let answers = FlowAnswers::start(&flows, &self.secret)
             .map_err(|source| EngineError::System { operation: "start a thread", source })?;
         Ok((flows, answers))
     }

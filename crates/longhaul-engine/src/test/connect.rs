@@ -16,7 +16,7 @@ use super::mover::Carrier;
 use super::options::{accepted_options, socket_options};
 use super::udp::{self, UdpFlow};
 use crate::error::{EngineError, Result};
-use crate::session::{Announced, DataAcceptor, DataDialer, Route, SessionSecret, TestAnswers};
+use crate::session::{Announced, DataAcceptor, DataDialer, FlowAnswers, Route, SessionSecret};
 
 /// The connections of one end.
 pub(super) struct Connections {
@@ -25,7 +25,7 @@ pub(super) struct Connections {
     /// The connection of the latency probes.
     pub(super) probe: Option<TcpStream>,
     /// Answers the openers of UDP flows until it is dropped, which must be before data arrives.
-    pub(super) answers: Option<TestAnswers>,
+    pub(super) answers: Option<FlowAnswers>,
 }
 
 /// The descriptors of the two pipes of a stream that sends without copying.
@@ -166,7 +166,7 @@ fn assemble(
     flows: Vec<std::net::UdpSocket>,
     socket_bytes: usize,
     secret: &SessionSecret,
-    answers: Option<TestAnswers>,
+    answers: Option<FlowAnswers>,
 ) -> Result<Connections> {
     let probe = if plan.latency { streams.pop() } else { None };
     let window = plan.window_bytes.map(|w| w.get() as usize);

@@ -19,8 +19,8 @@ use super::mover::Carrier;
 use super::placement::Places;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    ControlReceiver, ControlSender, DataAcceptor, DataDialer, Operation, ServedSession,
-    TestAnswers, WorkRecord,
+    ControlReceiver, ControlSender, DataAcceptor, DataDialer, FlowAnswers, Operation,
+    ServedSession, WorkRecord,
 };
 
 /// Serves one test under `limits` on the calling thread. It returns in bounded time for every
@@ -131,7 +131,7 @@ fn run(
     sender: ControlSender,
     mut receiver: ControlReceiver,
     parts: Vec<(Part, Vec<Carrier>)>,
-    answers: Option<TestAnswers>,
+    answers: Option<FlowAnswers>,
     plan: &TestPlan,
     places: &Places,
     account: Account<'_>,
