@@ -6,9 +6,10 @@ use longhaul_core::wire::{FrameError, RefusalKind};
 
 use crate::session::{Exposure, Lapse};
 
-/// What went wrong while bytes were moved or a peer was spoken to.
+/// An error of the engine.
 ///
-/// Each message names the operation and its object; the cause is the `source`.
+/// Each message names the operation and its object; the cause is the `source`. Remedies are the
+/// program's: messages name no options of its command line.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// `HOST[:PORT]` does not read as one.
@@ -23,7 +24,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// Nothing answers at the address.
-    #[error("cannot connect to {address}; is 'longhaul serve' running there?")]
+    #[error("cannot connect to {address}")]
     Connect {
         /// Host and port as given.
         address: String,
@@ -55,7 +56,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// The TLS handshake failed: the peer is not longhaul, or the connection broke.
-    #[error("cannot agree on encryption with {peer}; is it 'longhaul serve'?")]
+    #[error("TLS handshake with {peer} failed")]
     Handshake {
         /// Host and port.
         peer: String,
@@ -86,10 +87,7 @@ pub enum EngineError {
         file: PathBuf,
     },
     /// The server's key is not recorded.
-    #[error(
-        "the server {host} is not known; if its key is {offered} (see 'longhaul key' there), \
-         use --accept-new once to record it"
-    )]
+    #[error("the server {host} is not known; it showed the key {offered}")]
     KeyUnknown {
         /// Host and port.
         host: String,
@@ -121,7 +119,7 @@ pub enum EngineError {
         fingerprint: String,
     },
     /// There is no key to change to.
-    #[error("there is no next key at {}; make it with 'longhaul key --rotate'", .0.display())]
+    #[error("there is no next key at {}", .0.display())]
     NoNextKey(PathBuf),
     /// A file that says who may do what can be changed, or its secret read, by other users.
     #[error("refusing to use a key file: {}", .exposure.about(.path))]
@@ -237,7 +235,7 @@ pub enum EngineError {
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),
     /// A thread was to run on a CPU that cannot be used.
-    #[error("there is no CPU {cpu} that this process may use; see 'taskset -p $$' and -A")]
+    #[error("there is no CPU {cpu} that this process may use")]
     NoCpu {
         /// Its number.
         cpu: u32,
@@ -253,7 +251,7 @@ pub enum EngineError {
         again: bool,
     },
     /// Nothing moved for too long, and nothing at this end is at work.
-    #[error("nothing has moved for {} s: waited for {peer} to {waits_for}; see --give-up", .time.as_secs())]
+    #[error("nothing has moved for {} s: waited for {peer} to {waits_for}", .time.as_secs())]
     Stalled {
         /// Host and port.
         peer: String,
@@ -313,15 +311,12 @@ impl std::fmt::Display for WaitsFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TurnedAway {
     /// It has too many connections that are not authenticated.
-    #[error(
-        "has too many connections that are not authenticated yet; try again in a few seconds \
-         (there, 'longhaul serve --max-startups' sets the limit)"
-    )]
+    #[error("has too many connections that are not authenticated yet; try again in a few seconds")]
     Crowded,
     /// The client's address has a penalty.
     #[error(
         "refuses connections from this address for a while, after failed ones from it; try again \
-         in some minutes, at most ten (there, 'longhaul serve --no-penalties' turns this off)"
+         in some minutes, at most ten"
     )]
     Penalty,
     /// It did not say.
@@ -336,7 +331,7 @@ pub enum TurnedAway {
 fn kept(keeps: Bytes) -> String {
     match keeps.get() {
         0 => String::new(),
-        _ => format!(", of which {keeps} stay free (--min-free)"),
+        _ => format!(", of which {keeps} stay free"),
     }
 }
 

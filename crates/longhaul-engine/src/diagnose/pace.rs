@@ -114,11 +114,9 @@ fn rate(points: &[Point], begun: Duration, end: Point) -> Rate {
     let warm = |point: &&Point| {
         point.bytes as f64 >= LEFT_OUT * end.bytes as f64 && end.at >= point.at + LEAST
     };
-    let from = match end.bytes >= LEAST_BYTES {
-        // A first report near the end leaves too little to measure.
-        true => points.iter().find(warm).filter(|at| (at.bytes as f64) < 0.8 * end.bytes as f64),
-        false => None,
-    };
+    // A first report near the end leaves too little to measure.
+    let early = |point: &&Point| (point.bytes as f64) < 0.8 * end.bytes as f64;
+    let from = points.iter().find(warm).filter(early).filter(|_| end.bytes >= LEAST_BYTES);
     let from = from.copied().unwrap_or(Point { at: begun.min(end.at / 2), bytes: 0 });
     Rate::mean(Bytes::new(end.bytes - from.bytes.min(end.bytes)), end.at - from.at)
 }

@@ -127,11 +127,11 @@ impl DiagnoseOutcome {
     ) -> Option<EndWorker> {
         let options = CopyOptions { sample: Some(LOOK), ..plan.options.clone() };
         let role = plan.role(end);
-        let opened = match plan.way.is_here(end) {
-            true => Ok(EndWorker::local(&role, &options)),
-            false => openers
-                .open(end, Service::Diagnose)
-                .and_then(|session| EndWorker::remote(session, &role, &options)),
+        let opened = if plan.way.is_here(end) {
+            Ok(EndWorker::local(&role, &options))
+        } else {
+            let session = openers.open(end, Service::Diagnose);
+            session.and_then(|session| EndWorker::remote(session, &role, &options))
         };
         let what = match end {
             End::Sender => "the source's end",

@@ -64,10 +64,7 @@ impl StepRunner<'_> {
         // Large files become one file, so that there is enough to write; small files stay as they
         // are.
         let large = self.files == 0 || self.bytes / self.files >= DIRECT_FROM_BYTES;
-        let (bytes, files) = match large {
-            true => (most, 1),
-            false => (self.bytes.min(most), self.files),
-        };
+        let (bytes, files) = if large { (most, 1) } else { (self.bytes.min(most), self.files) };
         let durable = self.plan.options.durable;
         let writing = Writing { bytes, files, durable, time: self.time, rate: None };
         Ok(alone(sink.write(writing, self.stop)?))

@@ -124,10 +124,7 @@ impl Work<'_> {
                 (again > 0).then(|| Rate::mean(Bytes::new(again), begun.elapsed()))
             }
         };
-        let how = match direct {
-            true => "past the page cache (O_DIRECT)",
-            false => "through the page cache",
-        };
+        let how = if direct { "past the page cache (O_DIRECT)" } else { "through the page cache" };
         let how = format!("{how}, {WRITERS} threads, blocks of {}", Bytes::new(BLOCK));
         let mut report = self.report(bytes, 1, elapsed, how);
         report.overwrite_bps = overwrite_bps;

@@ -202,11 +202,11 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 Ok(_) => true,
                 Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
             };
-            match refused {
-                true => times.push(begun.elapsed().as_secs_f64() * 1e3),
+            if refused {
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+            } else if times.is_empty() {
                 // A host that does not answer is not asked ten times.
-                false if times.is_empty() => return,
-                false => {}
+                return;
             }
             std::thread::sleep(HANDSHAKE_PACE);
         }

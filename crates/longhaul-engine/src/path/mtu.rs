@@ -181,10 +181,8 @@ mod tests {
                 self.waiting.push_front(Heard { number: None, by: None, what, at_ns });
                 return Err(rustix::io::Errno::MSGSIZE.into());
             }
-            let what = match question.packet_bytes > self.mtu {
-                true => What::TooBig(self.mtu),
-                false => What::Answer(None),
-            };
+            let too_big = question.packet_bytes > self.mtu;
+            let what = if too_big { What::TooBig(self.mtu) } else { What::Answer(None) };
             let by = if what == What::Answer(None) { Some(self.far()) } else { self.router };
             if by.is_some() && !(self.lose)(question.number) {
                 self.waiting.push_back(Heard { number, by, what, at_ns });

@@ -350,10 +350,8 @@ fn parse(config: &ConfigDir, text: &str, own: PublicKey) -> Result<HashMap<Publi
         if line.starts_with('#') || !line.contains(KEY_TYPE) {
             continue;
         }
-        let (options, key) = match line.starts_with(KEY_TYPE) {
-            true => ("", line),
-            false => split_options(line),
-        };
+        let (options, key) =
+            if line.starts_with(KEY_TYPE) { ("", line) } else { split_options(line) };
         let slip =
             |option| EngineError::KeyOption { file: config.file(FILE), line: number, option };
         if !key.starts_with(KEY_TYPE) {

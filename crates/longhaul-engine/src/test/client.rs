@@ -339,10 +339,9 @@ impl<F: FnMut(&TestSample)> Table<F> {
     fn add(&mut self, ours: bool, sample: SideSample) {
         let of = sample.reverse;
         let Some(half) = self.halves.iter_mut().find(|half| half.reverse == of) else { return };
-        match (half.role == End::Sender) == ours {
-            true => half.from.push_back(sample),
-            false => half.to.push_back(sample),
-        }
+        let sent = (half.role == End::Sender) == ours;
+        let side = if sent { &mut half.from } else { &mut half.to };
+        side.push_back(sample);
         while let Some(joined) = half.join() {
             half.joined.push(joined);
             if let Some(joined) = half.joined.last() {

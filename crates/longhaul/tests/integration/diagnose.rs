@@ -175,7 +175,7 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
     let named = |diagnosis: &Diagnosis, words: &str| {
         diagnosis.gaps.iter().any(|gap| gap.why.contains(words))
     };
-    assert!(named(&diagnosis, "longhaul serve"), "{:?}", diagnosis.gaps);
+    assert!(named(&diagnosis, "cannot connect to 127.0.0.1:1"), "{:?}", diagnosis.gaps);
 
     // A server without files measures memory and the source; a target that is not there, too.
     let server = host.serve();

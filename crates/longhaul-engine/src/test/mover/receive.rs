@@ -37,11 +37,11 @@ pub(in crate::test) fn receive(
         let mut received = 0u64;
         let mut gathering = reading.gather.then(|| Gathering::new(reading.buffer_bytes));
         loop {
-            let took = match reading.skip_copy {
-                false => stream.read(buffer),
-                true => recv(stream, &mut *buffer, RecvFlags::TRUNC)
-                    .map(|(_, count)| count)
-                    .map_err(io::Error::from),
+            let took = if reading.skip_copy {
+                let dropped = recv(stream, &mut *buffer, RecvFlags::TRUNC);
+                dropped.map(|(_, count)| count).map_err(io::Error::from)
+            } else {
+                stream.read(buffer)
             };
             match took {
                 Ok(0) => break,
