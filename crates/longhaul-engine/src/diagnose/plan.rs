@@ -1,3 +1,5 @@
+//! The plan of a diagnosis.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

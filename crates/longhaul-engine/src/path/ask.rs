@@ -1,3 +1,5 @@
+//! The interface of probers: questions and answers.
+
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

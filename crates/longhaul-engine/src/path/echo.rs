@@ -1,3 +1,5 @@
+//! Round trips of small and large packets.
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

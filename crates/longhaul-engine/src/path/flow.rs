@@ -1,3 +1,5 @@
+//! The UDP flow of a path measurement between two longhauls.
+
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,3 +1,5 @@
+//! The search for the hops of a path.
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

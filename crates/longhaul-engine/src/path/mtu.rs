@@ -1,3 +1,5 @@
+//! The search for the path MTU.
+
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;

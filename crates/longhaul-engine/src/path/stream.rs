@@ -1,3 +1,5 @@
+//! Streams of probes, which measure loss, reordering and jitter.
+
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};

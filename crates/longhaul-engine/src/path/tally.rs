@@ -1,3 +1,5 @@
+//! The counters of a stream of probes.
+
 use longhaul_core::path::{Delays, Reordering};
 use longhaul_core::result::{ProbeFigures, Proportion};
 

@@ -1,3 +1,5 @@
+//! The segment size that TCP uses on a path.
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

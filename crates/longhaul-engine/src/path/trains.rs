@@ -1,3 +1,5 @@
+//! Trains of packets, which measure the capacity of a path.
+
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,3 +1,5 @@
+//! Addresses of servers.
+
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;

@@ -1,3 +1,5 @@
+//! Sessions and data connections at the client.
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;

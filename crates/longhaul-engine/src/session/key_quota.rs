@@ -1,9 +1,9 @@
 //! The bytes that a key may store below its root: the option `quota`.
 //!
-//! The count below a root is an upper bound: what the last count of the files found, and all that
-//! uploads have claimed since. Claims of an upload stay in it until a later count, so that replaced
-//! and deleted files, and failed uploads, never let more in than there is room for. An upload that
-//! arrives while the files are counted waits for that count, and shares its failure.
+//! The count below a root is an upper bound: the result of the last count of the files, and all
+//! claims of uploads since. Claims of an upload stay in it until a later count, so that replaced
+//! and deleted files, and failed uploads, never admit more than there is room for. An upload that
+//! arrives while the files are counted waits for that count and shares its failure.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use longhaul_core::units::Bytes;
 
 use crate::lock::lock;
 
-/// A count is taken again for an upload that begins so long after the last one ended.
+/// The time after the last upload after which a new upload counts the files again.
 const KEPT: Duration = Duration::from_secs(60);
-/// Least time between two counts while no upload ends.
+/// The shortest time between two counts while no upload ends.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The quota of a key. Clones, and the quotas of keys with the same root, share one count.
@@ -26,16 +26,16 @@ pub(crate) struct KeyQuota {
     stored: Arc<Stored>,
 }
 
-/// The files below a root cannot be counted; the sentence says why.
+/// The files below a root cannot be counted; with the reason as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CountError(pub(crate) String);
 
-/// What is stored below a root.
+/// The bytes below a root.
 #[derive(Debug, Default)]
 struct Stored {
     state: Mutex<State>,
-    /// Held while files are counted.
+    /// Locked while files are counted.
     counting: Mutex<()>,
 }
 
@@ -43,14 +43,14 @@ struct Stored {
 struct State {
     /// The upper bound.
     bytes: u64,
-    /// When the files were counted last.
+    /// The time of the last count.
     counted: Option<Instant>,
-    /// Uploads that run, and the bytes that they have claimed.
+    /// The number of running uploads, and the bytes that they have claimed.
     uploads: usize,
     running: u64,
-    /// All that was ever claimed.
+    /// The sum of all claims.
     claimed: u64,
-    /// When the last upload ended.
+    /// The end of the last upload.
     ended: Option<Instant>,
     /// The end and the error of the last count that failed.
     failed: Option<(Instant, CountError)>,
@@ -69,7 +69,7 @@ pub(crate) type CountResult = Result<u64, CountError>;
 
 impl KeyQuota {
     /// Begins an upload; `count` returns the bytes of the files below the root. [`end`](Self::end)
-    /// has to follow.
+    /// must follow.
     ///
     /// # Errors
     /// The files cannot be counted; the upload must be refused.
@@ -111,7 +111,7 @@ impl KeyQuota {
         state.ended = Some(Instant::now());
     }
 
-    /// Claims `bytes` for an upload that runs. Where they do not fit, `count` is asked once more.
+    /// Claims `bytes` for a running upload. If they do not fit, `count` is called once more.
     pub(crate) fn claim(
         &self,
         bytes: u64,
@@ -155,7 +155,8 @@ impl KeyQuota {
         })
     }
 
-    /// Counts the files while uploads run, unless that was done a moment ago and none ended since.
+    /// Counts the files while uploads run, unless they were counted recently and no upload has
+    /// ended since.
     fn count_again(&self, count: impl FnOnce() -> CountResult) {
         let _counting = lock(&self.stored.counting);
         let (running, claimed) = {
@@ -169,7 +170,7 @@ impl KeyQuota {
         let mut state = lock(&self.stored.state);
         state.counted = Some(Instant::now());
         if let Ok(found) = counted {
-            // What running uploads write may be found or not.
+            // The count may or may not include what running uploads write.
             let since = state.claimed.wrapping_sub(claimed);
             let most = found.saturating_add(running).saturating_add(since);
             state.bytes = state.bytes.min(most);
@@ -195,9 +196,9 @@ impl State {
 pub(super) struct Quotas(HashMap<PathBuf, Arc<Stored>>);
 
 impl Quotas {
-    /// The quota of a key whose root is `root`.
+    /// Returns the quota of a key with this `root`.
     pub(super) fn of(&mut self, root: &Path, limit: Bytes) -> KeyQuota {
-        // The others would be counted anew in any case.
+        // The other roots would be counted again in any case.
         self.0.retain(|_, stored| {
             Arc::strong_count(stored) > 1
                 || lock(&stored.state).ended.is_some_and(|ended| ended.elapsed() < KEPT)
@@ -219,7 +220,7 @@ mod tests {
         panic!("there is no need to count")
     }
 
-    /// Makes the last count one of long ago.
+    /// Makes the last count an old one.
     fn age(quota: &KeyQuota) {
         let past = Instant::now().checked_sub(PAUSE);
         lock(&quota.stored.state).counted = Some(past.expect("the host runs for longer"));
@@ -249,7 +250,8 @@ mod tests {
         quota.begin(|| Ok(60)).unwrap();
         quota.claim(30, not_counted).unwrap();
         age(&quota);
-        // 50 were deleted. Nothing of the claim is on the disk, and another comes during the count.
+        // 50 were deleted. The claimed bytes are not on the disk, and another claim arrives during
+        // the count.
         let count = || {
             quota.claim(5, not_counted).unwrap();
             Ok(10)
@@ -296,7 +298,7 @@ mod tests {
         quota.end(70);
         quota.begin(not_counted).unwrap();
         quota.claim(20, not_counted).unwrap();
-        // An upload has ended since the last count, and half of what it claimed is there.
+        // An upload has ended since the last count, and half of its claim is on the disk.
         quota.claim(40, || Ok(35)).unwrap();
         assert_eq!(lock(&quota.stored.state).bytes, 35 + 20 + 40);
         assert!(quota.claim(40, not_counted).is_err());

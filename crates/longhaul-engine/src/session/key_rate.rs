@@ -1,9 +1,9 @@
 //! The rate that all sessions of a key share: the option `max-rate`.
 //!
-//! Copies take from one allowance per direction, a segment at a time. A test reserves the rate that
-//! it asks for, in both directions; copies get what is left, and a sixteenth at the least, so that a
-//! test does not break their connections. A path measurement and a step of a diagnosis reserve half
-//! of the rate, or what is left of it.
+//! Copies take from one allowance per direction, a segment at a time. A test reserves its requested
+//! rate in both directions; copies get the rest, but at least a sixteenth, so that a test does not
+//! break their connections. A path measurement and a step of a diagnosis reserve half of the rate,
+//! or the rest of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,9 @@ use longhaul_core::units::Rate;
 
 use crate::lock::lock;
 
-/// The least that a key may be limited to: at this rate a block of 4 MiB takes 3 s, well within
-/// what counts as silence.
+/// The lowest rate of a key: a block of 4 MiB then takes 3 s, well below the limit of silence.
 pub(super) const LEAST_BPS: u64 = 10_000_000;
-/// What may pass at once after a pause.
+/// The burst after a pause.
 const BURST: Duration = Duration::from_millis(50);
 /// The share of the rate that tests leave to copies.
 const COPIES_SHARE: u64 = 16;
@@ -33,13 +32,13 @@ pub(crate) struct KeyRate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The rate of the tests that run.
+    /// The rate that running tests have reserved.
     reserved_bps: u64,
-    /// By direction, when all that was taken will have passed at the rate.
+    /// The time per direction at which all that was taken will have passed at the rate.
     passed: [Option<Instant>; 2],
 }
 
-/// The way of bytes, seen from the server.
+/// The direction of bytes, seen from the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Direction {
     /// From a client.
@@ -48,7 +47,7 @@ pub(crate) enum Direction {
     Out,
 }
 
-/// The rate of a running test; given back when dropped.
+/// A reserved rate, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     rate: Arc<KeyRate>,
@@ -60,7 +59,7 @@ impl KeyRate {
         Arc::new(KeyRate { limit, state: Mutex::default() })
     }
 
-    /// The rate of all sessions together.
+    /// Returns the rate of all sessions together.
     pub(crate) fn limit(&self) -> Rate {
         self.limit
     }
@@ -85,8 +84,8 @@ impl KeyRate {
         end.saturating_duration_since(now)
     }
 
-    /// Reserves the rate that a test asks for; the rate that is left if that is too much, or if it
-    /// asks for as much as there is.
+    /// Reserves the rate that a test requests. Fails with the rate that is left if the test
+    /// requests more, or no rate.
     pub(crate) fn reserve(self: &Arc<Self>, wanted: Option<Rate>) -> Result<Reserved, Rate> {
         let mut state = lock(&self.state);
         let left = self.limit.bps().saturating_sub(state.reserved_bps);
@@ -178,7 +177,7 @@ mod tests {
 
     const MEGABYTE: usize = 1_000_000;
 
-    /// How long ten megabytes take that are taken one by one by two sessions.
+    /// Returns the time of ten megabytes that two sessions take one by one.
     fn ten_megabytes(rate: &KeyRate, way: Direction, now: Instant) -> Duration {
         let mut wait = Duration::ZERO;
         (0..10).for_each(|_| wait = rate.due(way, MEGABYTE, now));

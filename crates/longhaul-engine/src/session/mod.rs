@@ -1,11 +1,12 @@
-//! Sessions: how two longhauls meet, prove who they are, and open data connections.
+//! Sessions: the connection of a client and a server, their authentication, and their data
+//! connections.
 //!
 //! A session has one control channel (TLS 1.3 with raw Ed25519 keys, or the standard input and
 //! output of an ssh connection) and a secret that both ends derive from it. Every data connection
-//! begins with a [hello](longhaul_core::wire::DataHello) authenticated under that secret, so a
-//! stranger can neither join nor hijack a transfer.
+//! begins with a [hello](longhaul_core::wire::DataHello) that the secret authenticates, so a third
+//! party can neither join nor hijack a transfer.
 //!
-//! What this does not do: decide who may do what (that is `serve`), or move payload.
+//! The module `serve` decides on rights; other modules move the payload.
 
 mod address;
 mod agent;

@@ -1,3 +1,5 @@
+//! Sessions and data connections at the server.
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -29,21 +31,21 @@ use super::work::WorkRecord;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// What is sent to a client and not acknowledged for this long ends its session.
+/// The time after which unacknowledged data end a client's session.
 const VANISHED: Duration = Duration::from_secs(30);
-/// How long the hello of a data connection may be ahead of the end of its session's handshake, which
-/// is sent before it: when a segment of that was lost, for as long as it is sent again.
+/// The time by which the hello of a data connection may overtake the end of its session's
+/// handshake, which is sent before it: if a segment of that is lost, until it is retransmitted.
 const OVERTAKEN: Duration = Duration::from_secs(3);
-/// Most data connections that may wait to be taken by their session: those of the largest test,
-/// which has 128 streams in each direction and one for latency.
+/// The most data connections that may wait for their session: those of the largest test, which has
+/// 128 streams in each direction and one for latency.
 const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
-/// A client that says nothing for this long is asked whether it is there, again after
+/// The silence after which TCP checks whether the client is there, and repeats it every
 /// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval at which a wait for a data connection checks whether the client is there.
 const PEER_CHECK: Duration = Duration::from_millis(100);
-/// How often flows already accepted are looked at while others are awaited.
+/// The interval at which accepted flows are answered while others are awaited.
 const ANSWER_LOOK: Duration = Duration::from_millis(20);
 
 /// The sessions that wait for data connections, shared by all threads of a server.
@@ -61,12 +63,12 @@ struct Waiting {
     allowance: Arc<Mutex<Allowance>>,
     streams: Sender<(u32, TcpStream)>,
     flows: Sender<(u32, UdpSocket)>,
-    /// A connection that proves itself is answered by our proof.
+    /// True if an authenticated connection is answered by a proof of this end.
     mutual: bool,
 }
 
 impl SessionRegistry {
-    /// Lets the session of `secret` take data connections until the acceptor is dropped.
+    /// Accepts data connections for the session of `secret` until the acceptor is dropped.
     pub fn register(&self, secret: SessionSecret) -> DataAcceptor {
         self.add(secret, false, Descriptors::Unbounded)
     }
@@ -76,8 +78,8 @@ impl SessionRegistry {
         self.add(secret, false, descriptors)
     }
 
-    /// As [`register`](Self::register), for connections that expect to be answered: the server of
-    /// the control channel opens them, and must know whom it sends to.
+    /// As [`register`](Self::register), for connections whose opener expects a proof: the server of
+    /// the control channel opens them, and must authenticate their acceptor.
     pub(crate) fn register_mutual(&self, secret: SessionSecret) -> DataAcceptor {
         self.add(secret, true, Descriptors::Unbounded)
     }
@@ -102,8 +104,8 @@ impl SessionRegistry {
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
-    /// that proves nothing, or that its session has not announced, is closed without an answer.
-    /// When it has proved itself, `proved` gives up every other reference to the socket.
+    /// without a valid proof, or one that its session has not announced, is closed without an
+    /// answer. After a valid proof `proved` drops every other reference to the socket.
     pub(crate) fn admit(
         &self,
         socket: Arc<TcpStream>,
@@ -129,7 +131,7 @@ impl SessionRegistry {
         }
         if waiting.mutual {
             let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
-            // A fresh connection takes 64 bytes without waiting.
+            // A fresh connection accepts 64 bytes without blocking.
             if (&socket).write_all(&answer).is_err() {
                 return Admitted::Unwanted;
             }
@@ -140,8 +142,8 @@ impl SessionRegistry {
         Admitted::Passed
     }
 
-    /// Passes the UDP flow that `open` makes, and which has proved itself, to its session, if that
-    /// has announced it.
+    /// Passes an authenticated UDP flow, which `open` creates, to its session if that has announced
+    /// it.
     pub(super) fn admit_flow(
         &self,
         session: SessionId,
@@ -155,7 +157,7 @@ impl SessionRegistry {
         }
     }
 
-    /// The secret of a session that waits for data connections.
+    /// Returns the secret of a session that waits for data connections.
     pub(super) fn secret(&self, session: SessionId) -> Option<SessionSecret> {
         self.lock().get(&session).map(|waiting| waiting.secret.clone())
     }
@@ -165,20 +167,20 @@ impl SessionRegistry {
     }
 }
 
-/// What became of a fresh data connection.
+/// The outcome of a fresh data connection.
 #[derive(Debug)]
 pub(crate) enum Admitted {
-    /// Its session has it.
+    /// Passed to its session.
     Passed,
     /// Its session is over, or has not announced it.
     Unwanted,
-    /// It proved nothing.
+    /// Its proof is invalid.
     Wrong,
-    /// The hello did not come.
+    /// Its hello did not arrive.
     Incomplete(std::io::Error),
 }
 
-/// Takes the data connections of one session, seen from the server.
+/// Accepts the data connections of one session at the server.
 pub struct DataAcceptor {
     registry: SessionRegistry,
     id: SessionId,
@@ -196,28 +198,29 @@ impl DataAcceptor {
         self.peer_left = Some(Box::new(peer_left));
     }
 
-    /// Lets these connections come, and holds descriptors for them until the session is over.
+    /// Permits these connections, and reserves descriptors for them until the session is over.
     ///
     /// # Errors
-    /// There are not enough descriptors.
+    /// Too few descriptors are available.
     pub(crate) fn announce(&self, announced: Announced) -> std::result::Result<(), Shortage> {
         lock(&self.allowance).announce(announced)
     }
 
-    /// Lets one more connection come when those announced are done with.
+    /// Permits one more connection after the announced ones have ended.
     pub(crate) fn announce_again(&self) {
         lock(&self.allowance).announce_again();
     }
 
-    /// The descriptors of the session's data connections, held until this is dropped too.
+    /// Returns the descriptors of the session's data connections, which are reserved until this is
+    /// dropped, too.
     pub(crate) fn allowance(&self) -> Arc<Mutex<Allowance>> {
         self.allowance.clone()
     }
 
-    /// The next authenticated data connection and its number.
+    /// Returns the next authenticated data connection and its number.
     ///
     /// # Errors
-    /// None came within `timeout`, or the client has closed its control channel.
+    /// None arrived within `timeout`, or the client has closed its control channel.
     pub fn accept(&self, timeout: Duration) -> Result<(u32, TcpStream)> {
         self.next(&self.arrivals, timeout)
     }
@@ -247,10 +250,10 @@ impl DataAcceptor {
         }
     }
 
-    /// All `count` connections of the session, in the order of their numbers.
+    /// Returns all `count` connections of the session in the order of their numbers.
     ///
     /// # Errors
-    /// They did not come within `timeout`, or a number came twice or is out of range.
+    /// They did not arrive within `timeout`, or a number is repeated or out of range.
     pub fn accept_all(&self, count: u32, timeout: Duration) -> Result<Vec<TcpStream>> {
         let deadline = Instant::now() + timeout;
         let mut sockets = Numbered::new(count);
@@ -260,7 +263,7 @@ impl DataAcceptor {
         Ok(sockets.in_order())
     }
 
-    /// The next UDP flow and its number.
+    /// Returns the next UDP flow and its number.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -268,8 +271,8 @@ impl DataAcceptor {
         self.next(&self.flow_arrivals, timeout)
     }
 
-    /// All `count` UDP flows of the session, in the order of their numbers, and what answers on
-    /// them until data may come.
+    /// Returns all `count` UDP flows of the session in the order of their numbers, and the thread
+    /// that answers on them until data may arrive.
     ///
     /// # Errors
     /// As [`accept_all`](Self::accept_all).
@@ -299,13 +302,13 @@ impl DataAcceptor {
         Ok((flows, answers))
     }
 
-    /// The session's secret.
+    /// Returns the session's secret.
     pub fn secret(&self) -> &SessionSecret {
         &self.secret
     }
 }
 
-/// Connections that arrive in any order.
+/// Connections that arrive in any order, sorted by their numbers.
 struct Numbered<T>(Vec<Option<T>>);
 
 impl<T> Numbered<T> {
@@ -341,23 +344,23 @@ impl Drop for DataAcceptor {
     }
 }
 
-/// An open session, seen from the server: greeted, its service chosen.
+/// An open session at the server, after its request.
 pub struct ServedSession {
-    /// To the client.
+    /// The sender to the client.
     pub sender: ControlSender,
-    /// From the client.
+    /// The receiver from the client.
     pub receiver: ControlReceiver,
-    /// Its data connections.
+    /// The data connections.
     pub streams: DataAcceptor,
-    /// Whether the client's key is in the authorised list.
+    /// True if the client's key is in the authorised list.
     pub authorised: bool,
-    /// What it is allowed, if it is.
+    /// The rights of the key.
     pub grant: Grant,
-    /// The client's key; `None` where the channel needs none.
+    /// The client's key; `None` if the channel needs none.
     pub key: Option<PublicKey>,
-    /// The account that the service keeps of its work.
+    /// The record of the service's work.
     pub record: WorkRecord,
-    /// What the server announces of its keys.
+    /// The keys that the server announces.
     pub host_keys: Option<HostKeys>,
     /// The rate that it shares with the other sessions of its key.
     pub(crate) rate: Option<Arc<KeyRate>>,
@@ -366,11 +369,11 @@ pub struct ServedSession {
 }
 
 impl ServedSession {
-    /// Reads what the client asks for: `allow` says which services are offered, by a refusal or
-    /// nothing. Returns the service to [welcome](Self::welcome) the client to.
+    /// Reads the client's request. `allow` returns a refusal, or `None` for an offered service.
+    /// Returns the service to [welcome](Self::welcome) the client to.
     ///
     /// # Errors
-    /// The channel broke, or the client was refused (and told so).
+    /// The channel broke, or the client was refused.
     pub fn asked(
         &mut self,
         allow: impl FnOnce(Service, bool) -> Option<(RefusalKind, String)>,
@@ -396,7 +399,7 @@ impl ServedSession {
         }
     }
 
-    /// Tells the client that the service may be asked for now.
+    /// Welcomes the client to the service.
     ///
     /// # Errors
     /// The channel broke.
@@ -405,7 +408,7 @@ impl ServedSession {
         self.sender.send(&Welcome::Ready { version, host_keys: self.host_keys.clone() })
     }
 
-    /// Turns the client away; the error says so, or that it could not even be told.
+    /// Refuses the client. The error is the refusal, or that it could not be sent.
     pub fn refuse(&self, kind: RefusalKind, reason: String) -> EngineError {
         match self.sender.send(&Welcome::Refused { kind, reason: reason.clone() }) {
             Ok(()) => EngineError::Refused { peer: self.sender.peer().to_owned(), kind, reason },
@@ -418,12 +421,12 @@ impl ServedSession {
 pub(crate) struct Opening {
     /// The connection.
     pub(crate) socket: Arc<TcpStream>,
-    /// When the handshake and the request have to be over.
+    /// The deadline of the handshake and the request.
     pub(crate) deadline: Instant,
 }
 
-/// Makes a session of a fresh connection. `descriptors` says where those of its data connections
-/// come from, for a client whose key is or is not authorised.
+/// Creates a session from a fresh connection. `descriptors` returns the source of the descriptors
+/// of its data connections, by whether the client's key is authorised.
 pub(crate) fn serve_tls(
     opening: Opening,
     identity: &Identity,
@@ -449,7 +452,7 @@ pub(crate) fn serve_tls(
     let host_keys = rotation::announce(identity, &secret);
     let grant = authorised(&key);
     let authorised = grant.is_some();
-    // Registered before the first message, so that a data connection cannot come too early.
+    // Registered before the first message, so that no data connection is too early.
     let mut streams = registry.register_counted(secret, descriptors(authorised));
     let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
     streams.end_when(receiver.peer_check());
@@ -469,12 +472,12 @@ pub(crate) fn serve_tls(
     })
 }
 
-/// Has the kernel end a connection whose host is gone. A kernel that refuses leaves that to the
-/// limits of each step.
+/// Makes the kernel end a connection whose host is gone. If it refuses, the time limits of each
+/// step apply.
 fn notice_vanished(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let socket = SockRef::from(socket);
-    // A client whose host is gone answers nothing, not even that.
+    // A host that is gone does not answer keepalives.
     let _ = socket.set_tcp_user_timeout(Some(VANISHED));
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     let _ = socket.set_tcp_keepalive(&keepalive);

@@ -1,7 +1,6 @@
-//! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove that they
-//! hold it. There are no certificates, names or dates; which key is welcome is decided after the
-//! handshake, by [`known_hosts`](super::known_hosts) and
-//! [`authorised`](super::authorised).
+//! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove its possession.
+//! There are no certificates, names or dates; [`known_hosts`](super::known_hosts) and
+//! [`authorised`](super::authorised) decide on the key after the handshake.
 
 use std::sync::Arc;
 
@@ -47,7 +46,7 @@ pub(super) fn server_config(identity: &Identity) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// The key that the peer proved to hold; present after every successful handshake.
+/// Returns the key of the peer, which every successful handshake has proved.
 pub(super) fn peer_key(connection: &rustls::Connection) -> Option<PublicKey> {
     PublicKey::from_spki(connection.peer_certificates()?.first()?)
 }
@@ -87,7 +86,7 @@ impl Signer for HandshakeKey {
     }
 }
 
-/// Takes any Ed25519 key whose holder signs the handshake.
+/// Accepts any Ed25519 key whose holder signs the handshake.
 #[derive(Debug)]
 struct AnyRawKey(Arc<CryptoProvider>);
 

@@ -1,14 +1,13 @@
-//! UDP flows of a session, on the same port number as everything else.
+//! The UDP flows of a session, on the port of its server.
 //!
-//! No data is sent to an address before it has proved that it takes part in the session: who
-//! opens a flow says hello, is sent a cookie, and sends it back. All four greetings are
-//! authenticated under the session's secret and of one length, so that a stranger gets no answer
-//! at all, and a party to the session cannot have more sent elsewhere than it sends itself. After
-//! that each flow has a socket of its own at both ends, connected to the other, so that the
-//! kernel keeps strangers out.
+//! No data are sent to an address before it has proved that it takes part in the session: the
+//! opener sends a hello, gets a cookie, and returns it. All four greetings are authenticated by the
+//! session's secret and have one length, so that a third party gets no answer, and a party to the
+//! session cannot direct more bytes elsewhere than it sends. Each flow then has a separate
+//! connected socket at both ends, so that the kernel drops datagrams of others.
 //!
-//! Greetings may be lost: the opener repeats them, and who accepts answers
-//! [for as long](FlowAnswers) as the opener may not have heard.
+//! Greetings may be lost: the opener repeats them, and the acceptor answers [for as
+//! long](FlowAnswers) as the opener may have missed an answer.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -26,16 +25,15 @@ use super::client::CONNECT_TIMEOUT;
 use super::secret::{SessionSecret, random_keying_material};
 use super::server::SessionRegistry;
 
-/// How long the opener waits for an answer at first; twice as long each time after, up to
-/// [`LONGEST_WAIT`].
+/// The first wait of the opener for an answer; it doubles up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How often a waiting thread looks whether it should stop.
+/// The interval at which a waiting thread checks whether to stop.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
 type Cookie = [u8; 7];
 
-/// The UDP socket beside a listener's TCP socket: lets flows in.
+/// The UDP socket beside a listener's TCP socket, which accepts flows.
 #[derive(Debug)]
 pub(crate) struct UdpDoor {
     socket: UdpSocket,
@@ -43,13 +41,13 @@ pub(crate) struct UdpDoor {
 }
 
 impl UdpDoor {
-    /// Binds to `address`, which has its port. An IPv6 wildcard takes IPv4 as well.
+    /// Binds to `address` with its port. An IPv6 wildcard accepts IPv4, too.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = shared_socket(address)?;
         let socket = UdpSocket::from(socket);
         udp::tell_destination(&socket, address.is_ipv6())?;
         if address.is_ipv6() {
-            // For those that come as IPv4 mapped into IPv6.
+            // For IPv4 addresses mapped into IPv6.
             udp::tell_destination(&socket, false)?;
         }
         socket.set_nonblocking(true)?;
@@ -57,13 +55,13 @@ impl UdpDoor {
         Ok(UdpDoor { socket, key })
     }
 
-    /// Lets flows of the sessions of `registry` in until `stopped`.
+    /// Accepts flows of the sessions of `registry` until `stopped`.
     pub(crate) fn run(&self, registry: &SessionRegistry, stopped: impl Fn() -> bool) {
         let mut bytes = [0; HELLO_BYTES + 1];
         while !stopped() {
             match udp::receive_addressed(&self.socket, &mut bytes) {
                 Ok(found) => self.greet(&bytes[..found.bytes], &found.canonical(), registry),
-                // An error that the network reported of an answer is nobody's business here.
+                // ICMP errors about answers are ignored.
                 Err(_) => {
                     poll::readable(&self.socket, STOP_LOOK);
                 }
@@ -88,7 +86,7 @@ impl UdpDoor {
                 registry.admit_flow(greeting.session, greeting.stream, || {
                     let flow = self.flow(found)?;
                     let accept = secret.greeting(GreetingKind::Accept, greeting.stream, cookie);
-                    // What is lost is sent again when the opener asks again.
+                    // A lost answer is repeated when the opener repeats its request.
                     let _ = flow.send(&accept);
                     Ok(flow)
                 });
@@ -97,7 +95,7 @@ impl UdpDoor {
         }
     }
 
-    /// What an opener at `from` has to send back; nobody else can know it.
+    /// Returns the cookie that an opener at `from` must return; nobody else can compute it.
     fn cookie(&self, session: SessionId, stream: u32, from: SocketAddr) -> Cookie {
         let text = format!("{session:?} {stream} {from}");
         let tag = hmac::sign(&self.key, text.as_bytes());
@@ -106,7 +104,7 @@ impl UdpDoor {
         cookie
     }
 
-    /// A socket for one flow alone: the kernel prefers it for datagrams from that peer.
+    /// Returns a socket for one flow: the kernel prefers it for datagrams from that peer.
     fn flow(&self, found: &udp::Addressed) -> io::Result<UdpSocket> {
         let ours = found.to.ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mut ours = SocketAddr::new(ours, self.socket.local_addr()?.port());
@@ -120,7 +118,7 @@ impl UdpDoor {
     }
 }
 
-/// A socket on an address that the door and the flows share.
+/// Returns a socket on an address that the listener and the flows share.
 fn shared_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {
@@ -131,14 +129,14 @@ fn shared_socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Opens flow `stream` on `socket`, which is connected to the other end's port. Its read timeout
-/// is changed.
+/// Opens flow `stream` on `socket`, which is connected to the peer's port. Its read timeout is
+/// changed.
 pub(super) fn open_flow(socket: &UdpSocket, secret: &SessionSecret, stream: u32) -> io::Result<()> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let mut asking = secret.greeting(GreetingKind::Hello, stream, Cookie::default());
     let mut wait = FIRST_WAIT;
     'ask: loop {
-        // The far side's firewall may report what it does not let through: time will tell.
+        // A firewall may report that it drops the datagram; the time limit decides.
         let _ = socket.send(&asking);
         let heard_by = Instant::now() + wait;
         wait = (wait * 2).min(LONGEST_WAIT);
@@ -169,8 +167,8 @@ pub(super) fn open_flow(socket: &UdpSocket, secret: &SessionSecret, stream: u32)
     }
 }
 
-/// Answers the confirmations that come again on flows already accepted, because the first answer
-/// was lost. No data may come meanwhile.
+/// Answers repeated confirmations on accepted flows, because the first answer was lost. No data may
+/// arrive meanwhile.
 pub(super) fn answer_again<'a>(
     flows: impl IntoIterator<Item = &'a UdpSocket>,
     secret: &SessionSecret,
@@ -190,7 +188,7 @@ pub(super) fn answer_again<'a>(
     }
 }
 
-/// Answers on accepted flows until it is dropped, which must be before data may come.
+/// Answers on accepted flows until it is dropped, which must be before data may arrive.
 pub(crate) struct FlowAnswers {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -235,7 +233,7 @@ mod tests {
     impl Served {
         fn start(bind: &str) -> Self {
             let registry = SessionRegistry::default();
-            // Any port that is free.
+            // Any free port.
             let probe = UdpSocket::bind(bind).unwrap();
             let address = probe.local_addr().unwrap();
             drop(probe);
@@ -300,7 +298,7 @@ mod tests {
         let stranger = SessionSecret::from_keying_material(&[2; 32]);
         let acceptor = served.registry.register(secret.clone());
         let socket = client("127.0.0.1", served.port());
-        // Of another session, of none, too long, and with a cookie that was never given.
+        // Of another session, of none, too long, and with an invalid cookie.
         let hello = secret.greeting(GreetingKind::Hello, 0, Cookie::default());
         let mut forged = hello;
         forged[40] ^= 1;
@@ -343,7 +341,7 @@ mod tests {
         let near = client("127.0.0.1", served.port());
         let opener = {
             let (near, secret) = (near.try_clone().unwrap(), secret.clone());
-            // Hello and confirmation, whose answer is thrown away.
+            // Hello and confirmation, whose answer is dropped.
             thread::spawn(move || {
                 near.send(&secret.greeting(GreetingKind::Hello, 0, Cookie::default())).unwrap();
                 let mut bytes = [0; HELLO_BYTES];

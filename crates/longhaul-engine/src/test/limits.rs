@@ -1,3 +1,5 @@
+//! The limits of a server for tests.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The socket options of a test.
+
 use std::time::Duration;
 
 use longhaul_core::plan::{Pacing, Protocol, TestPlan};

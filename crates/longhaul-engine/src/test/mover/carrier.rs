@@ -1,3 +1,5 @@
+//! The connection or flow of a stream.
+
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Instant;

@@ -1,3 +1,5 @@
+//! Pacing by timers.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

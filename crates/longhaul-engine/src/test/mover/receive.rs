@@ -1,3 +1,5 @@
+//! The receiving thread of a TCP stream.
+
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::OnceLock;

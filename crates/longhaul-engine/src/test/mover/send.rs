@@ -1,3 +1,5 @@
+//! The sending thread of a TCP stream.
+
 use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};

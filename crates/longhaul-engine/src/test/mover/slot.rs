@@ -1,3 +1,5 @@
+//! The counters of a stream, which its thread shares with the sampler.
+
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

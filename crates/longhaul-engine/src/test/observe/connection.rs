@@ -1,3 +1,5 @@
+//! The limits of a sending connection, sampled.
+
 use std::time::Duration;
 
 use longhaul_core::result::{End, TcpSample, ThreadSample};

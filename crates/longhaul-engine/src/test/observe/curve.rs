@@ -1,3 +1,5 @@
+//! The curve of bytes over time.
+
 use std::time::Duration;
 
 use longhaul_core::result::Curve;

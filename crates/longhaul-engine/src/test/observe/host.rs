@@ -1,3 +1,5 @@
+//! The load of the host during a test.
+
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::{End, HostLimits, HostSample};

@@ -1,3 +1,5 @@
+//! The account of the sequence numbers of a UDP flow.
+
 use longhaul_core::result::UdpCounts;
 
 /// The number of sequence numbers in the window.

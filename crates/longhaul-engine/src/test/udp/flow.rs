@@ -1,3 +1,5 @@
+//! The UDP flow of a test.
+
 use std::io;
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,3 +1,5 @@
+//! The receiving thread of a UDP flow.
+
 use std::io::ErrorKind;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;

@@ -1,3 +1,5 @@
+//! The sending thread of a UDP flow.
+
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
