@@ -2,7 +2,6 @@
 //! another host: `cargo run -p longhaul-engine --example copy_to_server -- SOURCE TARGET`.
 
 use std::error::Error;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,6 +25,7 @@ impl Services for Files {
     }
 }
 
+#[allow(clippy::print_stdout)] // The output of an example.
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let (Some(source), Some(target)) = (arguments.next(), arguments.next()) else {
@@ -48,12 +48,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let result = copy::push(line, &plan, Path::new("."), &options, &progress, &stop)?;
     servers.into_iter().for_each(InProcess::finish);
     let summary = result.summary;
-    writeln!(
-        std::io::stdout(),
-        "{} in {} files at {}",
-        summary.bytes,
-        summary.files,
-        summary.throughput_bps
-    )?;
+    println!("{} in {} files at {}", summary.bytes, summary.files, summary.throughput_bps);
     Ok(())
 }

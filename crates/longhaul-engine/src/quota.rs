@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_comes_back() {
+    fn taken_parts_are_returned() {
         let quota = Quota::new(10);
         let first = quota.take(7).unwrap();
         assert!(quota.take(4).is_none());

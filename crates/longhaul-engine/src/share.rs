@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greedy_sessions_never_pass_the_total_and_leave_every_other_a_minimum() {
+    fn greedy_sessions_never_exceed_the_total_and_leave_a_minimum() {
         let share = Share::new(1600, 16);
         let greedy: Vec<_> = (0..16).map(|_| share.take(u64::MAX)).collect();
         let granted: Vec<u64> = greedy.iter().map(Portion::granted).collect();

@@ -3,16 +3,17 @@
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::doctor::{DiskFacts, Target, examine, summary};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport, TargetSource};
 use longhaul_core::units::Rate;
+use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::doctor::{Query, Source, read_facts};
+use longhaul_sys::host::{CoreTimes, core_times, throttled};
 
 use super::scratch::{Scratch, directory_of, free_bytes};
-use super::watch::HostWatch;
 use super::write::{Writing, write};
 use crate::copy::{SourcePlan, SourceRoot, Tree, forget, look, read};
 use crate::doctor::core_speeds;
@@ -171,5 +172,47 @@ fn see(directory: &str) -> EndView {
         memory_copy_bps,
         seal_bps,
         findings: Vec::new(),
+    }
+}
+
+/// Samples the load of this host.
+pub(super) struct HostWatch {
+    at: Instant,
+    times: Option<HostTimes>,
+    cores: Vec<(u32, CoreTimes)>,
+    throttled: Option<Duration>,
+}
+
+impl HostWatch {
+    pub(super) fn new() -> Self {
+        HostWatch {
+            at: Instant::now(),
+            times: HostTimes::now().ok(),
+            cores: core_times(),
+            throttled: throttled(),
+        }
+    }
+
+    /// Returns the load since the last call.
+    pub(super) fn look(&mut self) -> HostUse {
+        let before = std::mem::replace(self, HostWatch::new());
+        let seconds = (self.at - before.at).as_secs_f64().max(1e-3);
+        let shares = self.times.zip(before.times);
+        let interrupts = self.cores.iter().map(|(core, now)| {
+            let earlier = before.cores.iter().find(|(other, _)| other == core);
+            let earlier = earlier.map_or_else(CoreTimes::default, |(_, times)| *times);
+            (*core, now.interrupts.saturating_sub(earlier.interrupts).as_secs_f64() / seconds)
+        });
+        let (interrupts_core, interrupts) =
+            interrupts.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
+        let held = self.throttled.unwrap_or_default();
+        let held = held.saturating_sub(before.throttled.unwrap_or_default());
+        HostUse {
+            busy: shares.map_or(0.0, |(now, then)| now.busy_since(&then)),
+            stolen: shares.map_or(0.0, |(now, then)| now.stolen_since(&then)),
+            interrupts_core,
+            interrupts: interrupts.min(1.0),
+            throttled: (held.as_secs_f64() / seconds).min(1.0),
+        }
     }
 }

@@ -18,7 +18,6 @@ mod run;
 mod scratch;
 mod serve;
 mod steps;
-mod watch;
 mod write;
 
 pub use plan::{CopyDirection, DiagnosePlan, Openers};

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_beginning_is_left_out() {
+    fn slow_start_is_omitted() {
         // The first quarter takes half a second; then a gigabyte moves per second.
         let points = [at(0, 0), at(500, 200_000_000), at(700, 400_000_000), at(900, 600_000_000)];
         let none = Duration::ZERO;

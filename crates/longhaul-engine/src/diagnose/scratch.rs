@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_all_that_is_in_it_and_takes_the_leavings_of_the_killed() {
+    fn dropping_removes_the_directory_and_creating_removes_abandoned_ones() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("mine"), "x").unwrap();
         let left = dir.path().join(format!("{PREFIX}left/1/deep"));

@@ -76,7 +76,7 @@ fn plan(way: CopyDirection, source: &Path, target: &Path) -> DiagnosePlan {
 }
 
 #[test]
-fn all_step_are_measured_either_way_and_nothing_stays() {
+fn every_step_is_measured_and_nothing_remains() {
     let dir = tempfile::tempdir().unwrap();
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
     fs::create_dir(&target).unwrap();
@@ -110,7 +110,7 @@ fn all_step_are_measured_either_way_and_nothing_stays() {
 }
 
 #[test]
-fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
+fn a_refused_step_is_a_gap_and_the_others_run() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
@@ -144,7 +144,7 @@ fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_diagnosis_that_is_stopped_has_what_it_measured() {
+fn a_stopped_diagnosis_has_its_measurements() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();

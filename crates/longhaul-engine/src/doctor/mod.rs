@@ -18,7 +18,7 @@ use longhaul_core::units::{Bytes, Rate};
 use crate::error::EngineError;
 
 /// The duration of each measurement.
-const TIME: Duration = Duration::from_millis(800);
+const TIME: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 800 });
 
 /// Measures memory, hashes, cipher, the disks of `directories` and loopback. Reports each to `on`
 /// before it begins. When `stop` is set, the rest is omitted.
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_measured_and_nothing_is_left() {
+    fn a_host_is_measured_and_no_file_remains() {
         let dir = tempfile::tempdir().unwrap();
         let mut said = 0;
         let path = dir.path().to_owned();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_cannot_be_written_says_why_and_the_rest_goes_on() {
+    fn an_unwritable_disk_is_reported_and_the_rest_is_measured() {
         let one = disk::measure(Path::new("/no/such/directory"), TIME);
         assert!(one.iter().all(|one| one.throughput_bps.is_none()));
         assert!(one[0].note.contains("/no/such/directory"), "{}", one[0].note);

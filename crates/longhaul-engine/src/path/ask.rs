@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_reported_of_others_does_not_keep_a_packet_back() {
+    fn errors_of_earlier_packets_do_not_stop_a_send() {
         let mut pending = vec![Errno::MSGSIZE, Errno::HOSTUNREACH, Errno::CONNREFUSED];
         let sent = past_reports(|| pending.pop().map_or(Ok(()), |error| Err(error.into())));
         assert!(sent.is_ok() && pending.is_empty());

@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_holds_its_place_for_nothing_is_noticed() {
+    fn an_idle_client_is_detected() {
         let pool = AnonymousPool::default();
         let limits = TestLimits { pool: Some(pool.clone()), ..TestLimits::default() };
         let mut silence = Silence::new(&limits);

@@ -73,7 +73,7 @@ impl Client {
 }
 
 #[test]
-fn loopback_is_measured_whole() {
+fn every_part_is_measured_over_loopback() {
     let server = Server::start(TestLimits::default());
     let found = server.measure(&short()).unwrap();
     assert!(found.is_complete(), "{:?}", found.unmeasured);
@@ -92,7 +92,7 @@ fn loopback_is_measured_whole() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_measured() {
+fn only_requested_parts_are_measured() {
     let server = Server::start(TestLimits::default());
     let skip = vec![PathPart::Mtu, PathPart::Hops, PathPart::Capacity, PathPart::Loss];
     let found = server.measure(&PathPlan { skip, ..short() }).unwrap();
@@ -104,7 +104,7 @@ fn only_what_is_asked_for_is_measured() {
 }
 
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     let limits = TestLimits { time: Duration::from_secs(1), ..TestLimits::default() };
     let server = Server::start(limits);
     let long = server.measure(&PathPlan { probe_time: Duration::from_secs(2), ..short() });
@@ -122,7 +122,7 @@ fn limits_are_told() {
 }
 
 #[test]
-fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
+fn an_invalid_order_is_refused_and_the_session_continues() {
     let server = Server::start(TestLimits::default());
     let mut client = Client::of(&server);
     let mut flow = client.begin();
@@ -158,7 +158,7 @@ fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_what_was_sent_for_it() {
+fn sending_ends_when_the_client_leaves() {
     let server = Server::start(TestLimits::default());
     let mut client = Client::of(&server);
     let flow = client.begin();
@@ -172,7 +172,7 @@ fn a_client_that_leaves_ends_what_was_sent_for_it() {
 }
 
 #[test]
-fn a_client_that_sends_too_fast_is_not_heard_any_more() {
+fn a_client_that_sends_too_fast_is_ignored() {
     // The allowance beside the rate is a burst of 64 MiB.
     let limits = TestLimits { rate: Some(Rate::from_bps(8000)), ..TestLimits::default() };
     let server = Server::start(limits);

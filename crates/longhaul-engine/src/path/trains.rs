@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_arrives_is_too_few() {
+    fn no_arrivals_are_too_few() {
         struct Nothing;
         impl TrainDirection for Nothing {
             fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::limits::ClientLimits;
-use super::source::network;
+use super::limits::network;
 use crate::error::Result;
 use crate::lock::lock;
 
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_taken_in_order_and_places_are_told() {
+    fn turns_are_in_order_and_places_are_reported() {
         let admission = of(1, 8, usize::MAX);
         let first = enter(&admission, address(1)).unwrap();
         let (say, heard) = mpsc::channel();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_server_and_a_greedy_address_are_turned_away() {
+    fn a_full_server_refuses_and_so_does_one_with_too_many_of_an_address() {
         let full = of(1, 0, usize::MAX);
         let only = enter(&full, address(1)).unwrap();
         let denied = enter(&full, address(2)).unwrap_err();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_goes_away_gives_up_its_place() {
+    fn a_client_that_leaves_frees_its_place() {
         let admission = of(1, 1, usize::MAX);
         let held = enter(&admission, address(1)).unwrap();
         let gone = admission.enter(Kind::Authorised, address(2), |_| Err(EngineError::Interrupted));

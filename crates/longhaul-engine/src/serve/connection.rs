@@ -11,10 +11,10 @@ use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 use super::admission::{Admission, Kind};
 use super::descriptors::Descriptors;
 use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
-use super::gate::{Fresh, Gate, Place, failure_of};
+use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
 use super::limits::ClientLimits;
-use super::listener::{Host, Services};
 use super::penalties::Failure;
+use super::services::{Host, Services};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
@@ -32,7 +32,7 @@ pub(super) struct Server {
     services: Arc<dyn Services>,
     admission: Arc<Admission>,
     pub(super) registry: SessionRegistry,
-    gate: Gate,
+    limiter: ConnectionLimiter,
     descriptors: Descriptors,
     /// The start of the present second, and the dropped connections logged in it.
     dropped: Mutex<(Instant, u32)>,
@@ -51,13 +51,14 @@ impl Server {
         descriptors: u64,
     ) -> Arc<Self> {
         let descriptors = Descriptors::divide(descriptors, &mut limits);
-        let gate = Gate::new(limits.startups, limits.penalties, descriptors.opening.clone());
+        let limiter =
+            ConnectionLimiter::new(limits.startups, limits.penalties, descriptors.opening.clone());
         Arc::new(Server {
             host,
             services,
             admission: Admission::new(limits),
             registry: SessionRegistry::default(),
-            gate,
+            limiter,
             descriptors,
             dropped: Mutex::new((Instant::now(), 0)),
             sessions: AtomicUsize::new(0),
@@ -69,7 +70,7 @@ impl Server {
     pub(super) fn admit(&self, socket: TcpStream) -> Option<Fresh> {
         let address = address_of(&socket);
         let dropped = |reason| self.log_dropped(address, reason);
-        self.gate.admit(socket).map_err(dropped).ok()
+        self.limiter.admit(socket).map_err(dropped).ok()
     }
 
     /// Logs a dropped connection, unless too many were logged.
@@ -88,7 +89,7 @@ impl Server {
 
     /// Serves one connection to its end on the calling thread.
     pub(super) fn serve(&self, fresh: Fresh) {
-        let _crash = CrashGuard { gate: &self.gate, source: fresh.source };
+        let _crash = CrashGuard { limiter: &self.limiter, source: fresh.source };
         match fresh.first_byte() {
             Ok(TLS_HANDSHAKE) => self.serve_client(fresh),
             Ok(_) => self.admit_data(fresh),
@@ -226,7 +227,7 @@ impl Server {
     /// one.
     fn blame(&self, source: IpAddr, place: Option<&Place>, failure: Failure) {
         if !place.is_some_and(Place::was_dropped) {
-            self.gate.failed(source, failure);
+            self.limiter.failed(source, failure);
         }
     }
 
@@ -279,14 +280,14 @@ impl Drop for Counted<'_> {
 
 /// Records a panic of the thread.
 struct CrashGuard<'a> {
-    gate: &'a Gate,
+    limiter: &'a ConnectionLimiter,
     source: IpAddr,
 }
 
 impl Drop for CrashGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.gate.failed(self.source, Failure::Crash);
+            self.limiter.failed(self.source, Failure::Crash);
         }
     }
 }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_connection_leaves_its_events() {
+    fn every_connection_is_logged() {
         let (say, heard) = unbounded();
         let server = TestServer::with(|_| Arc::new(Recorder(say)));
         let next = || heard.recv_timeout(Duration::from_secs(20)).expect("an event comes");

@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{RefusalKind, Service};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::connection::Server;
-use super::event::Event;
-use super::gate::{Fresh, Gate};
+use super::limiter::{ConnectionLimiter, Fresh};
 use super::limits::ClientLimits;
+use super::services::{Host, Services};
 use super::startups::StartupLimits;
 use crate::error::{EngineError, Result};
 use crate::quota::Quota;
-use crate::session::{AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor};
+use crate::session::{SessionRegistry, UdpListener};
 
 /// The interval at which the accept loop checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -37,32 +36,8 @@ const LEAVE_CHECK: Duration = Duration::from_millis(10);
 pub struct Listener {
     socket: TcpListener,
     /// Accepts UDP flows on the same port.
-    door: UdpDoor,
+    udp: UdpListener,
     address: SocketAddr,
-}
-
-/// The server's identity and the keys that it trusts.
-#[derive(Debug)]
-pub struct Host {
-    /// The key pair.
-    pub identity: Identity,
-    /// The keys that may reach files.
-    pub authorised: AuthorisedKeys,
-}
-
-/// The services of a server.
-pub trait Services: Send + Sync {
-    /// Returns the reason to refuse `service`; `None` to serve it.
-    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)>;
-
-    /// Runs the service to its end on the calling thread.
-    ///
-    /// # Errors
-    /// The error is reported, and the server continues.
-    fn run(&self, service: Service, session: ServedSession) -> Result<()>;
-
-    /// Records an event, on the thread of the connection, which waits for it.
-    fn log(&self, _event: Event) {}
 }
 
 impl Listener {
@@ -80,8 +55,8 @@ impl Listener {
                 .map_err(failed)?;
             let address = socket.local_addr().map_err(failed)?;
             tries -= 1;
-            match UdpDoor::bind(address) {
-                Ok(door) => return Ok(Listener { socket, door, address }),
+            match UdpListener::bind(address) {
+                Ok(udp) => return Ok(Listener { socket, udp, address }),
                 // The port is free for TCP but not for UDP.
                 Err(_) if tries > 0 => {}
                 Err(source) => {
@@ -100,12 +75,12 @@ impl Listener {
     /// control channel is elsewhere.
     pub fn run_data(self, registry: &SessionRegistry, stop: &AtomicBool) {
         let limits = StartupLimits::default();
-        let gate = Gate::new(limits, false, Quota::new(limits.full as u64));
+        let limiter = ConnectionLimiter::new(limits, false, Quota::new(limits.full as u64));
         self.accept_until(
             registry,
             || stop.load(Ordering::Relaxed),
             |socket| {
-                let (registry, fresh) = (registry.clone(), gate.admit(socket));
+                let (registry, fresh) = (registry.clone(), limiter.admit(socket));
                 let Ok(Fresh { socket, deadline, place, .. }) = fresh else { return };
                 spawn(move || {
                     registry.admit(socket, deadline, || drop(place));
@@ -147,10 +122,10 @@ impl Listener {
         stopped: impl Fn() -> bool,
         mut take: impl FnMut(TcpStream),
     ) {
-        let Listener { socket, door, .. } = self;
+        let Listener { socket, udp, .. } = self;
         let closed = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| door.run(registry, || closed.load(Ordering::Relaxed)));
+            scope.spawn(|| udp.run(registry, || closed.load(Ordering::Relaxed)));
             while !stopped() {
                 match socket.accept() {
                     Ok((socket, _)) => {
@@ -188,15 +163,4 @@ fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
 /// Runs `work` on a separate thread. If the host has no thread left, the connection is dropped.
 fn spawn(work: impl FnOnce() + Send + 'static) {
     drop(thread::Builder::new().name("connection".into()).spawn(work));
-}
-
-/// Greets the client of an ssh connection and runs the requested service to its end.
-///
-/// # Errors
-/// The client was refused, or the service failed.
-pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
-    let service = session.asked(|service, authorised| services.refusal(service, authorised))?;
-    session.welcome()?;
-    session.receiver.set_timeout(None)?;
-    services.run(service, session)
 }

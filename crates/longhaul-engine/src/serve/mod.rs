@@ -5,19 +5,20 @@ mod admission;
 mod connection;
 mod descriptors;
 mod event;
-mod gate;
+mod limiter;
 mod limits;
 mod listener;
 mod penalties;
 mod reach;
+mod services;
 mod single;
-mod source;
 mod startups;
 
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
 pub use limits::ClientLimits;
-pub use listener::{Host, Listener, Services, serve_session};
+pub use listener::Listener;
 pub use reach::{Reach, is_out_of_reach};
+pub use services::{Host, Services, serve_session};
 pub use single::{DataPort, InProcess};
 pub use startups::StartupLimits;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{FrameError, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 
-use super::gate::Gate;
+use super::limiter::ConnectionLimiter;
 use super::penalties::Failure;
 use super::startups::StartupLimits;
 use super::{ClientLimits, Event, Host, Listener, Services, serve_session};
@@ -235,7 +235,7 @@ fn a_server_with_another_key_is_refused_even_for_a_test() {
 }
 
 #[test]
-fn nothing_listening_is_said_so() {
+fn a_closed_port_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::generate();
@@ -265,7 +265,7 @@ fn answering(bytes: &'static [u8]) -> u16 {
 }
 
 #[test]
-fn a_client_that_is_turned_away_knows_why() {
+fn a_refused_client_gets_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::generate();
@@ -290,18 +290,18 @@ fn a_client_that_is_turned_away_knows_why() {
 
 #[test]
 fn an_address_that_keeps_failing_is_refused() {
-    let gate = Gate::new(StartupLimits::default(), true, Quota::new(100));
+    let limiter = ConnectionLimiter::new(StartupLimits::default(), true, Quota::new(100));
     let source = "198.51.100.1".parse().unwrap();
-    (0..4).for_each(|_| gate.failed(source, Failure::Authentication));
+    (0..4).for_each(|_| limiter.failed(source, Failure::Authentication));
     let (near, far) = pair();
     // Loopback is exempt, so the penalty of another address is checked.
-    assert!(gate.admit_from(source, far).is_err());
+    assert!(limiter.admit_from(source, far).is_err());
     near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut alert = Vec::new();
     let _ = (&near).read_to_end(&mut alert);
     assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 49]);
     let (_near, far) = pair();
-    assert!(gate.admit(far).is_ok());
+    assert!(limiter.admit(far).is_ok());
 }
 
 /// Both ends of a connection.
@@ -335,7 +335,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
 }
 
 #[test]
-fn a_client_of_another_version_is_told_so() {
+fn a_client_of_another_version_is_refused() {
     for (protocol, service) in [(1, "\"test\""), (99, "{\"dance\":\"tango\"}")] {
         let ((sender, mut receiver), session) = piped();
         let hello: serde_json::Value = serde_json::from_str(&format!(
@@ -355,7 +355,7 @@ fn a_client_of_another_version_is_told_so() {
 }
 
 #[test]
-fn a_server_of_another_version_says_so() {
+fn a_server_of_another_version_is_reported() {
     let ((sender, mut receiver), session) = piped();
     let reason = "it speaks protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
     let answer = Welcome::Refused { kind: RefusalKind::Version, reason };
@@ -366,7 +366,7 @@ fn a_server_of_another_version_says_so() {
 }
 
 #[test]
-fn what_no_version_knows_is_refused() {
+fn an_unknown_service_is_refused() {
     let ((sender, mut receiver), session) = piped();
     sender.send(&serde_json::json!({"protocol": PROTOCOL_VERSION, "service": "dance"})).unwrap();
     let refused = serve_session(session, &Echo::default());
@@ -421,7 +421,7 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
 }
 
 #[test]
-fn one_off_is_one_client_served_not_one_stranger() {
+fn one_off_ends_after_an_authenticated_client_only() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::load_or_create(&config).unwrap();

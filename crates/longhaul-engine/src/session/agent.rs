@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::identity::PublicKey;
+use super::public_key::PublicKey;
 
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES: u8 = 12;

@@ -18,17 +18,18 @@ use std::time::{Duration, SystemTime};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use longhaul_core::units::Rate;
 
+use super::config_dir::ConfigDir;
 use super::grant::{Grant, Lapse, split_options};
-use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
 use super::key_quota::{KeyQuota, Quotas};
 use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
+use super::public_key::{KEY_TYPE, PublicKey};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
 const FILE: &str = "authorized_keys";
 /// The interval between two checks of the list and of the expiry times.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 /// The age below which a file may change again without another time of change: kernels count these
 /// times in steps of up to 10 ms, file servers of up to 2 s.
 const FRESH: Duration = Duration::from_secs(3);
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_so_many_sessions_at_once() {
+    fn max_sessions_limits_a_key() {
         let alice = key();
         let place = Place::new(&format!("max-sessions=2 {alice}\n"));
         let keys = place.load();

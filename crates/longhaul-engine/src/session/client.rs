@@ -15,22 +15,20 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
-use super::deadline::{OPENING_TIMEOUT, Until};
-use super::identity::{ConfigDir, Identity, PublicKey};
+use super::config_dir::ConfigDir;
+use super::deadline::{CONNECT_TIMEOUT, OPENING_TIMEOUT, Until, set_timeouts};
+use super::identity::Identity;
 use super::known_hosts::KnownHosts;
+use super::public_key::PublicKey;
 use super::rotation::Learner;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp;
 use crate::error::{EngineError, Result, TurnedAway};
 
-/// The time limit for opening a connection: three SYNs over the longest usual path.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of attempts at a crowded server, and the pause between them.
 const CROWDED_TRIES: u32 = 3;
 const CROWDED_PAUSE: Duration = Duration::from_millis(700);
-/// Exporter label (RFC 8446, section 7.5) of the session's secret.
-pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
 
 /// The policy for keys of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,7 +246,7 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
     let recorded = check_host(target, key, options)?;
-    let secret = export_secret(&mut connection)
+    let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let learner = recorded.then(|| Learner {
         config: options.config.clone(),
@@ -363,16 +361,6 @@ fn check_host(target: &HostPort, key: PublicKey, options: &ConnectOptions<'_>) -
             Err(EngineError::KeyUnknown { host, offered: key.fingerprint() })
         }
     }
-}
-
-pub(super) fn export_secret(connection: &mut Connection) -> Option<SessionSecret> {
-    let material = connection.export_keying_material([0; 32], EXPORTER_LABEL, None).ok()?;
-    Some(SessionSecret::from_keying_material(&material))
-}
-
-pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std::io::Result<()> {
-    socket.set_read_timeout(timeout)?;
-    socket.set_write_timeout(timeout)
 }
 
 /// Creates the data connection with a number by other means than the network.

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_a_network_is_none() {
+    fn an_invalid_network_is_rejected() {
         let slips = [
             "",
             "10.0.0.0/33",

@@ -4,8 +4,16 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+/// The time limit for opening a connection: three SYNs over the longest usual path.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for opening a connection and for its request.
 pub(crate) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Sets the timeout of every read and write.
+pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std::io::Result<()> {
+    socket.set_read_timeout(timeout)?;
+    socket.set_write_timeout(timeout)
+}
 
 /// A socket with a deadline for all its reads and writes; the socket's timeout would start again
 /// with every byte.
@@ -59,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_now_and_then_does_not_put_the_end_off() {
+    fn single_bytes_do_not_extend_a_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_grants_nothing() {
+    fn an_invalid_option_grants_nothing() {
         for (text, culprit) in [
             ("readonly", "readonly"),
             ("read-only,write-only", "write-only"),

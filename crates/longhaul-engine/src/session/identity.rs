@@ -1,169 +1,20 @@
-//! The key pair of a user of a host, and the directory of its files.
+//! The key pair of a user of a host.
 
 use std::fmt;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::signature::Ed25519KeyPair;
 
 use super::agent::Agent;
+use super::config_dir::ConfigDir;
 use super::key_file::{KeyFile, Seed, decrypt, encode, pair_of, public_of};
 use super::private_file::{self, Secrecy, append_line, write_private};
+use super::public_key::PublicKey;
 use super::secret::random_keying_material;
 use crate::error::{EngineError, Result};
-
-/// The fixed start of an Ed25519 `SubjectPublicKeyInfo` (RFC 8410, section 4); the key follows.
-const SPKI_PREFIX: [u8; 12] =
-    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-/// The longest wait for another program that writes files of the directory.
-const LOCK_LIMIT: Duration = Duration::from_secs(10);
-const LOCK_CHECK: Duration = Duration::from_millis(20);
-pub(super) const KEY_TYPE: &str = "longhaul-ed25519";
-
-/// An Ed25519 public key, which identifies a user of a host.
-///
-/// Its text is `longhaul-ed25519 BASE64`, as in the lists of authorised and known keys.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PublicKey([u8; 32]);
-
-impl PublicKey {
-    /// Returns the key of a TLS raw public key.
-    pub(super) fn from_spki(spki: &[u8]) -> Option<Self> {
-        let key = spki.strip_prefix(&SPKI_PREFIX)?;
-        Some(PublicKey(key.try_into().ok()?))
-    }
-
-    /// Returns the key as a TLS raw public key.
-    pub(super) fn to_spki(self) -> Vec<u8> {
-        [SPKI_PREFIX.as_slice(), &self.0].concat()
-    }
-
-    pub(super) fn from_bytes(bytes: [u8; 32]) -> Self {
-        PublicKey(bytes)
-    }
-
-    pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// Returns `SHA256:...` in the style of ssh, which is short enough to compare by eye.
-    pub fn fingerprint(&self) -> String {
-        let digest = ring::digest::digest(&ring::digest::SHA256, &self.0);
-        format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))
-    }
-}
-
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{KEY_TYPE} {}", STANDARD.encode(self.0))
-    }
-}
-
-impl fmt::Debug for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.fingerprint())
-    }
-}
-
-impl FromStr for PublicKey {
-    type Err = ();
-
-    /// Parses `longhaul-ed25519 BASE64`; a comment may follow.
-    fn from_str(line: &str) -> std::result::Result<Self, ()> {
-        let mut words = line.split_whitespace();
-        if words.next() != Some(KEY_TYPE) {
-            return Err(());
-        }
-        let bytes = STANDARD.decode(words.next().ok_or(())?).map_err(|_| ())?;
-        Ok(PublicKey(bytes.try_into().map_err(|_| ())?))
-    }
-}
-
-/// The directory of the identity, the authorised keys and the known hosts:
-/// `$XDG_CONFIG_HOME/longhaul` or `~/.config/longhaul`.
-#[derive(Debug, Clone)]
-pub struct ConfigDir {
-    path: PathBuf,
-    also_owned_by: Option<u32>,
-}
-
-impl ConfigDir {
-    /// Returns the directory of this user.
-    ///
-    /// # Errors
-    /// Neither `XDG_CONFIG_HOME` nor `HOME` is set to an absolute path.
-    pub fn of_user() -> Result<Self> {
-        let base = |name: &str| {
-            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
-        };
-        base("XDG_CONFIG_HOME")
-            .or_else(|| base("HOME").map(|home| home.join(".config")))
-            .map(|base| ConfigDir::at(base.join("longhaul")))
-            .ok_or(EngineError::NoConfigDir)
-    }
-
-    /// Returns a directory at another path.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        ConfigDir { path: path.into(), also_owned_by: None }
-    }
-
-    /// Returns the directory with files of the user `uid` accepted as well as those of root and of
-    /// this user, for a server that root starts and that continues as `uid`.
-    pub fn trusting(self, uid: u32) -> Self {
-        ConfigDir { also_owned_by: Some(uid), ..self }
-    }
-
-    pub(super) fn also_owned_by(&self) -> Option<u32> {
-        self.also_owned_by
-    }
-
-    /// Returns the path of the file `name` in it.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Creates the directory for this user only.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
-    pub fn create(&self) -> Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .map_err(EngineError::file("create", &self.path))
-    }
-
-    /// Locks the directory against other programs that write its files until the value is dropped.
-    ///
-    /// # Errors
-    /// Another program holds the lock for 10 s.
-    pub(super) fn lock(&self) -> Result<File> {
-        let failed = |source| EngineError::file("lock", &self.path)(source);
-        let dir = File::open(&self.path).map_err(failed)?;
-        let deadline = Instant::now() + LOCK_LIMIT;
-        loop {
-            match dir.try_lock() {
-                Ok(()) => return Ok(dir),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    thread::sleep(LOCK_CHECK);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(failed(io::ErrorKind::TimedOut.into()));
-                }
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-            }
-        }
-    }
-}
 
 /// The key pair of this user of this host. Clones share it.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use ssh_key::private::{Ed25519Keypair, Ed25519PrivateKey, KeypairData};
 use ssh_key::public::Ed25519PublicKey;
 use ssh_key::{Cipher, Kdf, LineEnding, PrivateKey};
 
-use super::identity::PublicKey;
+use super::public_key::PublicKey;
 use super::secret::random_keying_material;
 
 const OPENSSH: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";

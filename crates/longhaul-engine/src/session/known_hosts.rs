@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::identity::{ConfigDir, PublicKey};
+use super::config_dir::ConfigDir;
 use super::private_file::{self, Secrecy, append_line, write_private};
+use super::public_key::PublicKey;
 use crate::error::{EngineError, Result};
 
 /// The keys of servers in `known_hosts`: one `HOST:PORT longhaul-ed25519 BASE64` per line.

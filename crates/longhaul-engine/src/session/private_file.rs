@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::identity::ConfigDir;
+use super::config_dir::ConfigDir;
 use crate::error::{EngineError, Result};
 
 /// The longest file that is read: some 100,000 keys.

@@ -10,8 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use longhaul_core::wire::{HostKey, HostKeys};
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use super::identity::{ConfigDir, Identity, PublicKey};
+use super::config_dir::ConfigDir;
+use super::identity::Identity;
 use super::known_hosts::KnownHosts;
+use super::public_key::PublicKey;
 use super::secret::SessionSecret;
 
 const CONTEXT: &[u8] = b"longhaul host key 1\0";

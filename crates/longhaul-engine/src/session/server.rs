@@ -17,12 +17,12 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::allowance::{Allowance, Announced, Descriptors, Shortage};
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
-use super::client::{export_secret, set_timeouts};
-use super::deadline::Until;
+use super::deadline::{Until, set_timeouts};
 use super::grant::Grant;
-use super::identity::{Identity, PublicKey};
+use super::identity::Identity;
 use super::key_quota::KeyQuota;
 use super::key_rate::KeyRate;
+use super::public_key::PublicKey;
 use super::rotation;
 use super::secret::SessionSecret;
 use super::tls;
@@ -447,7 +447,7 @@ pub(crate) fn serve_tls(
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
-    let secret = export_secret(&mut connection)
+    let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let host_keys = rotation::announce(identity, &secret);
     let grant = authorised(&key);

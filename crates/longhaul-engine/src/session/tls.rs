@@ -17,7 +17,9 @@ use rustls::{
     PeerIncompatible, ServerConfig, SignatureAlgorithm, SignatureScheme,
 };
 
-use super::identity::{Identity, PublicKey};
+use super::identity::Identity;
+use super::public_key::PublicKey;
+use super::secret::SessionSecret;
 
 const ALPN: &[u8] = b"longhaul/1";
 
@@ -44,6 +46,15 @@ pub(super) fn server_config(identity: &Identity) -> Arc<ServerConfig> {
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(identity))));
     config.alpn_protocols = vec![ALPN.to_vec()];
     Arc::new(config)
+}
+
+/// Exporter label (RFC 8446, section 7.5) of the session's secret.
+const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
+
+/// Returns the secret of the session that both ends derive from the handshake.
+pub(super) fn export_secret(connection: &mut rustls::Connection) -> Option<SessionSecret> {
+    let material = connection.export_keying_material([0; 32], EXPORTER_LABEL, None).ok()?;
+    Some(SessionSecret::from_keying_material(&material))
 }
 
 /// Returns the key of the peer, which every successful handshake has proved.

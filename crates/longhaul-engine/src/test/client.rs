@@ -15,7 +15,8 @@ use longhaul_core::result::{
 use longhaul_core::wire::{TestEvent, TestOrder};
 
 use super::connect::{self, Connections};
-use super::end::{self, Bounds, Part, Signals};
+use super::context::{Bounds, Context, Part, Signals};
+use super::end;
 use super::latency::Prober;
 use super::limits::{STEP_LIMIT, TestLimits};
 use super::placement::Places;
@@ -74,7 +75,8 @@ pub fn run(
             let notes = notes.clone();
             let places = &places;
             scope.spawn(move || {
-                let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
+                let context = Context { plan, places, bounds, signals };
+                let result = end::run(part, carriers, context, |sample| {
                     let _ = notes.send(Note::Ours(sample));
                 });
                 let _ = notes.send(Note::OurEnd(result));

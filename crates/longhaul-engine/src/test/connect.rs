@@ -11,7 +11,7 @@ use std::time::Duration;
 use longhaul_core::plan::{Protocol, TestLink, TestPlan};
 use longhaul_core::result::End;
 
-use super::end::Part;
+use super::context::Part;
 use super::mover::Carrier;
 use super::options::{accepted_options, socket_options};
 use super::udp::{self, UdpFlow};
@@ -112,7 +112,8 @@ pub(super) fn open(
         let flows: Vec<_> = (0..udp).map(|n| scope.spawn(move || open_udp(n))).collect();
         (join_all(streams), join_all(flows))
     });
-    assemble(plan, &parts, streams?, flows?, socket_bytes, dialer.secret(), None)
+    let sockets = Sockets { streams: streams?, flows: flows?, answers: None };
+    assemble(plan, &parts, sockets, socket_bytes, dialer.secret())
 }
 
 fn join_all<T>(threads: Vec<thread::ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
@@ -156,18 +157,25 @@ pub(super) fn accept(
         // A kernel without this option delays answers, but does not change them.
         let _ = probe.set_nodelay(true);
     }
-    assemble(plan, &parts, streams, flows, socket_bytes, acceptor.secret(), answers)
+    let sockets = Sockets { streams, flows, answers };
+    assemble(plan, &parts, sockets, socket_bytes, acceptor.secret())
+}
+
+/// All sockets of one end, in the order of their numbers.
+struct Sockets {
+    streams: Vec<TcpStream>,
+    flows: Vec<std::net::UdpSocket>,
+    answers: Option<FlowAnswers>,
 }
 
 fn assemble(
     plan: &TestPlan,
     parts: &[Part],
-    mut streams: Vec<TcpStream>,
-    flows: Vec<std::net::UdpSocket>,
+    sockets: Sockets,
     socket_bytes: usize,
     secret: &SessionSecret,
-    answers: Option<FlowAnswers>,
 ) -> Result<Connections> {
+    let Sockets { mut streams, flows, answers } = sockets;
     let probe = if plan.latency { streams.pop() } else { None };
     let window = plan.window_bytes.map(|w| w.get() as usize);
     let payload = plan.write_bytes.get() as u32;

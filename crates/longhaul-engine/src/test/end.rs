@@ -4,91 +4,25 @@ use std::net::Shutdown;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use longhaul_core::plan::{Direction, Pacing, TestPlan};
+use longhaul_core::plan::{Pacing, TestPlan};
 use longhaul_core::result::{End, SideResult, SideSample};
-use longhaul_core::units::Rate;
 
-use super::limits::{DRAIN_LIMIT, TestLimits};
-use super::mover::{self, Carrier, Pacer, Reading, Slot, Supply};
-use super::placement::Places;
+use super::context::{Context, Part};
+use super::mover::{self, Carrier, Pacer, Reading, Sending, Slot, Supply};
 use super::sampler::Sampler;
-use super::ticks::end_of_time;
 use super::udp;
-use crate::anonymous::AnonymousPool;
-
-/// One direction of a test at one end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
-    /// The role of this end.
-    pub(super) role: End,
-    /// True for the half from the server to the client in a bidirectional test.
-    pub(super) reverse: bool,
-}
-
-impl Part {
-    /// Returns the parts of a test of `direction`, in the order of the stream numbers.
-    pub(super) fn of(direction: Direction, at_client: bool) -> Vec<Part> {
-        let role = |client_sends: bool| {
-            if client_sends == at_client { End::Sender } else { End::Receiver }
-        };
-        let forward = Part { role: role(true), reverse: false };
-        match direction {
-            Direction::Forward => vec![forward],
-            Direction::Reverse => vec![Part { role: role(false), reverse: false }],
-            Direction::Both => vec![forward, Part { role: role(false), reverse: true }],
-        }
-    }
-}
-
-/// The flags that end a running test, set by other threads.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Signals<'a> {
-    /// Ends the test early: a sender closes its streams as at the end of the time. A receiver
-    /// ignores the flag, because its client informs the sender.
-    pub(super) stop: &'a AtomicBool,
-    /// Aborts the test because the peer is gone.
-    pub(super) abort: &'a AtomicBool,
-}
-
-/// The limits of one end.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds<'a> {
-    /// The time from the start to the end of the data.
-    pub(super) time: Duration,
-    /// The longest time without progress.
-    pub(super) idle: Duration,
-    /// The rate that the peer may not exceed.
-    pub(super) rate: Option<Rate>,
-    /// The length of the longest read.
-    pub(super) read_bytes: usize,
-    /// The pool of an anonymous test, which must not be slow while others wait.
-    pub(super) pool: Option<&'a AnonymousPool>,
-}
-
-impl<'a> Bounds<'a> {
-    /// Returns the limits for `plan`: a test by time gets its time and the time to drain, a test by
-    /// bytes the time of `limits`.
-    pub(super) fn new(plan: &TestPlan, limits: &'a TestLimits) -> Self {
-        let time = end_of_time(plan).map_or(limits.time, |time| time + DRAIN_LIMIT);
-        let (idle, rate, pool) = (limits.idle, limits.rate, limits.pool.as_ref());
-        Bounds { time, idle, rate, read_bytes: usize::MAX, pool }
-    }
-}
 
 /// Runs one end of one direction over `carriers` from the first byte to the last. Passes a sample
 /// to `on_sample` every interval, on the calling thread.
 pub(super) fn run(
     part: Part,
     carriers: Vec<Carrier>,
-    plan: &TestPlan,
-    places: &Places,
-    bounds: Bounds<'_>,
-    signals: Signals<'_>,
+    context: Context<'_>,
     on_sample: impl FnMut(SideSample),
 ) -> SideResult {
-    let role = part.role;
+    let (Context { plan, places, bounds, .. }, role) = (context, part.role);
     let slots: Vec<Slot> = carriers
         .into_iter()
         .enumerate()
@@ -98,7 +32,7 @@ pub(super) fn run(
         })
         .collect();
     let granted: Vec<_> = slots.iter().map(|slot| slot.carrier.granted().ok()).collect();
-    let mut sampler = Sampler::new((role, part.reverse), &slots, plan, bounds, signals, on_sample);
+    let mut sampler = Sampler::new(part, &slots, context, on_sample);
     let length = plan.write_bytes.get() as usize;
     let supply = Supply::new(if role == End::Sender { length } else { 0 }, plan.zero_copy);
     let reading = Reading {
@@ -112,19 +46,19 @@ pub(super) fn run(
             let _ = first.set(Instant::now());
         }
         for (number, slot) in slots.iter().enumerate() {
-            let (first, closing, supply, this) = (&first, &closing, &supply, thread::current());
-            let share = plan.share(number as u32);
+            let (first, supply, this) = (&first, &supply, thread::current());
+            let (share, stop) = (plan.share(number as u32), &closing);
             let work = move || match (&slot.carrier, role) {
                 (Carrier::Tcp(stream), End::Sender) => {
-                    let pacer = pacer(plan, 1);
-                    mover::send(slot, stream, supply, share, pacer, closing, &this);
+                    let sending = Sending { share, pacer: pacer(plan, 1), stop, sampler: &this };
+                    mover::send(slot, stream, supply, sending);
                 }
                 (Carrier::Tcp(stream), End::Receiver) => {
                     mover::receive(slot, stream, reading, first, &this);
                 }
                 (Carrier::Udp(flow), End::Sender) => {
                     let pacer = pacer(plan, length as u64);
-                    udp::send(slot, flow, length, share, pacer, closing, &this);
+                    udp::send(slot, flow, length, Sending { share, pacer, stop, sampler: &this });
                 }
                 (Carrier::Udp(flow), End::Receiver) => udp::receive(slot, flow, first, &this),
             };
@@ -150,23 +84,4 @@ fn pacer(plan: &TestPlan, unit: u64) -> Option<Pacer> {
     let rate = plan.stream_rate().filter(|_| plan.pacing() == Pacing::Timer)?;
     let burst = plan.burst_bytes.map(|burst| burst.get());
     Some(Pacer::new(rate.bytes_per_second().max(1), burst, unit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ends_of_every_direction_face_each_other() {
-        for direction in [Direction::Forward, Direction::Reverse, Direction::Both] {
-            let (client, server) = (Part::of(direction, true), Part::of(direction, false));
-            assert_eq!(client.len(), server.len());
-            for (ours, theirs) in client.iter().zip(&server) {
-                assert_ne!(ours.role, theirs.role);
-                assert_eq!(ours.reverse, theirs.reverse);
-            }
-        }
-        assert_eq!(Part::of(Direction::Reverse, true)[0].role, End::Receiver);
-        assert!(Part::of(Direction::Both, true)[1].reverse);
-    }
 }

@@ -9,7 +9,7 @@ use longhaul_core::plan::{Protocol, TestPlan};
 use longhaul_core::result::End;
 use longhaul_core::units::Bytes;
 
-use super::end::Part;
+use super::context::Part;
 use super::udp;
 use crate::anonymous::AnonymousPool;
 use crate::share::Portion;

@@ -12,7 +12,7 @@ use longhaul_core::result::{End, SideResult, SideSample, SideStream};
 use longhaul_core::units::Bytes;
 use longhaul_sys::tcp::Granted;
 
-use super::end::{Bounds, Signals};
+use super::context::{Bounds, Context, Part, Signals};
 use super::mover::Slot;
 use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, millis};
@@ -47,11 +47,9 @@ pub(super) struct Sampler<'a, F> {
 
 impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     pub(super) fn new(
-        (role, reverse): (End, bool),
+        Part { role, reverse }: Part,
         slots: &'a [Slot],
-        plan: &'a TestPlan,
-        bounds: Bounds<'a>,
-        signals: Signals<'a>,
+        Context { plan, bounds, signals, .. }: Context<'a>,
         on_sample: F,
     ) -> Self {
         let begun = Snapshot::take(slots);

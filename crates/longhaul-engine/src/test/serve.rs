@@ -11,7 +11,8 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, TestEvent, TestOrder};
 
 use super::connect::{self, Connections};
-use super::end::{self, Bounds, Part, Signals};
+use super::context::{Bounds, Context, Part, Signals};
+use super::end;
 use super::latency;
 use super::limits::{PLAN_LIMIT, STEP_LIMIT, TestLimits, reserve_rate};
 use super::memory::Memory;
@@ -80,8 +81,8 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
         }
         let read_bytes = memory.read_bytes;
         let bounds = Bounds { read_bytes, ..Bounds::new(&plan, limits) };
-        let account = Account { bounds, record: &record };
-        let told = record.time(|| run(sender, receiver, parts, answers, &plan, &places, account));
+        let task = Task { plan: &plan, places: &places, bounds, record: &record };
+        let told = record.time(|| run(sender, receiver, parts, answers, task));
         if let Some(probe) = &probe {
             let _ = probe.shutdown(Shutdown::Both);
         }
@@ -89,9 +90,11 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     })
 }
 
-/// The limits of a test and the record of its work.
+/// An accepted test and the record of its work.
 #[derive(Clone, Copy)]
-struct Account<'a> {
+struct Task<'a> {
+    plan: &'a TestPlan,
+    places: &'a Places,
     bounds: Bounds<'a>,
     record: &'a WorkRecord,
 }
@@ -132,11 +135,9 @@ fn run(
     mut receiver: ControlReceiver,
     parts: Vec<(Part, Vec<Carrier>)>,
     answers: Option<FlowAnswers>,
-    plan: &TestPlan,
-    places: &Places,
-    account: Account<'_>,
+    task: Task<'_>,
 ) -> Result<()> {
-    let Account { bounds, record } = account;
+    let Task { plan, places, bounds, record } = task;
     let peer = sender.peer().to_owned();
     let TestOrder::Start = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not start the test" });
@@ -155,7 +156,8 @@ fn run(
         });
         let signals = Signals { stop, abort };
         let half = move |(part, carriers)| {
-            let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
+            let context = Context { plan, places, bounds, signals };
+            let result = end::run(part, carriers, context, |sample| {
                 // A client that does not read would block this thread at every sample.
                 if sender.send(&TestEvent::Sample(sample)).is_err() {
                     abort.store(true, Ordering::Release);

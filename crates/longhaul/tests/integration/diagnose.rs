@@ -119,7 +119,7 @@ fn every_pair_of_ends_has_its_diagnosis_and_nothing_stays() {
 }
 
 #[test]
-fn a_tree_of_small_files_is_what_the_step_copy() {
+fn the_steps_copy_a_tree_of_small_files() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir(host.near("tree")).unwrap();

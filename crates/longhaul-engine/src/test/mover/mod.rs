@@ -3,14 +3,12 @@
 
 mod carrier;
 mod pacer;
-mod receive;
-mod send;
 mod slot;
 mod supply;
+mod tcp;
 
 pub(super) use carrier::Carrier;
 pub(super) use pacer::Pacer;
-pub(super) use receive::{Reading, receive};
-pub(super) use send::send;
 pub(super) use slot::Slot;
 pub(super) use supply::{Supply, payload};
+pub(super) use tcp::{Reading, Sending, receive, send};

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_has_one_holder() {
+    fn every_probe_has_one_limit() {
         let roomy = SocketMemory {
             queued_bytes: 1000,
             send_buffer_bytes: 100_000,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_divided_as_the_looks_fell() {
+    fn time_is_divided_in_proportion_to_the_probes() {
         let tally = Tally { receiver: 10, window: 20, paced: 10, empty: 10, ..Tally::default() };
         let mut sample = TcpSample {
             busy_ms: 1000.0,

@@ -1,8 +1,7 @@
 //! The sending thread of a UDP flow.
 
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use longhaul_core::result::UdpCounts;
@@ -12,7 +11,7 @@ use longhaul_sys::udp;
 use rustix::io::Errno;
 
 use super::UdpFlow;
-use crate::test::mover::{Pacer, Slot, payload};
+use crate::test::mover::{Sending, Slot, payload};
 
 /// The most datagrams that the kernel splits from one send (UDP_MAX_SEGMENTS, linux/udp.h, before
 /// Linux 6.9).
@@ -26,11 +25,9 @@ pub(in crate::test) fn send(
     slot: &Slot,
     flow: &UdpFlow,
     payload_bytes: usize,
-    share: Option<u64>,
-    mut pacer: Option<Pacer>,
-    stop: &AtomicBool,
-    sampler: &Thread,
+    sending: Sending<'_>,
 ) {
+    let Sending { share, mut pacer, stop, sampler } = sending;
     slot.run(sampler, || {
         let epoch = Instant::now();
         let mut batch = Batch::new(flow, payload_bytes);

@@ -1,8 +1,9 @@
-//! The receiving thread of a TCP stream.
+//! The sending and the receiving thread of a TCP stream.
 
 use std::io::{self, ErrorKind, Read};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,66 @@ use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::tcp::set_receive_low_water;
 use rustix::net::{RecvFlags, recv};
 
-use super::Slot;
+use super::pacer::Pacer;
+use super::slot::Slot;
+use super::supply::Supply;
+
+/// The task of a sending thread.
+pub(in crate::test) struct Sending<'a> {
+    /// The number of bytes to send; `None` is unlimited.
+    pub(in crate::test) share: Option<u64>,
+    /// The timer that paces the stream, if one does.
+    pub(in crate::test) pacer: Option<Pacer>,
+    /// Ends the stream early.
+    pub(in crate::test) stop: &'a AtomicBool,
+    /// The thread to wake at the end.
+    pub(in crate::test) sampler: &'a Thread,
+}
+
+/// Sends from `supply` until `share` bytes are sent or `stop` is set, at the pacer's rate. Then it
+/// closes its half of `stream`.
+///
+/// After `stop` another thread must shut down the writing half, which ends a blocked write. The
+/// bytes that the kernel accepted before count and are sent.
+pub(in crate::test) fn send(
+    slot: &Slot,
+    stream: &TcpStream,
+    supply: &Supply,
+    sending: Sending<'_>,
+) {
+    let Sending { share, mut pacer, stop, sampler } = sending;
+    slot.run(sampler, || {
+        let mut feed = supply.feed()?;
+        let mut sent = 0u64;
+        while !stop.load(Ordering::Relaxed) {
+            let left = share.map_or(u64::MAX, |share| share - sent);
+            let allowed = pacer.as_mut().map_or(u64::MAX, |pacer| pacer.allowance(stop));
+            let count = (feed.length() as u64).min(left).min(allowed);
+            if count == 0 {
+                break;
+            }
+            match feed.write(stream, count as usize) {
+                Ok(count) => {
+                    sent += count as u64;
+                    slot.moved.set(sent);
+                    if let Some(pacer) = &mut pacer {
+                        pacer.spend(count as u64);
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::BrokenPipe && stop.load(Ordering::Acquire) => {
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        match stream.shutdown(Shutdown::Write) {
+            // A peer that has closed reports so on the control channel.
+            Err(e) if e.kind() != ErrorKind::NotConnected => Err(e),
+            _ => Ok(Instant::now()),
+        }
+    });
+}
 
 /// The method of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::event::DropReason;
+use super::limits::network;
 use super::penalties::{Failure, Penalties};
-use super::source::network;
 use super::startups::{Crowded, Startup, StartupLimits, Startups};
 use crate::quota::{Quota, Taken};
 use crate::session::OPENING_TIMEOUT;
@@ -24,7 +24,7 @@ enum Reason {
 
 /// Admits fresh connections.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ConnectionLimiter {
     startups: Arc<Startups>,
     penalties: Penalties,
     descriptors: Quota,
@@ -56,10 +56,10 @@ impl Place {
     }
 }
 
-impl Gate {
+impl ConnectionLimiter {
     pub(super) fn new(limits: StartupLimits, penalties: bool, descriptors: Quota) -> Self {
         let startups = Startups::new(limits);
-        Gate { startups, penalties: Penalties::new(penalties), descriptors }
+        ConnectionLimiter { startups, penalties: Penalties::new(penalties), descriptors }
     }
 
     /// Counts `socket`, or refuses and closes it.
