@@ -3,6 +3,8 @@
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 
+use crate::output::advised;
+
 /// The work was done.
 pub const OK: u8 = 0;
 /// The work failed in a way that no other code names.
@@ -96,6 +98,6 @@ impl From<EngineError> for Coded {
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };
-        Coded::new(code, error)
+        Coded::new(code, advised(error))
     }
 }

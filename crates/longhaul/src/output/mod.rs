@@ -1,5 +1,6 @@
 //! Text for people. A renderer reads results and computes nothing; each ends with the answer.
 
+mod advice;
 mod certificate;
 mod copy;
 mod diagnosis;
@@ -10,6 +11,7 @@ mod style;
 mod test;
 mod topology;
 
+pub(crate) use advice::advised;
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};

@@ -13,7 +13,7 @@ use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 use longhaul_engine::test;
 
 use super::limits::Tiers;
-use super::log::Log;
+use super::log::{Log, out_of_reach_words};
 use crate::output::say;
 
 /// Tests for anyone, under limits; files for the authorised.
@@ -118,10 +118,13 @@ impl Services for Offer {
     fn log(&self, event: Event) {
         // The log may be elsewhere, and who has just changed the list reads standard error.
         match &event {
-            Event::KeysRead { keys, ended } => say(format_args!(
-                "read authorized_keys again: {keys} keys besides this user's own, {ended} sessions \
-                 to end"
-            )),
+            Event::KeysRead { keys, ended, out_of_reach } => {
+                say(format_args!(
+                    "read authorized_keys again: {keys} keys besides this user's own, {ended} \
+                     sessions to end"
+                ));
+                out_of_reach.iter().for_each(|root| say(out_of_reach_words(root)));
+            }
             Event::KeysKept { error } => say(format_args!(
                 "ERROR: the change of authorized_keys is NOT in force, the keys read before still \
                  count: {}",
