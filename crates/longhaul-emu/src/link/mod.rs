@@ -9,6 +9,7 @@
 //! driver, a number in a test. The times of successive offers must not decrease.
 
 mod accidents;
+mod backlog;
 mod capacity;
 mod chance;
 mod codel;

@@ -7,6 +7,7 @@ use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::{Impairments, Segments};
 use longhaul_core::units::Bytes;
 
+use super::backlog::Backlog;
 use super::stages::Stages;
 use super::{LinkTime, PacketShape, Piece, Treatment};
 
@@ -22,6 +23,8 @@ pub struct LinkModel {
     number: u64,
     /// The departure time of the last segment that kept its place.
     last: LinkTime,
+    /// The bytes that earlier plans have accepted, while the plan has no rate.
+    backlog: Backlog,
     counts: Impairments,
 }
 
@@ -35,6 +38,7 @@ impl LinkModel {
             stages: None,
             number: 0,
             last: LinkTime::default(),
+            backlog: Backlog::default(),
             counts: Impairments::default(),
         };
         model.set(LinkTime::default(), plan);
@@ -44,16 +48,21 @@ impl LinkModel {
     /// Applies `plan` to packets offered from `now` on.
     ///
     /// Packets offered before keep their times, later packets do not leave before them, and the
-    /// bytes that wait for the old rate are sent first. Stages that are equal in both plans keep
-    /// their state, and no random number is used twice. The seed must be the same.
+    /// bytes that wait for the old rate are sent first, at the old rate. Stages that are equal in
+    /// both plans keep their state, and no random number is used twice. The seed must be the same.
     pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
         let mut stages = Stages::new(plan, self.from, now, self.number);
-        let before = self.stages.take();
+        let mut before = self.stages.take();
+        if let Some(waiting) = before.as_mut().and_then(|old| old.end(now, &mut self.counts)) {
+            self.backlog = waiting;
+        }
+        self.backlog.forget(now);
         match stages.only_delay() {
             Some(delay) => self.delay = delay,
             None => {
+                stages.wait_for(self.backlog.clone(), now);
                 if let Some(before) = before {
-                    stages.follow(*before, now);
+                    stages.follow(*before);
                 }
                 self.stages = Some(Box::new(stages));
             }
@@ -84,10 +93,11 @@ impl LinkModel {
     }
 
     /// Returns the bytes that wait for the rate or are being sent at `now`, as the rate counts
-    /// them, and the time until they have been sent. Cross traffic is included up to the last
-    /// offer.
+    /// them, and the time until the last of them leaves the queue. Cross traffic is included up to
+    /// the last offer or change.
     pub fn queue(&self, now: LinkTime) -> (Bytes, Duration) {
-        self.stages.as_ref().map_or_else(Default::default, |stages| stages.depth(now))
+        let stages = self.stages.as_ref().and_then(|stages| stages.depth(now));
+        stages.unwrap_or_else(|| self.backlog.depth(now))
     }
 }
 

@@ -11,7 +11,8 @@ use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::Impairments;
 use longhaul_core::units::Bytes;
 
-use super::capacity::{Capacity, Progress, bytes_of, units_of};
+use super::backlog::{Backlog, Phase};
+use super::capacity::{Capacity, Progress, units_of};
 use super::codel::Codel;
 use super::cross::Cross;
 use super::model::segments_of;
@@ -22,8 +23,9 @@ use super::{LinkTime, PacketShape, Piece, Treatment};
 /// A queue with its bottleneck.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
-    capacity: Capacity,
-    progress: Progress,
+    phase: Phase,
+    /// The bytes that were accepted under earlier plans.
+    earlier: Backlog,
     limit: QueueLimit,
     overhead: u32,
     mtu: u32,
@@ -77,10 +79,9 @@ impl Queue {
         let direction = plan.from(from);
         let capacity = Capacity::of(direction)?;
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
-        let progress = capacity.begin(now);
         let mut queue = Queue {
-            capacity,
-            progress,
+            phase: Phase::starting(capacity, now),
+            earlier: Backlog::default(),
             limit: plan.queue_limit(from)?,
             overhead: direction.overhead_bytes,
             mtu: plan.mtu,
@@ -103,13 +104,24 @@ impl Queue {
         Some(queue)
     }
 
-    /// Takes over from the queue of a plan that ends at `now`: bytes that the old queue has
-    /// accepted are sent first, and unchanged parts keep their state.
-    pub(super) fn follow(&mut self, before: Queue, now: LinkTime) {
-        if before.capacity == self.capacity {
-            self.progress = before.progress;
-        } else {
-            self.progress = self.capacity.begin(before.progress.free_at.max(now));
+    /// Sends after the bytes that earlier plans have accepted.
+    pub(super) fn wait_for(&mut self, earlier: Backlog, now: LinkTime) {
+        self.phase.restart(earlier.end().max(now));
+        self.earlier = earlier;
+    }
+
+    /// Returns the bytes that wait at `now`, when a plan ends whose next outage starts at `cut_at`.
+    pub(super) fn backlog(&self, now: LinkTime, cut_at: Option<LinkTime>) -> Backlog {
+        let mut backlog = self.earlier.clone();
+        backlog.push(self.phase.clone(), cut_at, now);
+        backlog
+    }
+
+    /// Takes over from the queue of a plan that ends at `now`: unchanged parts keep their state.
+    /// `same_outages` is true if both plans have the same outages, and none since the last offer.
+    pub(super) fn follow(&mut self, before: Queue, same_outages: bool) {
+        if same_outages && before.phase.capacity == self.phase.capacity {
+            (self.phase, self.earlier) = (before.phase, before.earlier);
         }
         if self.plan.0 == before.plan.0 {
             self.manager = before.manager;
@@ -138,12 +150,12 @@ impl Queue {
         if self.manager.is_none() {
             let bytes = self.bytes(packet, segments.clone());
             let sent = self.sent(now, bytes);
-            let time = sent.free_at.since(self.progress.free_at.max(now));
+            let time = sent.free_at.since(self.free_at().max(now));
             let fits = count == 1 && self.is_idle(now) || self.fits(now, bytes, sent);
             // Part of the segments may have been sent before the link goes down.
             let together = time <= SMOOTH_BEYOND && cut_at.is_none_or(|cut| sent.free_at < cut);
             if fits && (count == 1 || together) {
-                self.progress = sent;
+                self.phase.progress = sent;
                 pieces.push(Piece { segments, at: sent.free_at, treatment: Treatment::default() });
                 return;
             }
@@ -169,7 +181,7 @@ impl Queue {
     pub(super) fn catch_up(&mut self, now: LinkTime, counts: &mut Impairments) {
         let Some(mut cross) = self.cross.take() else { return };
         // A queue of bounded length is not affected by older traffic.
-        let memory = Duration::from_secs(1) + self.progress.free_at.since(now);
+        let memory = Duration::from_secs(1) + self.free_at().since(now);
         cross
             .skip_to(LinkTime::from_nanos(now.as_nanos().saturating_sub(memory.as_nanos() as u64)));
         while let Some((at, packets, burst)) = cross.next_until(now) {
@@ -188,17 +200,16 @@ impl Queue {
 
     /// Discards everything that waits, and cross traffic that arrived before `now`.
     pub(super) fn flush(&mut self, now: LinkTime) {
-        self.progress = self.capacity.begin(now);
+        self.phase.restart(self.earlier.end().max(now));
         if let Some(cross) = &mut self.cross {
             cross.skip_to(now);
         }
     }
 
     /// Returns the bytes that wait at `now` or are being sent, as the rate counts them, and the
-    /// time until they have been sent.
-    pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
-        let waiting = bytes_of(self.capacity.waiting(self.progress, now));
-        (Bytes::new(waiting), self.progress.free_at.since(now))
+    /// time until the last of them leaves the queue. The next outage starts at `cut_at`.
+    pub(super) fn depth(&self, now: LinkTime, cut_at: Option<LinkTime>) -> (Bytes, Duration) {
+        self.backlog(now, cut_at).depth(now)
     }
 
     fn pass(
@@ -216,7 +227,7 @@ impl Queue {
         if managed == Management::Drop {
             return Fate::Managed;
         }
-        self.progress = sent;
+        self.phase.progress = sent;
         Fate::Sent { at: sent.free_at, mark: managed == Management::Mark }
     }
 
@@ -227,30 +238,42 @@ impl Queue {
         random: Stream,
         index: u64,
     ) -> Management {
+        let (free_at, waiting) = (self.free_at(), self.waiting(now));
         let Some(manager) = &mut self.manager else { return Management::Pass };
-        let packet = self.capacity.time_for(u64::from(self.mtu + self.overhead), now);
-        let head = self.progress.free_at.max(now);
-        let wait = head.since(now);
+        let packet = u64::from(self.mtu + self.overhead);
         match manager {
             Manager::Codel { codel, target } => {
-                codel.decide(head, wait, (*target).max(packet), ecn_capable)
+                let head = free_at.max(now);
+                let target = (*target).max(self.phase.capacity.time_for(packet, now));
+                codel.decide(head, head.since(now), target, ecn_capable)
             }
             Manager::Pie(pie) => {
                 let random = || random.unit(index);
-                pie.decide(now, self.progress.free_at, wait < packet * 2, ecn_capable, random)
+                pie.decide(now, free_at, waiting < units_of(2 * packet), ecn_capable, random)
             }
         }
     }
 
     /// Returns the progress with `bytes` more that arrive at `now`.
     fn sent(&self, now: LinkTime, bytes: u64) -> Progress {
-        let from = if self.is_idle(now) { self.capacity.begin(now) } else { self.progress };
-        self.capacity.after(from, bytes)
+        let Phase { capacity, progress, .. } = &self.phase;
+        let from = if self.is_idle(now) { capacity.begin(now) } else { *progress };
+        capacity.after(from, bytes)
+    }
+
+    /// Returns the amount that waits at `now` or is being sent, in fractions of a byte.
+    fn waiting(&self, now: LinkTime) -> u128 {
+        self.earlier.waiting(now) + self.phase.waiting(now)
+    }
+
+    /// Returns the time by which all accepted bytes have been sent.
+    fn free_at(&self) -> LinkTime {
+        self.phase.progress.free_at
     }
 
     fn is_idle(&self, now: LinkTime) -> bool {
-        self.progress.free_at < now
-            || self.progress.free_at == now && !matches!(self.capacity, Capacity::Opportunities(_))
+        self.free_at() < now
+            || self.free_at() == now && !matches!(self.phase.capacity, Capacity::Opportunities(_))
     }
 
     /// Returns whether the queue has room at `now` for `bytes`, after which its progress is `sent`.
@@ -260,8 +283,7 @@ impl Queue {
         match self.limit {
             QueueLimit::Time(limit) => sent.free_at.since(now) <= limit,
             QueueLimit::Bytes(limit) => {
-                let waiting = self.capacity.waiting(self.progress, now);
-                waiting + units_of(bytes) <= units_of(limit.get())
+                self.waiting(now) + units_of(bytes) <= units_of(limit.get())
             }
         }
     }

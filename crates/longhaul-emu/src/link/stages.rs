@@ -8,6 +8,7 @@ use longhaul_core::result::Impairments;
 use longhaul_core::units::Bytes;
 
 use super::accidents::{Accidents, join};
+use super::backlog::Backlog;
 use super::delay::Delay;
 use super::loss::Losses;
 use super::model::segments_of;
@@ -28,6 +29,8 @@ pub(super) struct Stages {
     accidents: Option<Accidents>,
     delay: Delay,
     reordering: Option<Reordering>,
+    /// True if an outage had begun when the plan ended.
+    is_down: bool,
     /// The pieces of the packet in progress.
     pieces: Vec<Piece>,
 }
@@ -51,13 +54,14 @@ impl Stages {
             reordering: reorder
                 .map(|reorder| Reordering::new(&reorder, stream(Purpose::Reorder), number)),
             plan: direction.clone(),
+            is_down: false,
             pieces: Vec::new(),
         }
     }
 
     /// Takes over from the stages of the plan that ends at `now`. Stages whose plan is unchanged
     /// keep their state.
-    pub(super) fn follow(&mut self, before: Stages, now: LinkTime) {
+    pub(super) fn follow(&mut self, before: Stages) {
         if self.plan.loss == before.plan.loss {
             self.losses = before.losses;
         }
@@ -70,9 +74,24 @@ impl Stages {
         if self.plan.reorder == before.plan.reorder {
             self.reordering = before.reordering;
         }
+        let same_outages = self.plan.outages == before.plan.outages && !before.is_down;
         if let (Some(queue), Some(before)) = (&mut self.queue, before.queue) {
-            queue.follow(before, now);
+            queue.follow(before, same_outages);
         }
+    }
+
+    /// Sends after the bytes that earlier plans have accepted.
+    pub(super) fn wait_for(&mut self, earlier: Backlog, now: LinkTime) {
+        if let Some(queue) = &mut self.queue {
+            queue.wait_for(earlier, now);
+        }
+    }
+
+    /// Ends the plan at `now`. Returns the bytes that wait, if there is a queue.
+    pub(super) fn end(&mut self, now: LinkTime, counts: &mut Impairments) -> Option<Backlog> {
+        self.is_down = self.is_cut(now, counts);
+        let cut_at = self.outages.as_ref().and_then(Outages::next_start);
+        self.queue.as_ref().map(|queue| queue.backlog(now, cut_at))
     }
 
     /// Returns the delay if the only stage is a delay that is the same for all segments.
@@ -115,9 +134,11 @@ impl Stages {
         pieces.append(&mut self.pieces);
     }
 
-    /// Returns the bytes that wait for the rate at `now`, and the time until they have been sent.
-    pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
-        self.queue.as_ref().map_or_else(Default::default, |queue| queue.depth(now))
+    /// Returns the bytes that wait for the rate at `now`, and the time until the last of them
+    /// leaves the queue; `None` without a rate.
+    pub(super) fn depth(&self, now: LinkTime) -> Option<(Bytes, Duration)> {
+        let cut_at = self.outages.as_ref().and_then(Outages::next_start);
+        self.queue.as_ref().map(|queue| queue.depth(now, cut_at))
     }
 
     /// Returns whether the link is down at `now`, and advances the queue to that time.
