@@ -68,7 +68,7 @@ impl FromStr for QueueLimit {
 
 /// The queue management, which drops or marks segments before the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Aqm {
     /// CoDel (RFC 8289).
     Codel {
@@ -139,7 +139,6 @@ impl FromStr for Aqm {
 /// Other traffic in the same queue: packets of the link's MTU in bursts. Bursts start at random
 /// (Poisson), each with a random number of packets (geometric).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CrossTraffic {
     /// The mean rate, counted like the link's rate.
     pub rate_bps: Rate,

@@ -11,7 +11,6 @@ use crate::units::{format_span, parse_span};
 
 /// The variation of the delay between segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// The distribution of the variation.
     pub spread: Spread,
@@ -108,7 +107,6 @@ impl FromStr for Jitter {
 
 /// Reordering: some segments arrive later than segments sent after them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// The share of segments that is held back.
     pub rate: Probability,

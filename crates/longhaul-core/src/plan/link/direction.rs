@@ -17,7 +17,6 @@ use crate::units::Rate;
 ///
 /// The default changes nothing. docs/design/emulator-time.md describes the order of the stages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LinkDirection {
     /// The one-way propagation delay; zero with `delay_trace`.
     #[serde(rename = "delay_seconds", with = "seconds")]

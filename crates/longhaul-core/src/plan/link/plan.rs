@@ -13,7 +13,6 @@ use crate::units::{Bytes, Rate};
 /// A plan can be run only if [`LinkPlan::validate`] accepts it; the emulator validates again. A
 /// plan from a document that names files needs [`LinkPlan::load`] first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LinkPlan {
     /// From near to far.
     pub up: LinkDirection,
@@ -167,6 +166,6 @@ mod tests {
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<LinkPlan>(&text).unwrap(), plan);
         let unknown = r#"{"up":{"delay_seconds":0,"gravity":0.1},"down":{"delay_seconds":0}}"#;
-        assert!(serde_json::from_str::<LinkPlan>(unknown).is_err());
+        assert!(serde_json::from_str::<LinkPlan>(unknown).is_ok(), "later versions may add fields");
     }
 }

@@ -54,7 +54,7 @@ pub enum TraceError {
 
 /// A file by name, with its content after it was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(bound = "", deny_unknown_fields)]
+#[serde(bound = "")]
 pub struct TraceFile<T> {
     /// The path as the user gave it.
     pub file: String,

@@ -10,7 +10,6 @@ use crate::units::Bytes;
 
 /// A constraint: it matches the cells that satisfy all its fields.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Entries by label, tool or program.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "list::of")]

@@ -19,6 +19,7 @@ pub struct Hops {
 
 /// One hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "HopDocument")]
 pub struct Hop {
     /// The distance in hops.
     pub distance: u8,
@@ -32,8 +33,34 @@ pub struct Hop {
     /// The lowest round-trip time in ms.
     pub min_ms: Option<f64>,
     /// The MTU of the next link, if the hop reported it.
-    #[serde(default)]
     pub says_mtu_bytes: Option<u32>,
+}
+
+/// A hop as documents contain it. The first ones have `min_us` and `says_mtu`.
+#[derive(Deserialize)]
+struct HopDocument {
+    distance: u8,
+    addresses: Vec<IpAddr>,
+    asked: u32,
+    answered: u32,
+    min_ms: Option<f64>,
+    min_us: Option<f64>,
+    #[serde(alias = "says_mtu")]
+    says_mtu_bytes: Option<u32>,
+}
+
+impl From<HopDocument> for Hop {
+    fn from(document: HopDocument) -> Self {
+        let HopDocument { distance, addresses, asked, answered, .. } = document;
+        Hop {
+            distance,
+            addresses,
+            asked,
+            answered,
+            min_ms: document.min_ms.or(document.min_us.map(|us| us / 1e3)),
+            says_mtu_bytes: document.says_mtu_bytes,
+        }
+    }
 }
 
 /// The reason why larger packets do not pass.
