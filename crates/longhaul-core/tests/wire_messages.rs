@@ -4,7 +4,6 @@
 //! binary header in hexadecimal. A change of a line that this version sends breaks older peers.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 
 use longhaul_core::wire::copy::{
     CheckMessage, CopyReply, CopyRequest, Names, SinkMessage, SourceMessage,

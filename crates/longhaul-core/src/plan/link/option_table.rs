@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::capacity::RATE_LAYER_FORM;
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
-    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, LinkPlan, Loss, Outage, Preset,
-    Probability, QueueLimit, Reorder, SegmentSet, Trace, TraceFile, fibre_delay,
+    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Preset, Probability,
+    QueueLimit, Reorder, SegmentSet, Trace, TraceFile, fibre_delay,
 };
 use crate::units::parse_span;
 
@@ -139,8 +140,8 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
             link.overhead_bytes = match text.split_once(':') {
                 None if text == "ip" || text == NONE => 0,
                 None if text == "wire" => ETHERNET_OVERHEAD,
-                Some(("wire", bytes)) => bytes.parse().map_err(|_| LinkPlan::RATE_LAYER_FORM)?,
-                _ => return Err(LinkPlan::RATE_LAYER_FORM.into()),
+                Some(("wire", bytes)) => bytes.parse().map_err(|_| RATE_LAYER_FORM)?,
+                _ => return Err(RATE_LAYER_FORM.into()),
             };
             Ok(())
         },

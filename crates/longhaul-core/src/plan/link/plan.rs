@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::trace::ReadFile;
-use super::{LinkDirection, LinkPlanError, QueueLimit, Side};
+use super::{LinkDirection, LinkPlanError, QueueLimit, Side, error};
 use crate::units::{Bytes, Rate};
 
 /// An emulated link between two sites.
@@ -31,25 +31,19 @@ impl LinkPlan {
     /// Jumbo frames, as on data-transfer paths.
     pub const DEFAULT_MTU: u32 = 9000;
     /// The packet size that every IPv4 host must accept (RFC 791).
-    pub const MIN_MTU: u32 = 576;
+    pub const MIN_MTU: u32 = error::MIN_MTU;
     /// The largest MTU of a TUN device (`MAX_MTU` in drivers/net/tun.c).
-    pub const MAX_MTU: u32 = 65_535;
+    pub const MAX_MTU: u32 = error::MAX_MTU;
     /// The largest one-way delay; with a longer one TCP times out before it has an RTT sample.
-    pub const MAX_DELAY: Duration = Duration::from_secs(30);
+    pub const MAX_DELAY: Duration = error::MAX_DELAY;
     /// The lowest rate; below it a single packet would take minutes.
-    pub const MIN_RATE: Rate = Rate::from_bps(1000);
+    pub const MIN_RATE: Rate = error::MIN_RATE;
 
     /// Creates a symmetric link with a round trip of `rtt`.
     pub fn symmetric(rtt: Duration) -> Self {
         let direction = LinkDirection::delayed(rtt / 2);
         LinkPlan { up: direction.clone(), down: direction, mtu: Self::DEFAULT_MTU, seed: None }
     }
-
-    /// The most bytes per packet that the layer of a rate may add.
-    pub const MAX_OVERHEAD: u32 = 1000;
-    /// The form of a valid rate layer, for messages.
-    pub const RATE_LAYER_FORM: &str = "a rate counts ip, wire (Ethernet: 38 bytes more for each \
-                                       packet), or wire:BYTES with at most 1000";
 
     /// Returns the round trip without queueing; with delay traces the longest.
     pub fn rtt(&self) -> Duration {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::LinkPlanError;
+use super::{LinkPlanError, TraceError};
 
 /// The content of a trace file.
 pub trait Trace: Sized {
@@ -20,36 +20,6 @@ pub trait Trace: Sized {
 
     /// Returns the number of entries.
     fn entries(&self) -> u64;
-}
-
-/// The reason why a file is not a trace.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The file could not be read.
-    #[error("cannot be read")]
-    Read(#[source] io::Error),
-    /// The file has no entry.
-    #[error("has no entries")]
-    Empty,
-    /// A line cannot be parsed.
-    #[error("line {line}: expected {expected}")]
-    Line {
-        /// The line number, from 1.
-        line: usize,
-        /// The expected content.
-        expected: &'static str,
-    },
-    /// With this file nothing would ever pass.
-    #[error("{0}")]
-    Stuck(&'static str),
-    /// The file differs from the one that the document was made with.
-    #[error("has changed: its XXH3 digest is {found} instead of {wanted}")]
-    Changed {
-        /// The digest in the plan.
-        wanted: String,
-        /// The digest of the file.
-        found: String,
-    },
 }
 
 /// A file by name, with its content after it was loaded.

@@ -1,10 +1,34 @@
 //! The hops and the MTU of a path.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Prober;
+/// The kind of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prober {
+    /// Datagrams that `longhaul serve` answers.
+    Udp,
+    /// Datagrams to a closed port, which the host answers with an ICMP error.
+    ClosedPort,
+    /// ICMP echo.
+    Icmp,
+    /// TCP connections, opened or refused.
+    Tcp,
+}
+
+impl fmt::Display for Prober {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Prober::Udp => "UDP",
+            Prober::ClosedPort => "UDP to a closed port",
+            Prober::Icmp => "ICMP",
+            Prober::Tcp => "TCP",
+        })
+    }
+}
 
 /// The hops of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
