@@ -28,4 +28,5 @@ pub use error::EmuError;
 pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
 pub use topology::Topology;
+pub use verdict::{LinkFault, Validity};
 pub use wan::Wan;
