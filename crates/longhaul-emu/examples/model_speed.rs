@@ -7,9 +7,8 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::Side;
-use longhaul_core::plan::link::LinkOptions;
 use longhaul_emu::link::{LinkModel, LinkTime, PacketShape};
+use longhaul_emu::{LinkOptions, Side};
 
 const PLANS: [&str; 7] = [
     "--delay 45ms",
