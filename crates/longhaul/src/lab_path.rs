@@ -1,17 +1,17 @@
-//! The laboratory's network over the emulator: each path is a link of its own.
+//! The laboratory's network over the emulator: each path is a separate link.
 
 use std::fs;
 use std::process::{Child, Command};
 
 use longhaul_core::plan::{Condition, LinkPlan, MatrixPlan, Side};
-use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
-use longhaul_emu::Wan;
+use longhaul_core::result::DirectionReport;
+use longhaul_emu::{Validity, Wan};
 use longhaul_lab::{NetPath, Network, NetworkError, PathReport};
 use serde_json::Value;
 
 use crate::real_path::RealNetwork;
 
-/// The network that a plan asks for.
+/// Returns the network that a plan requests.
 pub(crate) fn network(plan: &MatrixPlan) -> Box<dyn Network> {
     match &plan.real {
         Some(real) => Box::new(RealNetwork::new(real.clone())),
@@ -63,112 +63,18 @@ impl NetPath for EmulatedPath {
 
     fn close(self: Box<Self>) -> PathReport {
         match self.wan.finish() {
-            Ok(report) => PathReport {
-                faults: faults(&report),
-                notes: notes(&report),
-                counters: serde_json::to_value(&report).unwrap_or(Value::Null),
-            },
+            Ok(report) => {
+                let validity = Validity::of(&report);
+                PathReport {
+                    faults: validity.faults.iter().map(ToString::to_string).collect(),
+                    notes: validity.notes.iter().map(ToString::to_string).collect(),
+                    counters: serde_json::to_value(&report).unwrap_or(Value::Null),
+                }
+            }
             Err(error) => PathReport {
                 faults: vec![format!("the link's counters could not be read: {error}")],
                 ..PathReport::default()
             },
         }
-    }
-}
-
-/// Why figures taken over the link do not count: it lost packets that it should have carried, or
-/// its typical round trip was longer than asked for by more than a twentieth (or half a
-/// millisecond, whichever is more).
-///
-/// The typical packet decides and not the slowest in a thousand, which the emulator's own warning
-/// is about: a flow that fills a window each round trip is slowed in the proportion of the mean,
-/// and on a machine whose cores are all busy with the tools some packets are always late.
-fn faults(report: &LinkReport) -> Vec<String> {
-    let late_ms = report.up.lateness.p50_ms + report.down.lateness.p50_ms;
-    let allowed_ms = (report.plan.rtt().as_secs_f64() * 1e3 / 20.0).max(0.5);
-    let late = (late_ms > allowed_ms).then(|| {
-        format!(
-            "the emulator was short of CPU: the typical round trip took {late_ms:.1} ms longer \
-             than asked for ({allowed_ms:.1} ms are allowed)"
-        )
-    });
-    let lost = report.warnings.iter().filter(|warning| !is_mild(warning)).map(ToString::to_string);
-    late.into_iter().chain(lost).collect()
-}
-
-/// What a reader should know about figures that count nevertheless.
-fn notes(report: &LinkReport) -> Vec<String> {
-    report.warnings.iter().filter(|warning| is_mild(warning)).map(ToString::to_string).collect()
-}
-
-/// Windows are the host's limit, the same for every tool; lateness, which is what comes of a
-/// processor withheld too, has a bound of its own above.
-fn is_mild(warning: &LinkWarning) -> bool {
-    matches!(
-        warning,
-        LinkWarning::BehindSchedule { .. }
-            | LinkWarning::ProcessorStarved { .. }
-            | LinkWarning::WindowsClipped { .. }
-            | LinkWarning::WindowsUnset { .. }
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use longhaul_core::result::{
-        DirectionReport, DropCounts, Impairments, Lateness, ProcessorShare, Traffic,
-    };
-    use longhaul_core::units::Bytes;
-
-    use super::*;
-
-    fn report(rtt_ms: u64, late_ms: f64, warnings: Vec<LinkWarning>) -> LinkReport {
-        let direction = |from| DirectionReport {
-            from,
-            entered: Traffic::default(),
-            impairments: Impairments::default(),
-            delivered: Traffic::default(),
-            dropped: DropCounts::default(),
-            queued: Traffic::default(),
-            waiting_bytes: Bytes::default(),
-            interface_drops: 0,
-            lateness: Lateness { p50_ms: late_ms, ..Lateness::default() },
-            peak_memory_bytes: Bytes::new(0),
-        };
-        LinkReport {
-            schema: LinkReport::SCHEMA.to_owned(),
-            plan: LinkPlan::symmetric(Duration::from_millis(rtt_ms)),
-            seconds: 1.0,
-            processor: ProcessorShare::default(),
-            tcp_offload: true,
-            udp_offload: true,
-            up: direction(Side::Near),
-            down: direction(Side::Far),
-            warnings,
-        }
-    }
-
-    #[test]
-    fn a_longer_round_trip_is_a_fault_and_a_few_late_packets_are_a_note() {
-        let behind = LinkWarning::BehindSchedule {
-            from: Side::Near,
-            p999_ms: 9.0,
-            bound_ms: 1.0,
-            cause: None,
-        };
-        let mild = report(90, 0.1, vec![behind.clone()]);
-        assert_eq!((faults(&mild).len(), notes(&mild).len()), (0, 1));
-        let late = report(90, 2.5, vec![behind]);
-        assert!(faults(&late)[0].contains("5.0 ms longer than asked for (4.5 ms are allowed)"));
-        assert_eq!(faults(&report(0, 0.2, vec![])).len(), 0);
-        assert_eq!(faults(&report(0, 0.3, vec![])).len(), 1);
-    }
-
-    #[test]
-    fn packets_that_the_plan_did_not_lose_are_a_fault() {
-        let drops = LinkWarning::InterfaceDrops { from: Side::Near, packets: 7 };
-        assert!(faults(&report(90, 0.0, vec![drops]))[0].contains("dropped 7 packets"));
     }
 }

@@ -9,12 +9,11 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::landing::Landing;
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited};
 use super::ready::{self, Readiness};
-use super::run::{Run, Trouble, Work};
 use super::shell;
+use super::work::{Landing, Run, Trouble, Work};
 use crate::drivers::{DiskTask, Job, Server, Task};
 use crate::network::NetPath;
 

@@ -10,7 +10,7 @@ use longhaul_core::result::PathResult;
 
 use super::process::{Process, Waited};
 use super::ready::{self, Readiness};
-use super::run::{Trouble, chain};
+use super::work::{Trouble, chain};
 use crate::archive::PathRecord;
 use crate::network::{NetPath, Network};
 
