@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first ends the work in order, the second ends the program.
+//! Ctrl-C and SIGTERM: the first signal stops the work in order, the second exits at once.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use signal_hook::flag;
 
 use crate::exit;
 
-/// Knows whether a signal has asked for the end.
+/// The state of the signals that stop the program.
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -17,16 +17,16 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the two signals over.
+    /// Installs the handlers of both signals.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The kernel refuses a handler.
     pub(crate) fn install() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         let signal = Arc::new(AtomicUsize::new(0));
         for number in [SIGINT, SIGTERM] {
             let code = i32::from(exit::SIGNAL_BASE) + number;
-            // First, so that it sees what the signals before this one left.
+            // Registered first, so that it sees the flag of an earlier signal.
             flag::register_conditional_shutdown(number, code, asked.clone())?;
             flag::register_usize(number, signal.clone(), number as usize)?;
             flag::register(number, asked.clone())?;
@@ -34,12 +34,12 @@ impl Interrupt {
         Ok(Interrupt { asked, signal })
     }
 
-    /// Set by the first signal; may be set by the program too, to end the work in order.
+    /// Returns the flag that the first signal sets. The program may set it, too.
     pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
         &self.asked
     }
 
-    /// The program's exit code when a signal came.
+    /// Returns the exit code if a signal was received.
     pub(crate) fn exit_code(&self) -> Option<u8> {
         match self.signal.load(Ordering::Relaxed) {
             0 => None,

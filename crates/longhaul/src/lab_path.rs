@@ -1,4 +1,4 @@
-//! The laboratory's network over the emulator: each path is a link of its own.
+//! The network of the lab over the emulator: each run has a separate emulated link.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::real_path::RealNetwork;
 
-/// The network that a plan asks for.
+/// Returns the network for a plan: emulated or real.
 pub(crate) fn network(plan: &MatrixPlan) -> Box<dyn Network> {
     match &plan.real {
         Some(real) => Box::new(RealNetwork::new(real.clone())),
@@ -72,33 +72,31 @@ impl NetPath for EmulatedPath {
     }
 }
 
-/// Why figures taken over the link do not count: it lost packets that it should have carried, or
-/// its typical round trip was longer than asked for by more than a twentieth (or half a
-/// millisecond, whichever is more).
+/// Returns the reasons why a run over the link is invalid: the link lost packets by mistake, or its
+/// median RTT exceeded the configured RTT by more than 5 % or 0.5 ms, whichever is more.
 ///
-/// The typical packet decides and not the slowest in a thousand, which the emulator's own warning
-/// is about: a flow that fills a window each round trip is slowed in the proportion of the mean,
-/// and on a machine whose cores are all busy with the tools some packets are always late.
+/// The median decides, because a TCP flow slows down in proportion to the mean RTT. The emulator's
+/// warning is about the 99.9th percentile, which exceeds its bound whenever the tools use all cores.
 fn faults(report: &LinkReport) -> Vec<String> {
     let late_ms = report.up.lateness.p50_ms + report.down.lateness.p50_ms;
     let allowed_ms = (report.plan.rtt().as_secs_f64() * 1e3 / 20.0).max(0.5);
     let late = (late_ms > allowed_ms).then(|| {
         format!(
-            "the emulator was short of CPU: the typical round trip took {late_ms:.1} ms longer \
-             than asked for ({allowed_ms:.1} ms are allowed)"
+            "the emulator lacked CPU time: the median RTT was {late_ms:.1} ms above the \
+             configured one ({allowed_ms:.1} ms are allowed)"
         )
     });
     let lost = report.warnings.iter().filter(|warning| !is_mild(warning)).map(ToString::to_string);
     late.into_iter().chain(lost).collect()
 }
 
-/// What a reader should know about figures that count nevertheless.
+/// Returns the warnings that do not invalidate a run.
 fn notes(report: &LinkReport) -> Vec<String> {
     report.warnings.iter().filter(|warning| is_mild(warning)).map(ToString::to_string).collect()
 }
 
-/// Windows are the host's limit, the same for every tool; lateness, which is what comes of a
-/// processor withheld too, has a bound of its own above.
+/// True for warnings that leave a run valid. Windows limit every tool alike. [`faults`] has a bound
+/// for lateness, also that from stolen CPU time.
 fn is_mild(warning: &LinkWarning) -> bool {
     matches!(
         warning,
@@ -147,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_round_trip_is_a_fault_and_a_few_late_packets_are_a_note() {
+    fn a_longer_median_rtt_is_a_fault_and_late_packets_are_a_note() {
         let behind = LinkWarning::BehindSchedule {
             from: Side::Near,
             p999_ms: 9.0,
@@ -157,13 +155,13 @@ mod tests {
         let mild = report(90, 0.1, vec![behind.clone()]);
         assert_eq!((faults(&mild).len(), notes(&mild).len()), (0, 1));
         let late = report(90, 2.5, vec![behind]);
-        assert!(faults(&late)[0].contains("5.0 ms longer than asked for (4.5 ms are allowed)"));
+        assert!(faults(&late)[0].contains("5.0 ms above the configured one (4.5 ms are allowed)"));
         assert_eq!(faults(&report(0, 0.2, vec![])).len(), 0);
         assert_eq!(faults(&report(0, 0.3, vec![])).len(), 1);
     }
 
     #[test]
-    fn packets_that_the_plan_did_not_lose_are_a_fault() {
+    fn packets_dropped_by_an_interface_are_a_fault() {
         let drops = LinkWarning::InterfaceDrops { from: Side::Near, packets: 7 };
         assert!(faults(&report(90, 0.0, vec![drops]))[0].contains("dropped 7 packets"));
     }

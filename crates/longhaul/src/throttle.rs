@@ -1,4 +1,4 @@
-//! Lets signals change the rate limit of a copy while it runs.
+//! Changes the rate limit of a running copy on SIGUSR1 and SIGUSR2.
 
 use std::io;
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::output::say;
 
-/// The least that a limit comes down to.
+/// The lowest limit.
 const SLOWEST: Rate = Rate::from_bps(100_000);
 
-/// SIGUSR1 halves the limit, or the present rate where there is none; SIGUSR2 doubles it.
+/// The thread that handles the signals. SIGUSR1 halves the limit, or the present rate if there is no
+/// limit. SIGUSR2 doubles the limit.
 pub(crate) struct Throttle {
     signals: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Throttle {
-    /// Listens until it is dropped.
+    /// Starts to handle the signals, until the value is dropped.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The kernel refuses a handler.
     pub(crate) fn start(progress: Arc<Progress>) -> io::Result<Self> {
         let mut signals = Signals::new([SIGUSR1, SIGUSR2])?;
         let handle = signals.handle();
@@ -34,7 +35,7 @@ impl Throttle {
                 progress.set_limit(limit);
                 match limit {
                     Some(limit) => say(format_args!("the limit is now {limit}")),
-                    None => say("there is no limit"),
+                    None => say("the rate has no limit"),
                 }
             }
         });

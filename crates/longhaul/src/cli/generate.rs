@@ -12,13 +12,13 @@ use crate::output::answer;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Args {
-    /// Write a man page for each command into a directory
+    /// Write one man page per command into a directory
     Man {
         /// The directory; it must exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Print the completions of a shell
+    /// Print the completion script of a shell
     Completions {
         /// The shell
         shell: Shell,

@@ -1,4 +1,4 @@
-//! The progress and the result of a copy, for people.
+//! The progress bar and the result of a copy as text.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use longhaul_engine::copy::Progress;
 
 use super::{error_is_terminal, harmless};
 
-/// How often the bar is drawn.
+/// The time between two updates of the bar.
 const REDRAW: Duration = Duration::from_millis(200);
-/// The rate shown is that of the last seconds: steadier than one step, fresher than the mean.
+/// The number of updates that the shown rate covers: 3 s, steadier than the rate of one update.
 const RATE_WINDOW: usize = 15;
 
-/// A bar on standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 pub(crate) struct CopyBar {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CopyBar {
-    /// Starts to draw `progress`; nothing is drawn when `quiet` or without a terminal.
+    /// Starts to draw `progress`, unless `quiet` is set or standard error is no terminal.
     pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let shown = !quiet && error_is_terminal();
@@ -78,7 +78,7 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
             let seconds = total.get().saturating_sub(moved.get()) / speed;
             format!("  {}:{:02} left", seconds / 60, seconds % 60)
         }
-        // The source is still being walked, or nothing moves.
+        // The total is not known yet, or the rate is zero.
         _ => String::new(),
     };
     let files = match progress.total_files() {
@@ -91,13 +91,12 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
         (None, Some(stage)) => format!("  (limit: {})", stage.as_str()),
         (None, None) => String::new(),
     };
-    // What is read from standard input has no total before its end.
+    // Standard input has no total before its end.
     let of = if total < moved { String::new() } else { format!(" of {total}{more}") };
     format!("{moved}{of}{files}  {rate}{left}{limit}")
 }
 
-/// The result in a few lines; the last is the answer. Before them what was done besides, or in a
-/// dry run would be, and the digests.
+/// Returns the actions, the digests and a summary. The last line has the rate.
 pub(crate) fn copy_text(result: &CopyResult) -> String {
     let mut text = String::new();
     for Action { what, path, .. } in &result.actions {
@@ -110,7 +109,7 @@ pub(crate) fn copy_text(result: &CopyResult) -> String {
         return text + &dry_run_text(result);
     }
     if let Some(manifest) = &result.summary.manifest {
-        let _ = writeln!(text, "the digests are in {manifest}");
+        let _ = writeln!(text, "manifest: {manifest}");
     }
     text + &summary_text(result)
 }
@@ -127,7 +126,7 @@ fn dry_run_text(result: &CopyResult) -> String {
     let unchanged = result.summary.unchanged_files;
     format!(
         "dry run, nothing was changed: {changed} to create or replace ({bytes}), {deleted} to \
-         delete, {unchanged} to leave alone"
+         delete, {unchanged} unchanged"
     )
 }
 
@@ -136,11 +135,11 @@ fn summary_text(result: &CopyResult) -> String {
     let verdict = escape(&result.verdict);
     let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
     let mut facts = Vec::new();
-    // Where nothing is in place, nothing was verified or synced.
+    // Without a complete file nothing was verified or synced.
     if result.failures.is_empty() || summary.files > 0 {
         facts.extend([
             match summary.verification {
-                Some(Verify::Reread) => "verified as read back from the disk".to_owned(),
+                Some(Verify::Reread) => "verified by reading back from disk".to_owned(),
                 _ => yes(summary.verified, "verified"),
             },
             yes(summary.encrypted, "encrypted"),
@@ -153,13 +152,17 @@ fn summary_text(result: &CopyResult) -> String {
     }
     facts.extend(path.congestion.clone());
     if summary.reconnects > 0 {
-        facts.push(format!("connected again {} times", summary.reconnects));
+        facts.push(format!(
+            "{} {}",
+            summary.reconnects,
+            plural(summary.reconnects.into(), "reconnect")
+        ));
     }
     if summary.resumed_bytes.get() > 0 {
-        facts.push(format!("{} were there already", summary.resumed_bytes));
+        facts.push(format!("{} resumed", summary.resumed_bytes));
     }
     if summary.resent_blocks > 0 {
-        facts.push(format!("{} corrupted blocks sent again", summary.resent_blocks));
+        facts.push(format!("{} corrupted blocks resent", summary.resent_blocks));
     }
     if let Some(rtt) = summary.rtt_ms {
         facts.push(format!("RTT {rtt:.1} ms"));

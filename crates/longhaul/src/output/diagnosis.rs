@@ -1,4 +1,4 @@
-//! A ladder as it fills, and the diagnosis, for people.
+//! The progress and the result of a diagnosis as text.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +11,11 @@ use longhaul_engine::ladder::Step;
 use super::flow::words::wrap;
 use super::{error_is_terminal, harmless, say};
 
-/// Columns that a terminal has at least.
+/// The assumed width of a terminal.
 const COLUMNS: usize = 80;
-/// For a rung's name.
+/// The width of the name of a measurement.
 const NAME: usize = 28;
-/// For its bar.
+/// The width of its bar.
 const BAR: usize = 28;
 
 /// Shows the ladder on standard error while it is climbed: bars on a terminal, else a line for each
@@ -28,7 +28,7 @@ pub(crate) struct LadderView {
 struct Bars {
     all: MultiProgress,
     rungs: Vec<(Rung, ProgressBar)>,
-    /// The fastest so far, which the longest bar stands for.
+    /// The highest rate so far, which has the longest bar.
     most: Mutex<u64>,
 }
 
@@ -66,7 +66,7 @@ impl LadderView {
         }
     }
 
-    /// Takes the bars away: the answer has them.
+    /// Removes the bars. The result has its own.
     pub(crate) fn finish(self) {
         if let Some(bars) = self.bars {
             let _ = bars.all.clear();
@@ -102,13 +102,13 @@ fn line(report: &RungReport) -> String {
             round.number,
             report.title,
             round.throughput_bps,
-            if round.cut { ", cut short" } else { "" }
+            if round.cut { ", shortened" } else { "" }
         ),
         _ => format!("{}: not measured: {}", report.title, report.note),
     }
 }
 
-/// The whole answer.
+/// Returns the text of a diagnosis.
 pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
     let diagnosis = &harmless(diagnosis);
     let mut text = String::new();
@@ -125,7 +125,7 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
         }
     }
     if !diagnosis.gaps.is_empty() {
-        let _ = writeln!(text, "NOT MEASURED OR SEEN\n");
+        let _ = writeln!(text, "NOT MEASURED\n");
         for (what, why) in diagnosis.gaps_by_reason() {
             indented(&mut text, &format!("{what}: {why}"));
         }
@@ -157,7 +157,7 @@ fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
     let _ = writeln!(text, "{name}: {}, at {}\n", limit.resource, limit.allows_bps);
     indented(text, &limit.sentence);
     if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
-        indented(text, &format!("without it: {without}, {gain:.1} times as fast"));
+        indented(text, &format!("without this limit: {without}, {gain:.1} times as fast"));
     }
     text.push('\n');
     for cure in &limit.cures {
@@ -174,7 +174,7 @@ fn show_cure(text: &mut String, cure: &Cure) {
     };
     indented(text, &format!("[{}] on {}: {}{values}", cure.kind, cure.host, cure.what));
     if !cure.command.is_empty() {
-        // Unbroken, so that it can be copied.
+        // The command is not wrapped, so that it can be copied.
         let _ = writeln!(text, "      {}", cure.command);
     }
     text.push('\n');

@@ -1,5 +1,5 @@
-//! What an examination found, as text for terminals of 80 columns: problems first, each with the
-//! command that cures it, and the sum at the end.
+//! The findings of the doctor as text for terminals of 80 columns: problems first, each with the
+//! command that fixes it, and the totals last.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ use super::flow::words::{count, wrap};
 use super::harmless;
 use super::style::{Style, styled};
 
-/// Columns that a terminal has at least.
+/// The assumed width of a terminal.
 const COLUMNS: usize = 80;
-/// Where the text of a finding begins.
+/// The indentation of the text of a finding.
 const INDENT: usize = 12;
-/// The widths of the columns of what is in order.
+/// The widths of the columns for findings without problems.
 const SUBJECT: usize = 20;
 const TITLE: usize = 27;
 
-/// The whole answer.
+/// Returns the text of a report.
 pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
     let report = &harmless(report);
     let mut text = head(report);
@@ -30,9 +30,9 @@ pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
             full(text, finding);
         });
     }
-    let unseen = styled(Style::Unseen, "NOT SEEN", colour);
+    let unseen = styled(Style::Unseen, "UNKNOWN", colour);
     section(&mut text, report, Verdict::Unseen, &unseen, full);
-    section(&mut text, report, Verdict::Ok, &styled(Style::InOrder, "IN ORDER", colour), row);
+    section(&mut text, report, Verdict::Ok, &styled(Style::InOrder, "OK", colour), row);
     if !report.measurements.is_empty() {
         let _ = writeln!(text, "{}\n", styled(Style::Measured, "MEASURED", colour));
         report.measurements.iter().for_each(|one| measurement(&mut text, one));
@@ -42,7 +42,7 @@ pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
     text
 }
 
-/// What was examined, and for what.
+/// Returns the examined host and the target.
 fn head(report: &DoctorReport) -> String {
     let (about, target) = (&report.about, &report.target);
     let known = [
@@ -57,7 +57,7 @@ fn head(report: &DoctorReport) -> String {
     let rtt = std::time::Duration::from_nanos((target.rtt_ms * 1e6).round() as u64);
     let to = target.to.as_ref().map_or(String::new(), |to| format!(" to {to}"));
     let examined = format!(
-        "for {} ({}) over {} ({}){to}: {} under way",
+        "for {} ({}) over {} ({}){to}: bandwidth-delay product {}",
         target.rate_bps,
         target.rate_from,
         format_span(rtt),
@@ -85,7 +85,7 @@ fn section(
     }
 }
 
-/// All of a finding, a line or more for each part.
+/// Appends a finding with a line or more per part.
 fn full(text: &mut String, finding: &Finding) {
     let subject = match finding.subject.as_str() {
         "" => String::new(),
@@ -104,7 +104,7 @@ fn full(text: &mut String, finding: &Finding) {
             });
         }
     }
-    // Unbroken, so that they can be copied.
+    // Commands are not wrapped, so that they can be copied.
     for (command, name) in
         finding.commands.iter().zip(["run"].into_iter().chain(std::iter::repeat("")))
     {
@@ -113,7 +113,7 @@ fn full(text: &mut String, finding: &Finding) {
     text.push('\n');
 }
 
-/// A finding with nothing to be done, in a line where it fits.
+/// Appends a finding without a problem, on one line if it fits.
 fn row(text: &mut String, finding: &Finding) {
     let about = match finding.subject.as_str() {
         "" => finding.area.to_string(),
@@ -143,7 +143,7 @@ fn sum(report: &DoctorReport) -> String {
     let number = |verdict| report.of(verdict).count() as u64;
     let host = report.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
     format!(
-        "{host}{}, {} of advice, {} not seen, {} in order, in {:.2} s\n",
+        "{host}{}, {} of advice, {} unknown, {} ok, in {:.2} s\n",
         count(number(Verdict::Problem), "problem"),
         count(number(Verdict::Advice), "piece"),
         number(Verdict::Unseen),

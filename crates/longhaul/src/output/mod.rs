@@ -1,9 +1,11 @@
-//! Text for people. A renderer reads results and computes nothing; each ends with the answer.
+//! Text for people: results, progress and errors. A renderer reads a result and measures nothing;
+//! the last line of its text is the answer.
 
 mod certificate;
 mod copy;
 mod diagnosis;
 mod doctor;
+mod failure;
 mod flow;
 mod path;
 mod print;
@@ -14,6 +16,7 @@ pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text};
 pub(crate) use diagnosis::{LadderView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
+pub(crate) use failure::failure_text;
 pub(crate) use flow::FlowText;
 pub(crate) use path::path_text;
 pub(crate) use print::{

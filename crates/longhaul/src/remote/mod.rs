@@ -1,8 +1,8 @@
-//! Starts the far end of a copy where no server is running: in this process, or over ssh. And has
-//! another host's longhaul say what it finds there.
+//! Starts the server side of a copy in this process or over ssh, and runs `longhaul` on other
+//! hosts.
 //!
-//! Either way the far end is the same code as `longhaul serve`: a control channel, data
-//! connections bound to it by a secret, and the copy service.
+//! The server side is the same code as `longhaul serve`: a control channel, data connections that
+//! a secret binds to it, and the services.
 
 mod far;
 mod ssh;

@@ -139,7 +139,7 @@ fn an_ordinary_user_is_told_what_was_not_kept() {
         assert!(of.is_some_and(|one| one["count"].as_u64() >= Some(1)), "{what}: {result}");
     }
     let said = text(&output.stderr);
-    assert!(said.contains("owner not kept of"), "{said}");
+    assert!(said.contains("owner not preserved for"), "{said}");
     assert_eq!(names(&host.far("t")), ["fifo", "group", "link", "mine", "theirs"]);
     // Where nothing stands in the way, all is kept.
     for name in ["t/theirs", "t/group", "t"] {

@@ -111,7 +111,10 @@ fn the_shipped_plans_are_listed_and_shown() {
     let shown = host.run(&["matrix", "sc10", "--show-plan"]);
     assert_code(&shown, 0);
     let shown = text(&shown.stdout);
-    assert!(shown.starts_with("# As asked for here: ") && shown.contains("16@16"), "{shown}");
+    assert!(
+        shown.starts_with("# Cost with these arguments: ") && shown.contains("16@16"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -176,9 +179,9 @@ fn nonsense_is_refused_before_anything_is_written() {
         (vec!["matrix", "plan.toml"], 2, "plan.toml:3:15: '15 furlongs' has the unknown unit"),
         (vec!["matrix", "--quick", "--only", "ftp"], 2, "no entry 'ftp'"),
         (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "are needed; free some space"),
-        (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or make it smaller"),
-        (vec!["matrix", "no-such-plan"], 2, "there is no plan 'no-such-plan'; there are: quick,"),
-        (vec!["matrix", "quick", "--far", "host"], 2, "--far is for a plan with a real path"),
+        (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or reduce it"),
+        (vec!["matrix", "no-such-plan"], 2, "no plan 'no-such-plan'; the shipped plans are quick,"),
+        (vec!["matrix", "quick", "--far", "host"], 2, "--far needs a plan with a real path"),
         (vec!["matrix", "--quick", "--data", "nowhere"], 5, "nowhere"),
         (vec!["matrix", "--resume"], 2, "to resume"),
         (vec!["report", "."], 5, "contains no archive"),

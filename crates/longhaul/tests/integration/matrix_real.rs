@@ -176,7 +176,7 @@ fn a_far_end_without_room_is_told_before_anything_is_begun() {
     assert!(!host.near("out").exists() && !host.far("copies").exists());
     let elsewhere = matrix(&host).args(["--scratch", "."]).output().unwrap();
     assert_code(&elsewhere, 2);
-    assert!(text(&elsewhere.stderr).contains("the directory of the plan's [real]"));
+    assert!(text(&elsewhere.stderr).contains("the directory of [real] in the plan"));
     fs::write(
         host.near("plan.toml"),
         "name = \"x\"\n[real]\nfar = \"dtn\"\n\

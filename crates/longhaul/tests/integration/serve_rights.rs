@@ -130,7 +130,7 @@ fn a_user_that_is_none_or_root_is_refused_and_so_is_one_for_a_user() {
     let arguments = [&user[..], &["-p", "0", "--user", "daemon"]].concat();
     let output = host.command("setpriv", &arguments).output().unwrap();
     assert_code(&output, 6);
-    assert!(text(&output.stderr).contains("only root can run as another user"));
+    assert!(text(&output.stderr).contains("only root can change the user"));
 }
 
 /// Puts another directory under the name `dir`, as a restored backup or a new mount would be.
@@ -227,9 +227,9 @@ fn owners_devices_and_set_id_bits_are_for_keys_with_owners() {
             said.lines().filter(|line| line.contains("the option 'owners'")).collect();
         assert_eq!(lines.len(), 4, "{said}");
         for words in [
-            "owner not kept of 3 paths",
-            "mode not kept of 1 path, such as",
-            "extended attributes not kept of 1 path",
+            "owner not preserved for 3 paths",
+            "mode not preserved for 1 path, such as",
+            "extended attributes not preserved for 1 path",
             "device: cannot create it: it is a device",
         ] {
             assert!(lines.iter().any(|line| line.contains(words)), "{words}: {said}");

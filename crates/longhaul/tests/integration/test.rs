@@ -40,7 +40,7 @@ fn text_ends_with_the_answer() {
     let out = text(&output.stdout);
     assert!(output.status.success(), "{out}{}", text(&output.stderr));
     assert!(out.starts_with("TCP to 127.0.0.1:"), "{out}");
-    assert!(out.contains("both ends count the same 1073741824 bytes"), "{out}");
+    assert!(out.contains("sender and receiver count the same 1073741824 bytes"), "{out}");
     let (_, answer) = out.rsplit_once("the same 1073741824 bytes").unwrap();
     assert!(answer.contains(" goodput to 127.0.0.1:") && answer.contains("% there)"), "{out}");
     assert!(answer.contains("\nlimited by ") || answer.contains("\nnothing stands out"), "{out}");

@@ -80,7 +80,11 @@ fn a_third_host_asks_two_servers_to_test() {
     assert!(stranger.run(&["test", &a, "-n", "1K"]).status.success());
     let refused = stranger.run(&["test", &a, &b, "-n", "1K"]);
     assert_eq!(refused.status.code(), Some(4));
-    assert!(text(&refused.stderr).contains("authorised keys alone"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("only authorised keys may test"),
+        "{}",
+        text(&refused.stderr)
+    );
 }
 
 #[test]

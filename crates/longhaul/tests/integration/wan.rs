@@ -272,7 +272,7 @@ fn the_exit_code_is_the_commands() {
 fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
     let report = wan_run(&["--json-report", "/nonexistent/link.json"], &["true"]);
     assert_code(&report, 125);
-    assert!(stderr(&report).contains("cannot create the link's report"));
+    assert!(stderr(&report).contains("cannot create the report of the link"));
     for (options, says) in [
         (["--rtt", "90parsecs"], "--rtt cannot be '90parsecs'"),
         (["--rate", "0"], "a rate of 0.00 b/s is below"),

@@ -1,4 +1,4 @@
-//! `longhaul cp --check MANIFEST [DIR]`, here or at a far host.
+//! `longhaul cp --check MANIFEST [DIR]`, on this host or on a server.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::route::{Far, far};
 use crate::exit::{self, Coded};
 use crate::output::{after_printing, answer, document, say};
 
-/// Compares the files in the only one of `places`, or beside the manifest, with what `manifest` has
-/// recorded. Where they are at a far host, a session that `open` makes asks that host to.
+/// Compares files with the digests in `manifest`: those in the only one of `places`, or those
+/// beside the manifest. A remote host compares its files itself, in a session that `open` returns.
 pub(super) fn check<'a>(
     manifest: &Location,
     places: &[Location],
@@ -29,12 +29,12 @@ pub(super) fn check<'a>(
         Location::Local(path) | Location::Server { path, .. } | Location::Ssh { path, .. } => {
             Ok(path)
         }
-        _ => Err(usage("--check takes a manifest and a directory, not standard input or a device")),
+        _ => Err(usage("--check needs a manifest and a directory, not '-' or a device")),
     };
     let dir = match places {
         [] => None,
         [dir] if far(dir) == far(manifest) => Some(place(dir.clone())?),
-        _ => return Err(usage("--check takes one directory of the manifest's host, or none")),
+        _ => return Err(usage("--check accepts one directory, on the host of the manifest")),
     };
     let path = place(manifest.clone())?;
     let result = match far(manifest) {

@@ -1,4 +1,4 @@
-//! How the far end of a copy is reached, at first and again.
+//! Opens sessions with one host of a copy: in this process, with a server, or over ssh.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -19,12 +19,12 @@ use crate::exit::Coded;
 use crate::passphrase;
 use crate::remote::{SshFar, SshOptions, start_here};
 
-/// What opens sessions with one place.
+/// Opens sessions with one host.
 pub(in crate::cli) struct Gate<'a> {
     way: Way,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
-    /// How long it waits in a server's queue.
+    /// The longest wait in a server's queue.
     patience: Duration,
 }
 
@@ -34,12 +34,12 @@ enum Way {
     Ssh { destination: String, options: SshOptions, far: Option<SshFar> },
 }
 
-/// Over which addresses of the far host the data connections are spread.
+/// The addresses of the remote host for data connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum Addresses {
-    /// All that its name has.
+    /// All addresses of its name.
     All,
-    /// These names or addresses.
+    /// The listed names or addresses.
     These(Vec<String>),
 }
 
@@ -51,10 +51,10 @@ impl FromStr for Addresses {
             return Ok(Addresses::All);
         }
         let these: Vec<_> = text.split(',').map(str::to_owned).collect();
-        match these.iter().any(String::is_empty) {
-            true => Err("expected 'all' or addresses with commas between them"),
-            false => Ok(Addresses::These(these)),
+        if these.iter().any(String::is_empty) {
+            return Err("expected 'all' or a comma-separated list of addresses");
         }
+        Ok(Addresses::These(these))
     }
 }
 
@@ -66,10 +66,7 @@ impl<'a> Gate<'a> {
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Self, Coded> {
-        let policy = match accept_new {
-            true => HostPolicy::AcceptNew,
-            false => HostPolicy::RequireKnown,
-        };
+        let policy = if accept_new { HostPolicy::AcceptNew } else { HostPolicy::RequireKnown };
         let way = match far {
             Far::Here => Way::Here { far: None },
             Far::Server(address) => {
@@ -85,17 +82,17 @@ impl<'a> Gate<'a> {
         Ok(Gate { way, stop, addresses, patience: Duration::MAX })
     }
 
-    /// The same, which waits so long in a server's queue.
+    /// Returns the gate with a limit on the wait in a server's queue.
     pub(in crate::cli) fn patient_for(self, patience: Duration) -> Self {
         Gate { patience, ..self }
     }
 
-    /// Opens a session for a copy; the one before, whose connection is lost, ends first.
+    /// Opens a session for a copy. An earlier session, whose connection is lost, ends first.
     pub(in crate::cli) fn open(&mut self) -> EngineResult<Session> {
         self.open_for(Service::Copy)
     }
 
-    /// As [`open`](Self::open), for another service.
+    /// Opens a session for `service`, as [`open`](Self::open).
     pub(in crate::cli) fn open_for(&mut self, service: Service) -> EngineResult<Session> {
         let session = match &mut self.way {
             Way::Here { far } => {
@@ -106,7 +103,7 @@ impl<'a> Gate<'a> {
             Way::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                // Who waits for a turn however long it takes may ask before it has come.
+                // Without a time limit the request may precede the server's welcome.
                 if service == Service::Copy && self.patience == Duration::MAX {
                     connect_to_copy(host, &options, self.stop)?
                 } else {
@@ -126,12 +123,12 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Waits for the far end's end, if it was started here.
+    /// Waits until a server that this gate started has ended.
     pub(in crate::cli) fn finish(mut self) {
         self.rest();
     }
 
-    /// As [`finish`](Self::finish), with more sessions to come.
+    /// Waits as [`finish`](Self::finish), before further sessions.
     pub(in crate::cli) fn rest(&mut self) {
         match &mut self.way {
             Way::Here { far } => far.take().into_iter().for_each(InProcess::finish),
@@ -142,7 +139,7 @@ impl<'a> Gate<'a> {
 
     fn spread(&self, addresses: &Addresses, session: Session) -> EngineResult<Session> {
         let Some(port) = session.data_addresses().first().map(SocketAddr::port) else {
-            // Through ssh, where addresses mean nothing.
+            // Connections through ssh have no addresses.
             return Ok(session);
         };
         let mut found = match (addresses, &self.way) {

@@ -1,4 +1,4 @@
-//! Which end of a copy is where.
+//! The route of a copy: which host is the source and which the sink.
 
 use std::fmt;
 use std::fs::File;
@@ -12,33 +12,33 @@ use longhaul_engine::copy::{Feed, SourcePlan, SourceRoot, Tree};
 
 use crate::exit::{self, Coded};
 
-/// A way of copying, and with whom.
+/// The direction of a copy, with its hosts and paths.
 #[derive(Debug)]
 pub(super) enum Route {
-    /// From here to there.
+    /// From this host to `far`.
     Push { source: SourcePlan, far: Far, target: PathBuf },
-    /// From there to here.
+    /// From `far` to this host.
     Pull { far: Far, paths: Vec<PathBuf>, names: Names, target: Target },
-    /// From one far end to another.
+    /// From one server to another.
     Between { from: Far, paths: Vec<PathBuf>, names: Names, to: Far, target: PathBuf },
 }
 
-/// Of the only path these alone, relative to it.
+/// The paths of `--files-from`, relative to the only source.
 pub(super) type Names = Option<Vec<PathBuf>>;
 
-/// Where something goes to at this end.
+/// The target of a copy to this host.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// This path.
+    /// A path.
     Path(PathBuf),
     /// Standard output.
     Output,
 }
 
-/// An end that is not the client.
+/// The host of a source or target, as seen from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum Far {
-    /// This host: the far end is a part of this process.
+    /// This host: the server is part of this process.
     Here,
     /// `host[:port]`, a `longhaul serve --root DIR`.
     Server(String),
@@ -55,12 +55,12 @@ impl Route {
         for source in &plan.sources {
             match source {
                 _ if far(source) != from => {
-                    return usage("all sources must be at one place: here, or on one host");
+                    return usage("all sources must be on one host");
                 }
                 Location::Server { path, .. } | Location::Ssh { path, .. } => {
                     paths.push(path.clone());
                 }
-                // To standard output a copy within this host is a fetch, too.
+                // A copy to standard output is a pull, also within this host.
                 Location::Local(path) if plan.target == Location::Standard => {
                     paths.push(path.clone());
                 }
@@ -72,13 +72,13 @@ impl Route {
                     None => roots.push(SourceRoot::Path(path.clone())),
                 },
                 Location::Standard => {
-                    // Not the standard library's handle: what that buffers, nobody can wait for.
+                    // The standard library's handle buffers, and a poll does not see its buffer.
                     let input = std::io::stdin().as_fd().try_clone_to_owned();
                     let input = input.map_err(|error| Coded::new(exit::HOST, error))?;
                     roots.push(SourceRoot::Feed(Arc::new(Feed::new(File::from(input)))));
                 }
                 Location::Zero => roots.push(SourceRoot::Zero(plan.zero_bytes.unwrap_or_default())),
-                Location::Null => return usage("/dev/null is a target"),
+                Location::Null => return usage("/dev/null can only be a target"),
             }
         }
         let source = SourcePlan { tree: Tree::anywhere(), roots };
@@ -93,7 +93,9 @@ impl Route {
             }
             Location::Local(path) => (None, path.clone()),
             Location::Null => (None, "/dev/null".into()),
-            Location::Zero | Location::Standard => return usage("/dev/zero is a source"),
+            Location::Zero | Location::Standard => {
+                return usage("/dev/zero can only be a source");
+            }
         };
         Ok(match (from, to) {
             (None, to) => Route::Push { source, far: to.unwrap_or(Far::Here), target },
@@ -103,7 +105,7 @@ impl Route {
     }
 }
 
-/// The far end that a location is at; `None` for this host.
+/// The remote host of a location; `None` for this host.
 pub(in crate::cli) fn far(location: &Location) -> Option<Far> {
     match location {
         Location::Server { address, .. } => Some(Far::Server(address.clone())),

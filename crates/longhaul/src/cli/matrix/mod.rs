@@ -1,4 +1,4 @@
-//! `longhaul matrix`: plan, data and directory are settled and checked before anything starts.
+//! `longhaul matrix`: checks plan, data and directory, runs the matrix and prints its table.
 
 mod args;
 mod cost;

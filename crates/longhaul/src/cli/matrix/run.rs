@@ -1,3 +1,5 @@
+//! Runs a matrix: checks the arguments, opens the network and the archive, and prints the results.
+
 use std::collections::HashSet;
 use std::env;
 
@@ -20,27 +22,28 @@ use crate::output::{after_printing, answer, json, say};
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
 pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
-    let program = env::current_exe().context("cannot find this program's own file")?;
+    let program = env::current_exe().context("cannot find the file of this program")?;
     let drivers = drivers::all(&program);
     if args.list_plans || args.show_plan {
-        let text = match args.list_plans {
-            true => shipped::list(&drivers)?,
-            false => shipped::show(&args, &drivers)?,
+        let text = if args.list_plans {
+            shipped::list(&drivers)?
+        } else {
+            shipped::show(&args, &drivers)?
         };
         answer(&text)?;
         return Ok(exit::OK);
     }
     let mut checked = setup::check(&args, &drivers)?;
-    let proof = args.certificate.as_deref().map(certificate).transpose()?;
-    // While this process has one thread: a user namespace can only then be entered.
+    let given = args.certificate.as_deref().map(certificate).transpose()?;
+    // Only a process with one thread may enter a user namespace.
     acquire_privileges().map_err(|error| Coded::new(exit::HOST, error))?;
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let mut network = lab_path::network(&checked.plan);
     checked.check_far_room(&mut *network)?;
     let mut archive = checked.archive(&*network)?;
 
-    if let Some(proof) = &proof {
-        archive.keep_certificate(proof).map_err(coded)?;
+    if let Some(given) = &given {
+        archive.keep_certificate(given).map_err(coded)?;
     }
 
     let mut progress = Show::new(&checked.plan, &archive.runs().map_err(coded)?);
@@ -58,7 +61,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     };
     let ended = Matrix::prepare(setup, &mut archive, &mut *network, &mut show)
         .and_then(|mut matrix| matrix.run(&mut show));
-    // The terminal is put in order before an error is told.
+    // The terminal is restored before an error is printed.
     progress.finish();
     let ended = ended.map_err(coded)?;
 
@@ -75,15 +78,16 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     after_printing(code(&contents), printed)
 }
 
-/// The table, or the JSON document, on standard output.
+/// Prints the table, or the JSON document, on standard output.
 fn print(contents: &Contents, table: &Table, as_json: bool) -> Result<(), Coded> {
-    match as_json {
-        true => json(&report::json(contents, table)),
-        false => answer(&report::text(contents, table)),
+    if as_json {
+        json(&report::json(contents, table))
+    } else {
+        answer(&report::text(contents, table))
     }
 }
 
-/// Whether every place of the matrix that was run has a run that counts.
+/// Returns the exit code: success if every run was valid, at least after a retry.
 fn code(contents: &Contents) -> u8 {
     let places: HashSet<u32> = contents.runs.iter().map(|run| run.sequence).collect();
     let counted = contents.runs.iter().filter(|run| run.outcome == Outcome::Ok);

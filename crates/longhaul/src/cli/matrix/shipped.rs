@@ -1,3 +1,5 @@
+//! Lists the shipped plans, and prints the text of a plan.
+
 use std::fmt::Write;
 use std::fs;
 
@@ -10,7 +12,7 @@ use super::setup::{coded, plan_of};
 use super::{MatrixArgs, cost};
 use crate::exit::Coded;
 
-/// The shipped plans, a paragraph for each: its name, what it is for, what it takes here.
+/// Returns a paragraph per shipped plan: its name, purpose and cost on this host.
 pub(super) fn list(drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
     let mut text = String::new();
     for shipped in &SHIPPED {
@@ -19,13 +21,13 @@ pub(super) fn list(drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
         let sources = sources(&plan, None).map_err(coded)?;
         let takes =
             cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers, &plan)));
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{:<16} {about}\n{:<16} {takes}", shipped.name, "");
     }
     Ok(text)
 }
 
-/// The plan's own text, and what it takes.
+/// Returns the text of the plan, with its cost as a comment.
 pub(super) fn show(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
     let plan = plan_of(args, drivers)?;
     let sources = sources(&plan, None).map_err(coded)?;
@@ -38,7 +40,7 @@ pub(super) fn show(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Str
         Some(name) => text_of(&name.to_string_lossy()),
         None => text_of(if args.quick { "quick" } else { "default" }),
     };
-    Ok(format!("# As asked for here: {takes}\n{text}"))
+    Ok(format!("# Cost with these arguments: {takes}\n{text}"))
 }
 
 fn text_of(name: &str) -> String {

@@ -1,4 +1,4 @@
-//! `longhaul serve`: the far end of tests and copies.
+//! `longhaul serve`: the server for test, cp, path and diagnose.
 
 mod confine;
 mod limits;

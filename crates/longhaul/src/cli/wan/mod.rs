@@ -1,7 +1,7 @@
-//! `longhaul wan`: commands at the ends of emulated links.
+//! `longhaul wan`: emulated links and topologies, and commands at their sites.
 //!
-//! `run` builds a link for as long as its command runs. `up` leaves a process behind that holds a
-//! topology; `exec`, `status`, `set` and `down` reach it by its socket.
+//! `run` emulates a link while its command runs. `up` starts a holder: a background process that
+//! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
 mod control;
 mod down;
@@ -44,7 +44,7 @@ enum WanCommand {
 
 /// Runs `longhaul wan ...` and returns its exit code.
 ///
-/// The process must still have one thread: without root it enters a user namespace here.
+/// The process must have only one thread, because without root it enters a user namespace.
 pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
     match args.command {
         WanCommand::Run(args) => run::run(args),

@@ -1,3 +1,5 @@
+//! `longhaul wan probe`: one end of a probe of the self-test, as a process at a site.
+
 use std::io::{BufReader, Write};
 
 use anyhow::Context;
@@ -8,10 +10,10 @@ use serde::Serialize;
 use crate::exit::{self, Coded};
 use crate::output::raw_output;
 
-/// Send or receive numbered datagrams: one end of what the self-test counts with
+/// Send or receive numbered datagrams for the self-test
 ///
-/// A receiver says "ready" on a line of its own, and ends when it reads a sender's output. To watch
-/// is to tell how late this machine wakes a thread that does nothing else.
+/// A receiver prints the line "ready", and ends when it reads the output of a sender on standard
+/// input. 'watch' measures how late this machine wakes an idle thread.
 #[derive(Debug, Args)]
 pub(super) struct ProbeArgs {
     /// The plan, as JSON: {"send": {...}}, {"receive": {...}} or {"watch": {"seconds": N}}
@@ -22,7 +24,7 @@ pub(super) struct ProbeArgs {
 /// Runs one end of a probe.
 pub(super) fn run(args: &ProbeArgs) -> Result<u8, Coded> {
     let plan: ProbePlan = serde_json::from_str(&args.plan)
-        .context("the plan makes no sense")
+        .context("invalid plan")
         .map_err(|error| Coded::new(exit::USAGE, error))?;
     let failed = |error: anyhow::Error| Coded::new(exit::WAN, error);
     match plan {

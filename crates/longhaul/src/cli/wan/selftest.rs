@@ -1,3 +1,5 @@
+//! `longhaul wan selftest`: checks the emulator with an independent probe.
+
 use std::process::Command;
 
 use anyhow::Context;
@@ -12,32 +14,33 @@ use crate::output::{
     error_is_terminal, output_is_terminal, remark_text,
 };
 
-/// Prove the emulator's accuracy on this machine
+/// Check the accuracy of the emulator on this machine
 ///
-/// Links are built one after the other, and a probe that knows nothing of the emulator sends
-/// numbered datagrams over each: delay idle and under load, rates from 1 Mb/s to what the machine
-/// carries, loss and its bursts, jitter, reordering, duplication, corruption, ECN marks, and that
-/// nothing at all happens when nothing is configured, by IPv4 and IPv6. It takes under two minutes;
-/// leave the machine alone meanwhile.
+/// An independent probe sends numbered datagrams over one emulated link after the other, with IPv4
+/// and IPv6. The checks cover delay, idle and under load, rates from 1 Mb/s to the limit of this
+/// machine, loss and its bursts, jitter, reordering, duplication, corruption and ECN marks, and
+/// that a link without impairments changes nothing. The checks take less than two minutes. Do not
+/// use the machine meanwhile.
 ///
-/// Prints a certificate: for each check what was configured, what the probe measured, its 95 %
-/// interval, what the emulator counted itself, and the verdict. What could not be checked is shown
-/// as not done. The exit code is 0 if nothing failed, 8 if a check failed, 6 if nothing could be
-/// checked here.
+/// Prints a certificate with a row per check: the configured value, the value that the probe
+/// measured with its 95 % interval, the counter of the emulator, and the verdict. Checks that this
+/// machine cannot run are 'not done'. The exit code is 0 if no check failed, 8 if a check failed, 6
+/// if no check could run.
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// A quarter of the datagrams or less: about half a minute, and wider intervals
+    /// Send a quarter of the datagrams or less: takes half a minute, with wider intervals
     #[arg(long)]
     quick: bool,
-    /// Print the certificate as one JSON document, and the table on standard error
+    /// Print the certificate as one JSON document on standard output, and the table on standard
+    /// error
     #[arg(long)]
     json: bool,
-    /// What all random decisions follow from; by default another one for each run
+    /// Seed of all random decisions [default: a different one per run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53))]
     seed: Option<u64>,
 }
 
-/// Runs the checks and returns the exit code that they stand for.
+/// Runs the checks and returns the exit code.
 pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
     longhaul_emu::acquire_privileges().map_err(|error| host(error.into()))?;
@@ -47,19 +50,22 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         seed: args.seed.unwrap_or((now.as_nanosecond() as u64) & ((1 << 53) - 1)),
         started: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
     };
-    let program = std::env::current_exe().context("cannot find this program").map_err(host)?;
+    let program =
+        std::env::current_exe().context("cannot find the file of this program").map_err(host)?;
     let probe = |plan: &ProbePlan| {
         let mut command = Command::new(&program);
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
     };
     let colour = if args.json { error_is_terminal() } else { output_is_terminal() };
-    // Rows go out as they are made. A reader who left loses them; the other checks are still done.
+    // Rows are printed at once. If a write fails, the remaining checks still run.
     let mut printed = Ok(());
-    let mut show = |text: &str| match args.json {
-        true => remark_text(text),
-        false if printed.is_ok() => printed = answer(text),
-        false => {}
+    let mut show = |text: &str| {
+        if args.json {
+            remark_text(text);
+        } else if printed.is_ok() {
+            printed = answer(text);
+        }
     };
     show(&certificate_head());
     let certificate =

@@ -1,3 +1,5 @@
+//! `longhaul wan set`: changes a link of a running topology.
+
 use anyhow::Context;
 use clap::Args;
 
@@ -9,15 +11,15 @@ use crate::output::{answer, link_text};
 
 /// Change a link of a topology that is up
 ///
-/// Only the options that are given change, for packets that enter the link from now on; 'none'
-/// takes an option away. With --up-... and --down-... one direction changes, up being from the
-/// first site of the link to the second. The MTU, the seed and the routes stay.
+/// Changes only the given options, for packets that enter the link from now on. 'none' removes an
+/// option. --up-... changes the direction from the first site of the link to the second, and
+/// --down-... the opposite one. The MTU, the seed and the routes cannot be changed.
 #[derive(Debug, Args)]
 pub(super) struct SetArgs {
-    /// The topology, if several are up
+    /// Name of the topology, if several are up
     #[arg(long)]
     name: Option<String>,
-    /// The link, as 'wan status' names it
+    /// Name of the link, as in 'wan status'
     #[arg(value_name = "LINK")]
     which: String,
     #[command(flatten)]
@@ -27,12 +29,11 @@ pub(super) struct SetArgs {
 pub(super) fn run(args: SetArgs) -> Result<u8, Coded> {
     let options = args.link.options();
     if options.is_empty() {
-        let error =
-            anyhow::anyhow!("there is nothing to change: give a link option, such as --rtt");
+        let error = anyhow::anyhow!("nothing to change; give a link option, such as --rtt");
         return Err(Coded { code: exit::USAGE, error });
     }
     let mut stream = Place::of_running(args.name.as_deref())?.connect()?;
-    let directory = std::env::current_dir().context("cannot tell the present directory")?;
+    let directory = std::env::current_dir().context("cannot find the current directory")?;
     let request = Request::Set { link: args.which.clone(), options: options.clone(), directory };
     let usage = |error| Coded { code: exit::USAGE, error };
     match control::ask(&mut stream, &request).map_err(usage)? {

@@ -1,3 +1,5 @@
+//! `longhaul wan status`: prints the counters of a running topology.
+
 use std::time::Duration;
 
 use clap::Args;
@@ -7,19 +9,19 @@ use super::place::Place;
 use crate::exit::{self, Coded};
 use crate::output::{answer, clear, document, document_line, output_is_terminal, topology_table};
 
-/// Show what passed over the links of a topology
+/// Show the traffic of the links of a topology
 ///
-/// For each link and direction: packets, segments and bytes that arrived, what was dropped,
-/// damaged, duplicated or marked, what is under way, and by how much packets left late.
+/// Prints per link and direction: the packets, segments and bytes that arrived, those that the link
+/// dropped, damaged, duplicated or marked, the bytes in flight, and the lateness of packets.
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
-    /// The topology, if several are up
+    /// Name of the topology, if several are up
     #[arg(long)]
     name: Option<String>,
-    /// Print one JSON document (longhaul.topology/1); with --watch, one on a line each time
+    /// Print one JSON document (longhaul.topology/1); with --watch, one line per second
     #[arg(long)]
     json: bool,
-    /// Go on, every second, until interrupted
+    /// Repeat every second until interrupted
     #[arg(long)]
     watch: bool,
 }

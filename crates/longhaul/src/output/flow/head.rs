@@ -1,3 +1,5 @@
+//! The heading of a test: its parameters and the names of the columns.
+
 use std::fmt::Write;
 
 use longhaul_core::plan::{Amount, Direction, FlowPlan, Opener, Protocol};
@@ -6,7 +8,7 @@ use longhaul_core::units::format_span;
 use super::words::{count, wrap};
 use super::{COLUMNS, FlowText};
 
-/// What is run, in words.
+/// Returns the parameters of a test.
 pub(super) fn of(target: &str, plan: &FlowPlan) -> String {
     let amount = match plan.amount {
         Amount::Time(time) => format_span(time),
@@ -50,7 +52,7 @@ pub(super) fn of(target: &str, plan: &FlowPlan) -> String {
 }
 
 impl FlowText {
-    /// What is run, and the heads of the columns.
+    /// Returns the parameters of the test and the header of the table.
     pub(crate) fn head(&self) -> String {
         format!("{}\n{}", self.head, self.columns())
     }

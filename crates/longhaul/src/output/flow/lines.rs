@@ -1,3 +1,5 @@
+//! The interval lines of a test.
+
 use longhaul_core::plan::{Direction, Protocol};
 use longhaul_core::result::{FlowSample, Holder, Shares, TcpSample};
 use longhaul_core::units::Bytes;
@@ -14,14 +16,14 @@ impl FlowText {
             ),
             Protocol::Tcp | Protocol::Mptcp => format!(
                 "{:>13} {:>11} {:>9} {:>9} {:>7} {:>6} {:>6} {:>12}",
-                "seconds", "goodput", "RTT", "cwnd", "retrans", "here", "there", "held by"
+                "seconds", "goodput", "RTT", "cwnd", "retrans", "here", "there", "limited by"
             ),
         }
     }
 
-    /// One interval. Over TCP: goodput at the receiver, the sender's round-trip time, congestion
-    /// window over all streams and retransmissions, the CPU of both ends, and what held the
-    /// sender back for most of the time.
+    /// Returns the line of one interval. For TCP: the goodput at the receiver, the sender's RTT, its
+    /// congestion window and retransmits over all streams, the CPU of both hosts, and the limit of
+    /// the sender for most of the time.
     pub(crate) fn interval(&self, sample: &FlowSample) -> String {
         let span = format!("{:.1}-{:.1}", sample.start_seconds, sample.end_seconds);
         let span = match self.direction {
@@ -51,7 +53,7 @@ impl FlowText {
                     or_dash(sample.rtt_ms, millis),
                     or_dash(cwnd, |bytes| bytes.to_string()),
                     or_dash(sample.retransmits, |count| count.to_string()),
-                    or_dash(sample.shares.as_ref(), held_by),
+                    or_dash(sample.shares.as_ref(), limited_by),
                 )
             }
         };
@@ -62,8 +64,8 @@ impl FlowText {
     }
 }
 
-/// Who held the sender back for most of the time, in the words of `ss(8)` where it has some.
-fn held_by(shares: &Shares) -> String {
+/// Returns the limit of the sender for most of the time, with the names of `ss(8)`.
+fn limited_by(shares: &Shares) -> String {
     let (holder, percent) = shares.largest();
     let name = match holder {
         Holder::ReceiverWindow => "rwnd",
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_their_heads() {
+    fn values_align_with_the_header() {
         let text = FlowText::new("far:5210", &plan(Direction::Forward));
         let joined = sample::interval();
         let head = text.head();
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_of_a_test_of_both_are_told_apart() {
+    fn lines_of_a_bidirectional_test_have_their_direction() {
         let text = FlowText::new("far:5210", &plan(Direction::Both));
         let there = sample::interval();
         let back = FlowSample { reverse: true, ..there.clone() };
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_have_columns_of_their_own() {
+    fn udp_lines_have_datagram_columns() {
         let plan = FlowPlan { protocol: Protocol::Udp, ..plan(Direction::Forward) };
         let text = FlowText::new("far:5210", &plan);
         let udp = UdpResult {
