@@ -64,7 +64,7 @@ fn a_target_or_source_that_cannot_be_is_named() {
     expect(&host, &["cp", "data", &server.url("../x")], 5, &[".."]);
     // A directory stands where the file should go.
     expect(&host, &["cp", "data", &server.url("")], 5, &["data", "directory"]);
-    expect(&host, &["cp", "data", &server.url("y"), &server.url("z")], 2, &["one place"]);
+    expect(&host, &["cp", "data", &server.url("y"), &server.url("z")], 2, &["on one host"]);
     expect(&host, &["serve", "--port", "0", "--root", "/no/such/root"], 5, &["/no/such/root"]);
     assert_eq!(names(&host.far("")), ["data"]);
 }
