@@ -117,7 +117,7 @@ fn failures_are_one_sentence_and_a_documented_code() {
     let refused = format!("test 127.0.0.1 -p {closed_port}");
     for (arguments, code, words) in [
         ("test nohost.invalid", 3, "nohost.invalid"),
-        (refused.as_str(), 3, "is 'longhaul serve' running there?"),
+        (refused.as_str(), 3, "check that 'longhaul serve' runs there"),
         ("test far -u -Z", 2, "zero-copy send (-Z) cannot be used with UDP"),
         ("test far -P 0", 2, "number of streams is 0"),
         ("test far -b 10Q", 2, "unknown unit 'Q'"),
