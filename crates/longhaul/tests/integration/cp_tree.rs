@@ -260,7 +260,7 @@ fn a_key_has_a_root_and_rights_of_its_own() {
     let mut slip = host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0"]);
     let output = slip.output().unwrap();
     assert_code(&output, 6);
-    assert!(text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("authorized_keys:1: "), "{}", text(&output.stderr));
 }
 
 #[test]

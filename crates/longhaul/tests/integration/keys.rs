@@ -135,7 +135,7 @@ fn a_removed_key_loses_its_copy_while_another_goes_on() {
     wait_for("the end of the copy", || alices.borrow_mut().try_wait().unwrap().is_some());
     assert!(!alices.borrow_mut().wait().unwrap().success());
     assert!(bobs.try_wait().unwrap().is_none(), "{}", server.log());
-    wait_for("the log", || server.log().contains("no longer in authorized_keys"));
+    wait_for("the log", || server.log().contains("removed from authorized_keys"));
     assert_eq!(server.log().matches("ERROR").count(), 1, "{}", server.log());
     assert!(!far.far("alice").exists());
     bobs.kill().unwrap();
