@@ -23,7 +23,7 @@ const THREADS: usize = 4;
 
 /// What is known so far.
 #[derive(Default)]
-struct Found {
+struct CheckState {
     files: u64,
     bytes: u64,
     changed: BTreeSet<PathBuf>,
@@ -46,7 +46,7 @@ pub(super) fn check_tree(
     tree: &Tree,
     stop: &AtomicBool,
 ) -> Result<CheckResult> {
-    let found = Mutex::new(Found::default());
+    let found = Mutex::new(CheckState::default());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS.min(manifest.files.len()) {
@@ -89,7 +89,7 @@ pub(super) fn check_tree(
     })
 }
 
-fn compare(tree: &Tree, file: &ManifestFile, found: &Mutex<Found>, stop: &AtomicBool) {
+fn compare(tree: &Tree, file: &ManifestFile, found: &Mutex<CheckState>, stop: &AtomicBool) {
     let path = Path::new(OsStr::from_bytes(&file.path));
     let outcome = digest(tree, path, stop);
     let mut found = lock(found);
@@ -133,7 +133,7 @@ fn look_for_extra(
     tree: &Tree,
     dir: &Path,
     listed: &HashSet<&[u8]>,
-    found: &mut Found,
+    found: &mut CheckState,
     extra: &mut Vec<PathBuf>,
 ) {
     let names = match tree.list(dir) {
@@ -202,7 +202,7 @@ mod tests {
         fs::write(at("t/sub/new"), "x").unwrap();
         fs::write(at("outside"), "x").unwrap();
         let result = check(&manifest, dir.path(), &stop).unwrap();
-        let names = |paths: &[longhaul_core::wire::WirePath]| {
+        let names = |paths: &[longhaul_core::wire::FilePath]| {
             paths.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(!result.holds());

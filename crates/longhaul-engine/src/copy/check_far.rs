@@ -15,7 +15,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CheckMessage, CopyReply, CopyRequest};
-use longhaul_core::wire::{RefusalKind, WirePath};
+use longhaul_core::wire::{FilePath, RefusalKind};
 
 use super::check::check_tree;
 use super::client::{REPLY_TIMEOUT, wire_path};
@@ -76,11 +76,11 @@ pub fn check_far(
 pub(super) fn serve_check(
     sender: &ControlSender,
     tree: &Tree,
-    manifest: &WirePath,
-    dir: Option<&WirePath>,
+    manifest: &FilePath,
+    dir: Option<&FilePath>,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     let (manifest, dir) = (path(manifest), dir.map(path));
     let (recorded, base) = match open(tree, &manifest, dir.as_deref()) {
         Ok(opened) => opened,
@@ -149,10 +149,10 @@ fn open(
 
 /// Tells what was found, in as many messages as it takes.
 fn tell(sender: &ControlSender, found: CheckResult) -> Result<()> {
-    let paths = |paths, message: fn(Vec<WirePath>) -> CheckMessage| {
+    let paths = |paths, message: fn(Vec<FilePath>) -> CheckMessage| {
         batches(
             paths,
-            |path: &WirePath| path.as_bytes().len(),
+            |path: &FilePath| path.as_bytes().len(),
             |batch| sender.send(&message(batch)),
         )
     };

@@ -12,11 +12,11 @@ use longhaul_core::result::{
 };
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
-use longhaul_core::wire::{RefusalKind, WirePath};
+use longhaul_core::wire::{FilePath, RefusalKind};
 use longhaul_sys::tcp::TcpInfo;
 
 use super::key::KeyMaker;
-use super::link::{Link, first_streams, socket_options};
+use super::link::{Channels, first_streams, socket_options};
 use super::name_list::send_names;
 use super::progress::Progress;
 pub use super::retry::Lifeline;
@@ -46,7 +46,7 @@ pub fn push(
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let mut whole = Whole::begin(options, progress);
+    let mut whole = CopySessions::begin(options, progress);
     let secret = line.secret;
     let wired = wire_path(target)?;
     let outcome = persist(line, progress, stop, |session| {
@@ -123,7 +123,7 @@ pub fn pull(
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let mut whole = Whole::begin(options, progress);
+    let mut whole = CopySessions::begin(options, progress);
     let refused = |reason: String| EngineError::Refused {
         peer: "the target".to_owned(),
         kind: RefusalKind::Files,
@@ -187,7 +187,7 @@ pub(super) struct Told {
 }
 
 /// The whole of a copy, over however many sessions.
-pub(super) struct Whole {
+pub(super) struct CopySessions {
     start: Instant,
     end: Option<Instant>,
     same_host: Option<f64>,
@@ -197,17 +197,23 @@ pub(super) struct Whole {
     resumed: Option<Bytes>,
 }
 
-impl Whole {
+impl CopySessions {
     pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
         progress.set_limit(options.rate_bps);
         if options.nice {
             // A kernel that refuses has no manners to offer.
             let _ = longhaul_sys::cpu::yield_to_others();
         }
-        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, resumed: None }
+        CopySessions {
+            start: Instant::now(),
+            end: None,
+            same_host: None,
+            reconnects: 0,
+            resumed: None,
+        }
     }
 
-    fn look(&mut self, link: &Link) {
+    fn look(&mut self, link: &Channels) {
         self.same_host = same_host(link);
     }
 
@@ -294,7 +300,7 @@ fn open(
     request: &CopyRequest,
     names: Option<&[PathBuf]>,
     options: &CopyOptions,
-) -> Result<(Link, bool)> {
+) -> Result<(Channels, bool)> {
     let (sender, mut receiver, dialer, queued) = session.split_early();
     sender.send(request)?;
     if let Some(names) = names {
@@ -328,7 +334,7 @@ fn open(
         }
     };
     let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
-    Ok((Link { sender, receiver, streams }, asks))
+    Ok((Channels { sender, receiver, streams }, asks))
 }
 
 /// Refuses a sink that would not read back what it is to.
@@ -346,7 +352,7 @@ fn lost<T>() -> Result<T> {
 }
 
 /// The cores of this host, if the other end of the link is on it as well.
-fn same_host(link: &Link) -> Option<f64> {
+fn same_host(link: &Channels) -> Option<f64> {
     if !link.streams.are_direct() {
         return None;
     }
@@ -356,8 +362,8 @@ fn same_host(link: &Link) -> Option<f64> {
     same.then_some(cores.get() as f64)
 }
 
-pub(super) fn wire_path(path: &Path) -> Result<WirePath> {
-    WirePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
+pub(super) fn wire_path(path: &Path) -> Result<FilePath> {
+    FilePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
         operation: "use",
         path: path.to_owned(),
         source: std::io::ErrorKind::InvalidInput.into(),

@@ -38,13 +38,13 @@ const PACK_BUFFERS_BASE: usize = 8;
 const POOL_BYTES: usize = 192 << 20;
 
 /// Both channels of a copy, from either end.
-pub(super) struct Link {
+pub(super) struct Channels {
     pub(super) sender: ControlSender,
     pub(super) receiver: ControlReceiver,
     pub(super) streams: Streams,
 }
 
-impl Link {
+impl Channels {
     /// Lets `cancel` end everything that waits on this link.
     pub(super) fn arm(&self, cancel: &Cancel) -> Result<()> {
         self.streams.arm(cancel)?;

@@ -101,9 +101,9 @@ fn stored_bytes(root: &Tree, deadline: Instant) -> io::Result<u64> {
 }
 
 /// The type of a file, its bytes on the disk, the number of its names, and its device and inode.
-type Found = (FileType, u64, u64, (u64, u64));
+type DiskUse = (FileType, u64, u64, (u64, u64));
 
-fn look(dir: &OwnedFd, name: &Path) -> io::Result<Option<Found>> {
+fn look(dir: &OwnedFd, name: &Path) -> io::Result<Option<DiskUse>> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
     Ok(there(stat)?.map(|stat| {
         let kind = FileType::from_raw_mode(stat.st_mode);

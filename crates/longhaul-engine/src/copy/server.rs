@@ -12,10 +12,10 @@ use longhaul_core::result::CopyLimit;
 use longhaul_core::text::chain;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
-use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
+use longhaul_core::wire::{BLOCK_LIMIT, FilePath, RefusalKind};
 
 use super::check_far::serve_check;
-use super::link::{Link, first_streams, socket_options};
+use super::link::{Channels, first_streams, socket_options};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
 use super::progress::Progress;
@@ -126,7 +126,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             }
         }
     };
-    let link = Link { sender, receiver, streams: streams.sharing(rate) };
+    let link = Channels { sender, receiver, streams: streams.sharing(rate) };
     let progress = Progress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));
@@ -148,7 +148,7 @@ struct Copied {
     limit: Option<CopyLimit>,
 }
 
-fn carry(task: Task, link: Link, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
+fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
     match task {
         Task::Receive(sink, options) => {
             let done = sink.run(link, &options, progress, stop)?;
@@ -166,7 +166,7 @@ fn carry(task: Task, link: Link, progress: &Progress, stop: &AtomicBool) -> Resu
 
 /// Records the operation and its paths as the client wrote them.
 fn note_request(request: &CopyRequest, record: &WorkRecord) {
-    let path = |path| Path::new(OsStr::from_bytes(WirePath::as_bytes(path)));
+    let path = |path| Path::new(OsStr::from_bytes(FilePath::as_bytes(path)));
     match request {
         CopyRequest::Receive { target, .. } => record.asked(Operation::Put, [path(target)]),
         CopyRequest::Send { paths, .. } => record.asked(Operation::Get, paths.iter().map(path)),
@@ -193,10 +193,10 @@ fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Opt
 
 /// What a request's paths and names mean.
 fn roots(
-    paths: &[WirePath],
+    paths: &[FilePath],
     names: Option<Vec<PathBuf>>,
 ) -> std::result::Result<Vec<SourceRoot>, (RefusalKind, String)> {
-    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match (paths, names) {
         (paths, None) => Ok(paths.iter().map(|root| SourceRoot::Path(path(root))).collect()),
         ([base], Some(names)) => {
@@ -228,7 +228,7 @@ fn plan(
     tree: &Tree,
     stop: &AtomicBool,
 ) -> std::result::Result<Task, (RefusalKind, String)> {
-    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
         CopyRequest::Receive { key, target, top, options } => {
             let options = bounded(options);

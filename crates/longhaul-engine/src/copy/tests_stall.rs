@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
@@ -66,7 +66,7 @@ fn hold<S: Serialize + Sync, H: DeserializeOwned>(
 }
 
 fn receive(key: u128) -> CopyRequest {
-    let (key, target) = (CopyKey::new(key), WirePath::new(".").unwrap());
+    let (key, target) = (CopyKey::new(key), FilePath::new(".").unwrap());
     CopyRequest::Receive { key, target, top: Top::Several, options: patient() }
 }
 
@@ -85,7 +85,7 @@ fn abort_reason(heard: &[SinkMessage]) -> &str {
 fn a_source_that_sends_signs_of_life_alone_is_ended() {
     let world = World::new();
     let kind = EntryKind::File { size_bytes: Bytes::mib(5) };
-    let entry = Entry::new(WirePath::new("f").unwrap(), kind, 0o644);
+    let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
     let announced = SourceMessage::Entries(vec![entry]);
     for (first, waited_for) in [
         (vec![], "announce what it sends"),
@@ -119,7 +119,7 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
     };
     for (file, asks) in [("small", false), ("small", true), ("large", false)] {
         let request = CopyRequest::Send {
-            paths: vec![WirePath::new(file).unwrap()],
+            paths: vec![FilePath::new(file).unwrap()],
             asks,
             listed: false,
             key: None,
@@ -144,7 +144,7 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
     let world = World::new();
     fs::write(world.far("large"), bytes(40 << 20)).unwrap();
     let request = CopyRequest::Send {
-        paths: vec![WirePath::new("large").unwrap()],
+        paths: vec![FilePath::new("large").unwrap()],
         asks: false,
         listed: false,
         key: None,

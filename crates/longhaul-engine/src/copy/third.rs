@@ -23,7 +23,9 @@ use longhaul_core::wire::copy::{
     SourceReport,
 };
 
-use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, check_rereads, result, wire_path};
+use super::client::{
+    CopySessions, FarFiles, REPLY_TIMEOUT, Told, check_rereads, result, wire_path,
+};
 use super::key::KeyMaker;
 use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
 use super::name_list::send_names;
@@ -62,7 +64,7 @@ pub fn between(
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
     let Ends { source, files, target } = ends;
-    let mut whole = Whole::begin(options, progress);
+    let mut whole = CopySessions::begin(options, progress);
     let top = files.top();
     let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
     let wired_target = wire_path(target)?;

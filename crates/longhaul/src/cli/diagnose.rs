@@ -1,4 +1,4 @@
-//! `longhaul diagnose`: turns arguments into a plan, runs the measurements and prints the diagnosis.
+//! `longhaul diagnose`: turns arguments into a plan, runs its steps and prints the diagnosis.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use longhaul_core::result::{Diagnosis, End};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::Result as EngineResult;
-use longhaul_engine::ladder::{Climbed, LadderPlan, Openers, Way, climb};
+use longhaul_engine::diagnose::{CopyDirection, DiagnoseOutcome, DiagnosePlan, Openers, run};
 use longhaul_engine::session::{HostPort, Session};
 use longhaul_lab::report;
 
 use super::cp::{Far, Gate, far};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{LadderView, after_printing, answer, diagnosis_text, document};
+use crate::output::{DiagnoseView, after_printing, answer, diagnosis_text, document};
 use crate::remote::SshOptions;
 
 #[derive(Debug, clap::Args)]
@@ -38,18 +38,18 @@ pub(super) struct Args {
     /// Target of the copy
     #[arg(value_name = "DST")]
     target: Location,
-    /// Bytes to copy per measurement and round [default: as many as --time allows]
+    /// Bytes to copy per step and round [default: as many as --time allows]
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
-    /// Time per measurement, all rounds together
+    /// Time per step, all rounds together
     #[arg(long, value_name = "TIME", default_value = "3.5s", value_parser = parse_span)]
     time: Duration,
-    /// Number of rounds; each round runs every measurement once
-    #[arg(long, value_name = "N", default_value_t = LadderPlan::ROUNDS,
+    /// Number of rounds; each round runs every step once
+    #[arg(long, value_name = "N", default_value_t = DiagnosePlan::ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
     /// TCP connections that carry the data, as 'cp -P' [default: chosen by cp; 4 in the
-    /// memory-to-memory measurement with several streams]
+    /// memory-to-memory step with several streams]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
@@ -67,7 +67,7 @@ pub(super) struct Args {
     /// Print one JSON document, "longhaul.diagnose/1"
     #[arg(long)]
     json: bool,
-    /// Also write an HTML page with the measurements as a chart
+    /// Also write an HTML page with the steps as a chart
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -78,11 +78,11 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let begun = Instant::now();
         let mut gates = Gates::new(&self, interrupt.flag())?;
-        let view = LadderView::start(plan.rungs(), plan.rounds);
-        let climbed = climb(&plan, &mut gates, interrupt.flag(), &|step| view.show(&step));
+        let view = DiagnoseView::start(plan.steps(), plan.rounds);
+        let outcome = run(&plan, &mut gates, interrupt.flag(), &|step| view.show(&step));
         gates.finish();
         view.finish();
-        let Climbed { rungs, ends, sample, rtt_ms, gaps, failure, interrupted } = climbed;
+        let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted } = outcome;
         let diagnosis = judge(Diagnosis {
             schema: Diagnosis::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -90,7 +90,7 @@ impl Args {
             target: shown(&self.target),
             rtt_ms,
             sample,
-            rungs,
+            steps,
             ends,
             limits: Vec::new(),
             sentence: String::new(),
@@ -116,7 +116,7 @@ impl Args {
         }
     }
 
-    fn plan(&self) -> Result<LadderPlan, Coded> {
+    fn plan(&self) -> Result<DiagnosePlan, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         if [&self.source, &self.target].contains(&&Location::Standard) {
             return usage("diagnose needs files or directories, not '-'");
@@ -125,7 +125,7 @@ impl Args {
             return usage("/dev/zero can only be a source, and /dev/null only a target");
         }
         if self.time < LEAST_TIME || self.time > MOST_TIME {
-            return usage("--time must be from 0.5 to 60 seconds");
+            return usage("--time must be from 0.5 to 60 seconds per step");
         }
         if self.size.is_some_and(|size| size.get() == 0) {
             return usage("--size must be at least one byte");
@@ -135,15 +135,15 @@ impl Args {
             _ => None,
         };
         let way = match (far(&self.source), far(&self.target)) {
-            (None, None) => Way::Local,
-            (None, Some(_)) => Way::Push,
-            (Some(_), None) => Way::Pull,
+            (None, None) => CopyDirection::Local,
+            (None, Some(_)) => CopyDirection::Push,
+            (Some(_), None) => CopyDirection::Pull,
             (Some(_), Some(_)) => {
                 let both = server(&self.source).and(server(&self.target));
-                Way::Between(both)
+                CopyDirection::Between(both)
             }
         };
-        let protection = match self.cleartext || way == Way::Local {
+        let protection = match self.cleartext || way == CopyDirection::Local {
             true => Protection::Hashed,
             false => Protection::Sealed,
         };
@@ -155,7 +155,7 @@ impl Args {
             recursive: true,
             ..CopyOptions::default()
         };
-        Ok(LadderPlan {
+        Ok(DiagnosePlan {
             way,
             source: path(&self.source),
             target: path(&self.target).filter(|path| path.as_os_str() != "/dev/null"),
@@ -163,7 +163,7 @@ impl Args {
             time: self.time,
             size: self.size,
             rounds: self.rounds,
-            streams: LadderPlan::STREAMS,
+            streams: DiagnosePlan::STREAMS,
         })
     }
 }
@@ -173,7 +173,7 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 /// The longest `--time`.
 const MOST_TIME: Duration = Duration::from_secs(60);
 
-/// How long a rung waits for its turn at a server.
+/// How long a step waits for its turn at a server.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// The path of the files on their host; `None` for memory.
@@ -201,7 +201,7 @@ fn shown(location: &Location) -> String {
 }
 
 /// The ways to the hosts of both ends: each has one for the session that is kept throughout, and
-/// one for those of single rungs.
+/// one for those of single steps.
 struct Gates<'a> {
     kept: [Gate<'a>; 2],
     passing: [Gate<'a>; 2],
@@ -226,7 +226,7 @@ impl<'a> Gates<'a> {
 
 impl Openers for Gates<'_> {
     fn open(&mut self, end: End, service: Service) -> EngineResult<Session> {
-        let gates = if service == Service::Rung { &mut self.kept } else { &mut self.passing };
+        let gates = if service == Service::Diagnose { &mut self.kept } else { &mut self.passing };
         let gate = match end {
             End::Sender => &mut gates[0],
             End::Receiver => &mut gates[1],

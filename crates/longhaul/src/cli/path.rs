@@ -102,13 +102,13 @@ impl Args {
         let result = match self.far(&interrupt)? {
             Far::Served(session, ssh) => {
                 let address = session.data_addresses().first().copied();
-                let found = path::survey(*session, &self.host, &plan, interrupt.flag(), note);
+                let found = path::run(*session, &self.host, &plan, interrupt.flag(), note);
                 ssh.into_iter().for_each(SshFar::finish);
                 match (found, address) {
                     // The control channel is up, and datagrams do not pass.
                     (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
                         let why = failure_text(&error);
-                        path::survey_alone(
+                        path::run_without_server(
                             address,
                             &self.host,
                             &why,
@@ -121,7 +121,7 @@ impl Args {
                 }
             }
             Far::Alone(address, why) => {
-                path::survey_alone(address, &self.host, &why, &plan, interrupt.flag(), note)?
+                path::run_without_server(address, &self.host, &why, &plan, interrupt.flag(), note)?
             }
         };
         for warning in &result.warnings {

@@ -19,7 +19,7 @@ use longhaul_core::plan::DirectIo;
 use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::ThreadClock;
 
-pub(super) use self::trial::Way;
+pub(super) use self::trial::DiskAccess;
 use self::trial::{Cost, Trial};
 use crate::lock::lock;
 
@@ -40,7 +40,7 @@ pub(super) struct Disk {
 /// A block on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Going {
-    pub(super) way: Way,
+    pub(super) way: DiskAccess,
     /// It is part of a trial: what it costs counts.
     pub(super) tried: bool,
 }
@@ -63,14 +63,14 @@ impl Disk {
     /// The way of the next block of a file of `size` bytes on `device` that may pass by the cache.
     pub(super) fn next(&self, device: u64, size: u64) -> Going {
         if self.mode != DirectIo::Auto {
-            return Going { way: Way::Direct, tried: false };
+            return Going { way: DiskAccess::Direct, tried: false };
         }
         let mut trials = lock(&self.trials);
         let trial = trials.entry(device).or_default();
         match trial.decided() {
             Some(way) => Going { way, tried: false },
             None if size >= TRIAL_FROM_BYTES => Going { way: trial.next(), tried: true },
-            None => Going { way: Way::Direct, tried: false },
+            None => Going { way: DiskAccess::Direct, tried: false },
         }
     }
 
@@ -96,7 +96,7 @@ impl Disk {
                 trial.count(going.way, cost);
             }
         }
-        if going.way == Way::Direct {
+        if going.way == DiskAccess::Direct {
             self.direct_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
         Ok(done)
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_user_decides_or_the_trial() {
-        let direct = Going { way: Way::Direct, tried: false };
+        let direct = Going { way: DiskAccess::Direct, tried: false };
         assert_eq!(Disk::new(DirectIo::Always).next(1, LONG), direct);
         assert!(!Disk::new(DirectIo::Never).may_pass_by(LONG));
         let disk = Disk::new(DirectIo::Auto);
@@ -131,7 +131,7 @@ mod tests {
         let mut blocks = 0;
         while disk.next(1, LONG).tried {
             let going = disk.next(1, LONG);
-            let slow = going.way == Way::Direct;
+            let slow = going.way == DiskAccess::Direct;
             disk.count(1, going, 4 << 20, || {
                 std::thread::sleep(std::time::Duration::from_millis(if slow { 20 } else { 2 }));
                 Ok::<_, ()>(())
@@ -140,8 +140,8 @@ mod tests {
             blocks += 1;
             assert!(blocks < 100, "it never ends");
         }
-        assert_eq!(disk.next(1, LONG).way, Way::Cached);
-        assert_eq!(disk.next(1, DIRECT_FROM_BYTES).way, Way::Cached, "for short ones too");
+        assert_eq!(disk.next(1, LONG).way, DiskAccess::Cached);
+        assert_eq!(disk.next(1, DIRECT_FROM_BYTES).way, DiskAccess::Cached, "for short ones too");
         assert!(disk.next(2, LONG).tried, "another device is tried for itself");
         assert!(disk.direct_bytes().get() > 0);
     }

@@ -19,7 +19,7 @@ const PLACE_BYTES: u64 = 32;
 /// One thing that goes wrong on the way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
-    way: Way,
+    way: RelayDirection,
     /// The message on a control channel, the place on a data connection.
     at: u64,
     what: What,
@@ -28,7 +28,7 @@ pub(super) struct Fault {
 
 /// Where something goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum RelayDirection {
     /// Messages of the client.
     FromClient,
     /// Messages of the server.
@@ -57,12 +57,12 @@ enum What {
 impl Fault {
     pub(super) fn read(script: &mut Script<'_>) -> Self {
         let way = match script.below(5) {
-            0 | 1 => Way::FromClient,
-            2 | 3 => Way::FromServer,
-            _ => Way::Data(script.below(3) as u32),
+            0 | 1 => RelayDirection::FromClient,
+            2 | 3 => RelayDirection::FromServer,
+            _ => RelayDirection::Data(script.below(3) as u32),
         };
         let at = match way {
-            Way::Data(_) => u64::from(script.short()),
+            RelayDirection::Data(_) => u64::from(script.short()),
             _ => u64::from(script.byte() % 12),
         };
         let what = script.choose(&[
@@ -87,12 +87,14 @@ impl Fault {
 
     /// Whether it changes what the ends say to each other, rather than what they hear of it.
     pub(super) fn is_of_messages(&self) -> bool {
-        !matches!(self.way, Way::Data(_)) && !matches!(self.what, What::Cut | What::CutAll)
+        !matches!(self.way, RelayDirection::Data(_))
+            && !matches!(self.what, What::Cut | What::CutAll)
     }
 
     /// Whether bytes of blocks are changed, not only cut off.
     pub(super) fn is_of_bytes(&self) -> bool {
-        matches!(self.way, Way::Data(_)) && !matches!(self.what, What::Cut | What::CutAll)
+        matches!(self.way, RelayDirection::Data(_))
+            && !matches!(self.what, What::Cut | What::CutAll)
     }
 }
 
@@ -122,7 +124,9 @@ impl Relay {
     pub(super) fn control(&self) -> io::Result<(Control, Control)> {
         let (client, near) = self.pair()?;
         let (server, far) = self.pair()?;
-        for (way, from, to) in [(Way::FromClient, &near, &far), (Way::FromServer, &far, &near)] {
+        for (way, from, to) in
+            [(RelayDirection::FromClient, &near, &far), (RelayDirection::FromServer, &far, &near)]
+        {
             let (from, to) = (from.try_clone()?, to.try_clone()?);
             let (relay, faults) = (self.clone(), self.faults(way));
             self.spawn(move || {
@@ -140,7 +144,7 @@ impl Relay {
     pub(super) fn data(&self, stream: u32) -> io::Result<(TcpStream, TcpStream)> {
         let (client, near) = self.pair()?;
         let (server, far) = self.pair()?;
-        let faults = self.faults(Way::Data(stream));
+        let faults = self.faults(RelayDirection::Data(stream));
         // Blocks go one way only, and which one the faults need not know.
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (from, to) = (from.try_clone()?, to.try_clone()?);
@@ -176,7 +180,7 @@ impl Relay {
         Ok((end, ours))
     }
 
-    fn faults(&self, way: Way) -> Vec<Fault> {
+    fn faults(&self, way: RelayDirection) -> Vec<Fault> {
         let mut faults: Vec<_> =
             self.0.faults.iter().copied().filter(|fault| fault.way == way).collect();
         faults.sort_by_key(|fault| fault.at);

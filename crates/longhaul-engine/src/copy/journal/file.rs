@@ -68,7 +68,7 @@ enum Taken {
 }
 
 /// A locked journal.
-struct Found {
+struct LockedJournal {
     name: String,
     file: File,
     /// True if there was one before, believed or not.
@@ -87,7 +87,7 @@ impl Journal {
         stop: &AtomicBool,
     ) -> Result<(Self, Past), OpenError> {
         let deadline = Instant::now() + patience;
-        let Found { name, file, found } = loop {
+        let LockedJournal { name, file, found } = loop {
             if let Some(taken) = find(&dir, key).map_err(|_| OpenError::Unavailable)? {
                 break taken;
             }
@@ -203,16 +203,16 @@ fn is_journal(name: &OsStr, prefix: &str) -> bool {
 }
 
 /// Finds or makes the journal of `key` and locks it; `None` while another process has the lock.
-fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Found>, Errno> {
+fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<LockedJournal>, Errno> {
     let plain = journal_name(key);
     let taken = take(dir, &plain)?;
     let found = !matches!(taken, Taken::Absent);
     match taken {
-        Taken::Locked(file) => return Ok(Some(Found { name: plain, file, found })),
+        Taken::Locked(file) => return Ok(Some(LockedJournal { name: plain, file, found })),
         Taken::Busy => return Ok(None),
         Taken::Absent | Taken::Discarded => match create(dir, &plain) {
             Err(Errno::EXIST) => return Ok(None),
-            created => return Ok(created?.map(|file| Found { name: plain, file, found })),
+            created => return Ok(created?.map(|file| LockedJournal { name: plain, file, found })),
         },
         Taken::Foreign => {}
     }
@@ -230,15 +230,17 @@ fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Found>, Errno> {
         let _ = unlinkat(dir, &name, AtFlags::empty());
         return Ok(None);
     }
-    Ok(Some(Found { name, file, found }))
+    Ok(Some(LockedJournal { name, file, found }))
 }
 
 /// Takes a journal of `key` under a random name. The inner `None`: another process has the lock.
-fn find_random(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Option<Found>>, Errno> {
+fn find_random(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Option<LockedJournal>>, Errno> {
     for name in random_names(dir, key) {
         let Some(name) = name.to_str().map(str::to_owned) else { continue };
         match take(dir, &name)? {
-            Taken::Locked(file) => return Ok(Some(Some(Found { name, file, found: true }))),
+            Taken::Locked(file) => {
+                return Ok(Some(Some(LockedJournal { name, file, found: true })));
+            }
             Taken::Busy => return Ok(Some(None)),
             Taken::Absent | Taken::Discarded | Taken::Foreign => {}
         }
@@ -328,7 +330,7 @@ fn boot() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
 
     use super::super::format::FileId;
     use super::*;
@@ -341,8 +343,8 @@ mod tests {
     }
 
     fn partial(temporary: &str, id: FileId) -> Record {
-        let temporary = WirePath::new(temporary).unwrap();
-        Record::Partial { path: WirePath::new("f").unwrap(), stamp: 1, temporary, id }
+        let temporary = FilePath::new(temporary).unwrap();
+        Record::Partial { path: FilePath::new("f").unwrap(), stamp: 1, temporary, id }
     }
 
     fn no_file() -> FileId {

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
-use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
+use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_sys::memory::DIRECT_ALIGN;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
@@ -27,15 +27,15 @@ pub(in crate::copy) enum Record {
         boot: Option<String>,
     },
     /// A file has been begun under a temporary name.
-    Partial { path: WirePath, stamp: u64, temporary: WirePath, id: FileId },
+    Partial { path: FilePath, stamp: u64, temporary: FilePath, id: FileId },
     /// More of its bytes are written. Digests are over pieces of `piece_bytes`.
-    Written { path: WirePath, piece_bytes: u64, extents: Vec<Extent> },
+    Written { path: FilePath, piece_bytes: u64, extents: Vec<Extent> },
     /// What version 2 wrote instead, without digests: such bytes are not believed.
-    Extents { path: WirePath, extents: Vec<(u64, u64)> },
+    Extents { path: FilePath, extents: Vec<(u64, u64)> },
     /// What version 1 wrote instead, in blocks.
-    Blocks { path: WirePath, spans: Vec<(u64, u64)> },
+    Blocks { path: FilePath, spans: Vec<(u64, u64)> },
     /// It is in place.
-    Done { path: WirePath, stamp: u64, id: FileId },
+    Done { path: FilePath, stamp: u64, id: FileId },
 }
 
 /// What tells that a file is still the one that was written.
@@ -124,7 +124,7 @@ impl Claim {
 pub(in crate::copy) enum PastFile {
     /// Begun: these bytes were written under the temporary name. Only device and inode of `id`
     /// tell.
-    Partial { stamp: u64, temporary: WirePath, id: FileId, extents: Vec<Claim> },
+    Partial { stamp: u64, temporary: FilePath, id: FileId, extents: Vec<Claim> },
     /// In place.
     Done { stamp: u64, id: FileId },
 }
@@ -232,8 +232,8 @@ impl Past {
 mod tests {
     use super::*;
 
-    fn path(text: &str) -> WirePath {
-        WirePath::new(text).unwrap()
+    fn path(text: &str) -> FilePath {
+        FilePath::new(text).unwrap()
     }
 
     const ID: FileId =

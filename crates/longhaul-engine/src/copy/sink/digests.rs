@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{DigestOf, Manifest, ManifestFile, hex};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::SinkMessage;
 use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
 
@@ -32,7 +32,7 @@ const READ_BYTES: usize = 1 << 20;
 /// Gathers digests, if any are wanted.
 pub(super) struct Digests {
     told: bool,
-    manifest: Option<WirePath>,
+    manifest: Option<FilePath>,
     done: Mutex<Vec<Done>>,
     /// Files that were there already, to be read at the end.
     unchanged: Mutex<Vec<PathBuf>>,
@@ -103,7 +103,7 @@ impl Shared<'_> {
     }
 
     /// Tells all digests and writes the manifest; returns its path.
-    pub(super) fn tell_digests(&self) -> Result<Option<WirePath>> {
+    pub(super) fn tell_digests(&self) -> Result<Option<FilePath>> {
         if !self.digests.wanted() {
             return Ok(None);
         }
@@ -136,7 +136,7 @@ impl Shared<'_> {
         self.write_manifest(done)
     }
 
-    fn write_manifest(&self, done: Vec<Done>) -> Result<Option<WirePath>> {
+    fn write_manifest(&self, done: Vec<Done>) -> Result<Option<FilePath>> {
         let (Some(name), Destination::Directory { tree, contents, .. }) =
             (&self.digests.manifest, &self.store.destination)
         else {

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use longhaul_core::plan::{CopyOptions, DeleteOptions, filter::Filters};
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use rustix::fs::{AtFlags, FileType, statat, unlinkat};
 use twox_hash::XxHash3_128;
 
@@ -71,7 +71,7 @@ impl Extras {
     }
 
     /// Takes note of an entry.
-    pub(super) fn note(&self, path: &WirePath, is_dir: bool) {
+    pub(super) fn note(&self, path: &FilePath, is_dir: bool) {
         let bytes = path.as_bytes();
         let mut state = lock(&self.state);
         if !bytes.contains(&b'/') {

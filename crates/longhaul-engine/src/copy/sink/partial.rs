@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::store::{OpenDir, file_id};
-use crate::copy::disk::{Disk, Way};
+use crate::copy::disk::{Disk, DiskAccess};
 use crate::copy::journal::FileId;
 
 /// A name beside the final one. Dropped before it is renamed or kept, what is under it is
@@ -164,8 +164,8 @@ impl PartialFile {
         let device = self.temporary.dir.device;
         let going = disk.next(device, self.size);
         let cached = match going.way {
-            Way::Cached => Some(self.through_cache()?),
-            Way::Direct => None,
+            DiskAccess::Cached => Some(self.through_cache()?),
+            DiskAccess::Direct => None,
         };
         disk.count(device, going, length, || {
             let Some(file) = cached else { return self.write_run(offset, length, buffer) };

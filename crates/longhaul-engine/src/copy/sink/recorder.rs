@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 
 use super::ledger::{Piece, SinkFile};
 use super::partial::PartialFile;
@@ -223,7 +223,7 @@ impl Recorder {
         let Some(path) = wire_path(file) else { return records };
         if !known {
             let name = partial.temporary.temporary.as_bytes();
-            let (Some(temporary), Ok(id)) = (WirePath::new(name), partial.id()) else {
+            let (Some(temporary), Ok(id)) = (FilePath::new(name), partial.id()) else {
                 return records;
             };
             let path = path.clone();
@@ -296,6 +296,6 @@ fn extents(pieces: &[Piece], block_bytes: u64) -> Vec<Extent> {
     pieces.chunk_by(follows).map(extent).collect()
 }
 
-fn wire_path(file: &SinkFile) -> Option<WirePath> {
-    WirePath::new(file.path.as_os_str().as_bytes())
+fn wire_path(file: &SinkFile) -> Option<FilePath> {
+    FilePath::new(file.path.as_os_str().as_bytes())
 }

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
-use longhaul_core::wire::{RefusalKind, WirePath};
+use longhaul_core::wire::{FilePath, RefusalKind};
 
 use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
@@ -206,7 +206,7 @@ impl Shared<'_> {
         error: &io::Error,
     ) -> Result<()> {
         let path = self.store.display(path);
-        let path = WirePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
+        let path = FilePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
         let reason = format!("cannot {operation} it: {error}");
         keep(&mut lock(&self.failures), path.to_string(), reason.clone());
         self.control.send(&SinkMessage::Failed { id, path, reason })

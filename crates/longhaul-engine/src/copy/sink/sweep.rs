@@ -62,7 +62,7 @@ impl Sweep {
 mod tests {
     use std::fs::{self, File};
 
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
 
     use super::*;
     use crate::copy::journal::FileId;
@@ -80,7 +80,7 @@ mod tests {
             .expect("these tests run as root");
         let id =
             FileId { device: 0, inode: 0, size: 0, mtime_seconds: 0, mtime_ns: 0, ctime: None };
-        let temporary = WirePath::new(kept.as_bytes()).unwrap();
+        let temporary = FilePath::new(kept.as_bytes()).unwrap();
         let partial = PastFile::Partial { stamp: 0, temporary, id, extents: Vec::new() };
         let mut past = Past::default();
         past.files.insert(b"sub/b".to_vec(), partial);

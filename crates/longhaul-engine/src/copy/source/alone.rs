@@ -1,5 +1,5 @@
 //! Reads a source's files as a copy does, by the same readers' code, and drops what was read: the
-//! rung of a ladder that needs no network.
+//! step of a diagnosis that needs no network.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -24,12 +24,12 @@ use crate::lock::lock;
 
 /// What a walk finds, for a look or for reading.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct FileList {
     files: Vec<Arc<SourceFile>>,
     failure: Option<(std::path::PathBuf, String)>,
 }
 
-impl WalkSink for Found {
+impl WalkSink for FileList {
     fn announce(&mut self, _: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         self.files.extend(files);
         Ok(())
@@ -45,10 +45,10 @@ impl WalkSink for Found {
     }
 }
 
-impl Found {
+impl FileList {
     /// Walks `plan`, whose options have a sample.
     fn walk(plan: &SourcePlan, options: &CopyOptions) -> Result<Self> {
-        let mut found = Found::default();
+        let mut found = FileList::default();
         Walk::new(&plan.tree, options, &mut found).run(&plan.roots)?;
         match found.failure.take() {
             Some((path, reason)) if found.files.is_empty() => {
@@ -65,7 +65,7 @@ impl Found {
 /// # Errors
 /// Nothing of it can be opened.
 pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
-    let found = Found::walk(plan, options)?;
+    let found = FileList::walk(plan, options)?;
     let bytes: u64 = found.files.iter().map(|file| file.size).sum();
     let files = found.files.len() as u64;
     let more = options.sample.is_some_and(|most| bytes >= most.bytes.get() || files >= most.files);
@@ -77,7 +77,7 @@ pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleRep
 /// # Errors
 /// As for [`look`].
 pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
-    for file in Found::walk(plan, options)?.files {
+    for file in FileList::walk(plan, options)?.files {
         file.forget();
     }
     Ok(())
@@ -100,7 +100,7 @@ pub(crate) fn read(
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;
     loop {
-        let found = Found::walk(plan, options)?.files;
+        let found = FileList::walk(plan, options)?.files;
         for file in &found {
             file.forget();
         }

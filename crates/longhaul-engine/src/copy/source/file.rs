@@ -12,7 +12,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 use super::feed::Feed;
 use super::place::Place;
 use crate::copy::blocks::BlockSet;
-use crate::copy::disk::{Disk, Way};
+use crate::copy::disk::{Disk, DiskAccess};
 use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata};
 use crate::lock::lock;
@@ -213,8 +213,8 @@ impl SourceFile {
         let device = metadata.identity.0;
         let going = disk.next(device, self.size);
         let file = match going.way {
-            Way::Cached => Some(self.cached(place, metadata, open)?),
-            Way::Direct => None,
+            DiskAccess::Cached => Some(self.cached(place, metadata, open)?),
+            DiskAccess::Direct => None,
         };
         let read = disk.count(device, going, length, || match &file {
             Some(file) => read_cached(file, offset, &mut buffer[..length]),

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::wire::copy::EntryKind;
 
-use super::walk::{Found, RESERVED_CHILD, Walk, WalkSink};
+use super::walk::{FoundEntry, RESERVED_CHILD, Walk, WalkSink};
 use crate::copy::names::has_reserved;
 use crate::copy::tree::FileKind;
 use crate::error::Result;
@@ -49,7 +49,7 @@ impl<S: WalkSink> Walk<'_, S> {
             if name.as_os_str().is_empty() {
                 if let Some(handle) = top.take().filter(|_| self.options.recursive) {
                     let (path, name) = (base, Path::new(""));
-                    let found = Found { path, name, handle, metadata: top_metadata };
+                    let found = FoundEntry { path, name, handle, metadata: top_metadata };
                     return self.directory(found, false, name);
                 }
                 continue;
@@ -66,7 +66,7 @@ impl<S: WalkSink> Walk<'_, S> {
                     continue;
                 }
             };
-            let found = Found { path: &path, name: &name, handle, metadata };
+            let found = FoundEntry { path: &path, name: &name, handle, metadata };
             if metadata.kind != FileKind::Directory {
                 self.visit(found)?;
             } else if self.options.recursive {
@@ -97,7 +97,7 @@ impl<S: WalkSink> Walk<'_, S> {
             match self.place.look(&path, true) {
                 Ok((handle, metadata)) if metadata.kind == FileKind::Directory => {
                     announced.insert(dir.to_owned());
-                    let found = Found { path: &path, name: dir, handle, metadata };
+                    let found = FoundEntry { path: &path, name: dir, handle, metadata };
                     self.announce(&found, EntryKind::Directory)?;
                 }
                 Err(error) if error.raw_os_error() == Some(LOOP) => {

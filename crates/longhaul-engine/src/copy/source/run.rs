@@ -23,7 +23,7 @@ use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
-use crate::copy::link::{Link, keep, pools, socket_options};
+use crate::copy::link::{Channels, keep, pools, socket_options};
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::streams::Streams;
@@ -167,7 +167,7 @@ pub(in crate::copy) struct Terms {
 
 /// Sends everything of `plan` and waits for the sink's word that it is in place.
 pub(in crate::copy) fn run(
-    link: Link,
+    link: Channels,
     plan: &SourcePlan,
     terms: Terms,
     options: &CopyOptions,

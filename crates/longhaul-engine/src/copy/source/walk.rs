@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
@@ -53,7 +53,7 @@ pub(super) struct Walk<'a, S> {
     above: Above,
     pub(super) sink: &'a mut S,
     /// Files with several names that were announced: where, and under which number.
-    several_names: HashMap<(u64, u64), (u64, WirePath)>,
+    several_names: HashMap<(u64, u64), (u64, FilePath)>,
     sampling: Option<Sampling>,
     entries: Vec<Entry>,
     files: Vec<Arc<SourceFile>>,
@@ -62,7 +62,7 @@ pub(super) struct Walk<'a, S> {
 }
 
 /// Something found, before it is known what becomes of it.
-pub(super) struct Found<'p> {
+pub(super) struct FoundEntry<'p> {
     /// Where it is.
     pub(super) path: &'p Path,
     /// What the copy calls it.
@@ -106,14 +106,14 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                     let block_bytes = self.options.block_bytes.get();
                     let file = SourceFile::zero(self.next_id, size.get(), block_bytes);
                     let kind = EntryKind::File { size_bytes: *size };
-                    let zero = WirePath::new("zero").expect("the name holds no NUL");
+                    let zero = FilePath::new("zero").expect("the name holds no NUL");
                     let entry = Entry::new(zero, kind, 0o644);
                     self.push(entry, Some(file))?;
                 }
                 SourceRoot::Feed(feed) => {
                     let block_bytes = self.options.block_bytes.get();
                     let file = SourceFile::feed(self.next_id, feed, block_bytes);
-                    let name = WirePath::new("stdin").expect("the name holds no NUL");
+                    let name = FilePath::new("stdin").expect("the name holds no NUL");
                     let mut entry = Entry::new(name, EntryKind::Stream, 0o644);
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                     entry.mtime_seconds = now.as_secs() as i64;
@@ -143,7 +143,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             if !self.options.recursive {
                 return self.sink.failed(path, NEEDS_RECURSIVE);
             }
-            let found = Found { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
+            let found = FoundEntry { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
             let announced = only && self.options.preserve;
             return self.directory(found, announced, Path::new(""));
         }
@@ -153,7 +153,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if is_reserved(name.as_bytes()) {
             return self.sink.failed(path, RESERVED_ROOT);
         }
-        self.visit(Found { path, name: Path::new(name), handle, metadata })
+        self.visit(FoundEntry { path, name: Path::new(name), handle, metadata })
     }
 
     /// From where the files of the root at `path` are opened, which `handle` is on.
@@ -166,7 +166,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Place::beneath(handle, path).unwrap_or_else(|_| Place::of(self.tree))
     }
 
-    pub(super) fn visit(&mut self, found: Found<'_>) -> Result<()> {
+    pub(super) fn visit(&mut self, found: FoundEntry<'_>) -> Result<()> {
         let Metadata { kind, identity, .. } = found.metadata;
         let is_dir = kind == FileKind::Directory;
         if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {
@@ -186,7 +186,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             FileKind::File => EntryKind::File { size_bytes: Bytes::new(found.metadata.size) },
             FileKind::Symlink => match rustix::fs::readlinkat(&found.handle, "", Vec::new()) {
-                Ok(target) => match WirePath::new(target.into_bytes()) {
+                Ok(target) => match FilePath::new(target.into_bytes()) {
                     Some(target) => EntryKind::Symlink { target },
                     None => return Ok(()),
                 },
@@ -210,7 +210,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     /// names.
     pub(super) fn directory(
         &mut self,
-        found: Found<'_>,
+        found: FoundEntry<'_>,
         announced: bool,
         name: &Path,
     ) -> Result<()> {
@@ -224,7 +224,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if announced {
             self.announce(&found, EntryKind::Directory)?;
         }
-        let Found { path, handle, metadata, .. } = found;
+        let FoundEntry { path, handle, metadata, .. } = found;
         let children = match children {
             Ok(children) => children,
             Err(error) => return self.sink.failed(path, &format!("cannot list it: {error}")),
@@ -247,7 +247,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             match self.look(&path, &child) {
                 Ok((handle, metadata)) => {
-                    self.visit(Found { path: &path, name: &name, handle, metadata })?;
+                    self.visit(FoundEntry { path: &path, name: &name, handle, metadata })?;
                 }
                 Err(error) => self.sink.failed(&path, &format!("cannot open it: {error}"))?,
             }
@@ -272,8 +272,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 
     /// Announces what was found as `kind`, or as another name of what was announced before.
-    pub(super) fn announce(&mut self, found: &Found<'_>, kind: EntryKind) -> Result<()> {
-        let Found { path, name, handle, metadata } = found;
+    pub(super) fn announce(&mut self, found: &FoundEntry<'_>, kind: EntryKind) -> Result<()> {
+        let FoundEntry { path, name, handle, metadata } = found;
         let kind = match (kind, &mut self.sampling) {
             (EntryKind::File { size_bytes }, Some(sampling)) => match sampling.take(size_bytes) {
                 Some(size_bytes) => EntryKind::File { size_bytes },
@@ -282,7 +282,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             (kind, _) => kind,
         };
         // A path from the file system holds no NUL.
-        let Some(name) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
+        let Some(name) = FilePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
         let kind = match self.earlier_name(&kind, metadata, &name) {
             Some((first, path)) => EntryKind::HardLink { first, path },
             None => kind,
@@ -328,8 +328,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         &mut self,
         kind: &EntryKind,
         metadata: &Metadata,
-        name: &WirePath,
-    ) -> Option<(u64, WirePath)> {
+        name: &FilePath,
+    ) -> Option<(u64, FilePath)> {
         let several = metadata.names > 1 && !matches!(kind, EntryKind::Directory);
         if !several || !self.options.tree.hard_links {
             return None;
@@ -401,14 +401,14 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Found {
+    struct Announced {
         paths: Vec<String>,
         kinds: Vec<EntryKind>,
         failed: Vec<String>,
         skipped: Vec<String>,
     }
 
-    impl WalkSink for Found {
+    impl WalkSink for Announced {
         fn announce(&mut self, entries: Vec<Entry>, _: Vec<Arc<SourceFile>>) -> Result<()> {
             self.paths.extend(entries.iter().map(|entry| entry.path.to_string()));
             self.kinds.extend(entries.into_iter().map(|entry| entry.kind));
@@ -424,8 +424,8 @@ mod tests {
         }
     }
 
-    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Found {
-        let mut found = Found::default();
+    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Announced {
+        let mut found = Announced::default();
         let roots: Vec<_> = roots.iter().cloned().map(SourceRoot::Path).collect();
         Walk::new(&Tree::anywhere(), options, &mut found).run(&roots).unwrap();
         found
@@ -476,7 +476,7 @@ mod tests {
         let found = walk(&options, &[at(".")]);
         assert_eq!(found.paths, ["a", "b", "c", "d"]);
         assert!(found.failed.is_empty() && found.skipped.is_empty());
-        let path = |name: &str| WirePath::new(name).unwrap();
+        let path = |name: &str| FilePath::new(name).unwrap();
         let [_, kinds @ ..] = found.kinds.as_slice() else { panic!("four were found") };
         assert_eq!(
             kinds,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_engine::AnonymousPool;
-use longhaul_engine::flow::FlowLimits;
 use longhaul_engine::serve::{ClientLimits, StartupLimits};
+use longhaul_engine::test::TestLimits;
 
 /// Parses a number of clients or streams, which is at least one.
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -88,13 +88,13 @@ pub(super) struct LimitArgs {
 /// The limits of tests, per class of clients.
 #[derive(Debug)]
 pub(super) struct Tiers {
-    anyone: FlowLimits,
-    authorised: FlowLimits,
+    anyone: TestLimits,
+    authorised: TestLimits,
 }
 
 impl Tiers {
     /// Returns the limits of a client with or without an authorised key.
-    pub(super) fn of(&self, authorised: bool) -> &FlowLimits {
+    pub(super) fn of(&self, authorised: bool) -> &TestLimits {
         if authorised { &self.authorised } else { &self.anyone }
     }
 }
@@ -136,20 +136,20 @@ impl LimitArgs {
     pub(super) fn tiers(&self, pool: &AnonymousPool) -> Tiers {
         let streams = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Tiers {
-            anyone: FlowLimits {
+            anyone: TestLimits {
                 time: self.max_time,
                 streams: streams(self.max_streams),
                 rate: self.max_rate,
                 pool: Some(pool.clone()),
-                ..FlowLimits::default()
+                ..TestLimits::default()
             },
-            authorised: FlowLimits {
+            authorised: TestLimits {
                 time: self.key_max_time,
                 streams: streams(self.key_max_streams),
                 rate: self.key_max_rate,
                 // 128 streams of the longest writes.
                 buffers: Bytes::mib(512),
-                ..FlowLimits::default()
+                ..TestLimits::default()
             },
         }
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(pool, AnonymousPool::default());
         assert_eq!(limits.clients(&pool), ClientLimits::default());
         let tiers = limits.tiers(&pool);
-        let anyone = FlowLimits { pool: Some(pool), ..FlowLimits::default() };
+        let anyone = TestLimits { pool: Some(pool), ..TestLimits::default() };
         assert_eq!(tiers.of(false), &anyone);
         assert_eq!(tiers.of(true).pool, None);
         assert!(tiers.of(true).time > tiers.of(false).time);

@@ -170,7 +170,7 @@ fn service(service: Service) -> &'static str {
         Service::Copy => "copy",
         Service::ThirdParty => "third_party",
         Service::Path => "path",
-        Service::Rung => "diagnose",
+        Service::Diagnose => "diagnose",
     }
 }
 
