@@ -119,7 +119,7 @@ impl Args {
     fn plan(&self) -> Result<DiagnosePlan, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         if [&self.source, &self.target].contains(&&Location::Standard) {
-            return usage("diagnose needs files or directories, not '-'");
+            return usage("diagnose needs files or directories, not standard input or output");
         }
         if self.target == Location::Zero || self.source == Location::Null {
             return usage("/dev/zero can only be a source, and /dev/null only a target");
