@@ -38,7 +38,7 @@ fn attacked(seed: u64, options: &[&str]) {
 }
 
 #[test]
-fn a_server_holds_against_hostile_clients() {
+fn a_server_withstands_hostile_clients() {
     attacked(1, &[]);
     attacked(2, &["--write-only"]);
     attacked(3, &["--read-only"]);

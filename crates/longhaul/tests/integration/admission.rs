@@ -98,7 +98,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn valid_hellos_do_not_use_up_the_descriptors() {
+fn valid_data_hellos_do_not_exhaust_the_descriptors() {
     let host = TestHost::new();
     let limited = "ulimit -n 512; exec \"$0\" serve --bind 127.0.0.1 -p 0";
     let server = Server::start(host.command("sh", &["-c", limited, crate::host::PROGRAM]));
@@ -130,7 +130,7 @@ fn the_limit_of_descriptors_is_raised_at_the_start() {
 }
 
 #[test]
-fn silent_connections_lock_nobody_out() {
+fn silent_connections_do_not_lock_out_clients() {
     longhaul_sys::descriptors::raise_limit().unwrap();
     let host = TestHost::new();
     let server = serve(&host, &[]);
@@ -161,7 +161,7 @@ fn silent_connections_lock_nobody_out() {
 }
 
 #[test]
-fn a_silent_connection_gives_way_to_an_honest_one() {
+fn a_silent_connection_is_dropped_for_a_new_one() {
     let host = TestHost::new();
     let server = serve(&host, &["--max-startups", "1:100:1"]);
     // Too young to give way at first: the client asks again.
@@ -255,7 +255,7 @@ fn silent_at(step: Step, stranger: &Stranger, server: &Server) -> Box<dyn Send> 
 }
 
 #[test]
-fn a_silent_client_gives_up_its_place_at_every_step() {
+fn a_silent_client_loses_its_session_at_every_step() {
     let limits = [
         (Step::Welcome, 5),
         (Step::Plan, 20),
@@ -287,7 +287,7 @@ fn a_silent_client_gives_up_its_place_at_every_step() {
 }
 
 #[test]
-fn a_silent_copy_gives_up_its_place_before_its_data_connections() {
+fn a_silent_copy_loses_its_session_before_its_data_connections() {
     let host = TestHost::new();
     let root = host.far("");
     fs::write(root.join("data"), [0; 1000]).unwrap();
@@ -327,7 +327,7 @@ fn a_silent_copy_gives_up_its_place_before_its_data_connections() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_takes_nobodys_turn() {
+fn a_client_that_leaves_the_queue_does_not_block_others() {
     let host = TestHost::new();
     let server = serve(&host, &["--exclusive"]);
     let stranger = Stranger::new();
@@ -369,7 +369,7 @@ timeout 100 "$LONGHAUL" test 127.0.0.1 -p 5399 -n 10K
 "#;
 
 #[test]
-fn clients_whose_host_is_gone_give_up_their_places() {
+fn clients_of_vanished_hosts_lose_their_sessions() {
     let host = TestHost::new();
     let mut command = host.command("timeout", &["200", "unshare", "-n", "bash", "-c", VANISH]);
     let output = command.env("LONGHAUL", crate::host::PROGRAM).output().unwrap();

@@ -72,7 +72,7 @@ fn every_session_and_transfer_is_a_document() {
 }
 
 #[test]
-fn strangers_forge_nothing_and_fill_no_disk() {
+fn anonymous_clients_cannot_forge_lines_or_flood_the_log() {
     let [host, stranger] = [(); 2].map(|()| TestHost::new());
     let log = host.home().join("audit.log");
     let mut server = serve(&host, &log, &[]);

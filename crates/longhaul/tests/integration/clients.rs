@@ -65,7 +65,7 @@ fn every_honest_client_is_answered_beside_hostile_ones() {
 }
 
 #[test]
-fn limits_are_told_with_what_would_do() {
+fn a_refusal_names_the_limit() {
     let host = TestHost::new();
     let server =
         serve(&host, &["--key-max-time", "2", "--key-max-streams", "2", "--key-max-rate", "100M"]);
@@ -85,7 +85,7 @@ fn limits_are_told_with_what_would_do() {
 }
 
 #[test]
-fn a_key_may_more_than_a_stranger_and_strangers_may_be_refused() {
+fn authorised_keys_have_higher_limits_and_keys_only_refuses_others() {
     let [host, stranger] = [(); 2].map(|()| TestHost::new());
     let server = serve(&host, &["--max-time", "1"]);
     let refused = output(&stranger, &server, "-t 3");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::host::{TestHost, assert_code, names, text};
 
 #[test]
-fn a_file_goes_to_a_server_and_back() {
+fn a_file_is_copied_to_a_server_and_back() {
     let host = TestHost::new();
     let server = host.serve();
     let data = host.file("data", (9 << 20) + 321);
@@ -38,7 +38,7 @@ fn a_file_goes_to_a_server_and_back() {
 }
 
 #[test]
-fn a_tree_goes_to_a_server_and_back() {
+fn a_tree_is_copied_to_a_server_and_back() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir_all(host.near("tree/sub")).unwrap();
@@ -68,7 +68,7 @@ fn files_are_copied_within_a_host() {
 }
 
 #[test]
-fn some_files_may_fail_and_the_rest_arrive() {
+fn failed_files_do_not_stop_the_copy() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("good", 1000);

@@ -213,7 +213,7 @@ fn assert_same(ours: &[String], theirs: &[String], what: &str) {
 }
 
 #[test]
-fn an_archive_is_what_rsync_makes_of_it() {
+fn an_archive_copy_equals_that_of_rsync() {
     let host = TestHost::new();
     make_tree(&host);
     let source = listing(&host.near("src"));
@@ -250,7 +250,7 @@ fn an_archive_is_what_rsync_makes_of_it() {
 }
 
 #[test]
-fn a_later_copy_brings_what_changed_as_rsync_does() {
+fn a_second_copy_updates_as_rsync_does() {
     let host = TestHost::new();
     make_tree(&host);
     assert_code(&host.command("rsync", &["-aHAXS", "src/.", "theirs"]).output().unwrap(), 0);

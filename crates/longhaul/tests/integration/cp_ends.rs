@@ -55,7 +55,7 @@ fn standard_input_becomes_a_file() {
 }
 
 #[test]
-fn a_file_goes_to_standard_output_and_nothing_else_does() {
+fn standard_output_carries_only_the_file() {
     let host = TestHost::new();
     let server = host.serve();
     for (name, size) in [("large", (40 << 20) + 321), ("small", 1000), ("no", 0)] {
@@ -94,7 +94,7 @@ fn a_file_goes_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
-fn standard_input_and_output_go_over_ssh() {
+fn standard_input_and_output_work_over_ssh() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let bytes = fs::read(host.file("data", (5 << 20) + 7)).unwrap();
@@ -112,7 +112,7 @@ fn standard_input_and_output_go_over_ssh() {
 }
 
 #[test]
-fn what_cannot_be_read_twice_survives_a_path_that_breaks_and_spoils() {
+fn standard_input_survives_lost_and_corrupted_connections() {
     let host = TestHost::new();
     let server = host.serve();
     let bytes = fs::read(host.file("data", 24 << 20)).unwrap();
@@ -159,7 +159,7 @@ fn what_cannot_be_read_twice_survives_a_path_that_breaks_and_spoils() {
 }
 
 #[test]
-fn a_sink_that_forgot_standard_input_is_told_apart_from_one_that_has_it() {
+fn standard_input_is_not_resumed_by_a_restarted_sink() {
     let host = TestHost::new();
     let mut server = host.serve();
     let port = server.port;
@@ -191,7 +191,7 @@ fn contents(host: &TestHost, dir: &str) -> String {
 }
 
 #[test]
-fn a_list_of_names_chooses_what_rsync_chooses() {
+fn files_from_selects_as_rsync_does() {
     let host = TestHost::new();
     let server = host.serve();
     for file in ["a", "sub/b", "sub/deep/c", "sub/deep/d", "other/e", "odd name", "#hash", "f\ng"] {
@@ -242,7 +242,7 @@ fn a_list_of_names_chooses_what_rsync_chooses() {
 }
 
 #[test]
-fn what_a_list_names_in_vain_is_told_and_the_rest_is_copied() {
+fn missing_listed_paths_are_reported_and_the_rest_is_copied() {
     let host = TestHost::new();
     fs::create_dir_all(host.near("t/sub")).unwrap();
     host.file("t/a", 10);
@@ -265,7 +265,7 @@ fn what_a_list_names_in_vain_is_told_and_the_rest_is_copied() {
 }
 
 #[test]
-fn a_list_goes_to_a_far_source_however_long() {
+fn a_long_list_reaches_a_remote_source() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir(host.far("t")).unwrap();
@@ -285,7 +285,7 @@ fn a_list_goes_to_a_far_source_however_long() {
 }
 
 #[test]
-fn every_second_and_the_end_are_told_a_line_each() {
+fn json_stream_prints_a_line_per_second_and_the_result() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 6 << 20);

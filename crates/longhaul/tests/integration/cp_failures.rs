@@ -21,7 +21,7 @@ fn expect(host: &TestHost, arguments: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn a_far_side_that_cannot_be_reached_is_named() {
+fn an_unreachable_ssh_host_is_named() {
     let host = TestHost::new();
     host.file("data", 10);
     expect(&host, &["cp", "data", "lh://no-such-host.invalid/x"], 3, &["no-such-host.invalid"]);
@@ -31,7 +31,7 @@ fn a_far_side_that_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn files_are_for_the_authorised_alone() {
+fn only_authorised_keys_may_copy_files() {
     let (host, stranger) = (TestHost::new(), TestHost::new());
     let server = host.serve();
     stranger.file("data", 10);
@@ -54,7 +54,7 @@ fn files_are_for_the_authorised_alone() {
 }
 
 #[test]
-fn a_target_or_source_that_cannot_be_is_named() {
+fn an_impossible_source_or_target_is_named() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 10);
@@ -88,7 +88,7 @@ fn seen_by(server: &Server, host: &TestHost) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_is_said_so_and_nothing_is_left() {
+fn a_full_disk_is_reported_and_leaves_no_files() {
     let host = TestHost::new();
     let server = serve_on(&host, "size=8m");
     host.file("large", 20 << 20);
@@ -102,7 +102,7 @@ fn a_full_disk_is_said_so_and_nothing_is_left() {
 }
 
 #[test]
-fn a_read_only_disk_is_said_so() {
+fn a_read_only_disk_is_reported() {
     let host = TestHost::new();
     let server = serve_on(&host, "ro");
     host.file("data", 1000);
@@ -132,7 +132,7 @@ fn only_resumable(host: &TestHost) -> bool {
 }
 
 #[test]
-fn an_interrupted_or_killed_client_leaves_only_what_can_be_gone_on_with() {
+fn an_interrupted_or_killed_client_leaves_only_resumable_files() {
     for (signal, code) in
         [(Signal::INT, Some(130)), (Signal::TERM, Some(143)), (Signal::KILL, None)]
     {
@@ -149,7 +149,7 @@ fn an_interrupted_or_killed_client_leaves_only_what_can_be_gone_on_with() {
 }
 
 #[test]
-fn a_server_ended_in_order_leaves_no_final_name_and_the_client_ends() {
+fn a_stopped_server_leaves_no_final_file_and_the_client_ends() {
     let host = TestHost::new();
     let mut server = host.serve();
     let copy = long_copy(&host, &server);
@@ -160,7 +160,7 @@ fn a_server_ended_in_order_leaves_no_final_name_and_the_client_ends() {
 }
 
 #[test]
-fn a_source_that_vanishes_or_shrinks_is_no_file_at_the_far_side() {
+fn a_source_that_vanishes_or_shrinks_leaves_no_file_at_the_sink() {
     for change in ["shrink", "vanish"] {
         let host = TestHost::new();
         let server = host.serve();
@@ -184,7 +184,7 @@ fn a_source_that_vanishes_or_shrinks_is_no_file_at_the_far_side() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_starts() {
+fn an_invalid_argument_is_an_error_before_anything_starts() {
     let host = TestHost::new();
     for (arguments, word) in [
         (&["cp", "--bwlimit", "fast", "a", "b"][..], "fast"),
@@ -229,7 +229,7 @@ fn a_copy_onto_or_into_itself_is_refused() {
 }
 
 #[test]
-fn what_did_not_arrive_is_not_called_verified() {
+fn a_copy_without_files_is_not_reported_as_verified() {
     let host = TestHost::new();
     let output = host.run(&["cp", "missing", "new"]);
     assert_code(&output, 5);

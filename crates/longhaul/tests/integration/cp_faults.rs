@@ -23,7 +23,7 @@ fn result(output: &std::process::Output) -> Value {
 }
 
 #[test]
-fn a_frozen_path_is_waited_for() {
+fn a_frozen_path_delays_a_copy() {
     let host = TestHost::new();
     let server = host.serve();
     let cable = Cable::to(server.port);
@@ -39,7 +39,7 @@ fn a_frozen_path_is_waited_for() {
 }
 
 #[test]
-fn a_copy_goes_on_over_new_connections() {
+fn a_copy_continues_over_new_connections() {
     let host = TestHost::new();
     let server = host.serve();
     for way in ["push", "pull"] {
@@ -68,7 +68,7 @@ fn a_copy_goes_on_over_new_connections() {
 }
 
 #[test]
-fn a_lost_connection_is_given_up_in_time() {
+fn give_up_ends_reconnecting_in_time() {
     let host = TestHost::new();
     let mut server = host.serve();
     host.file("data", 64 << 20);
@@ -82,7 +82,7 @@ fn a_lost_connection_is_given_up_in_time() {
 }
 
 #[test]
-fn spoilt_bytes_are_caught_and_sent_again() {
+fn corrupted_blocks_are_detected_and_resent() {
     let host = TestHost::new();
     let server = host.serve();
     let data = host.file("data", 48 << 20);
@@ -105,7 +105,7 @@ fn spoilt_bytes_are_caught_and_sent_again() {
 }
 
 #[test]
-fn killed_at_any_moment_it_is_completed_by_the_same_command() {
+fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
     let host = TestHost::new();
     fs::create_dir(host.near("t")).unwrap();
     for i in 0..60 {
@@ -150,7 +150,7 @@ fn killed_at_any_moment_it_is_completed_by_the_same_command() {
 }
 
 #[test]
-fn what_may_not_be_read_or_written_leaves_the_rest() {
+fn unreadable_or_unwritable_files_do_not_stop_the_copy() {
     let host = TestHost::new();
     fs::create_dir_all(host.near("t/closed")).unwrap();
     for i in 0..20 {
@@ -186,7 +186,7 @@ fn what_may_not_be_read_or_written_leaves_the_rest() {
 }
 
 #[test]
-fn a_source_that_is_written_to_is_told_and_copied_by_the_next_command() {
+fn a_source_that_changes_during_the_copy_fails_and_is_copied_next_time() {
     let host = TestHost::new();
     let server = host.serve();
     let data = host.file("data", 24 << 20);

@@ -25,7 +25,7 @@ fn clock(host: &TestHost) -> PathBuf {
 }
 
 #[test]
-fn a_stepped_clock_changes_nothing() {
+fn a_stepped_clock_does_not_change_a_copy() {
     let host = TestHost::new();
     let clock = clock(&host);
     // It does what it says.
@@ -75,7 +75,7 @@ fn a_stepped_clock_changes_nothing() {
 }
 
 #[test]
-fn a_clock_that_is_stepped_again_and_again_breaks_no_wait() {
+fn repeated_clock_steps_do_not_break_timeouts() {
     let host = TestHost::new();
     let clock = clock(&host);
     let swing = (3 * DAY).to_string();
@@ -103,7 +103,7 @@ fn as_nobody(host: &TestHost, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_was_not_kept() {
+fn an_ordinary_user_gets_a_report_of_lost_attributes() {
     let host = TestHost::new();
     for dir in ["near", "far", "home"] {
         let dir = host.near("").parent().unwrap().join(dir);

@@ -29,7 +29,7 @@ fn summary(output: &Output) -> Value {
 }
 
 #[test]
-fn a_link_that_is_cut_for_a_second_is_waited_for() {
+fn a_copy_survives_a_cut_of_a_second() {
     let host = TestHost::new();
     let data = host.file("data", 32 << 20);
     let options = ["--rtt", "20ms", "--outage", "2s+1s"];
@@ -42,7 +42,7 @@ fn a_link_that_is_cut_for_a_second_is_waited_for() {
 }
 
 #[test]
-fn a_link_that_is_cut_for_longer_than_silence_is_allowed_is_gone_on_over() {
+fn a_copy_reconnects_after_a_long_cut() {
     let host = TestHost::new();
     let data = host.file("data", 48 << 20);
     let options = ["--rtt", "20ms", "--outage", "2s+25s"];
@@ -58,7 +58,7 @@ fn a_link_that_is_cut_for_longer_than_silence_is_allowed_is_gone_on_over() {
 }
 
 #[test]
-fn what_a_link_changes_behind_its_checksums_is_caught() {
+fn silent_damage_on_the_link_is_detected() {
     let host = TestHost::new();
     let data = host.file("data", 64 << 20);
     // Some 45,000 segments: a dozen changed.

@@ -60,7 +60,7 @@ fn a_server_keeps_its_reserve() {
 }
 
 #[test]
-fn a_tree_that_does_not_fit_is_refused_when_that_is_known() {
+fn a_tree_that_does_not_fit_is_refused_at_the_first_such_file() {
     let host = TestHost::new();
     fs::create_dir(host.near("t")).unwrap();
     for name in 0..6 {
@@ -103,7 +103,7 @@ fn a_copy_on_one_host_is_refused_before_it_starts() {
 }
 
 #[test]
-fn holes_and_second_names_need_no_space() {
+fn holes_and_hard_links_need_no_space() {
     let host = TestHost::new();
     fs::create_dir(host.near("t")).unwrap();
     let data = host.file("t/data", 5 << 20);
@@ -116,7 +116,7 @@ fn holes_and_second_names_need_no_space() {
 }
 
 #[test]
-fn a_resumed_copy_needs_only_the_rest() {
+fn a_resumed_copy_needs_space_only_for_the_rest() {
     let host = TestHost::new();
     host.file("data", 6 << 20);
     let server = serve(&host, "8m", "");
@@ -141,7 +141,7 @@ fn a_resumed_copy_needs_only_the_rest() {
 }
 
 #[test]
-fn a_stream_stops_before_the_reserve() {
+fn a_stream_stops_at_the_reserve() {
     let host = TestHost::new();
     let server = serve(&host, "64m", "--min-free 50%");
     let target = server.url("x");

@@ -27,7 +27,7 @@ fn paths(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn filters_choose_what_rsync_chooses() {
+fn filters_select_as_rsync_does() {
     let host = TestHost::new();
     for file in [
         "t/a.c",
@@ -82,7 +82,7 @@ fn filters_choose_what_rsync_chooses() {
 }
 
 #[test]
-fn a_manifest_finds_what_has_changed() {
+fn a_check_finds_changed_files() {
     let host = TestHost::new();
     fs::create_dir(host.near("run")).unwrap();
     host.file("run/large", 3_000_000);
@@ -182,7 +182,7 @@ fn serve_with(host: &TestHost, flags: &[&str]) -> Server {
 }
 
 #[test]
-fn a_read_only_server_takes_nothing() {
+fn a_read_only_server_refuses_uploads() {
     let host = TestHost::new();
     host.file("data", 10);
     fs::write(host.far("theirs"), "x").unwrap();
@@ -197,7 +197,7 @@ fn a_read_only_server_takes_nothing() {
 }
 
 #[test]
-fn a_drop_box_takes_new_files_and_gives_nothing_away() {
+fn a_write_only_server_accepts_only_new_files() {
     let host = TestHost::new();
     fs::create_dir_all(host.near("t/sub")).unwrap();
     host.file("t/sub/data", 2_000_000);
@@ -264,7 +264,7 @@ fn a_key_has_a_root_and_rights_of_its_own() {
 }
 
 #[test]
-fn data_goes_from_one_server_to_another() {
+fn data_pass_from_one_server_to_another() {
     let host = TestHost::new();
     fs::create_dir_all(host.far("a/t/sub")).unwrap();
     fs::create_dir(host.far("b")).unwrap();

@@ -42,7 +42,7 @@ fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
 }
 
 #[test]
-fn a_slow_link_is_named_with_what_would_come_next() {
+fn a_slow_link_is_the_limit_and_the_next_limit_is_named() {
     let host = TestHost::new();
     host.file("data", 64 << 20);
     let diagnosis = over_a_link(&host, &["--rtt", "10ms", "--rate", "100M"], "");
@@ -66,7 +66,7 @@ fn a_slow_link_is_named_with_what_would_come_next() {
 }
 
 #[test]
-fn a_small_receive_window_is_named_with_the_value_to_set() {
+fn a_small_receive_window_is_the_limit_with_a_remedy() {
     let host = TestHost::new();
     host.file("data", 16 << 20);
     let small = "echo '4096 65536 131072' > /proc/sys/net/ipv4/tcp_rmem;";
@@ -79,7 +79,7 @@ fn a_small_receive_window_is_named_with_the_value_to_set() {
 }
 
 #[test]
-fn every_pair_of_ends_has_its_diagnosis_and_nothing_stays() {
+fn every_pair_of_hosts_is_diagnosed_and_leaves_no_files() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 3 << 20);
@@ -119,7 +119,7 @@ fn every_pair_of_ends_has_its_diagnosis_and_nothing_stays() {
 }
 
 #[test]
-fn a_tree_of_small_files_is_what_the_step_copy() {
+fn every_step_copies_the_small_files_of_a_tree() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir(host.near("tree")).unwrap();
@@ -149,7 +149,7 @@ fn a_tree_of_small_files_is_what_the_step_copy() {
 }
 
 #[test]
-fn it_goes_over_ssh() {
+fn diagnose_works_over_ssh() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     host.file("data", 2 << 20);
@@ -162,7 +162,7 @@ fn it_goes_over_ssh() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
+fn an_unreachable_host_is_reported_and_other_steps_are_measured() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let output = diagnose(&host, &["data", "lh://127.0.0.1:1/"]);
@@ -202,7 +202,7 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
 }
 
 #[test]
-fn a_sink_without_room_says_so_and_the_rest_is_shown() {
+fn a_full_sink_is_reported_and_other_steps_are_measured() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let small = host.far("small");
@@ -227,7 +227,7 @@ fn a_sink_without_room_says_so_and_the_rest_is_shown() {
 }
 
 #[test]
-fn nonsense_is_refused_by_name() {
+fn an_invalid_argument_is_named_in_the_error() {
     let host = TestHost::new();
     for (ends, expected) in [
         (&["-", "x"][..], "standard input"),
@@ -244,7 +244,7 @@ fn nonsense_is_refused_by_name() {
 }
 
 #[test]
-fn the_answer_is_text_and_a_page() {
+fn the_result_is_printed_and_written_as_a_page() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let quick = ["diagnose", "--time", "0.5s", "--rounds", "1", "--html", "page.html"];
@@ -271,7 +271,7 @@ fn the_answer_is_text_and_a_page() {
 }
 
 #[test]
-fn a_diagnosis_that_is_ended_or_killed_leaves_nothing() {
+fn an_interrupted_or_killed_diagnosis_leaves_no_files() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 8 << 20);

@@ -14,7 +14,7 @@ const NODE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-sys/tests/hosts/dtn-100g.host");
 
 #[test]
-fn a_recorded_host_is_examined_and_the_exit_code_says_how_it_is() {
+fn a_recorded_host_with_problems_has_exit_code_9() {
     let host = TestHost::new();
     let server = host.run(&["doctor", "--recorded", SERVER, "--disk", "/srv"]);
     assert_code(&server, 9);
@@ -39,7 +39,7 @@ fn a_recorded_host_is_examined_and_the_exit_code_says_how_it_is() {
 }
 
 #[test]
-fn this_host_is_examined_for_a_path_within_two_seconds() {
+fn doctor_ends_within_two_seconds() {
     let host = TestHost::new();
     let server = host.serve();
     let far = format!("127.0.0.1:{}", server.port);
@@ -57,7 +57,7 @@ fn this_host_is_examined_for_a_path_within_two_seconds() {
 }
 
 #[test]
-fn what_is_not_there_is_named_and_the_rest_is_shown() {
+fn unmeasured_parts_are_listed_with_reasons() {
     let host = TestHost::new();
     let output =
         host.run(&["doctor", "no-such-host.invalid", "--interface", "no-such-if", "--json"]);

@@ -70,7 +70,7 @@ fn key(host: &TestHost) -> String {
 }
 
 #[test]
-fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
+fn an_exposed_key_file_is_refused_with_the_command_that_fixes_it() {
     let host = TestHost::new();
     host.file("data", 1000);
     key(&host);
@@ -115,7 +115,7 @@ fn long_copy(host: &TestHost, server: &LoggedServer, name: &str) -> Child {
 }
 
 #[test]
-fn a_removed_key_loses_its_copy_while_another_goes_on() {
+fn a_removed_key_loses_its_copy_and_others_continue() {
     let [far, alice, bob] = [TestHost::new(), TestHost::new(), TestHost::new()];
     key(&far);
     let list = config(&far, "authorized_keys");
@@ -237,7 +237,7 @@ fn an_encrypted_identity_needs_its_passphrase_or_an_agent() {
 }
 
 #[test]
-fn a_key_that_only_an_agent_has_is_an_identity() {
+fn an_agent_key_can_be_the_identity() {
     let (far, near) = (TestHost::new(), TestHost::new());
     near.file("data", 1000);
     let user_key = near.home().join("id_ed25519");

@@ -80,7 +80,7 @@ fn a_matrix_measures_copies_and_reports() {
 }
 
 #[test]
-fn an_interrupted_matrix_says_how_to_go_on() {
+fn an_interrupted_matrix_prints_the_command_to_resume() {
     let host = host_with_plan(&PLAN.replace("seconds = 1", "seconds = 300"));
     let mut child = host
         .longhaul(&["matrix", "plan.toml", "--only", "longhaul test", "--out", "out"])
@@ -173,7 +173,7 @@ workload = "few"
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_written() {
+fn an_invalid_argument_is_an_error_before_anything_is_written() {
     let host = host_with_plan(&PLAN.replace("15ms", "15 furlongs"));
     for (arguments, code, words) in [
         (vec!["matrix", "plan.toml"], 2, "plan.toml:3:15: '15 furlongs' has the unknown unit"),
@@ -199,7 +199,7 @@ fn nonsense_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_damaged_archive_is_told_and_left_alone() {
+fn a_damaged_archive_is_reported_and_not_changed() {
     let host = TestHost::new();
     fs::create_dir(host.near("out")).unwrap();
     let archive = host.near("out/matrix.sqlite");

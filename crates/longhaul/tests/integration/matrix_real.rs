@@ -82,7 +82,7 @@ fn assert_far_is_clean(host: &TestHost) {
 }
 
 #[test]
-fn a_real_path_is_reached_by_ssh() {
+fn a_real_path_runs_far_commands_over_ssh() {
     let host = host_with_plan(
         r#"name = "real"
 [real]
@@ -107,7 +107,7 @@ workload = "memory"
 }
 
 #[test]
-fn copies_go_over_the_users_own_ssh_and_are_compared() {
+fn copies_over_a_real_path_use_ssh_and_are_compared() {
     let tools = ["longhaul cp", "scp", "rsync", "sftp", "tar over ssh"];
     let entry =
         |tool: &str| format!("[[entries]]\ntool = \"{tool}\"\nworkload = [\"disk\", \"few\"]\n");
@@ -161,7 +161,7 @@ fn ctrl_c_leaves_nothing_at_the_far_end() {
 }
 
 #[test]
-fn a_far_end_without_room_is_told_before_anything_is_begun() {
+fn a_far_end_without_space_is_reported_before_the_start() {
     let (host, _sshd) = host_with_dtn(
         "[disk]\nsize = \"8MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n",
     );
@@ -198,7 +198,7 @@ fn sleepers(seconds: &str) -> usize {
 
 /// Over emulated paths, whose ssh is the laboratory's, and over real ones, whose is the user's.
 #[test]
-fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
+fn failing_tools_are_ended_and_recorded() {
     let entries = "[disk]\nsize = \"1MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n\
                    [[entries]]\ntool = \"rsync\"\nworkload = \"disk\"\n\
                    [[entries]]\ntool = \"sftp\"\nworkload = \"disk\"\n";

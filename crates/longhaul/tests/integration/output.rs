@@ -54,7 +54,7 @@ fn a_full_standard_error_changes_nothing() {
 }
 
 #[test]
-fn a_full_standard_output_has_an_exit_code_of_its_own_and_the_work_is_done() {
+fn a_full_standard_output_has_exit_code_10_and_the_work_is_done() {
     let host = prepared();
     for (arguments, code) in CHEAP {
         let output = host.longhaul(arguments).stdout(full()).output().unwrap();
@@ -70,7 +70,7 @@ fn a_full_standard_output_has_an_exit_code_of_its_own_and_the_work_is_done() {
 }
 
 #[test]
-fn closed_streams_and_a_reader_that_left_do_not_panic() {
+fn closed_output_streams_do_not_panic() {
     let host = prepared();
     for (arguments, code) in CHEAP {
         for closed in [">&-", "2>&-", ">&- 2>&-", "2>/dev/full >&-"] {
@@ -126,7 +126,7 @@ fn hostile_names_do_not_reach_the_terminal() {
 }
 
 #[test]
-fn a_reason_of_a_peer_is_one_line() {
+fn a_reason_from_a_peer_is_printed_as_one_line() {
     let host = TestHost::new();
     let server = host.serve();
     let name = "x\n\u{1b}[31mlonghaul: forged\u{202e}";

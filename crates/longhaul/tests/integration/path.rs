@@ -82,7 +82,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn what_a_link_was_told_to_do_is_what_is_found() {
+fn the_measured_loss_matches_the_link() {
     let host = TestHost::new();
     let link = [
         "--up-delay",
@@ -135,7 +135,7 @@ fn what_a_link_was_told_to_do_is_what_is_found() {
 }
 
 #[test]
-fn times_and_rates_agree_with_the_link() {
+fn rtt_and_capacity_match_the_link() {
     let host = TestHost::new();
     let link = ["--up-delay", "15ms", "--down-delay", "5ms", "--rate", "50M", "--mtu", "1500"];
     let measure = || document(&over(&host, &link, "-t 0.2 -c 50 --skip hops --json"));
@@ -173,7 +173,7 @@ fn reordering_is_counted_with_its_extent() {
 }
 
 #[test]
-fn hops_and_mtu_are_those_of_a_topology_both_ways() {
+fn hops_and_mtu_match_the_topology_in_both_directions() {
     let host = TestHost::new();
     let up = Up::row("path");
     let home = host.home().display().to_string();
@@ -227,7 +227,7 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
 }
 
 #[test]
-fn a_host_that_is_silent_ends_in_bounded_time() {
+fn a_silent_host_ends_the_measurement_in_time() {
     let host = TestHost::new();
     let measure = format!("exec {PROGRAM} path far -q --json");
     let link = ["wan", "run", "--rtt", "10ms", "--loss", "1", "--", "bash", "-c", &measure];
@@ -241,7 +241,7 @@ fn a_host_that_is_silent_ends_in_bounded_time() {
 }
 
 #[test]
-fn failures_are_one_sentence_and_a_documented_code() {
+fn errors_are_one_line_with_a_documented_code() {
     let host = TestHost::new();
     for (arguments, code, words) in [
         ("path nohost.invalid", 3, "nohost.invalid"),
@@ -270,7 +270,7 @@ fn failures_are_one_sentence_and_a_documented_code() {
 }
 
 #[test]
-fn text_fits_a_terminal_and_ends_with_sentences() {
+fn text_fits_80_columns_and_ends_with_a_summary() {
     let host = TestHost::new();
     let server = host.serve();
     let far = format!("127.0.0.1:{}", server.port);
@@ -291,7 +291,7 @@ fn text_fits_a_terminal_and_ends_with_sentences() {
 }
 
 #[test]
-fn ctrl_c_shows_what_was_measured() {
+fn ctrl_c_prints_the_results_so_far() {
     let host = TestHost::new();
     let server = host.serve();
     let far = format!("127.0.0.1:{}", server.port);
@@ -336,7 +336,7 @@ fn a_far_end_is_started_by_ssh() {
 }
 
 #[test]
-fn a_copy_tells_what_its_path_was_like_before() {
+fn a_copy_reports_the_path_before_the_first_byte() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let serve = format!("exec {PROGRAM} serve --root '{}'", host.far("").display());

@@ -95,7 +95,7 @@ fn a_server_that_stays_root_keeps_few_capabilities() {
 }
 
 #[test]
-fn what_the_user_cannot_reach_is_named_at_the_start() {
+fn a_path_that_the_user_cannot_read_is_named_at_the_start() {
     let refused = |host: &TestHost, words: &[&str]| {
         let output = serve_as(host, "nobody").output().unwrap();
         assert_code(&output, 6);
@@ -115,7 +115,7 @@ fn what_the_user_cannot_reach_is_named_at_the_start() {
 }
 
 #[test]
-fn a_user_that_is_none_or_root_is_refused_and_so_is_one_for_a_user() {
+fn an_invalid_user_option_is_refused() {
     let host = shared_host();
     for (user, words) in [
         ("no-such-user", "there is no user 'no-such-user'"),
@@ -140,7 +140,7 @@ fn replace(dir: &Path) {
 }
 
 #[test]
-fn a_directory_that_came_after_the_start_needs_a_restart() {
+fn a_root_created_after_the_start_needs_a_restart() {
     for landlock in ["auto", "require", "off"] {
         let (host, alice) = (TestHost::new(), TestHost::new());
         let key = alice.run(&["key"]);
@@ -194,7 +194,7 @@ fn foreign_tree(host: &TestHost) {
 }
 
 #[test]
-fn owners_devices_and_set_id_bits_are_for_keys_with_owners() {
+fn only_keys_with_owners_set_owners_devices_and_set_id_bits() {
     let capabilities = |path: &Path| {
         let mut value = [0; 64];
         rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok()

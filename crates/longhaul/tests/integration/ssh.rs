@@ -70,7 +70,7 @@ impl Drop for Sshd {
 }
 
 #[test]
-fn files_go_over_ssh_both_ways() {
+fn files_are_copied_over_ssh_in_both_directions() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let data = host.file("data", (5 << 20) + 7);
@@ -85,7 +85,7 @@ fn files_go_over_ssh_both_ways() {
 }
 
 #[test]
-fn what_goes_wrong_over_ssh_is_said() {
+fn errors_over_ssh_are_reported() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     host.file("data", 10);
@@ -103,7 +103,7 @@ fn what_goes_wrong_over_ssh_is_said() {
 }
 
 #[test]
-fn everything_goes_through_ssh_where_its_port_alone_is_open() {
+fn via_ssh_needs_only_the_ssh_port() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let data = host.file("data", (3 << 20) + 7);
@@ -116,7 +116,7 @@ fn everything_goes_through_ssh_where_its_port_alone_is_open() {
 }
 
 #[test]
-fn data_goes_between_two_hosts_behind_ssh() {
+fn data_pass_between_two_ssh_hosts() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     host.file("data", (3 << 20) + 7);
@@ -166,7 +166,7 @@ impl Drop for Agent {
 }
 
 #[test]
-fn jump_hosts_names_and_keys_come_from_ssh_itself() {
+fn jump_hosts_aliases_and_keys_come_from_the_ssh_configuration() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let key = host.home().join("sshd/user_key");
@@ -202,7 +202,7 @@ fn jump_hosts_names_and_keys_come_from_ssh_itself() {
 }
 
 #[test]
-fn another_host_is_examined_over_ssh() {
+fn doctor_examines_another_host_over_ssh() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let doctor = ["doctor", "127.0.0.1", "--there", "-e", &sshd.rsh, "--far-longhaul"];

@@ -34,7 +34,7 @@ impl Tested {
 }
 
 #[test]
-fn text_ends_with_the_answer() {
+fn text_ends_with_goodput_and_reason() {
     let server = Tested::start();
     let output = server.run("-n 1G -P 2");
     let out = text(&output.stdout);
@@ -73,7 +73,7 @@ fn json_is_one_document_with_the_names_of_the_contract() {
 }
 
 #[test]
-fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
+fn json_stream_has_a_line_per_interval_and_one_for_the_result() {
     let server = Tested::start();
     let output = server.run("-t 0.3 -i 0.1 --json-stream");
     let out = text(&output.stdout);
@@ -85,7 +85,7 @@ fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
 }
 
 #[test]
-fn ctrl_c_prints_what_was_measured() {
+fn ctrl_c_prints_the_results_so_far() {
     let server = Tested::start();
     for direction in ["", "-R"] {
         let mut child = server
@@ -109,7 +109,7 @@ fn ctrl_c_prints_what_was_measured() {
 }
 
 #[test]
-fn failures_are_one_sentence_and_a_documented_code() {
+fn errors_are_one_line_with_a_documented_code() {
     let server = Tested::start();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let closed_port = closed.local_addr().unwrap().port();

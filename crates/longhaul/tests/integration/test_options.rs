@@ -19,7 +19,7 @@ fn test(host: &TestHost, server: &Server, arguments: &str) -> Output {
 }
 
 #[test]
-fn udp_is_accounted_for_in_the_document() {
+fn the_document_counts_datagrams() {
     let host = TestHost::new();
     let server = host.serve();
     for direction in ["", "-R", "--bidir", "--flip"] {
@@ -36,7 +36,7 @@ fn udp_is_accounted_for_in_the_document() {
 }
 
 #[test]
-fn one_port_serves_tcp_and_udp_over_both_versions_of_ip() {
+fn one_port_serves_tcp_and_udp_over_ipv4_and_ipv6() {
     let host = TestHost::new();
     let server = Server::start(host.longhaul(&["serve", "-p", "0"]));
     let port = server.port.to_string();
@@ -54,7 +54,7 @@ fn one_port_serves_tcp_and_udp_over_both_versions_of_ip() {
 }
 
 #[test]
-fn a_third_host_asks_two_servers_to_test() {
+fn a_client_makes_two_servers_test() {
     let host = TestHost::new();
     let (first, second) = (host.serve(), host.serve());
     let (a, b) = (format!("127.0.0.1:{}", first.port), format!("127.0.0.1:{}", second.port));
@@ -88,7 +88,7 @@ fn a_third_host_asks_two_servers_to_test() {
 }
 
 #[test]
-fn links_have_figures_of_their_own() {
+fn each_link_of_a_test_has_figures() {
     let host = TestHost::new();
     let server = Server::start(host.longhaul(&["serve", "--bind", "0.0.0.0", "-p", "0"]));
     let arguments = "-P 4 -n 4M --local 127.0.1.1+256*2 --remote 127.0.1.9,127.0.2.9 --json";

@@ -156,7 +156,7 @@ fn ping_ms(up: &Up, from: &str, arguments: &[&str], most: f64) -> f64 {
 }
 
 #[test]
-fn a_row_of_sites_is_reached_through_the_middle_changed_and_taken_down() {
+fn a_topology_of_three_sites_forwards_changes_and_ends() {
     let up = Up::row("row");
     for family in ["-4", "-6"] {
         let least = ping_ms(&up, "left", &[family, "right"], 32.0);
@@ -189,7 +189,7 @@ fn a_row_of_sites_is_reached_through_the_middle_changed_and_taken_down() {
 }
 
 #[test]
-fn idle_links_carry_nothing_even_between_routers() {
+fn idle_links_between_routers_carry_no_packets() {
     let up = Up::row("idle");
     std::thread::sleep(Duration::from_secs(2));
     for link in up.status().links {
@@ -199,7 +199,7 @@ fn idle_links_carry_nothing_even_between_routers() {
 }
 
 #[test]
-fn a_command_has_its_callers_directory_environment_and_streams() {
+fn wan_exec_keeps_directory_environment_and_streams() {
     let up = Up::row("exec");
     let directory = tempfile::tempdir().unwrap();
     let script =
@@ -221,7 +221,7 @@ fn a_command_has_its_callers_directory_environment_and_streams() {
 }
 
 #[test]
-fn exit_codes_tell_whose_failure_it_was() {
+fn exit_codes_distinguish_longhaul_from_the_command() {
     let up = Up::row("codes");
     assert_code(&up.exec("left", &["sh", "-c", "kill -9 $$"]), 128 + 9);
     let missing = up.exec("left", &["no-such-program"]);
@@ -247,7 +247,7 @@ fn exit_codes_tell_whose_failure_it_was() {
 }
 
 #[test]
-fn a_signal_reaches_the_command() {
+fn signals_are_passed_to_the_command() {
     let up = Up::row("signal");
     let trap = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
     let mut child = up.start("left", trap);
@@ -256,7 +256,7 @@ fn a_signal_reaches_the_command() {
 }
 
 #[test]
-fn nonsense_is_refused_with_its_place_before_anything_is_made() {
+fn an_invalid_topology_is_an_error_with_line_and_column() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.toml");
     for (text, code, says) in [
@@ -301,7 +301,7 @@ fn kill_site(holder: i32, site: &str) {
 }
 
 #[test]
-fn commands_inside_cannot_end_a_site() {
+fn commands_at_a_site_cannot_end_it() {
     let up = Up::row("inside");
     // The first process of a namespace is safe from the processes of the namespace.
     let inside = up.exec("left", &["sh", "-c", "kill -9 -1; true"]);
@@ -365,7 +365,7 @@ fn a_topology_in_the_foreground_reports_the_end_of_a_process_that_holds_a_site()
 }
 
 #[test]
-fn strangers_on_the_socket_hurt_themselves_alone() {
+fn invalid_requests_do_not_affect_the_holder() {
     use std::os::unix::net::UnixStream;
     let up = Up::row("noise");
     let socket = format!("/run/longhaul/{}.sock", up.name);

@@ -139,7 +139,7 @@ fn a_site_knows_its_own_name() {
 }
 
 #[test]
-fn a_ping_takes_the_round_trip_asked_for() {
+fn ping_measures_the_configured_rtt() {
     let least = least_until(20.3, || {
         let output = wan_run(&["--rtt", "20ms"], &["ping", "-c", "41", "-i", "0.02", "far"]);
         assert_code(&output, 0);
@@ -152,7 +152,7 @@ fn a_ping_takes_the_round_trip_asked_for() {
 }
 
 #[test]
-fn delays_may_differ_by_direction() {
+fn directions_can_have_different_delays() {
     let options = ["--up-delay", "30ms", "--down-delay", "0ms"];
     let least = least_until(32.0, || {
         let output = wan_run(&options, &["ping", "-c", "3", "-i", "0.01", "-q", "far"]);
@@ -163,7 +163,7 @@ fn delays_may_differ_by_direction() {
 }
 
 #[test]
-fn the_sites_know_each_other_by_name_and_nobody_else() {
+fn only_the_names_of_sites_resolve() {
     let look_up = "getent ahostsv4 near | awk 'NR==1 {print $1, $3}'; getent ahostsv4 far | \
                    awk 'NR==1 {print $1, $3}'; echo $LONGHAUL_NEAR $LONGHAUL_FAR; \
                    getent hosts longhaul.example || echo unknown";
@@ -191,7 +191,7 @@ fn both_families_are_named_and_ipv4_is_the_first_choice() {
 }
 
 #[test]
-fn ipv6_crosses_the_link_and_is_there_at_once() {
+fn ipv6_works_at_once() {
     let output = wan_run(&["--rtt", "20ms"], &["ping", "-6", "-c", "11", "-i", "0.02", "far"]);
     assert_code(&output, 0);
     let text = stdout(&output);
@@ -205,7 +205,7 @@ fn ipv6_crosses_the_link_and_is_there_at_once() {
 }
 
 #[test]
-fn an_idle_link_carries_nothing_of_its_own() {
+fn an_idle_link_carries_no_packets() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("link.json");
     let options = ["--json-report", report.to_str().unwrap()];
@@ -215,7 +215,7 @@ fn an_idle_link_carries_nothing_of_its_own() {
 }
 
 #[test]
-fn a_promise_that_the_host_cannot_hold_is_refused_before_it_begins() {
+fn a_rate_beyond_the_memory_is_refused_before_the_start() {
     // 75 GB under way: more than TCP may use on any host of these days.
     let output = wan_run(&["--rate", "20G", "--rtt", "30s"], &["touch", "/nonexistent"]);
     assert_code(&output, 125);
@@ -225,7 +225,7 @@ fn a_promise_that_the_host_cannot_hold_is_refused_before_it_begins() {
 }
 
 #[test]
-fn a_tcp_transfer_arrives_whole_and_is_accounted_for() {
+fn a_tcp_transfer_is_complete_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("link.json");
     let serve = format!("{} serve --one-off", program());
@@ -258,7 +258,7 @@ fn a_rate_is_not_exceeded() {
 }
 
 #[test]
-fn the_exit_code_is_the_commands() {
+fn wan_run_returns_the_exit_code_of_the_command() {
     assert_code(&wan_run(&[], &["true"]), 0);
     assert_code(&wan_run(&[], &["sh", "-c", "exit 3"]), 3);
     assert_code(&wan_run(&[], &["sh", "-c", "kill -9 $$"]), 128 + 9);
@@ -269,7 +269,7 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
-fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
+fn errors_of_longhaul_have_separate_exit_codes() {
     let report = wan_run(&["--json-report", "/nonexistent/link.json"], &["true"]);
     assert_code(&report, 125);
     assert!(stderr(&report).contains("cannot create the report of the link"));
@@ -286,14 +286,14 @@ fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
 }
 
 #[test]
-fn a_failing_far_command_is_mentioned_and_changes_nothing() {
+fn a_failing_far_command_is_a_warning_only() {
     let output = wan_run(&["--far", "exit 9"], &["sh", "-c", "sleep 0.2; exit 4"]);
     assert_code(&output, 4);
     assert!(stderr(&output).contains("the far command failed (exit status: 9)"));
 }
 
 #[test]
-fn the_far_command_may_finish_what_is_still_under_way() {
+fn the_far_command_may_finish_reading_data_in_flight() {
     // The far command never listens, so the near one starts after a second and ends at 1.7 s.
     let output = wan_run(&["--rtt", "400ms", "--far", "sleep 2; echo finished"], &["sleep", "0.7"]);
     assert_code(&output, 0);
@@ -301,7 +301,7 @@ fn the_far_command_may_finish_what_is_still_under_way() {
 }
 
 #[test]
-fn a_far_command_that_will_not_end_is_killed() {
+fn a_far_command_that_ignores_sigterm_is_killed() {
     let begun = Instant::now();
     let stubborn = "trap '' TERM; while :; do sleep 1; done";
     assert_code(&wan_run(&["--far", stubborn], &["true"]), 0);

@@ -109,7 +109,7 @@ fn children(of: i32) -> Vec<i32> {
 }
 
 #[test]
-fn each_process_of_a_loaded_link_can_be_killed() {
+fn killing_any_process_of_a_loaded_link_ends_it() {
     let mut index = 0;
     let mut killed = Vec::new();
     loop {
@@ -250,7 +250,7 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn a_link_that_its_memory_cannot_hold_is_refused_or_drops_and_says_so() {
+fn a_link_beyond_its_memory_is_refused_or_drops_with_a_warning() {
     const LIMIT: u64 = 128 << 20;
     let group = MemoryGroup::new("emu", LIMIT);
     let refused = group.wan_run(&["--rtt", "180ms", "--rate", "10G"], "echo begun");
@@ -326,7 +326,7 @@ fn malformed(to: Ipv4Addr) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn malformed_packets_pass_every_stage_and_hurt_nothing() {
+fn malformed_packets_pass_every_stage() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("link.json");
     let address = directory.path().join("address");

@@ -114,7 +114,7 @@ fn loss_is_decided_for_each_segment_of_a_super_packet() {
 }
 
 #[test]
-fn a_burst_loses_adjacent_segments() {
+fn loss_bursts_lose_adjacent_segments() {
     let options = ["--up-loss", "0.05", "--up-loss-burst", "10", "--seed", "5"];
     let (report, _) = probe(&options, plan(60_000));
     let (runs, mean) = report.mean_loss_run().unwrap();
@@ -133,7 +133,7 @@ fn a_pattern_loses_exactly_its_segments() {
 }
 
 #[test]
-fn damage_that_the_checksum_tells_never_arrives() {
+fn detected_damage_is_dropped_by_the_receiver() {
     let (report, link) = probe(&["--up-corrupt", "0.05", "--seed", "5"], plan(20_000));
     assert_share(report.lost, 20_000, 0.05);
     assert_eq!((report.lost, report.changed), (report.checksum_errors, 0), "{report:?}");
@@ -141,7 +141,7 @@ fn damage_that_the_checksum_tells_never_arrives() {
 }
 
 #[test]
-fn silent_damage_arrives() {
+fn silent_damage_reaches_the_application() {
     for ipv6 in [false, true] {
         let options = ["--up-corrupt-silent", "0.05", "--seed", "5"];
         let (report, link) = probe(&options, SendPlan { ipv6, ..plan(20_000) });
@@ -152,7 +152,7 @@ fn silent_damage_arrives() {
 }
 
 #[test]
-fn a_duplicate_is_one_more() {
+fn duplicates_are_delivered_and_counted() {
     let (report, link) = probe(&["--up-duplicate", "0.05", "--seed", "5"], plan(20_000));
     assert_share(report.duplicates, 20_000, 0.05);
     assert_eq!((report.lost, report.changed), (0, 0));
@@ -160,7 +160,7 @@ fn a_duplicate_is_one_more() {
 }
 
 #[test]
-fn reordering_holds_segments_back_by_its_extent() {
+fn reordering_delays_segments_by_its_extent() {
     let (report, link) = probe(&["--up-reorder", "0.02:7", "--seed", "5"], plan(20_000));
     assert_share(report.reordered, 20_000, 0.02);
     assert_same(report.reordered, link.up.impairments.reordered.segments);
@@ -171,7 +171,7 @@ fn reordering_holds_segments_back_by_its_extent() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_asked() {
+fn jitter_keeps_the_order_by_default() {
     let spread = "--up-delay 20ms --up-jitter";
     let words = |jitter| format!("{spread} {jitter} --seed 5");
     for (jitter, reorders) in [("5ms:uniform", false), ("5ms:uniform:reorder", true)] {
@@ -190,7 +190,7 @@ fn jitter_keeps_the_order_unless_asked() {
 }
 
 #[test]
-fn marks_befall_only_what_allows_them() {
+fn only_ecn_capable_packets_are_marked() {
     let options = ["--up-mark", "0.05", "--seed", "5"];
     for ipv6 in [false, true] {
         let (report, link) = probe(&options, SendPlan { ipv6, ecn_capable: true, ..plan(20_000) });
@@ -203,7 +203,7 @@ fn marks_befall_only_what_allows_them() {
 }
 
 #[test]
-fn a_full_queue_drops_the_rest() {
+fn a_full_queue_drops_segments() {
     // 128 bytes a datagram: 2 Mb/s are 1953 a second; 40,000 a second are offered for a quarter.
     let options = ["--up-rate", "2M", "--up-queue", "16KiB"];
     let (report, link) = probe(&options, plan(10_000));
@@ -214,7 +214,7 @@ fn a_full_queue_drops_the_rest() {
 }
 
 #[test]
-fn a_link_that_is_down_loses_everything_and_comes_back() {
+fn an_outage_loses_all_packets_and_ends() {
     // Down from the start for half a second of the two that are sent.
     let (report, link) = probe(
         &["--up-outage", "0s+500ms"],
@@ -230,7 +230,7 @@ fn a_link_that_is_down_loses_everything_and_comes_back() {
 }
 
 #[test]
-fn equal_seeds_lose_the_same_and_others_do_not() {
+fn equal_seeds_lose_the_same_segments() {
     // Without IPv6's own chatter, whose moment is its own, a link carries what the probe sends.
     let lost = |seed| {
         let options = ["--up-loss", "0.02", "--seed", seed];
@@ -243,14 +243,14 @@ fn equal_seeds_lose_the_same_and_others_do_not() {
 }
 
 #[test]
-fn a_link_without_a_seed_draws_one_and_reports_it() {
+fn a_link_without_a_seed_reports_a_random_one() {
     let seed = || probe(&["--up-loss", "0.02"], plan(100)).1.plan.seed;
     let (one, other) = (seed(), seed());
     assert!(one.is_some() && one != other, "{one:?} and {other:?}");
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_created() {
+fn an_invalid_option_is_an_error_before_anything_is_created() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("bad.trace");
     fs::write(&trace, "not a trace\n").unwrap();
@@ -300,7 +300,7 @@ fn iperf3(options: &[&str], arguments: &str) -> (serde_json::Value, LinkReport) 
 }
 
 #[test]
-fn iperf3_passes_by_tcp_udp_and_ipv6() {
+fn iperf3_works_over_tcp_udp_and_ipv6() {
     for family in ["-4", "-6"] {
         let (result, link) = iperf3(&["--rtt", "4ms"], &format!("{family} -c far -n 64M"));
         // iperf3 ends when it has written so much, however little of it has arrived by then.
@@ -316,7 +316,7 @@ fn iperf3_passes_by_tcp_udp_and_ipv6() {
 }
 
 #[test]
-fn ping_and_tracepath_see_the_link_as_it_is() {
+fn ping_and_tracepath_see_delay_and_mtu() {
     for family in ["-4", "-6"] {
         let near = format!("ping {family} -c 20 -i 0.01 -q far && tracepath {family} -n far");
         let output = wan_run(&["--rtt", "10ms", "--mtu", "1400"], "sleep 100", &near);
@@ -367,7 +367,7 @@ fn a_captured_transfer_has_right_checksums_and_no_gaps() {
 }
 
 #[test]
-fn a_captured_transfer_lacks_exactly_what_was_lost() {
+fn a_captured_transfer_lacks_only_the_lost_segments() {
     for family in ["-4", "-6"] {
         let options = ["--rtt", "2ms", "--mtu", "1500", "--up-loss", "0.003", "--seed", "3"];
         let (capture, link) = capture(&options, family);

@@ -50,7 +50,7 @@ fn the_certificate_is_printed() {
 }
 
 #[test]
-fn a_probes_plan_that_makes_no_sense_is_refused() {
+fn an_invalid_probe_plan_is_an_error() {
     let program = env!("CARGO_BIN_EXE_longhaul");
     for plan in ["", "{}", r#"{"send":{"to":"far"}}"#, r#"{"receive":{"bind":"nowhere"}}"#] {
         let output = Command::new(program).args(["wan", "probe", plan]).output().unwrap();

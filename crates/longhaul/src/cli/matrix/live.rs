@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_shows_what_runs() {
+    fn a_small_terminal_shows_the_running_cell() {
         let names: Vec<String> = (0..40).map(|n| format!("tool {n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let plan = plan(&names, &[0, 15, 90, 180, 250, 300]);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_many_are_served_and_keys_may_more() {
+    fn defaults_serve_many_clients_and_favour_keys() {
         let limits = parse("").unwrap();
         let pool = limits.pool();
         assert_eq!(pool, AnonymousPool::default());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_reaches_its_place() {
+    fn each_flag_sets_its_limit() {
         let limits = parse(
             "--exclusive --queue 3 --max-per-address 2 --max-time 10 --max-rate 1G \
              --max-streams 4 --key-max-time 60 --key-max-rate 10G --key-max-streams 8",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_have_their_limits() {
+    fn connection_flags_set_their_limits() {
         let limits = parse(
             "--max-clients 8 --max-anonymous 3 --anonymous-memory 64MiB --max-startups 10:20:30 \
              --max-startups-per-address 5 --no-penalties",
