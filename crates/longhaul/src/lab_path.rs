@@ -76,7 +76,8 @@ impl NetPath for EmulatedPath {
 /// median RTT exceeded the configured RTT by more than 5 % or 0.5 ms, whichever is more.
 ///
 /// The median decides, because a TCP flow slows down in proportion to the mean RTT. The emulator's
-/// warning is about the 99.9th percentile, which exceeds its bound whenever the tools use all cores.
+/// warning is about the 99.9th percentile, which exceeds its bound whenever the tools use all
+/// cores.
 fn faults(report: &LinkReport) -> Vec<String> {
     let late_ms = report.up.lateness.p50_ms + report.down.lateness.p50_ms;
     let allowed_ms = (report.plan.rtt().as_secs_f64() * 1e3 / 20.0).max(0.5);

@@ -50,8 +50,8 @@ struct Silent<'a> {
 }
 
 impl<'a> Silent<'a> {
-    /// Disables the echo, and signals from the keyboard: a signal that ended the program would leave
-    /// the terminal without echo.
+    /// Disables the echo, and signals from the keyboard: a signal that ended the program would
+    /// leave the terminal without echo.
     fn new(terminal: &'a File) -> Option<Self> {
         let before = tcgetattr(terminal).ok()?;
         let mut modes = before.clone();

@@ -14,8 +14,8 @@ use crate::output::say;
 /// The lowest limit.
 const SLOWEST: Rate = Rate::from_bps(100_000);
 
-/// The thread that handles the signals. SIGUSR1 halves the limit, or the present rate if there is no
-/// limit. SIGUSR2 doubles the limit.
+/// The thread that handles the signals. SIGUSR1 halves the limit, or the present rate if there is
+/// no limit. SIGUSR2 doubles the limit.
 pub(crate) struct Throttle {
     signals: Handle,
     thread: Option<JoinHandle<()>>,

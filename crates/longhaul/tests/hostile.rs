@@ -1,5 +1,5 @@
-//! A server under clients that do not keep to the protocol, for 30 seconds. The clients are those of
-//! `examples/hostile`, which `bench/hostile.sh` runs at length.
+//! A server under attack by clients that break the protocol, for 30 seconds. The clients are those
+//! of `examples/hostile`; `bench/hostile.sh` runs them longer.
 
 #[path = "../examples/hostile/attack.rs"]
 mod attack;

@@ -98,10 +98,8 @@ impl Args {
             seconds: begun.elapsed().as_secs_f64(),
             interrupted,
         });
-        let printed = match self.json {
-            true => document(&diagnosis),
-            false => answer(&diagnosis_text(&diagnosis)),
-        };
+        let printed =
+            if self.json { document(&diagnosis) } else { answer(&diagnosis_text(&diagnosis)) };
         if let Some(path) = &self.html {
             fs::write(path, report::diagnosis_html(&diagnosis))
                 .with_context(|| format!("cannot write the page {}", path.display()))
@@ -143,9 +141,10 @@ impl Args {
                 CopyDirection::Between(both)
             }
         };
-        let protection = match self.cleartext || way == CopyDirection::Local {
-            true => Protection::Hashed,
-            false => Protection::Sealed,
+        let protection = if self.cleartext || way == CopyDirection::Local {
+            Protection::Hashed
+        } else {
+            Protection::Sealed
         };
         let options = CopyOptions {
             streams: self.streams,

@@ -80,9 +80,10 @@ impl Args {
             Some(host) if self.there || host.contains('@') => self.ask_there(host)?,
             _ => self.examine_here()?,
         };
-        let printed = match self.json {
-            true => document(&report),
-            false => answer(&doctor_text(&report, output_is_terminal())),
+        let printed = if self.json {
+            document(&report)
+        } else {
+            answer(&doctor_text(&report, output_is_terminal()))
         };
         after_printing(if report.has_problems() { exit::UNFIT } else { exit::OK }, printed)
     }

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_invalid_value_is_named_in_the_error() {
-        for (options, says) in [
+        for (options, expected) in [
             ("--loss 2", "--loss cannot be '2': a probability is from 0 to 1"),
             ("--up-jitter 1ms:gauss", "--up-jitter cannot be '1ms:gauss'"),
             ("--preset moon", "a preset is lan, man"),
@@ -144,7 +144,7 @@ mod tests {
             ("--down-gravity 1", "unexpected argument"),
         ] {
             let error = plan(options).unwrap_err();
-            assert!(error.contains(says), "{options}: {error}");
+            assert!(error.contains(expected), "{options}: {error}");
         }
     }
 }

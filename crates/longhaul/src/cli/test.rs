@@ -287,10 +287,8 @@ impl Args {
         };
         let links = TestLink::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
         let streams = self.streams.unwrap_or(links.len().max(1) as u32);
-        let rate_bps = self.rate.map(|rate| match self.per_stream {
-            true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
-            false => rate,
-        });
+        let factor = if self.per_stream { streams.into() } else { 1 };
+        let rate_bps = self.rate.map(|rate| Rate::from_bps(rate.bps().saturating_mul(factor)));
         let write_bytes = self.length.unwrap_or(match (protocol, rate_bps) {
             (Protocol::Udp, _) => datagram_bytes,
             (Protocol::Tcp | Protocol::Mptcp, Some(rate)) if self.blocks.is_none() => {

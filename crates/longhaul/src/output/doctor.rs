@@ -22,17 +22,9 @@ const TITLE: usize = 27;
 pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
     let report = &harmless(report);
     let mut text = head(report);
-    for (verdict, name, style) in [
-        (Verdict::Problem, "PROBLEMS", Style::Problems),
-        (Verdict::Advice, "ADVICE", Style::Advice),
-    ] {
-        section(&mut text, report, verdict, &styled(style, name, colour), |text, finding| {
-            full(text, finding);
-        });
+    for section in &SECTIONS {
+        section.write(&mut text, report, colour);
     }
-    let unseen = styled(Style::Unseen, "UNKNOWN", colour);
-    section(&mut text, report, Verdict::Unseen, &unseen, full);
-    section(&mut text, report, Verdict::Ok, &styled(Style::InOrder, "OK", colour), row);
     if !report.measurements.is_empty() {
         let _ = writeln!(text, "{}\n", styled(Style::Measured, "MEASURED", colour));
         report.measurements.iter().for_each(|one| measurement(&mut text, one));
@@ -68,20 +60,31 @@ fn head(report: &DoctorReport) -> String {
     format!("{host}\n{}\n\n", wrap(&examined, COLUMNS))
 }
 
-fn section(
-    text: &mut String,
-    report: &DoctorReport,
+/// The part of a report with all findings of one verdict.
+struct Section {
     verdict: Verdict,
-    heading: &str,
-    mut show: impl FnMut(&mut String, &Finding),
-) {
-    if report.of(verdict).next().is_none() {
-        return;
-    }
-    let _ = writeln!(text, "{heading}\n");
-    report.of(verdict).for_each(|finding| show(text, finding));
-    if verdict == Verdict::Ok {
-        text.push('\n');
+    heading: &'static str,
+    style: Style,
+    show: fn(&mut String, &Finding),
+}
+
+const SECTIONS: [Section; 4] = [
+    Section { verdict: Verdict::Problem, heading: "PROBLEMS", style: Style::Problems, show: full },
+    Section { verdict: Verdict::Advice, heading: "ADVICE", style: Style::Advice, show: full },
+    Section { verdict: Verdict::Unseen, heading: "UNKNOWN", style: Style::Unseen, show: full },
+    Section { verdict: Verdict::Ok, heading: "OK", style: Style::InOrder, show: row },
+];
+
+impl Section {
+    fn write(&self, text: &mut String, report: &DoctorReport, colour: bool) {
+        if report.of(self.verdict).next().is_none() {
+            return;
+        }
+        let _ = writeln!(text, "{}\n", styled(self.style, self.heading, colour));
+        report.of(self.verdict).for_each(|finding| (self.show)(text, finding));
+        if self.verdict == Verdict::Ok {
+            text.push('\n');
+        }
     }
 }
 

@@ -44,9 +44,10 @@ fn ways(result: &PathResult) -> [(&'static str, &PathDirection); 2] {
 
 fn head(result: &PathResult) -> String {
     let local = result.local.map_or(String::new(), |local| format!(" from {local}"));
-    let address = match result.target.contains(&result.address.to_string()) {
-        true => String::new(),
-        false => format!(" ({})", result.address),
+    let address = if result.target.contains(&result.address.to_string()) {
+        String::new()
+    } else {
+        format!(" ({})", result.address)
     };
     let helped = if result.served { "both directions" } else { "no server there" };
     let head =

@@ -1,9 +1,9 @@
 //! The only writers to standard output and standard error.
 //!
 //! They escape hostile characters, so that text of a peer, a file system or another program cannot
-//! move the cursor or forge a line. They never panic. Errors of standard error are ignored. Errors of
-//! standard output are returned; the program then ends with [`exit::OUTPUT`], unless its work failed,
-//! too.
+//! move the cursor or forge a line. They never panic. Errors of standard error are ignored. Errors
+//! of standard output are returned; the program then ends with [`exit::OUTPUT`], unless its work
+//! failed, too.
 
 // A lint forbids these calls everywhere else.
 #![allow(clippy::disallowed_methods)]
@@ -74,8 +74,8 @@ pub(crate) fn json(document: &str) -> Result<(), Coded> {
     write_out(&(escape_json(document.trim_end()) + "\n"))
 }
 
-/// Returns the exit code of work that ended with `code` and printed its result. An error of the work
-/// takes precedence over an error of printing.
+/// Returns the exit code of work that ended with `code` and printed its result. An error of the
+/// work takes precedence over an error of printing.
 ///
 /// # Errors
 /// The work succeeded and its result was not printed.
@@ -120,8 +120,8 @@ pub(crate) fn raw_error() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }
 
-/// Returns `document` with every string escaped, for a renderer, so that no string begins a new line.
-/// A document that cannot be converted to JSON is returned unchanged.
+/// Returns `document` with every string escaped, for a renderer, so that no string begins a new
+/// line. A document that cannot be converted to JSON is returned unchanged.
 pub(crate) fn harmless<T: Serialize + DeserializeOwned + Clone>(document: &T) -> T {
     let value = serde_json::to_value(document).map(escaped_strings);
     value.and_then(serde_json::from_value).unwrap_or_else(|_| document.clone())

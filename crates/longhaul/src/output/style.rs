@@ -1,5 +1,5 @@
-//! Colours and cursor movements, as marks in the text: noncharacters of Unicode, which are escaped in
-//! text of peers. Printing replaces the marks with ECMA-48 sequences.
+//! Colours and cursor movements, as marks in the text: noncharacters of Unicode, which are escaped
+//! in text of peers. Printing replaces the marks with ECMA-48 sequences.
 
 use std::borrow::Cow;
 

@@ -151,8 +151,8 @@ impl Drop for SshFar {
     }
 }
 
-/// Runs longhaul with `arguments` at `destination` and returns its standard output. ssh and longhaul
-/// print errors on standard error.
+/// Runs longhaul with `arguments` at `destination` and returns its standard output. ssh and
+/// longhaul print errors on standard error.
 ///
 /// # Errors
 /// ssh cannot be started.

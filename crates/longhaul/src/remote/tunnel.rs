@@ -20,8 +20,8 @@ const RELAY_BYTES: usize = 256 << 10;
 pub(super) struct Tunnels(Mutex<Vec<Child>>);
 
 impl Tunnels {
-    /// Opens a connection to `port` on the loopback interface of the remote host. One end of a local
-    /// connection is standard input and output of ssh; the caller gets the other end.
+    /// Opens a connection to `port` on the loopback interface of the remote host. One end of a
+    /// local connection is standard input and output of ssh; the caller gets the other end.
     pub(super) fn open(
         self: &Arc<Self>,
         rsh: &Rsh,

@@ -1,6 +1,5 @@
-//! Broken paths, killed ends, changing files: nothing acknowledged is lost, nothing under a final
-//! name is wrong, and the same command again completes the work. `bench/cp-faults.sh` has the
-//! repetitions that take minutes.
+//! Broken paths, killed processes and changing files: no acknowledged data are lost, no final file
+//! is wrong, and the same command completes the copy. `bench/cp-faults.sh` has longer repetitions.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -90,7 +89,8 @@ fn corrupted_blocks_are_detected_and_resent() {
         let cable = Cable::to(server.port);
         cable.spoil(3 << 20);
         let target = cable.url("x");
-        // A block is shorter than what lies between two spoilt bytes, so that some come well.
+        // A block is shorter than the distance of two damaged bytes, so that some blocks arrive
+        // intact.
         let block = ["--block", "1MiB"];
         let mut arguments = vec!["cp", "--json", "-P", "2", block[0], block[1], "data", &target];
         arguments.extend((!protection.is_empty()).then_some(protection));
@@ -120,12 +120,12 @@ fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
         let target = server.url("");
         let arguments = ["cp", "-r", "--json", "--bwlimit", "200M", "t", &target];
         let mut copy = start(&host, &arguments);
-        // From before the first byte to after the last.
+        // Kills at times from before the first byte to after the last.
         thread::sleep(Duration::from_millis(40 + 90 * round % 1100));
         let output = if round % 2 == 0 {
             copy.kill().unwrap();
             copy.wait().unwrap();
-            // Whatever has a final name is whole already.
+            // Every file with a final name is complete.
             for i in 0..60 {
                 if let Ok(there) = fs::read(host.far(&format!("t/{i}"))) {
                     assert!(there == fs::read(host.near(&format!("t/{i}"))).unwrap(), "{i}");
@@ -136,7 +136,7 @@ fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
             server.process.kill().unwrap();
             server.process.wait().unwrap();
             server = host.serve_at(port);
-            // The same command goes on by itself.
+            // The running command reconnects.
             copy.wait_with_output().unwrap()
         };
         assert_code(&output, 0);
@@ -162,16 +162,16 @@ fn unreadable_or_unwritable_files_do_not_stop_the_copy() {
         fs::set_permissions(host.near(path), permissions).unwrap();
     }
     let server = host.serve();
-    // Without the capabilities by which root reads everything.
+    // Without the capabilities that let root read every file.
     let target = server.url("");
     let drop = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
     let copy = [crate::host::PROGRAM, "cp", "-r", "t", &target];
     let output = host.command("setpriv", &[&drop[..], &copy].concat()).output().unwrap();
     assert_code(&output, 7);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     for (path, verb) in [("t/7", "open"), ("t/closed", "list")] {
-        let line = said.lines().find(|line| line.contains(&format!("{path}:")));
-        let line = line.unwrap_or_else(|| panic!("{path} is not in {said}"));
+        let line = printed.lines().find(|line| line.contains(&format!("{path}:")));
+        let line = line.unwrap_or_else(|| panic!("{path} is not in {printed}"));
         assert!(line.contains(verb) && line.contains("Permission denied"), "{line}");
     }
     assert_eq!(names(&host.far("t")).len(), 20, "19 files and the directory");
@@ -198,8 +198,11 @@ fn a_source_that_changes_during_the_copy_fails_and_is_copied_next_time() {
     drop(file);
     let output = copy.wait_with_output().unwrap();
     assert_code(&output, 5);
-    let said = text(&output.stderr);
-    assert!(said.contains("data") && said.contains("changed while it was copied"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("data") && printed.contains("changed while it was copied"),
+        "{printed}"
+    );
     assert!(!host.far("x").exists());
     assert_code(&host.run(&["cp", "data", &target]), 0);
     assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap());
@@ -220,8 +223,8 @@ fn the_limit_follows_signals() {
     }
     let output = copy.wait_with_output().unwrap();
     assert_code(&output, 0);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     for limit in ["10.0 Mb/s", "20.0 Mb/s", "40.0 Mb/s", "80.0 Mb/s", "160 Mb/s"] {
-        assert!(said.contains(&format!("the limit is now {limit}")), "{limit}: {said}");
+        assert!(printed.contains(&format!("the limit is now {limit}")), "{limit}: {printed}");
     }
 }

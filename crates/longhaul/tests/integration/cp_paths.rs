@@ -1,5 +1,5 @@
-//! `longhaul cp` over emulated links that fail and lie. `bench/cp-faults.sh` has the cuts of 100 s
-//! and the rates of corruption that take gigabytes to show.
+//! `longhaul cp` over emulated links with cuts and corruption. `bench/cp-faults.sh` has cuts of 100
+//! s and low rates of corruption.
 
 use std::fs;
 use std::process::Output;
@@ -70,13 +70,13 @@ fn silent_damage_on_the_link_is_detected() {
         assert!(changed >= 3, "{changed}");
         let summary = summary(&output);
         let mended = |name: &str| summary[name].as_u64().unwrap();
-        // A changed header or control message costs the connection, a changed payload its block.
+        // A damaged header or control message costs the connection, a damaged payload its block.
         assert!(mended("resent_blocks") + mended("reconnects") >= 1, "{changed}: {summary}");
         assert_eq!(summary["verified"], true);
         assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap(), "{flags}");
         fs::remove_file(host.far("x")).unwrap();
     }
-    // Who asks for no verification gets none, and is told so.
+    // Without verification, the result states this.
     let (output, link) = copy_over(&host, &options, "--cleartext --no-verify");
     assert_code(&output, 0);
     assert!(link.up.impairments.corrupted_silent.segments >= 3, "{link:?}");

@@ -1,5 +1,4 @@
-//! `longhaul diagnose` as a program: what it names when a limit is put in its way, what it says of
-//! what it cannot measure, and that it leaves nothing behind.
+//! `longhaul diagnose`: the reported limit with an injected limit, missing steps, and clean-up.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -27,7 +26,7 @@ fn measured(diagnosis: &Diagnosis) -> Vec<DiagnosisStep> {
     steps.map(|one| one.step).collect()
 }
 
-/// Diagnoses a copy over an emulated link, with what the far end does before it serves.
+/// Diagnoses a copy over an emulated link. `far` runs at the far end before the server starts.
 fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
     let root = host.far("");
     let far = format!("{far} exec {PROGRAM} serve --root {}", root.display());
@@ -51,7 +50,7 @@ fn a_slow_link_is_the_limit_and_the_next_limit_is_named() {
     let first = &diagnosis.limits[0];
     assert_eq!(first.resource, Resource::LinkRate, "{}", diagnosis.sentence);
     assert!(first.gain.unwrap() > 1.0 && !first.cures.is_empty(), "{first:?}");
-    // The link carries no more, whatever the host does.
+    // No load of the host makes the link faster.
     for step in [
         DiagnosisStep::MemoryOne,
         DiagnosisStep::Memory,
@@ -175,7 +174,7 @@ fn an_unreachable_host_is_reported_and_other_steps_are_measured() {
     };
     assert!(named(&diagnosis, "longhaul serve"), "{:?}", diagnosis.gaps);
 
-    // A server without files measures memory and the source; a target that is not there, too.
+    // A server without files, or a missing target, still allows measuring memory and the source.
     let server = host.serve();
     for (target, missing) in [("no/such/place", "no/such"), ("no/such/", " no")] {
         let output = diagnose(&host, &["data", &server.url(target)]);
@@ -210,7 +209,7 @@ fn a_full_sink_is_reported_and_other_steps_are_measured() {
     let mount = ["-t", "tmpfs", "-o", "size=256k", "none"];
     let mounted = Command::new("mount").args(mount).arg(&small).status().unwrap();
     assert!(mounted.success(), "cannot mount: these tests run as root");
-    // As much as there is room for.
+    // Fills the file system.
     let _ = fs::write(small.join("full"), vec![7; 512 << 10]);
     let server = host.serve();
     let output = diagnose(&host, &["data", &server.url("small/")]);
@@ -250,11 +249,11 @@ fn the_result_is_printed_and_written_as_a_page() {
     let quick = ["diagnose", "--time", "0.5s", "--rounds", "1", "--html", "page.html"];
     let output = host.run(&[&quick[..], &["data", "copy"]].concat());
     assert_code(&output, 0);
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     for words in ["source read alone", "the whole copy", "<- limit", "LIMIT: ", "limited by"] {
-        assert!(said.contains(words), "'{words}' is not in {said}");
+        assert!(printed.contains(words), "'{words}' is not in {printed}");
     }
-    // Without a terminal, a line for each step.
+    // Without a terminal, each step is a line.
     let lines = text(&output.stderr);
     assert_eq!(lines.matches("round 1").count(), DiagnosisStep::ALL.len(), "{lines}");
     let page = fs::read_to_string(host.near("page.html")).unwrap();
@@ -291,7 +290,7 @@ fn an_interrupted_or_killed_diagnosis_leaves_no_files() {
         wait_for("an empty sink", || names(&host.far("")).is_empty());
         assert_eq!(names(&host.near("")), ["data"]);
     }
-    // Both ends killed: the next diagnosis takes what they left.
+    // Client and server are killed; the next diagnosis removes their files.
     let mut command = host.longhaul(&["diagnose", "data", host.far("").to_str().unwrap()]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("a directory to write to", || !names(&host.far("")).is_empty());
@@ -299,6 +298,6 @@ fn an_interrupted_or_killed_diagnosis_leaves_no_files() {
     child.wait().unwrap();
     assert_eq!(names(&host.far("")).len(), 1);
     assert_code(&diagnose(&host, &["data", &server.url("")]), 0);
-    // The server clears up once it hears that its client has gone.
+    // The server removes its files when the connection of the client ends.
     wait_for("an empty sink", || names(&host.far("")).is_empty());
 }

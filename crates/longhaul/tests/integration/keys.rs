@@ -1,5 +1,4 @@
-//! Keys of the program: their permissions, changes of the list while a server runs, new host keys,
-//! passphrases and agents.
+//! Keys: permissions of their files, reloads of the list, key rotation, passphrases and agents.
 
 use std::cell::RefCell;
 use std::fs::{self, File, Permissions};
@@ -12,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::{PROGRAM, TestHost, assert_code, names, text, wait_for};
 
-/// A server that writes its log to a file.
+/// A server with its log in a file.
 struct LoggedServer {
     process: Child,
     log: PathBuf,
@@ -20,7 +19,7 @@ struct LoggedServer {
 }
 
 impl LoggedServer {
-    /// `longhaul serve --root far` with `options`.
+    /// Starts `longhaul serve --root far` with `options`.
     fn start(host: &TestHost, options: &[&str]) -> Self {
         let (log, root) = (host.home().join("log"), host.far(""));
         let mut command = host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root"]);
@@ -62,7 +61,7 @@ fn mode(path: PathBuf, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// The line that `longhaul key` prints.
+/// Returns the output of `longhaul key`.
 fn key(host: &TestHost) -> String {
     let output = host.run(&["key"]);
     assert_code(&output, 0);
@@ -81,7 +80,7 @@ fn an_exposed_key_file_is_refused_with_the_command_that_fixes_it() {
         ("known_hosts", 0o666, ["(mode 0666)", "chmod go-w "]),
         ("", 0o777, ["(mode 0777)", "chmod go-w "]),
     ] {
-        // The server has another key, so that the list is read.
+        // The server has another key, so that it searches the list.
         let client = TestHost::new();
         client.file("data", 1000);
         key(&client);
@@ -150,7 +149,7 @@ fn askpass(host: &TestHost, answer: &str) -> PathBuf {
     program
 }
 
-/// longhaul without a terminal, an agent or a program that asks.
+/// Returns a longhaul command without a terminal, an agent or an askpass program.
 fn unattended(host: &TestHost, arguments: &[&str]) -> Command {
     let mut command = host.command("setsid", &["--wait", PROGRAM]);
     command.args(arguments);
@@ -175,7 +174,7 @@ struct SshAgent {
 
 impl SshAgent {
     fn start(host: &TestHost) -> Self {
-        // The path of a socket has 108 bytes at the most.
+        // The path of a socket has at most 108 bytes.
         let socket = std::env::temp_dir().join(format!("longhaul-agent-{}", host_name(host)));
         let _ = fs::remove_file(&socket);
         let mut agent = host.command("ssh-agent", &["-D", "-a"]);
@@ -184,7 +183,7 @@ impl SshAgent {
         SshAgent { process, socket }
     }
 
-    /// Gives it a private key.
+    /// Adds a private key to the agent.
     fn add(&self, host: &TestHost, key: &PathBuf, askpass: &PathBuf) {
         let mut add = host.command("ssh-add", &[]);
         add.arg(key).env("SSH_AUTH_SOCK", &self.socket).env("DISPLAY", "none");
@@ -309,7 +308,7 @@ fn the_copies_of_a_key_share_its_rate_and_a_test_reserves_it() {
     for mut copy in copies {
         assert!(copy.wait().unwrap().success());
     }
-    // Ten megabytes at 20 Mb/s, less what may pass at once.
+    // Ten megabytes at 20 Mb/s, less the initial burst.
     assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
 
     let port = server.port.to_string();
@@ -349,15 +348,15 @@ fn the_sessions_of_a_key_share_its_quota() {
     wait_for("the first copy", || has(".part"));
     let refused = |output: std::process::Output| {
         assert_code(&output, 5);
-        let said = text(&output.stderr);
-        assert!(said.contains("of this key's quota of 10.0 MiB"), "{said}");
-        said
+        let printed = text(&output.stderr);
+        assert!(printed.contains("of this key's quota of 10.0 MiB"), "{printed}");
+        printed
     };
     let second = ["cp", "--accept-new", "data", &two];
     assert!(refused(near.run(&second)).contains("the copy needs 6.00 MiB"));
     slow.kill().unwrap();
     slow.wait().unwrap();
-    // It claims the rest of what it has begun.
+    // The resumed copy reserves only the rest.
     assert_code(&near.run(&copy), 0);
     refused(near.run(&second));
     wait_for("the server to clean up", || names(&root) == ["one"]);

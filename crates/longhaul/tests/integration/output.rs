@@ -1,4 +1,4 @@
-//! Standard streams that take nothing, and hostile names in what is printed.
+//! Closed and full standard streams, and hostile names in printed text.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -6,15 +6,15 @@ use std::process::{Command, Stdio};
 
 use crate::host::{PROGRAM, TestHost, assert_code, text};
 
-/// The exit code of a result that was not printed.
+/// The exit code if the result could not be printed.
 const OUTPUT: i32 = 10;
 
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// Commands that end soon, with their exit codes. They need the files `a` and `dir/x` and a link to
-/// nowhere, `odd`.
+/// Short commands with their exit codes. They need the files `a` and `dir/x` and a dangling
+/// symbolic link `odd`.
 const CHEAP: [(&[&str], i32); 14] = [
     (&["--help"], 0),
     (&["--version"], 0),
@@ -76,7 +76,7 @@ fn closed_output_streams_do_not_panic() {
         for closed in [">&-", "2>&-", ">&- 2>&-", "2>/dev/full >&-"] {
             let mut shell = host.command("sh", &["-c", &format!("exec \"$0\" \"$@\" {closed}")]);
             let output = shell.arg(PROGRAM).args(arguments).output().unwrap();
-            // The C library of Rust opens /dev/null in place of a closed stream.
+            // Rust's runtime opens /dev/null in place of a closed stream.
             assert_eq!(output.status.code(), Some(code), "{arguments:?} {closed}");
         }
         let (reader, writer) = std::io::pipe().unwrap();
@@ -107,7 +107,7 @@ fn hostile_names_do_not_reach_the_terminal() {
     fs::create_dir(host.near("dir")).unwrap();
     let odd = host.near("dir").join(std::ffi::OsStr::from_bytes(hostile));
     assert!(host.command("mkfifo", &[]).arg(&odd).status().unwrap().success());
-    // Skipped, as a pipe is; then failed, and named in an error.
+    // The FIFO is first skipped, and then named in an error.
     let skipped = host.run(&["cp", "-r", "dir", "copy"]);
     assert!(text(&skipped.stderr).contains(": skipped: "), "{}", text(&skipped.stderr));
     let name = host.near(".").join(text(hostile));

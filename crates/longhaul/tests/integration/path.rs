@@ -1,4 +1,4 @@
-//! `longhaul path` over emulated links and topologies: what was configured is what is found.
+//! `longhaul path` over emulated links and topologies: the results match the configuration.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::host::{PROGRAM, TestHost, assert_code, text};
 use crate::ssh::Sshd;
 use crate::topology::Up;
 
-/// A shell command that measurements `far` as soon as a server listens there.
+/// A shell command that measures the path to `far` as soon as a server listens there.
 fn once_served(arguments: &str) -> String {
     format!(
         "for i in $(seq 100); do \
@@ -41,8 +41,7 @@ fn document(output: &Output) -> PathResult {
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-/// Measures until `good`: times on a machine that others use are only ever too long, and trains too
-/// slow.
+/// Measures until `good` is true. On a busy machine times are only too long, and trains too slow.
 #[track_caller]
 fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     const TRIES: usize = 5;
@@ -57,8 +56,7 @@ fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     panic!("{last:#?}");
 }
 
-/// What was counted agrees with this probability: with a right count it fails once in a million
-/// times.
+/// Asserts that a count agrees with a probability. A correct count fails once in a million runs.
 #[track_caller]
 fn assert_agrees(found: &Proportion, probability: f64) {
     let (low, high) = proportion_interval(found.count, found.of, 0.999_999);
@@ -106,7 +104,7 @@ fn the_measured_loss_matches_the_link() {
         (PATH_SCHEMA, true, PathEnd::Completed)
     );
     for way in [&found.forward, &found.reverse] {
-        // Exact, whatever is lost.
+        // Exact, regardless of loss.
         assert_eq!(way.mtu_bytes(), Some(1437));
         assert_eq!(way.mtu[0].limit, MtuLimit::Interface);
         let tcp = way.tcp.unwrap();
@@ -117,7 +115,7 @@ fn the_measured_loss_matches_the_link() {
         assert_adds_up(probes);
         assert!(probes.sent >= 3900, "{probes:?}");
         assert_agrees(&probes.lost, 2e-2);
-        // A copy is made of what is not lost.
+        // Only segments that are not lost are duplicated.
         assert_agrees(&probes.duplicated, 1e-2);
         assert_eq!(probes.reordered.count, 0);
     }
@@ -129,7 +127,7 @@ fn the_measured_loss_matches_the_link() {
     let rtt = found.rtt.unwrap();
     let (small, full) = (rtt.small.unwrap(), rtt.full.unwrap());
     assert_eq!(full.packet_bytes, 1437);
-    // No packet is faster than light: 20 ms there and back, and 2 x 230 us at 50 Mb/s.
+    // The minimum: 20 ms of delay, and 2 x 230 us at 50 Mb/s.
     assert!(small.times.min_ms >= 19.9 && full.times.min_ms >= 20.3, "{small:?} {full:?}");
     assert!(small.asked == 100 && small.times.answered <= 100 && small.times.answered > 50);
 }
@@ -167,9 +165,9 @@ fn reordering_is_counted_with_its_extent() {
     assert!(there.reordering_late_ms > 0.0 && there.three_reordered <= there.reordered.count);
     assert_eq!((there.lost.count, there.duplicated.count), (0, 0));
     assert_eq!((back.reordered.count, back.reordering_extent), (0, 0));
-    let said = found.summary.join("\n");
-    assert!(said.contains("No loss back in"), "{said}");
-    assert!(said.contains("were out of order on the way there"), "{said}");
+    let printed = found.summary.join("\n");
+    assert!(printed.contains("No loss back in"), "{printed}");
+    assert!(printed.contains("were out of order on the way there"), "{printed}");
 }
 
 #[test]
@@ -199,8 +197,8 @@ fn hops_and_mtu_match_the_topology_in_both_directions() {
         assert_eq!(addresses(&found.reverse.hops), [[ip(middle)], [ip(left)]]);
         let least = |way: &Option<Hops>| way.as_ref().unwrap().list[0].min_ms.unwrap();
         assert!(least(&found.forward.hops) >= 19.9 && least(&found.reverse.hops) >= 9.9);
-        // The first link takes 9000 bytes, the second 1500: there a router says so, and on the way
-        // back it is the sender's own interface.
+        // The MTU of the first link is 9000, of the second 1500. Forward, a router limits the size;
+        // in reverse it is the interface of the sender.
         for proof in &found.forward.mtu {
             assert_eq!((proof.bytes, proof.stopped_bytes), (Some(1500), Some(1501)), "{proof:?}");
             assert_eq!(proof.limit, MtuLimit::Router { address: ip(middle) });
@@ -211,7 +209,7 @@ fn hops_and_mtu_match_the_topology_in_both_directions() {
         assert_eq!(found.reverse.mtu[0].bytes, Some(1500));
         assert_eq!(found.reverse.mtu[0].limit, MtuLimit::Interface);
 
-        // Without anybody's help the way there is the same, and what is missing is named.
+        // Without a server, the forward direction is the same and the missing parts are listed.
         let output = measure(&format!("--alone {family}"));
         assert_code(&output, 7);
         let alone = document(&output);
@@ -301,8 +299,8 @@ fn ctrl_c_prints_the_results_so_far() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(said.any(|line| line.contains("looking for loss")), "it comes to that");
+    let mut printed = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(printed.any(|line| line.contains("looking for loss")), "it comes to that");
     std::thread::sleep(Duration::from_millis(300));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

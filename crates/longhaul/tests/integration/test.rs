@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::host::{Server, TestHost, text};
 
-/// A server on a free port, and the host that it runs on.
+/// A server on a free port, and its host.
 struct Tested {
     host: TestHost,
     server: Server,
@@ -94,7 +94,7 @@ fn ctrl_c_prints_the_results_so_far() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // The head, its columns and two intervals: the test is under way.
+        // The heading, the columns and two intervals: the test is running.
         let shown: Vec<_> = lines.by_ref().take(4).collect();
         assert_eq!(shown.len(), 4, "{shown:?}");
         let pid = child.id().to_string();

@@ -1,5 +1,5 @@
-//! `longhaul test` over everything but plain TCP forward: UDP, both directions, from either side,
-//! between two servers, over several links and over an emulated one.
+//! `longhaul test` with UDP, both directions, connections opened by the server, two servers,
+//! several links, and an emulated link.
 
 use std::process::{Command, Output};
 
@@ -29,7 +29,7 @@ fn the_document_counts_datagrams() {
         assert!(count("received") > 0);
         assert_eq!(count("sent"), count("received") + count("lost") + count("receiver_dropped"));
         assert_eq!(found["plan"]["protocol"], "udp");
-        // Loopback has a large MTU: a jumbo frame is what a datagram fills at most.
+        // The MTU of loopback is larger, but a datagram is at most a jumbo frame.
         assert_eq!(found["plan"]["write_bytes"], 8972);
         assert_eq!(found["reverse"].is_object(), direction == "--bidir");
     }
@@ -71,11 +71,11 @@ fn a_client_makes_two_servers_test() {
             assert_eq!(found["reverse"]["intervals"].as_array().unwrap().len(), 5);
         }
     }
-    // Nothing listens there, as the first server finds.
+    // The port of the second server is closed.
     let gone = host.run(&["test", &a, "127.0.0.1:1", "-t", "0.5"]);
     assert_eq!(gone.status.code(), Some(3));
     assert!(text(&gone.stderr).contains("cannot connect to 127.0.0.1:1"), "{}", text(&gone.stderr));
-    // Another key than the server's own: it may test, but not have the server test others.
+    // A key that is not authorised may run tests, but not make the server test others.
     let stranger = TestHost::new();
     assert!(stranger.run(&["test", &a, "-n", "1K"]).status.success());
     let refused = stranger.run(&["test", &a, &b, "-n", "1K"]);

@@ -1,4 +1,4 @@
-//! `longhaul wan run`: what passes over the link, what the exit code is, and what is left.
+//! `longhaul wan run`: the traffic of the link, the exit code, and the clean-up.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,10 +40,10 @@ pub(crate) fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
 }
 
-/// A run whose two commands sit still, each with a daemon beside it, until they are ended.
+/// A run with two idle commands, each with a daemon.
 struct Waiting {
     program: Child,
-    /// The identities of both sites' network namespaces.
+    /// Returns the ids of the network namespaces of both sites.
     namespaces: BTreeSet<String>,
 }
 
@@ -72,8 +72,8 @@ impl Waiting {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Asserts that no process, and with it no namespace and no device, is left. A namespace
-    /// that nothing lives in could only be held by a file, and none is made.
+    /// Asserts that no process, namespace or device is left. Without processes, only a file could
+    /// hold a namespace, and longhaul creates none.
     fn assert_nothing_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -95,7 +95,7 @@ fn first_line(from: impl Read) -> String {
     line.trim().to_owned()
 }
 
-/// The threads that live in any of the namespaces, or have descriptors that hold them.
+/// Returns the threads in any of the namespaces, or with descriptors of them.
 pub(crate) fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
     let is_inside = |task: &PathBuf| {
         fs::read_link(task.join("ns/net"))
@@ -111,15 +111,14 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The least time in ping's summary, in milliseconds.
+/// Returns the minimal time of ping's summary, in milliseconds.
 pub(crate) fn least_ping(text: &str) -> f64 {
     let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
     times.split('/').next().unwrap().parse().unwrap()
 }
 
-/// The least that `measure` gives, which is tried again for a while as long as it is above `most`:
-/// one round trip that nothing disturbed stands for the link, the others tell how busy the other
-/// tests and the host keep the machine.
+/// Returns the minimum of `measure`, which is repeated for a while until it is at most `most`. One
+/// undisturbed round trip describes the link; the others depend on the load of the machine.
 pub(crate) fn least_until(most: f64, mut measure: impl FnMut() -> f64) -> f64 {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut least = measure();
@@ -171,7 +170,7 @@ fn only_the_names_of_sites_resolve() {
     let begun = Instant::now();
     let near = wan_run(&[], &["sh", "-c", look_up]);
     assert_code(&near, 0);
-    // A resolver that waited for a server would take five seconds for the unknown name.
+    // A resolver that queries a server would need five seconds for an unknown name.
     assert!(begun.elapsed() < Duration::from_secs(4), "took {:?}", begun.elapsed());
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let near = words(&stdout(&near));
@@ -216,7 +215,7 @@ fn an_idle_link_carries_no_packets() {
 
 #[test]
 fn a_rate_beyond_the_memory_is_refused_before_the_start() {
-    // 75 GB under way: more than TCP may use on any host of these days.
+    // 75 GB in flight: more than TCP may use on any host.
     let output = wan_run(&["--rate", "20G", "--rtt", "30s"], &["touch", "/nonexistent"]);
     assert_code(&output, 125);
     let text = stderr(&output);
@@ -252,8 +251,8 @@ fn a_rate_is_not_exceeded() {
     assert_code(&output, 0);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rate = result["summary"]["throughput_bps"].as_f64().unwrap();
-    // Goodput is below the rate by the headers' share; 1 % is for the receiver's clock, which
-    // starts with the first byte.
+    // Goodput excludes the headers. 1 % allows for the receiver's clock, which starts with the
+    // first byte.
     assert!(rate < 202e6, "{rate}");
 }
 
@@ -273,7 +272,7 @@ fn errors_of_longhaul_have_separate_exit_codes() {
     let report = wan_run(&["--json-report", "/nonexistent/link.json"], &["true"]);
     assert_code(&report, 125);
     assert!(stderr(&report).contains("cannot create the report of the link"));
-    for (options, says) in [
+    for (options, expected) in [
         (["--rtt", "90parsecs"], "--rtt cannot be '90parsecs'"),
         (["--rate", "0"], "a rate of 0.00 b/s is below"),
         (["--loss", "1.5"], "--loss cannot be '1.5'"),
@@ -281,7 +280,7 @@ fn errors_of_longhaul_have_separate_exit_codes() {
     ] {
         let output = wan_run(&options, &["touch", "/nonexistent"]);
         assert_code(&output, 2);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     }
 }
 
@@ -311,7 +310,7 @@ fn a_far_command_that_ignores_sigterm_is_killed() {
 #[test]
 fn nothing_is_left_when_the_command_ends() {
     let mut waiting = Waiting::start();
-    // The near command's shell is the one that has a sleep of its own and no daemon's session.
+    // The shell of the near command has a sleep as its child and is no session leader.
     let near = children(waiting.program.id()).into_iter().find(|pid| {
         fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("sh\0-c"))
     });
@@ -349,8 +348,8 @@ fn nothing_is_left_after_sigkill() {
     waiting.assert_nothing_left();
 }
 
-/// Runs `longhaul wan run -- ping` as a user without privileges on a `/dev/net` of its own, made
-/// by `device`, and with the program copied to where any user may execute it.
+/// Runs `longhaul wan run -- ping` as a user without privileges, with a private `/dev/net` that
+/// `device` creates and a copy of the program that any user may execute.
 fn unprivileged(device: &str) -> Output {
     let directory = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("longhaul");
@@ -384,7 +383,7 @@ fn an_ordinary_user_needs_no_device() {
 
 #[test]
 fn a_limit_of_namespaces_is_named_with_its_remedy() {
-    // The limit is that of a user namespace made for it, not the host's.
+    // The limit is that of a separate user namespace.
     let script =
         format!("echo 0 > /proc/sys/user/max_net_namespaces && exec {} wan run -- true", program());
     let output = Command::new("unshare")
@@ -392,6 +391,6 @@ fn a_limit_of_namespaces_is_named_with_its_remedy() {
         .output()
         .unwrap();
     assert_code(&output, 125);
-    let says = "sudo sysctl -w user.max_net_namespaces=15000";
-    assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    let expected = "sudo sysctl -w user.max_net_namespaces=15000";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }

@@ -1,5 +1,5 @@
-//! `longhaul wan selftest` through the program. What it says of times depends on what else the
-//! machine does, so only what is counted is held to here.
+//! `longhaul wan selftest`. Checks of times depend on the load of the machine, so these tests
+//! require only the checks of counts.
 
 use std::process::{Command, Output};
 

@@ -110,8 +110,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns the near command's status, and the signal that asked for its end, if one did. The end
-    /// of a site counts as SIGTERM.
+    /// Returns the near command's status, and the signal that asked for its end, if one did. The
+    /// end of a site counts as SIGTERM.
     fn wait_near(&mut self, events: &Receiver<Event>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
         let mut interrupted: Option<(i32, Instant)> = None;
         loop {

@@ -22,8 +22,8 @@ use crate::exit::{self, Coded};
 /// names of the other sites resolve, and LONGHAUL_NAME and LONGHAUL_NAME_IPV6 have their addresses.
 /// longhaul passes signals on. Processes that CMD leaves at the site run until 'wan down'.
 ///
-/// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if longhaul
-/// failed, 126 if CMD could not be executed, 127 if CMD was not found.
+/// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if
+/// longhaul failed, 126 if CMD could not be executed, 127 if CMD was not found.
 #[derive(Debug, Args)]
 pub(super) struct ExecArgs {
     /// Name of the topology, if several are up

@@ -1,7 +1,7 @@
 //! The holder of a topology: it builds the topology, answers requests and takes it down.
 //!
-//! Nothing of a topology outlives the holder. A killed holder leaves a socket without a listener and
-//! an unlocked lock file.
+//! Nothing of a topology outlives the holder. A killed holder leaves a socket without a listener
+//! and an unlocked lock file.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;

@@ -22,9 +22,9 @@ use crate::output::say;
 /// resolve at both ends; LONGHAUL_NEAR and LONGHAUL_FAR have the addresses. CMD starts when the far
 /// command listens, or after a second. When CMD ends, longhaul ends everything else.
 ///
-/// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if longhaul
-/// failed or a process that holds an end was killed, 126 if CMD could not be executed, 127 if CMD
-/// was not found.
+/// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if
+/// longhaul failed or a process that holds an end was killed, 126 if CMD could not be executed, 127
+/// if CMD was not found.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]

@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn an_invalid_file_is_reported_with_line_and_column() {
         let link = |rest: &str| format!("{SITES}[[link]]\nbetween = [\"a\", \"b\"]\n{rest}");
-        for (text, says) in [
+        for (text, expected) in [
             ("[[site]\n".to_owned(), "my.toml:1:"),
             (format!("{SITES}speed = 1"), "my.toml:5:1: unknown key 'speed'; the keys are name"),
             (SITES.to_owned(), "my.toml:1:1: a topology has 1 to 1000 links"),
@@ -311,7 +311,7 @@ mod tests {
             (link("loss-trace = 'none.txt'"), "my.toml:7:14: --loss-trace none.txt: the file"),
         ] {
             let error = parse(&text).unwrap_err().to_string();
-            assert!(error.starts_with(says), "{error}\nfor {text}");
+            assert!(error.starts_with(expected), "{error}\nfor {text}");
         }
     }
 }

@@ -25,9 +25,9 @@ use crate::output::{answer, raw_output, remark_text, say, topology_end, topology
 /// commands at its sites, where the names of all sites resolve. Sites without a direct link reach
 /// each other through other sites, over the path with the shortest round-trip time.
 ///
-/// Exit codes: 0 the topology is up, 2 the file is invalid, 6 this host lacks a permission, a device
-/// or memory, 1 other errors: a topology of this name is already up or, with --foreground, a process
-/// that holds a site was killed.
+/// Exit codes: 0 the topology is up, 2 the file is invalid, 6 this host lacks a permission, a
+/// device or memory, 1 other errors: a topology of this name is already up or, with --foreground, a
+/// process that holds a site was killed.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
     /// TOML file (see docs/guide/wan.md), or the name of a shipped topology

@@ -21,9 +21,9 @@ impl TestText {
         }
     }
 
-    /// Returns the line of one interval. For TCP: the goodput at the receiver, the sender's RTT, its
-    /// congestion window and retransmits over all streams, the CPU of both hosts, and the limit of
-    /// the sender for most of the time.
+    /// Returns the line of one interval. For TCP: the goodput at the receiver, the sender's RTT,
+    /// its congestion window and retransmits over all streams, the CPU of both hosts, and the limit
+    /// of the sender for most of the time.
     pub(crate) fn interval(&self, sample: &TestSample) -> String {
         let span = format!("{:.1}-{:.1}", sample.start_seconds, sample.end_seconds);
         let span = match self.direction {
