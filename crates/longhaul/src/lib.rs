@@ -10,13 +10,12 @@
 
 mod cli;
 pub mod exit;
-mod interrupt;
 mod lab_path;
 mod output;
 mod passphrase;
 mod real_path;
 mod remote;
+mod signals;
 mod supervisor;
-mod throttle;
 
 pub use cli::run;

@@ -36,10 +36,10 @@ pub(in crate::cli) use self::gate::Gate;
 pub(in crate::cli) use self::route::{Far, far};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::output::{CopyBar, after_printing, copy_text, failure_text, raw_output, say};
 use crate::remote::SshOptions;
-use crate::throttle::Throttle;
+use crate::signals::Interrupt;
+use crate::signals::Throttle;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which starts longhaul \

@@ -19,9 +19,9 @@ use longhaul_lab::report;
 
 use super::cp::{Far, Gate, far};
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::output::{DiagnoseView, after_printing, answer, diagnosis_text, document};
 use crate::remote::SshOptions;
+use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are as for 'longhaul cp': PATH, [user@]host:PATH or \

@@ -13,9 +13,9 @@ use longhaul_engine::session::{DEFAULT_PORT, HostPort};
 use longhaul_sys::doctor::{Query, Source, read_facts};
 
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::output::{after_printing, answer, doctor_text, document, output_is_terminal, say};
 use crate::remote::{SshOptions, printed_there};
+use crate::signals::Interrupt;
 
 /// Time limits of the resolver and of the peer. The examination ends within two seconds.
 const PATIENCE: Duration = Duration::from_millis(900);

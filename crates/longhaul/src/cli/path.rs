@@ -14,10 +14,10 @@ use longhaul_engine::{EngineError, TurnedAway};
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::output::{after_printing, answer, document, failure_text, path_text, say};
 use crate::passphrase;
 use crate::remote::{SshFar, SshOptions};
+use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -17,9 +17,9 @@ use serde_json::json;
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::output::{TestText, after_printing, answer, document, document_line, remark};
 use crate::passphrase;
+use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Sizes are 64MiB, 4G (binary) or 4GB; rates 10G or 2.5Gb/s; times 10, \

@@ -4,17 +4,14 @@
 //! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
 mod control;
-mod down;
 mod ends;
 mod exec;
 mod holder;
 mod place;
-mod probe;
 mod run;
+mod running;
 mod selftest;
-mod set;
 mod shipped;
-mod status;
 mod topology_file;
 mod up;
 
@@ -34,12 +31,12 @@ enum WanCommand {
     Run(run::RunArgs),
     Up(up::UpArgs),
     Exec(exec::ExecArgs),
-    Status(status::StatusArgs),
-    Set(set::SetArgs),
-    Down(down::DownArgs),
+    Status(running::StatusArgs),
+    Set(running::SetArgs),
+    Down(running::DownArgs),
     Selftest(selftest::SelftestArgs),
     #[command(hide = true)]
-    Probe(probe::ProbeArgs),
+    Probe(selftest::ProbeArgs),
 }
 
 /// Runs `longhaul wan ...` and returns its exit code.
@@ -50,10 +47,10 @@ pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
         WanCommand::Run(args) => run::run(args),
         WanCommand::Up(args) => up::run(args),
         WanCommand::Exec(args) => exec::run(args),
-        WanCommand::Status(args) => status::run(args),
-        WanCommand::Set(args) => set::run(args),
-        WanCommand::Down(args) => down::run(args),
+        WanCommand::Status(args) => running::status(args),
+        WanCommand::Set(args) => running::set(args),
+        WanCommand::Down(args) => running::down(args),
         WanCommand::Selftest(args) => selftest::run(&args),
-        WanCommand::Probe(args) => probe::run(&args),
+        WanCommand::Probe(args) => selftest::run_probe(&args),
     }
 }

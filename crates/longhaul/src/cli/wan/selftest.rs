@@ -1,17 +1,20 @@
-//! `longhaul wan selftest`: checks the emulator with an independent probe.
+//! `longhaul wan selftest`: checks the emulator with an independent probe, which runs as a process
+//! at a site (`longhaul wan probe`).
 
+use std::io::{BufReader, Write};
 use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
 use longhaul_core::result::CheckVerdict;
-use longhaul_emu::selftest::probe::ProbePlan;
+use longhaul_emu::selftest::probe::{self, ProbePlan, Witness};
 use longhaul_emu::selftest::{self, Settings};
+use serde::Serialize;
 
 use crate::exit::{self, Coded};
 use crate::output::{
     after_printing, answer, certificate_end, certificate_head, check_line, document,
-    error_is_terminal, output_is_terminal, remark_text,
+    error_is_terminal, output_is_terminal, raw_output, remark_text,
 };
 
 /// Check the accuracy of the emulator on this machine
@@ -52,7 +55,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     };
     let program =
         std::env::current_exe().context("cannot find the file of this program").map_err(host)?;
-    let probe = |plan: &ProbePlan| {
+    let probe_command = |plan: &ProbePlan| {
         let mut command = Command::new(&program);
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
@@ -69,7 +72,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     };
     show(&certificate_head());
     let certificate =
-        selftest::run(&settings, &probe, &mut |check| show(&check_line(check, colour)))
+        selftest::run(&settings, &probe_command, &mut |check| show(&check_line(check, colour)))
             .map_err(|error| host(error.into()))?;
     show(&certificate_end(&certificate));
     if args.json {
@@ -81,4 +84,52 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         _ => exit::UNPROVEN,
     };
     after_printing(code, printed)
+}
+
+/// Send or receive numbered datagrams for the self-test
+///
+/// A receiver prints the line "ready", and ends when it reads the output of a sender on standard
+/// input. 'watch' measures how late this machine wakes an idle thread.
+#[derive(Debug, Args)]
+pub(super) struct ProbeArgs {
+    /// The plan, as JSON: {"send": {...}}, {"receive": {...}} or {"watch": {"seconds": N}}
+    #[arg(value_name = "PLAN")]
+    plan: String,
+}
+
+/// Runs one end of a probe.
+pub(super) fn run_probe(args: &ProbeArgs) -> Result<u8, Coded> {
+    let plan: ProbePlan = serde_json::from_str(&args.plan)
+        .context("invalid plan")
+        .map_err(|error| Coded::new(exit::USAGE, error))?;
+    let failed = |error: anyhow::Error| Coded::new(exit::WAN, error);
+    match plan {
+        ProbePlan::Send(plan) => {
+            let sent = probe::send(&plan)
+                .with_context(|| format!("cannot send to {}", plan.to))
+                .map_err(failed)?;
+            print_report(&sent).map_err(failed)?;
+        }
+        ProbePlan::Receive(plan) => {
+            let ready = || {
+                let mut out = raw_output()?;
+                out.write_all(b"ready\n")
+            };
+            let report = probe::receive(&plan, BufReader::new(std::io::stdin()), ready)
+                .with_context(|| format!("cannot receive at {}", plan.bind))
+                .map_err(failed)?;
+            print_report(&report).map_err(failed)?;
+        }
+        ProbePlan::Watch(plan) => {
+            let witness = Witness::start();
+            std::thread::sleep(plan.seconds);
+            print_report(&witness.finish()).map_err(failed)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn print_report(document: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string(document)? + "\n";
+    Ok(raw_output()?.write_all(text.as_bytes())?)
 }

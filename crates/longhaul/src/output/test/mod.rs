@@ -2,7 +2,6 @@
 //! a block that ends with the goodput and the reason for it.
 
 mod block;
-mod head;
 mod lines;
 #[cfg(test)]
 mod sample;
@@ -25,7 +24,7 @@ impl TestText {
     /// Returns the text of a test of `plan` against `target`.
     pub(crate) fn new(target: &str, plan: &TestPlan) -> Self {
         let target = words::short(target);
-        let head = head::of(&target, plan);
+        let head = lines::parameters(&target, plan);
         TestText { target, head, direction: plan.direction, protocol: plan.protocol }
     }
 }

@@ -1,4 +1,9 @@
-//! The arguments of `longhaul serve`, and its start.
+//! `longhaul serve`: the arguments and the start of the server for test, cp, path and diagnose.
+
+mod confine;
+mod limits;
+mod log;
+mod offer;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,15 +16,15 @@ use longhaul_engine::serve::{Host, Listener, Reach, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
-use super::confine::ConfineArgs;
-use super::limits::LimitArgs;
-use super::log::LogArgs;
-use super::offer::Offer;
+use self::confine::ConfineArgs;
+use self::limits::LimitArgs;
+use self::log::LogArgs;
+use self::offer::Offer;
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::passphrase::ask_for;
 use crate::remote::{relay, serve_stdio};
+use crate::signals::Interrupt;
 use crate::supervisor;
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +40,7 @@ use crate::supervisor;
                   codes: 0 ended by --one-off, 2 invalid arguments, 6 the port or a file of this \
                   host cannot be used, 130 interrupted by Ctrl-C, 143 ended by SIGTERM."
 )]
-pub(in crate::cli) struct Args {
+pub(super) struct Args {
     /// Listen on this address only [default: all, IPv6 and IPv4]
     #[arg(long, value_name = "ADDR")]
     bind: Option<IpAddr>,
@@ -86,7 +91,7 @@ fn reload_on_hangup() -> Result<Arc<AtomicBool>, Coded> {
 }
 
 impl Args {
-    pub(in crate::cli) fn run(self) -> Result<u8, Coded> {
+    pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if self.stdio {
             serve_stdio(self.loopback, interrupt.flag().clone())?;

@@ -1,35 +1,43 @@
-//! Runs a matrix: checks the arguments, opens the network and the archive, and prints the results.
+//! `longhaul matrix`: checks the arguments, runs the matrix and prints its results; lists and prints
+//! plans.
+
+mod args;
+mod cost;
+mod live;
+mod progress;
+mod setup;
 
 use std::collections::HashSet;
-use std::env;
+use std::fmt::Write;
+use std::{env, fs};
 
 use anyhow::Context;
 use longhaul_core::result::Outcome;
 use longhaul_emu::acquire_privileges;
 use longhaul_lab::archive::Contents;
-use longhaul_lab::runner::{Ended, Matrix, Setup};
+use longhaul_lab::data::sources;
+use longhaul_lab::drivers::{self, Driver};
+use longhaul_lab::plan::{SHIPPED, Shipped};
+use longhaul_lab::report;
+use longhaul_lab::runner::{Cost, Ended, Matrix, Setup};
 use longhaul_lab::table::Table;
-use longhaul_lab::{drivers, report};
 
-use super::MatrixArgs;
-use super::progress::Show;
-use super::setup::{self, certificate, coded};
-use super::shipped;
+pub(super) use self::args::MatrixArgs;
+use self::progress::Show;
+use self::setup::plan_of;
+pub(super) use self::setup::{certificate, coded};
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
 use crate::lab_path;
 use crate::output::{after_printing, answer, json, say};
+use crate::signals::Interrupt;
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
-pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
+pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let program = env::current_exe().context("cannot find the file of this program")?;
     let drivers = drivers::all(&program);
     if args.list_plans || args.show_plan {
-        let text = if args.list_plans {
-            shipped::list(&drivers)?
-        } else {
-            shipped::show(&args, &drivers)?
-        };
+        let text =
+            if args.list_plans { list_plans(&drivers)? } else { show_plan(&args, &drivers)? };
         answer(&text)?;
         return Ok(exit::OK);
     }
@@ -93,4 +101,39 @@ fn code(contents: &Contents) -> u8 {
     let counted = contents.runs.iter().filter(|run| run.outcome == Outcome::Ok);
     let counted: HashSet<u32> = counted.map(|run| run.sequence).collect();
     if counted == places { exit::OK } else { exit::PARTIAL }
+}
+
+/// Returns a paragraph per shipped plan: its name, purpose and cost on this host.
+fn list_plans(drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
+    let mut text = String::new();
+    for shipped in &SHIPPED {
+        let plan = shipped.plan(drivers).map_err(coded)?;
+        let about = plan.about.as_deref().unwrap_or_default();
+        let sources = sources(&plan, None).map_err(coded)?;
+        let takes =
+            cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers, &plan)));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<16} {about}\n{:<16} {takes}", shipped.name, "");
+    }
+    Ok(text)
+}
+
+/// Returns the text of the plan, with its cost as a comment.
+fn show_plan(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
+    let plan = plan_of(args, drivers)?;
+    let sources = sources(&plan, None).map_err(coded)?;
+    let takes =
+        cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers, &plan)));
+    let text = match &args.plan {
+        Some(file) if Shipped::named(&file.to_string_lossy()).is_none() => {
+            fs::read_to_string(file).map_err(anyhow::Error::from)?
+        }
+        Some(name) => text_of(&name.to_string_lossy()),
+        None => text_of(if args.quick { "quick" } else { "default" }),
+    };
+    Ok(format!("# Cost with these arguments: {takes}\n{text}"))
+}
+
+fn text_of(name: &str) -> String {
+    Shipped::named(name).map_or_else(String::new, |shipped| shipped.text.to_owned())
 }
