@@ -13,7 +13,7 @@ use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::exit;
-use crate::output::say;
+use crate::output::print_message;
 
 /// The state of the signals that stop the program.
 #[derive(Debug, Clone)]
@@ -77,8 +77,8 @@ impl Throttle {
                 let limit = changed(progress.limit(), progress.rate(), signal == SIGUSR1);
                 progress.set_limit(limit);
                 match limit {
-                    Some(limit) => say(format_args!("the limit is now {limit}")),
-                    None => say("the rate has no limit"),
+                    Some(limit) => print_message(format_args!("the limit is now {limit}")),
+                    None => print_message("the rate has no limit"),
                 }
             }
         });

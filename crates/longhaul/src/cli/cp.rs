@@ -36,7 +36,7 @@ pub(in crate::cli) use self::gate::Gate;
 pub(in crate::cli) use self::route::{Far, far};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
-use crate::output::{CopyBar, after_printing, copy_text, failure_text, raw_output, say};
+use crate::output::{CopyBar, after_printing, copy_text, failure_text, print_message, raw_output};
 use crate::remote::SshOptions;
 use crate::signals::Interrupt;
 use crate::signals::Throttle;
@@ -350,7 +350,7 @@ impl Args {
         let secret = CopySecret::of_user();
         let lost = |error: &EngineError| {
             let reason = failure_text(error);
-            say(format_args!("{reason}; reconnecting"));
+            print_message(format_args!("{reason}; reconnecting"));
             if self.json_stream {
                 Events::lost(printer, &reason);
             }
@@ -393,7 +393,9 @@ impl Args {
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let notice = |reason: &str| {
-                    say(format_args!("{from}: {reason}; the data pass through this host"));
+                    print_message(format_args!(
+                        "{from}: {reason}; the data pass through this host"
+                    ));
                 };
                 let files = FarFiles { paths: &paths, names: names.as_deref() };
                 let ends = Ends { source: &mut || source.open(), files, target: &target };
@@ -425,18 +427,23 @@ fn interrupted(plan: &CopyPlan, progress: &Progress) -> anyhow::Error {
 fn report(result: &CopyResult) {
     const SHOWN: usize = 20;
     for failure in result.failures.iter().take(SHOWN) {
-        say(format_args!("{}: {}", failure.path, failure.reason));
+        print_message(format_args!("{}: {}", failure.path, failure.reason));
     }
     if result.failures.len() > SHOWN {
-        say(format_args!("and {} more (--json lists them)", result.failures.len() - SHOWN));
+        print_message(format_args!(
+            "and {} more (--json lists them)",
+            result.failures.len() - SHOWN
+        ));
     }
     for NotKept { what, count, example, reason } in &result.not_kept {
         let what = what.as_str();
         let things = if *count == 1 { "path" } else { "paths" };
-        say(format_args!("{what} not preserved for {count} {things}, such as {example}: {reason}"));
+        print_message(format_args!(
+            "{what} not preserved for {count} {things}, such as {example}: {reason}"
+        ));
     }
     for skipped in result.skipped.iter().take(SHOWN) {
-        say(format_args!("{}: skipped: {}", skipped.path, skipped.reason));
+        print_message(format_args!("{}: skipped: {}", skipped.path, skipped.reason));
     }
 }
 

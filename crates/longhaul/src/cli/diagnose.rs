@@ -19,7 +19,7 @@ use longhaul_lab::report;
 
 use super::cp::{Far, Gate, far};
 use crate::exit::{self, Coded};
-use crate::output::{DiagnoseView, after_printing, answer, diagnosis_text, document};
+use crate::output::{DiagnoseView, after_printing, diagnosis_text, print_document, print_result};
 use crate::remote::SshOptions;
 use crate::signals::Interrupt;
 
@@ -98,8 +98,11 @@ impl Args {
             seconds: begun.elapsed().as_secs_f64(),
             interrupted,
         });
-        let printed =
-            if self.json { document(&diagnosis) } else { answer(&diagnosis_text(&diagnosis)) };
+        let printed = if self.json {
+            print_document(&diagnosis)
+        } else {
+            print_result(&diagnosis_text(&diagnosis))
+        };
         if let Some(path) = &self.html {
             fs::write(path, report::diagnosis_html(&diagnosis))
                 .with_context(|| format!("cannot write the page {}", path.display()))

@@ -13,7 +13,9 @@ use longhaul_engine::session::{DEFAULT_PORT, HostPort};
 use longhaul_sys::doctor::{Query, Source, read_facts};
 
 use crate::exit::{self, Coded};
-use crate::output::{after_printing, answer, doctor_text, document, output_is_terminal, say};
+use crate::output::{
+    after_printing, doctor_text, output_is_terminal, print_document, print_message, print_result,
+};
 use crate::remote::{SshOptions, printed_there};
 use crate::signals::Interrupt;
 
@@ -81,9 +83,9 @@ impl Args {
             _ => self.examine_here()?,
         };
         let printed = if self.json {
-            document(&report)
+            print_document(&report)
         } else {
-            answer(&doctor_text(&report, output_is_terminal()))
+            print_result(&doctor_text(&report, output_is_terminal()))
         };
         after_printing(if report.has_problems() { exit::UNFIT } else { exit::OK }, printed)
     }
@@ -169,7 +171,7 @@ impl Args {
     fn measure(&self) -> Result<Vec<longhaul_core::result::Measurement>, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let measurements = doctor::measure(&self.disk, interrupt.flag(), |what| {
-            say(format_args!("measuring {what}"));
+            print_message(format_args!("measuring {what}"));
         });
         match interrupt.exit_code() {
             Some(code) => Err(Coded::new(code, anyhow!("interrupted"))),

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use super::Cli;
 use crate::exit::{self, Coded};
-use crate::output::answer;
+use crate::output::print_result;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Args {
@@ -37,7 +37,7 @@ impl Args {
             Args::Completions { shell } => {
                 let mut text = Vec::new();
                 clap_complete::generate(shell, &mut command, "longhaul", &mut text);
-                answer(&String::from_utf8_lossy(&text))?;
+                print_result(&String::from_utf8_lossy(&text))?;
             }
         }
         Ok(exit::OK)

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use longhaul_engine::session::{ConfigDir, Identity, PublicKey};
 
 use crate::exit::{self, Coded};
-use crate::output::{answer, say};
+use crate::output::{print_message, print_result};
 use crate::passphrase::{ask, ask_for};
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ impl Args {
             Identity::public_of(&config)?
         };
         let line = if self.fingerprint { key.fingerprint() } else { key.to_string() };
-        answer(&format!("{line}\n"))?;
+        print_result(&format!("{line}\n"))?;
         Ok(exit::OK)
     }
 }
@@ -68,7 +68,7 @@ fn change_passphrase(config: &ConfigDir) -> Result<PublicKey, Coded> {
     }
     let new = Some(new).filter(|new| !new.is_empty());
     let key = Identity::set_passphrase(config, new.as_deref(), &mut |_| old.clone())?;
-    say(if new.is_some() {
+    print_message(if new.is_some() {
         "the private key is encrypted"
     } else {
         "the private key is not encrypted"

@@ -28,7 +28,7 @@ use self::setup::plan_of;
 pub(super) use self::setup::{certificate, coded};
 use crate::exit::{self, Coded};
 use crate::lab_path;
-use crate::output::{after_printing, answer, json, say};
+use crate::output::{after_printing, print_json, print_message, print_result};
 use crate::signals::Interrupt;
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
@@ -38,7 +38,7 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     if args.list_plans || args.show_plan {
         let text =
             if args.list_plans { list_plans(&drivers)? } else { show_plan(&args, &drivers)? };
-        answer(&text)?;
+        print_result(&text)?;
         return Ok(exit::OK);
     }
     let mut checked = setup::check(&args, &drivers)?;
@@ -77,10 +77,12 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let table = Table::fold(&contents);
     let html = report::write(&checked.out, &contents, &table).map_err(coded)?;
     let printed = print(&contents, &table, args.json);
-    say(format_args!("report: {}", html.display()));
+    print_message(format_args!("report: {}", html.display()));
     if ended == Ended::Interrupted {
         let out = checked.out.display();
-        say(format_args!("interrupted; continue with: longhaul matrix --resume --out {out}"));
+        print_message(format_args!(
+            "interrupted; continue with: longhaul matrix --resume --out {out}"
+        ));
         return Ok(interrupt.exit_code().unwrap_or(exit::FAILED));
     }
     after_printing(code(&contents), printed)
@@ -89,9 +91,9 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
 /// Prints the table, or the JSON document, on standard output.
 fn print(contents: &Contents, table: &Table, as_json: bool) -> Result<(), Coded> {
     if as_json {
-        json(&report::json(contents, table))
+        print_json(&report::json(contents, table))
     } else {
-        answer(&report::text(contents, table))
+        print_result(&report::text(contents, table))
     }
 }
 

@@ -21,7 +21,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{self, Coded};
-use crate::output::{answer, failure_text, output_error, output_is_terminal, remark_text, say};
+use crate::output::{
+    failure_text, output_error, output_is_terminal, print_message, print_notes, print_result,
+};
 
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, about, max_term_width = 100)]
@@ -90,7 +92,7 @@ fn end(done: Result<u8, Coded>) -> ExitCode {
             // A reader that closes the pipe, as `head` does, needs no message.
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
             if (code, kind) != (exit::OUTPUT, Some(io::ErrorKind::BrokenPipe)) {
-                say(failure_text(error.as_ref()));
+                print_message(failure_text(error.as_ref()));
             }
             code.into()
         }
@@ -101,11 +103,11 @@ fn end(done: Result<u8, Coded>) -> ExitCode {
 fn print_usage(error: &clap::Error, code: u8) -> Result<u8, Coded> {
     let text = error.render();
     if error.use_stderr() {
-        remark_text(&text.to_string());
+        print_notes(&text.to_string());
     } else if output_is_terminal() {
         error.print().map_err(output_error)?;
     } else {
-        answer(&text.to_string())?;
+        print_result(&text.to_string())?;
     }
     Ok(code)
 }

@@ -14,7 +14,9 @@ use longhaul_engine::{EngineError, TurnedAway};
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::output::{after_printing, answer, document, failure_text, path_text, say};
+use crate::output::{
+    after_printing, failure_text, path_text, print_document, print_message, print_result,
+};
 use crate::passphrase;
 use crate::remote::{SshFar, SshOptions};
 use crate::signals::Interrupt;
@@ -96,7 +98,7 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let note = |what: &str| {
             if !self.quiet && !self.json {
-                say(format_args!("{what}"));
+                print_message(format_args!("{what}"));
             }
         };
         let result = match self.far(&interrupt)? {
@@ -125,9 +127,10 @@ impl Args {
             }
         };
         for warning in &result.warnings {
-            say(format_args!("warning: {}: {}", warning.message, warning.advice));
+            print_message(format_args!("warning: {}: {}", warning.message, warning.advice));
         }
-        let printed = if self.json { document(&result) } else { answer(&path_text(&result)) };
+        let printed =
+            if self.json { print_document(&result) } else { print_result(&path_text(&result)) };
         after_printing(code(&result, &interrupt)?, printed)
     }
 

@@ -8,7 +8,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_early, connect_queued};
 use longhaul_engine::{EngineError, Result};
 
-use crate::output::say;
+use crate::output::print_message;
 
 /// Opens a session for a copy. The client sends its request before the server's welcome arrives.
 ///
@@ -66,6 +66,6 @@ pub(super) fn connect_within(
 
 /// Prints the position in the queue and returns whether to continue waiting.
 fn in_turn(target: &HostPort, place: u32, stop: &AtomicBool) -> bool {
-    say(format_args!("position {place} in the queue of {target}"));
+    print_message(format_args!("position {place} in the queue of {target}"));
     !stop.load(Ordering::Acquire)
 }

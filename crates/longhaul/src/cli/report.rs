@@ -15,7 +15,7 @@ use serde_json::json as value;
 
 use super::matrix::{certificate, coded};
 use crate::exit::{self, Coded};
-use crate::output::{answer, diagnosis_text, json, say};
+use crate::output::{diagnosis_text, print_json, print_message, print_result};
 
 /// Print the table and write the report of a matrix from its archive, or print a diagnosis from its
 /// JSON document
@@ -64,10 +64,10 @@ pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
         None => rendered(&args, format)?,
     };
     match format {
-        Format::Json => json(&text)?,
+        Format::Json => print_json(&text)?,
         // RFC 4180 ends lines with CRLF. Other carriage returns are escaped in the fields.
-        Format::Csv => answer(&text.replace("\r\n", "\n"))?,
-        Format::Text | Format::Markdown | Format::Html => answer(&text)?,
+        Format::Csv => print_result(&text.replace("\r\n", "\n"))?,
+        Format::Text | Format::Markdown | Format::Html => print_result(&text)?,
     }
     Ok(exit::OK)
 }
@@ -120,7 +120,7 @@ fn rendered(args: &ReportArgs, format: Format) -> Result<String, Coded> {
     Ok(match format {
         Format::Text => {
             let html = report::write(&args.dir, &contents, &table).map_err(coded)?;
-            say(format_args!("report: {}", html.display()));
+            print_message(format_args!("report: {}", html.display()));
             report::text(&contents, &table)
         }
         Format::Markdown => report::markdown(&contents, &table),

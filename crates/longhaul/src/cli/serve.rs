@@ -21,7 +21,7 @@ use self::limits::LimitArgs;
 use self::log::LogArgs;
 use self::offer::Offer;
 use crate::exit::{self, Coded};
-use crate::output::say;
+use crate::output::print_message;
 use crate::passphrase::ask_for;
 use crate::remote::{relay, serve_stdio};
 use crate::signals::Interrupt;
@@ -121,9 +121,9 @@ impl Args {
         self.confine.limit_root(reach.owners)?;
         let key_roots = authorised.has_roots();
         let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
-        say(format_args!("serving {offers} on {}", listener.address()));
+        print_message(format_args!("serving {offers} on {}", listener.address()));
         if let Some(warning) = warning {
-            say(warning);
+            print_message(warning);
         }
         let host = Arc::new(Host { identity, authorised });
         let rights = match (self.read_only, self.write_only) {

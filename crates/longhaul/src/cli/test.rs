@@ -17,7 +17,9 @@ use serde_json::json;
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::output::{TestText, after_printing, answer, document, document_line, remark};
+use crate::output::{
+    TestText, after_printing, print_document, print_document_line, print_note, print_result,
+};
 use crate::passphrase;
 use crate::signals::Interrupt;
 
@@ -255,10 +257,10 @@ impl Args {
             Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
         }?;
         for warning in &result.warnings {
-            remark(format_args!("warning: {}: {}", warning.message, warning.advice));
+            print_note(format_args!("warning: {}: {}", warning.message, warning.advice));
         }
         if self.json {
-            lines.keep(document(&result));
+            lines.keep(print_document(&result));
         } else if self.json_stream {
             // The intervals have been printed.
             let whole = TestResult { intervals: Vec::new(), ..result.clone() };
@@ -347,12 +349,12 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     fn text(&mut self, text: &str) {
-        self.keep(answer(&format!("{text}\n")));
+        self.keep(print_result(&format!("{text}\n")));
     }
 
     fn event(&mut self, name: &str, data: &serde_json::Value) {
         let event = json!({ "schema": TEST_SCHEMA, "event": name, "data": data });
-        self.keep(document_line(&event));
+        self.keep(print_document_line(&event));
     }
 
     fn keep(&mut self, printed: Result<(), Coded>) {

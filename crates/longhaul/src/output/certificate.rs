@@ -2,8 +2,8 @@
 
 use longhaul_core::result::{Certificate, Check, CheckVerdict};
 
-use super::harmless;
 use super::style::{Style, styled};
+use super::with_escaped_text;
 
 /// Returns the header of the table.
 pub(crate) fn certificate_head() -> String {
@@ -12,7 +12,7 @@ pub(crate) fn certificate_head() -> String {
 
 /// Returns the row of a check, followed by the reason if it did not pass.
 pub(crate) fn check_line(check: &Check, colour: bool) -> String {
-    let check = &harmless(check);
+    let check = &with_escaped_text(check);
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| check.unit.format(v));
     let interval = check.interval_95.map_or("-".to_owned(), |(low, high)| {
         format!("{} .. {}", check.unit.format(low), check.unit.format(high))

@@ -13,7 +13,7 @@ use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
 
-use super::{error_is_terminal, harmless};
+use super::{error_is_terminal, with_escaped_text};
 
 /// The time between two updates of the bar.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -131,7 +131,7 @@ fn dry_run_text(result: &CopyResult) -> String {
 }
 
 fn summary_text(result: &CopyResult) -> String {
-    let (summary, path) = (&harmless(&result.summary), &harmless(&result.path));
+    let (summary, path) = (&with_escaped_text(&result.summary), &with_escaped_text(&result.path));
     let verdict = escape(&result.verdict);
     let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
     let mut facts = Vec::new();

@@ -9,7 +9,7 @@ use longhaul_core::units::Rate;
 use longhaul_engine::diagnose::DiagnoseProgress;
 
 use super::test::words::wrap;
-use super::{error_is_terminal, harmless, say};
+use super::{error_is_terminal, print_message, with_escaped_text};
 
 /// The assumed width of a terminal.
 const COLUMNS: usize = 80;
@@ -61,7 +61,7 @@ impl DiagnoseView {
                 Some(rate) => bars.set(report.step, rate, ""),
                 None => bars.with(report.step, |bar| bar.set_message("not measured")),
             },
-            (None, DiagnoseProgress::Ended(report)) => say(line(report)),
+            (None, DiagnoseProgress::Ended(report)) => print_message(line(report)),
             (None, _) => {}
         }
     }
@@ -110,7 +110,7 @@ fn line(report: &StepReport) -> String {
 
 /// Returns the text of a diagnosis.
 pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
-    let diagnosis = &harmless(diagnosis);
+    let diagnosis = &with_escaped_text(diagnosis);
     let mut text = String::new();
     let rtt = diagnosis.rtt_ms.map_or(String::new(), |rtt| format!(" over {rtt:.1} ms"));
     let _ = writeln!(text, "{} -> {}{rtt}\n", diagnosis.source, diagnosis.target);

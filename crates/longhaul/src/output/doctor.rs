@@ -6,9 +6,9 @@ use std::fmt::Write;
 use longhaul_core::result::{DoctorReport, Finding, Measurement, Verdict};
 use longhaul_core::units::format_span;
 
-use super::harmless;
 use super::style::{Style, styled};
 use super::test::words::{count, wrap};
+use super::with_escaped_text;
 
 /// The assumed width of a terminal.
 const COLUMNS: usize = 80;
@@ -20,7 +20,7 @@ const TITLE: usize = 27;
 
 /// Returns the text of a report.
 pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
-    let report = &harmless(report);
+    let report = &with_escaped_text(report);
     let mut text = head(report);
     for section in &SECTIONS {
         section.write(&mut text, report, colour);

@@ -19,8 +19,9 @@ pub(crate) use doctor::doctor_text;
 pub(crate) use failure::failure_text;
 pub(crate) use path::path_text;
 pub(crate) use print::{
-    after_printing, answer, document, document_line, error_is_terminal, error_size, harmless, json,
-    output_error, output_is_terminal, raw_error, raw_output, remark, remark_text, say,
+    after_printing, error_is_terminal, error_size, output_error, output_is_terminal,
+    print_document, print_document_line, print_json, print_message, print_note, print_notes,
+    print_result, raw_error, raw_output, with_escaped_text,
 };
 pub(crate) use style::clear;
 pub(crate) use test::TestText;

@@ -6,15 +6,15 @@ use longhaul_core::result::{
     Hop, Hops, MtuLimit, MtuProof, PathDirection, PathResult, ProbeFigures, RoundTrips,
 };
 
-use super::harmless;
 use super::test::words::{count, millis, wrap};
+use super::with_escaped_text;
 
 /// The assumed width of a terminal.
 const COLUMNS: usize = 80;
 
 /// Returns the text of a result.
 pub(crate) fn path_text(result: &PathResult) -> String {
-    let result = &harmless(result);
+    let result = &with_escaped_text(result);
     let mut text = head(result);
     round_trips(&mut text, result);
     for (way, at) in ways(result) {

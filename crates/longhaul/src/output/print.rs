@@ -21,12 +21,12 @@ use super::style;
 use crate::exit::{self, Coded};
 
 /// Prints a message on standard error: one line after the name of the program.
-pub(crate) fn say(what: impl Display) {
-    remark(format_args!("longhaul: {what}"));
+pub(crate) fn print_message(what: impl Display) {
+    print_note(format_args!("longhaul: {what}"));
 }
 
 /// Prints one line on standard error.
-pub(crate) fn remark(what: impl Display) {
+pub(crate) fn print_note(what: impl Display) {
     let _ = io::stderr().lock().write_all(line(what).as_bytes());
 }
 
@@ -36,7 +36,7 @@ fn line(what: impl Display) -> String {
 }
 
 /// Prints lines of text on standard error.
-pub(crate) fn remark_text(text: &str) {
+pub(crate) fn print_notes(text: &str) {
     let _ = io::stderr().lock().write_all(shown(text).as_bytes());
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn remark_text(text: &str) {
 ///
 /// # Errors
 /// Standard output does not take them.
-pub(crate) fn answer(text: &str) -> Result<(), Coded> {
+pub(crate) fn print_result(text: &str) -> Result<(), Coded> {
     write_out(&shown(text))
 }
 
@@ -52,25 +52,25 @@ pub(crate) fn answer(text: &str) -> Result<(), Coded> {
 ///
 /// # Errors
 /// Standard output does not take it.
-pub(crate) fn document(value: &impl Serialize) -> Result<(), Coded> {
+pub(crate) fn print_document(value: &impl Serialize) -> Result<(), Coded> {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
-    json(&text)
+    print_json(&text)
 }
 
 /// Prints a document on standard output, in one line.
 ///
 /// # Errors
 /// Standard output does not take it.
-pub(crate) fn document_line(value: &impl Serialize) -> Result<(), Coded> {
+pub(crate) fn print_document_line(value: &impl Serialize) -> Result<(), Coded> {
     let text = serde_json::to_string(value).map_err(anyhow::Error::from)?;
-    json(&text)
+    print_json(&text)
 }
 
 /// Prints a JSON document, which is text already, on standard output.
 ///
 /// # Errors
 /// Standard output does not take it.
-pub(crate) fn json(document: &str) -> Result<(), Coded> {
+pub(crate) fn print_json(document: &str) -> Result<(), Coded> {
     write_out(&(escape_json(document.trim_end()) + "\n"))
 }
 
@@ -120,9 +120,9 @@ pub(crate) fn raw_error() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }
 
-/// Returns `document` with every string escaped, for a renderer, so that no string begins a new
+/// Returns `print_document` with every string escaped, for a renderer, so that no string begins a new
 /// line. A document that cannot be converted to JSON is returned unchanged.
-pub(crate) fn harmless<T: Serialize + DeserializeOwned + Clone>(document: &T) -> T {
+pub(crate) fn with_escaped_text<T: Serialize + DeserializeOwned + Clone>(document: &T) -> T {
     let value = serde_json::to_value(document).map(escaped_strings);
     value.and_then(serde_json::from_value).unwrap_or_else(|_| document.clone())
 }
@@ -169,8 +169,8 @@ mod tests {
     fn only_styles_of_the_program_reach_the_terminal() {
         let heading = style::styled(Style::Bad, "failed", true);
         let text = format!("{heading}: \x1b[2J\u{fdd0}\u{202e}x\r\n");
-        // `harmless` escapes the marks in text of peers before it gets here.
-        let reason = harmless(&"\u{fdd0}\x1b\n".to_owned());
+        // `with_escaped_text` escapes the marks in text of peers before it gets here.
+        let reason = with_escaped_text(&"\u{fdd0}\x1b\n".to_owned());
         assert_eq!(reason, "%EF%B7%90%1B%0A");
         let shown = shown(&text);
         assert!(shown.starts_with("\x1b[31mfailed\x1b[0m: %1B[2J"), "{shown}");

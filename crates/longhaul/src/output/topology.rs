@@ -7,7 +7,7 @@ use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport}
 use longhaul_core::units::{Bytes, format_span};
 use serde_json::Value;
 
-use super::harmless;
+use super::with_escaped_text;
 
 /// Returns one line with the sites and links of a topology.
 pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
@@ -49,7 +49,7 @@ fn delay_text(direction: &LinkDirection) -> String {
 
 /// Returns a table of the links with a line per direction.
 pub(crate) fn topology_table(report: &TopologyReport) -> String {
-    let report = &harmless(report);
+    let report = &with_escaped_text(report);
     let mut text = format!(
         "{}: up for {:.0} s, sites {}, links {}\n\n",
         report.name,
@@ -102,7 +102,7 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
 
 /// Returns the final counters of a topology: a line per link, and its warnings.
 pub(crate) fn topology_end(report: &TopologyReport) -> String {
-    let report = &harmless(report);
+    let report = &with_escaped_text(report);
     let mut text = format!("'{}' was up for {:.1} s\n", report.name, report.seconds);
     for link in &report.links {
         let way = |way: NamedDirection| {

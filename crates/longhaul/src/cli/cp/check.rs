@@ -13,7 +13,7 @@ use longhaul_engine::copy;
 use super::gate::Gate;
 use super::route::{Far, far};
 use crate::exit::{self, Coded};
-use crate::output::{after_printing, answer, document, say};
+use crate::output::{after_printing, print_document, print_message, print_result};
 
 /// Compares files with the digests in `manifest`: those in the only one of `places`, or those
 /// beside the manifest. A remote host compares its files itself, in a session that `open` returns.
@@ -48,7 +48,7 @@ pub(super) fn check<'a>(
             result?
         }
     };
-    let printed = if json { document(&result) } else { print(&result) };
+    let printed = if json { print_document(&result) } else { print(&result) };
     after_printing(if result.holds() { exit::OK } else { exit::PARTIAL }, printed)
 }
 
@@ -78,7 +78,7 @@ fn print(result: &CheckResult) -> Result<(), Coded> {
         }
     }
     for failure in &result.failures {
-        say(format_args!("{}: {}", failure.path, failure.reason));
+        print_message(format_args!("{}: {}", failure.path, failure.reason));
     }
     let _ = writeln!(
         text,
@@ -89,5 +89,5 @@ fn print(result: &CheckResult) -> Result<(), Coded> {
         result.missing.len(),
         result.extra.len()
     );
-    answer(&text)
+    print_result(&text)
 }

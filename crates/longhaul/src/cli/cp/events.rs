@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::exit::Coded;
-use crate::output::{answer, document, document_line, remark_text};
+use crate::output::{print_document, print_document_line, print_notes, print_result};
 
 /// The time between two progress lines.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,9 +28,9 @@ impl Printer {
     pub(super) fn text(self, text: &str) -> Result<(), Coded> {
         let line = format!("{text}\n");
         if !self.to_stderr {
-            return answer(&line);
+            return print_result(&line);
         }
-        remark_text(&line);
+        print_notes(&line);
         Ok(())
     }
 
@@ -39,13 +39,13 @@ impl Printer {
         if self.to_stderr {
             self.text(&serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?)
         } else {
-            document(value)
+            print_document(value)
         }
     }
 
     fn event(self, name: &str, data: &Value) -> Result<(), Coded> {
         let event = json!({ "schema": COPY_SCHEMA, "event": name, "data": data });
-        if self.to_stderr { self.text(&event.to_string()) } else { document_line(&event) }
+        if self.to_stderr { self.text(&event.to_string()) } else { print_document_line(&event) }
     }
 }
 

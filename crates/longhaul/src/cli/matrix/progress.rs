@@ -9,7 +9,7 @@ use longhaul_core::text::escape;
 use longhaul_lab::runner::{Event, Progress};
 
 use super::live::LiveTable;
-use crate::output::{error_is_terminal, error_size, remark};
+use crate::output::{error_is_terminal, error_size, print_note};
 
 /// The time between two updates of the line below the table.
 const TICK: Duration = Duration::from_millis(250);
@@ -86,7 +86,7 @@ impl<'a> Show<'a> {
     fn line(&self, text: &str) {
         match &self.live {
             Some(live) => live.bar.println(escape(text)),
-            None => remark(text),
+            None => print_note(text),
         }
     }
 }

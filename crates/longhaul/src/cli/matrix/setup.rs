@@ -16,7 +16,7 @@ use longhaul_lab::{LabError, Network, host};
 
 use super::{MatrixArgs, cost};
 use crate::exit::{self, Coded};
-use crate::output::say;
+use crate::output::print_message;
 
 /// The prefix of the default output directory.
 const DIR_PREFIX: &str = "longhaul-matrix-";
@@ -64,7 +64,7 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     let sources = sources(&plan, memory.as_ref().map(MemoryStore::path)).map_err(coded)?;
     let is_there = |name: &str| tools.iter().any(|t| t.name == name && t.missing.is_none());
     let cost = Cost::of(&plan, drivers, &sources, &is_there);
-    say(format_args!("{}: {}", plan.name, cost::words(&cost)));
+    print_message(format_args!("{}: {}", plan.name, cost::words(&cost)));
     if plan.real.is_some() && args.scratch.is_some() {
         let advice = "copies go to the directory of [real] in the plan, at the far end";
         return Err(Coded::new(exit::USAGE, anyhow!("--scratch is for emulated paths; {advice}")));

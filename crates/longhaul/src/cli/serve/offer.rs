@@ -15,7 +15,7 @@ use longhaul_engine::test;
 
 use super::limits::Tiers;
 use super::log::Log;
-use crate::output::{failure_text, say};
+use crate::output::{failure_text, print_message};
 
 /// The services of the server. Anyone may run tests, within limits. Only authorised keys may copy
 /// files.
@@ -118,10 +118,10 @@ impl Services for Offer {
     fn log(&self, event: Event) {
         // The administrator who changed the list reads standard error, even with a log file.
         match &event {
-            Event::KeysRead { keys, ended } => {
-                say(format_args!("reloaded authorized_keys: {keys} keys, {ended} sessions end"))
-            }
-            Event::KeysKept { error } => say(format_args!(
+            Event::KeysRead { keys, ended } => print_message(format_args!(
+                "reloaded authorized_keys: {keys} keys, {ended} sessions end"
+            )),
+            Event::KeysKept { error } => print_message(format_args!(
                 "ERROR: cannot reload authorized_keys; the previous keys remain in force: {}",
                 failure_text(error)
             )),

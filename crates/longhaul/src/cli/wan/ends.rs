@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit;
-use crate::output::{raw_error, say};
+use crate::output::{print_message, raw_error};
 
 /// The time limit for the far command to listen. After it the near command starts anyway.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ fn end_far(far: &mut Child, linger: Duration, events: &Receiver<Event>) -> anyho
     let group = group.context("the far command has no process id")?;
     if let Some(status) = wait_until(far, Instant::now() + linger, events)? {
         if !status.success() {
-            say(format_args!("warning: the far command failed ({status})"));
+            print_message(format_args!("warning: the far command failed ({status})"));
         }
         return Ok(());
     }

@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::control::{self, Reply, Request};
 use super::place::{Held, Place};
 use crate::cli::link::read_trace;
-use crate::output::say;
+use crate::output::print_message;
 
 /// A running topology and the socket for its requests.
 pub(super) struct Holder {
@@ -108,7 +108,7 @@ impl Holder {
                 Ok(request) => self.answer(&mut stream, request),
                 // A command checked whether the topology is up.
                 Err(FrameError::Closed) => {}
-                Err(error) => say(format_args!("cannot read a request: {error}")),
+                Err(error) => print_message(format_args!("cannot read a request: {error}")),
             }
         }
     }

@@ -14,7 +14,7 @@ use longhaul_emu::{EmuError, Wan, acquire_privileges};
 use super::ends::{self, Ends};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
-use crate::output::say;
+use crate::output::print_message;
 
 /// Run a command over an emulated link
 ///
@@ -81,10 +81,10 @@ fn write(report: &LinkReport, file: &mut File) -> anyhow::Result<()> {
 
 fn print_summary(report: &LinkReport, verbose: bool) {
     if verbose {
-        say(report.summary());
+        print_message(report.summary());
     }
     for warning in &report.warnings {
-        say(format_args!("warning: {warning}"));
+        print_message(format_args!("warning: {warning}"));
     }
 }
 

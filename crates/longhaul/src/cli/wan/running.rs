@@ -11,8 +11,8 @@ use super::place::Place;
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
 use crate::output::{
-    answer, clear, document, document_line, link_text, output_is_terminal, say, topology_end,
-    topology_table,
+    clear, link_text, output_is_terminal, print_document, print_document_line, print_message,
+    print_result, topology_end, topology_table,
 };
 
 /// Show the traffic of the links of a topology
@@ -38,10 +38,10 @@ pub(super) fn status(args: StatusArgs) -> Result<u8, Coded> {
     loop {
         let report = control::ask_report(&mut place.connect()?, &Request::Status)?;
         match (args.json, args.watch) {
-            (true, true) => document_line(&report)?,
-            (true, false) => document(&report)?,
-            (false, _) if live => answer(&(clear() + &topology_table(&report)))?,
-            (false, _) => answer(&topology_table(&report))?,
+            (true, true) => print_document_line(&report)?,
+            (true, false) => print_document(&report)?,
+            (false, _) if live => print_result(&(clear() + &topology_table(&report)))?,
+            (false, _) => print_result(&topology_table(&report))?,
         }
         if !args.watch {
             return Ok(exit::OK);
@@ -80,7 +80,7 @@ pub(super) fn set(args: SetArgs) -> Result<u8, Coded> {
     match control::ask(&mut stream, &request).map_err(usage)? {
         Reply::Changed { plan } => {
             let line = format!("{}: {}\n", args.which, link_text(&plan));
-            answer(&line)?;
+            print_result(&line)?;
         }
         _ => Err(control::unexpected())?,
     }
@@ -104,7 +104,7 @@ pub(super) fn down(args: DownArgs) -> Result<u8, Coded> {
         // The holder was killed, and the kernel took everything else down.
         if let Some(held) = place.try_hold()? {
             held.clear(true)?;
-            say(format_args!("'{}' had been killed; removed its files", place.name));
+            print_message(format_args!("'{}' had been killed; removed its files", place.name));
             return Ok(exit::OK);
         }
     }
@@ -112,6 +112,6 @@ pub(super) fn down(args: DownArgs) -> Result<u8, Coded> {
     let report = control::ask_report(&mut stream, &Request::Down)?;
     // The stream ends when the holder has ended.
     let _ = stream.read(&mut [0]);
-    answer(&topology_end(&report))?;
+    print_result(&topology_end(&report))?;
     Ok(exit::OK)
 }

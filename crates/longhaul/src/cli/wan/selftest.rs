@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, answer, certificate_end, certificate_head, check_line, document,
-    error_is_terminal, output_is_terminal, raw_output, remark_text,
+    after_printing, certificate_end, certificate_head, check_line, error_is_terminal,
+    output_is_terminal, print_document, print_notes, print_result, raw_output,
 };
 
 /// Check the accuracy of the emulator on this machine
@@ -65,9 +65,9 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     let mut printed = Ok(());
     let mut show = |text: &str| {
         if args.json {
-            remark_text(text);
+            print_notes(text);
         } else if printed.is_ok() {
-            printed = answer(text);
+            printed = print_result(text);
         }
     };
     show(&certificate_head());
@@ -76,7 +76,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
             .map_err(|error| host(error.into()))?;
     show(&certificate_end(&certificate));
     if args.json {
-        printed = document(&certificate);
+        printed = print_document(&certificate);
     }
     let code = match certificate.count(CheckVerdict::Fail) {
         0 if certificate.holds() => exit::OK,

@@ -17,7 +17,9 @@ use super::place::Place;
 use super::shipped::{SHIPPED, Shipped};
 use super::topology_file::{FileError, TopologyFile};
 use crate::exit::{self, Coded};
-use crate::output::{answer, raw_output, remark_text, say, topology_end, topology_summary};
+use crate::output::{
+    print_message, print_notes, print_result, raw_output, topology_end, topology_summary,
+};
 
 /// Start a topology of several sites and links
 ///
@@ -58,7 +60,7 @@ enum Started {
 
 pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     let Some(file) = args.file.filter(|_| !args.list) else {
-        answer(&list())?;
+        print_result(&list())?;
         return Ok(exit::OK);
     };
     let TopologyFile { plan, .. } =
@@ -72,7 +74,7 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     }
     leave_in_background(&file, &plan, &place)?;
     let line = format!("{}\n", topology_summary(&plan));
-    answer(&line)?;
+    print_result(&line)?;
     Ok(exit::OK)
 }
 
@@ -105,7 +107,7 @@ fn build_error(error: anyhow::Error) -> Coded {
 
 fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
     let holder = Holder::start(plan, place).map_err(build_error)?;
-    say(topology_summary(plan));
+    print_message(topology_summary(plan));
     hold(holder, true)
 }
 
@@ -115,7 +117,7 @@ fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
 /// reports the end and the log.
 fn hold(holder: Holder, clear: bool) -> Result<u8, Coded> {
     match holder.serve()? {
-        End::Signal(report) => remark_text(&format!("longhaul: {}", topology_end(&report))),
+        End::Signal(report) => print_notes(&format!("longhaul: {}", topology_end(&report))),
         // The command prints the counters. The stream stays open until this process has ended.
         End::Command(stream) => std::mem::forget(stream),
         End::Site(error, held) => {

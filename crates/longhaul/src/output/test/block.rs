@@ -9,12 +9,12 @@ use longhaul_core::result::{
 
 use super::words::{count, millis, wrap};
 use super::{COLUMNS, TestText};
-use crate::output::harmless;
+use crate::output::with_escaped_text;
 
 impl TestText {
     /// Returns the figures of sender and receiver, the goodput and its reason, per direction.
     pub(crate) fn block(&self, result: &TestResult) -> String {
-        let result = &harmless(result);
+        let result = &with_escaped_text(result);
         let mut text = format!("{}\n", "-".repeat(COLUMNS));
         let server_sends = self.direction == Direction::Reverse;
         self.ends(&mut text, &result.summary, server_sends);

@@ -17,7 +17,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::flood::Flood;
 use super::{Format, Message, Shared, record};
-use crate::output::{raw_error, say};
+use crate::output::{print_message, raw_error};
 
 /// The interval at which signals and counts are checked.
 const CHECK: Duration = Duration::from_millis(250);
@@ -174,7 +174,7 @@ impl Writer {
                 }
                 Err(error) => {
                     let path = path.display();
-                    say(format_args!(
+                    print_message(format_args!(
                         "cannot reopen the log {path}: {error}; logging continues in the old file"
                     ));
                 }
@@ -205,7 +205,7 @@ impl Target {
         if let Kind::Named { path, failing, .. } = &mut self.kind
             && std::mem::take(failing)
         {
-            say(format_args!("writing the log {} succeeded again", path.display()));
+            print_message(format_args!("writing the log {} succeeded again", path.display()));
         }
     }
 
@@ -214,7 +214,7 @@ impl Target {
         let Kind::Named { path, failing, .. } = &mut self.kind else { return false };
         if !std::mem::replace(failing, true) {
             let path = path.display();
-            say(format_args!(
+            print_message(format_args!(
                 "cannot write the log {path}: {error}; transfers continue, and longhaul retries"
             ));
         }
