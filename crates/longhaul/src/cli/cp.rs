@@ -1,9 +1,9 @@
 //! `longhaul cp`: turns arguments into a plan, runs the copy and prints its result.
 
 mod check;
+mod connector;
 mod events;
 mod filters;
-mod gate;
 mod route;
 mod standard;
 
@@ -29,11 +29,11 @@ use longhaul_engine::copy::{
 };
 
 use self::check::check;
+use self::connector::Addresses;
+pub(in crate::cli) use self::connector::Connector;
 use self::events::{Events, Printer};
 use self::filters::{FilterArgs, read_list};
-use self::gate::Addresses;
-pub(in crate::cli) use self::gate::Gate;
-pub(in crate::cli) use self::route::{Far, far};
+pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
 use crate::output::{CopyBar, after_printing, copy_text, failure_text, print_message, raw_output};
@@ -171,7 +171,7 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
-            let open = |far: &Far| self.gate(far, None, interrupt.flag());
+            let open = |far: &Endpoint| self.connector(far, None, interrupt.flag());
             return check(manifest, &self.places, self.json, open, interrupt.flag());
         }
         let plan = self.plan()?;
@@ -263,7 +263,7 @@ impl Args {
                 direct: self.direct,
                 nice: self.nice,
                 verify: self.verify,
-                give_up_ms: Some(self.give_up.max(LEAST_PATIENCE).as_millis() as u64),
+                give_up_ms: Some(self.give_up.max(LEAST_GIVE_UP).as_millis() as u64),
                 tree: self.tree()?,
                 sample: None,
             },
@@ -328,14 +328,14 @@ impl Args {
     }
 
     /// Returns an opener of sessions with `far`.
-    fn gate<'a>(
+    fn connector<'a>(
         &self,
-        far: &Far,
+        far: &Endpoint,
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
-    ) -> Result<Gate<'a>, Coded> {
+    ) -> Result<Connector<'a>, Coded> {
         let ssh = SshOptions { via_ssh: self.via_ssh, ..self.ssh.clone() };
-        Gate::new(far, &ssh, self.accept_new, addresses, stop)
+        Connector::new(far, &ssh, self.accept_new, addresses, stop)
     }
 
     fn copy(
@@ -346,7 +346,7 @@ impl Args {
         stop: &Arc<AtomicBool>,
     ) -> Result<CopyResult, Coded> {
         let options = &plan.options;
-        let gate = |far: &Far, addresses| self.gate(far, addresses, stop);
+        let connector = |far: &Endpoint, addresses| self.connector(far, addresses, stop);
         let secret = CopySecret::of_user();
         let lost = |error: &EngineError| {
             let reason = failure_text(error);
@@ -359,20 +359,20 @@ impl Args {
         let addresses = self.addresses.clone();
         Ok(match Route::of(plan)? {
             Route::Push { source, far, target } => {
-                if matches!(far, Far::Here) && plan.target != Location::Null {
+                if matches!(far, Endpoint::Local) && plan.target != Location::Null {
                     check_apart(&source, &target, options)
                         .map_err(|error| Coded::new(exit::USAGE, error))?;
                 }
-                let mut gate = gate(&far, addresses)?;
-                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let mut connector = connector(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let result = push(line, &source, &target, options, progress, stop);
-                gate.finish();
+                connector.finish();
                 result?
             }
             Route::Pull { far, paths, names, target } => {
-                let mut gate = gate(&far, addresses)?;
-                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let mut connector = connector(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let files = FarFiles { paths: &paths, names: names.as_deref() };
                 let outlet;
@@ -385,11 +385,11 @@ impl Args {
                     }
                 };
                 let result = pull(line, files, landing, options, progress, stop);
-                gate.finish();
+                connector.finish();
                 result?
             }
             Route::Between { from, paths, names, to, target } => {
-                let (mut source, mut sink) = (gate(&from, None)?, gate(&to, addresses)?);
+                let (mut source, mut sink) = (connector(&from, None)?, connector(&to, addresses)?);
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let notice = |reason: &str| {
@@ -409,7 +409,7 @@ impl Args {
 }
 
 /// The lower bound of `--give-up` while connected.
-const LEAST_PATIENCE: Duration = Duration::from_secs(20);
+const LEAST_GIVE_UP: Duration = Duration::from_secs(20);
 
 /// The error of a copy that a signal ended, with the bytes that a resumed copy keeps.
 fn interrupted(plan: &CopyPlan, progress: &Progress) -> anyhow::Error {

@@ -17,7 +17,7 @@ use longhaul_engine::diagnose::{CopyDirection, DiagnoseOutcome, DiagnosePlan, Op
 use longhaul_engine::session::{HostPort, Session};
 use longhaul_lab::report;
 
-use super::cp::{Far, Gate, far};
+use super::cp::{Connector, Endpoint, endpoint};
 use crate::exit::{self, Coded};
 use crate::output::{DiagnoseView, after_printing, diagnosis_text, print_document, print_result};
 use crate::remote::SshOptions;
@@ -77,10 +77,10 @@ impl Args {
         let plan = self.plan()?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let begun = Instant::now();
-        let mut gates = Gates::new(&self, interrupt.flag())?;
+        let mut connectors = Connectors::new(&self, interrupt.flag())?;
         let view = DiagnoseView::start(plan.steps(), plan.rounds);
-        let outcome = run(&plan, &mut gates, interrupt.flag(), &|step| view.show(&step));
-        gates.finish();
+        let outcome = run(&plan, &mut connectors, interrupt.flag(), &|step| view.show(&step));
+        connectors.finish();
         view.finish();
         let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted } = outcome;
         let diagnosis = judge(Diagnosis {
@@ -135,7 +135,7 @@ impl Args {
             Location::Server { address, .. } => address.parse::<HostPort>().ok(),
             _ => None,
         };
-        let way = match (far(&self.source), far(&self.target)) {
+        let way = match (endpoint(&self.source), endpoint(&self.target)) {
             (None, None) => CopyDirection::Local,
             (None, Some(_)) => CopyDirection::Push,
             (Some(_), None) => CopyDirection::Pull,
@@ -176,7 +176,7 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 const MOST_TIME: Duration = Duration::from_secs(60);
 
 /// How long a step waits for its turn at a server.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(20);
+const QUEUE_LIMIT: Duration = Duration::from_secs(20);
 
 /// The path of the files on their host; `None` for memory.
 fn path(location: &Location) -> Option<PathBuf> {
@@ -204,39 +204,40 @@ fn shown(location: &Location) -> String {
 
 /// The ways to the hosts of both ends: each has one for the session that is kept throughout, and
 /// one for those of single steps.
-struct Gates<'a> {
-    kept: [Gate<'a>; 2],
-    passing: [Gate<'a>; 2],
+struct Connectors<'a> {
+    kept: [Connector<'a>; 2],
+    passing: [Connector<'a>; 2],
 }
 
-impl<'a> Gates<'a> {
+impl<'a> Connectors<'a> {
     fn new(args: &Args, stop: &'a Arc<AtomicBool>) -> Result<Self, Coded> {
-        let gate = |location: &Location| {
-            let far = far(location).unwrap_or(Far::Here);
+        let connector = |location: &Location| {
+            let far = endpoint(location).unwrap_or(Endpoint::Local);
             // The session that stays open may occupy the last place of the server.
-            let gate = Gate::new(&far, &args.ssh, args.accept_new, None, stop)?;
-            Ok::<_, Coded>(gate.patient_for(QUEUE_PATIENCE))
+            let connector = Connector::new(&far, &args.ssh, args.accept_new, None, stop)?;
+            Ok::<_, Coded>(connector.with_queue_limit(QUEUE_LIMIT))
         };
-        let both = || Ok::<_, Coded>([gate(&args.source)?, gate(&args.target)?]);
-        Ok(Gates { kept: both()?, passing: both()? })
+        let both = || Ok::<_, Coded>([connector(&args.source)?, connector(&args.target)?]);
+        Ok(Connectors { kept: both()?, passing: both()? })
     }
 
     fn finish(self) {
-        self.kept.into_iter().chain(self.passing).for_each(Gate::finish);
+        self.kept.into_iter().chain(self.passing).for_each(Connector::finish);
     }
 }
 
-impl Openers for Gates<'_> {
+impl Openers for Connectors<'_> {
     fn open(&mut self, end: End, service: Service) -> EngineResult<Session> {
-        let gates = if service == Service::Diagnose { &mut self.kept } else { &mut self.passing };
-        let gate = match end {
-            End::Sender => &mut gates[0],
-            End::Receiver => &mut gates[1],
+        let connectors =
+            if service == Service::Diagnose { &mut self.kept } else { &mut self.passing };
+        let connector = match end {
+            End::Sender => &mut connectors[0],
+            End::Receiver => &mut connectors[1],
         };
-        gate.open_for(service)
+        connector.open_for(service)
     }
 
     fn done(&mut self) {
-        self.passing.iter_mut().for_each(Gate::rest);
+        self.passing.iter_mut().for_each(Connector::rest);
     }
 }

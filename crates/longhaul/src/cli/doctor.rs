@@ -16,11 +16,11 @@ use crate::exit::{self, Coded};
 use crate::output::{
     after_printing, doctor_text, output_is_terminal, print_document, print_message, print_result,
 };
-use crate::remote::{SshOptions, printed_there};
+use crate::remote::{SshOptions, remote_output};
 use crate::signals::Interrupt;
 
 /// Time limits of the resolver and of the peer. The examination ends within two seconds.
-const PATIENCE: Duration = Duration::from_millis(900);
+const TIME_LIMIT: Duration = Duration::from_millis(900);
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -79,7 +79,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let report = match &self.host {
-            Some(host) if self.there || host.contains('@') => self.ask_there(host)?,
+            Some(host) if self.there || host.contains('@') => self.examine_remote(host)?,
             _ => self.examine_here()?,
         };
         let printed = if self.json {
@@ -135,7 +135,7 @@ impl Args {
         Ok(Query {
             port: to.as_ref().map_or(self.port, |to| self.port_of(to)),
             to: to.map(|to| to.host),
-            patience: PATIENCE,
+            patience: TIME_LIMIT,
             interfaces: self.interface.clone(),
             disks: self.disk.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         })
@@ -180,7 +180,7 @@ impl Args {
     }
 
     /// Runs the doctor at `destination` for transfers with this host.
-    fn ask_there(&self, destination: &str) -> Result<DoctorReport, Coded> {
+    fn examine_remote(&self, destination: &str) -> Result<DoctorReport, Coded> {
         let mut arguments = vec!["doctor".to_owned(), "--json".into(), "--for-client".into()];
         let mut option = |name: &str, value: String| {
             // A single word, so that a value is never parsed as an option.
@@ -196,7 +196,7 @@ impl Args {
         if self.active {
             arguments.push("--active".to_owned());
         }
-        let printed = printed_there(destination, &self.ssh, &arguments)?;
+        let printed = remote_output(destination, &self.ssh, &arguments)?;
         let mut report: DoctorReport = serde_json::from_slice(&printed).map_err(|_| {
             let error = anyhow!(
                 "{destination}: no findings; check the ssh login and that a current longhaul is \

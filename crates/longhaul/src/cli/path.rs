@@ -18,7 +18,7 @@ use crate::output::{
     after_printing, failure_text, path_text, print_document, print_message, print_result,
 };
 use crate::passphrase;
-use crate::remote::{SshFar, SshOptions};
+use crate::remote::{SshOptions, SshServer};
 use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
@@ -86,10 +86,10 @@ enum PartArg {
 }
 
 /// The connection to the host.
-enum Far {
-    Served(Box<Session>, Option<SshFar>),
+enum Peer {
+    Server(Box<Session>, Option<SshServer>),
     /// No server helps, with the reason.
-    Alone(SocketAddr, String),
+    NoServer(SocketAddr, String),
 }
 
 impl Args {
@@ -101,11 +101,11 @@ impl Args {
                 print_message(format_args!("{what}"));
             }
         };
-        let result = match self.far(&interrupt)? {
-            Far::Served(session, ssh) => {
+        let result = match self.peer(&interrupt)? {
+            Peer::Server(session, ssh) => {
                 let address = session.data_addresses().first().copied();
                 let found = path::run(*session, &self.host, &plan, interrupt.flag(), note);
-                ssh.into_iter().for_each(SshFar::finish);
+                ssh.into_iter().for_each(SshServer::finish);
                 match (found, address) {
                     // The control channel is up, and datagrams do not pass.
                     (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
@@ -122,7 +122,7 @@ impl Args {
                     (found, _) => found?,
                 }
             }
-            Far::Alone(address, why) => {
+            Peer::NoServer(address, why) => {
                 path::run_without_server(address, &self.host, &why, &plan, interrupt.flag(), note)?
             }
         };
@@ -155,10 +155,10 @@ impl Args {
         Ok(plan)
     }
 
-    fn far(&self, interrupt: &Interrupt) -> Result<Far, Coded> {
+    fn peer(&self, interrupt: &Interrupt) -> Result<Peer, Coded> {
         if self.host.contains('@') {
-            let (far, session) = SshFar::start(&self.host, Service::Path, &self.ssh)?;
-            return Ok(Far::Served(Box::new(session), Some(far)));
+            let (far, session) = SshServer::start(&self.host, Service::Path, &self.ssh)?;
+            return Ok(Peer::Server(Box::new(session), Some(far)));
         }
         let mut target: HostPort = self.host.parse()?;
         target.port = self.port.unwrap_or(target.port);
@@ -175,7 +175,7 @@ impl Args {
             Coded::new(exit::UNREACHABLE, error)
         })?;
         if self.alone {
-            return Ok(Far::Alone(address, "excluded by --alone".to_owned()));
+            return Ok(Peer::NoServer(address, "excluded by --alone".to_owned()));
         }
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;
@@ -183,10 +183,10 @@ impl Args {
         let policy = HostPolicy::RefuseChanged;
         let options = ConnectOptions { identity: &identity, config: &config, policy, family };
         match connect_in_turn(&target, Service::Path, &options, interrupt.flag()) {
-            Ok(session) => Ok(Far::Served(Box::new(session), None)),
+            Ok(session) => Ok(Peer::Server(Box::new(session), None)),
             Err(error) if is_no_help(&error) => {
                 let why = failure_text(&error);
-                Ok(Far::Alone(address, why))
+                Ok(Peer::NoServer(address, why))
             }
             Err(error) => Err(error.into()),
         }

@@ -38,7 +38,7 @@ pub(super) fn connect_in_turn(
     connect_within(target, service, options, stop, Duration::MAX)
 }
 
-/// Opens a session as [`connect_in_turn`], within `patience`.
+/// Opens a session as [`connect_in_turn`], within `limit`.
 ///
 /// # Errors
 /// As [`connect_queued`], and if the time ends in the queue.
@@ -47,12 +47,12 @@ pub(super) fn connect_within(
     service: Service,
     options: &ConnectOptions<'_>,
     stop: &AtomicBool,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<Session> {
     let begun = Instant::now();
     let stopped = || stop.load(Ordering::Acquire);
     let session = connect_queued(target, service, options, |place| {
-        in_turn(target, place, stop) && begun.elapsed() < patience
+        in_turn(target, place, stop) && begun.elapsed() < limit
     });
     match session {
         Err(EngineError::Interrupted) if !stopped() => Err(EngineError::Refused {

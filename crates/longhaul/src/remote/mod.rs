@@ -4,10 +4,10 @@
 //! The server side is the same code as `longhaul serve`: a control channel, data connections that
 //! a secret binds to it, and the services.
 
-mod far;
+mod server;
 mod ssh;
 mod tunnel;
 
-pub(crate) use far::{serve_stdio, start_here};
-pub(crate) use ssh::{SshFar, SshOptions, printed_there};
+pub(crate) use server::{serve_stdio, start_here};
+pub(crate) use ssh::{SshOptions, SshServer, remote_output};
 pub(crate) use tunnel::relay;

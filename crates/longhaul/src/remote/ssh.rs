@@ -69,12 +69,12 @@ impl FromStr for Rsh {
 }
 
 /// A running `longhaul serve --stdio` at the end of ssh.
-pub(crate) struct SshFar {
+pub(crate) struct SshServer {
     ssh: Child,
     _tunnels: Arc<Tunnels>,
 }
 
-impl SshFar {
+impl SshServer {
     /// Starts the server at `destination` (`[user@]host`) and opens a session for `service`.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl SshFar {
         let pipes = ssh.stdout.take().zip(ssh.stdin.take());
         // From here on, an error ends ssh.
         let tunnels = Arc::new(Tunnels::default());
-        let far = SshFar { ssh, _tunnels: tunnels.clone() };
+        let far = SshServer { ssh, _tunnels: tunnels.clone() };
         let Some((output, input)) = pipes else {
             return Err(spawn_failed(std::io::ErrorKind::BrokenPipe.into()));
         };
@@ -143,7 +143,7 @@ impl SshFar {
     }
 }
 
-impl Drop for SshFar {
+impl Drop for SshServer {
     fn drop(&mut self) {
         // Harmless if ssh has ended. The wait collects its exit status.
         let _ = self.ssh.kill();
@@ -156,7 +156,7 @@ impl Drop for SshFar {
 ///
 /// # Errors
 /// ssh cannot be started.
-pub(crate) fn printed_there(
+pub(crate) fn remote_output(
     destination: &str,
     SshOptions { rsh, far_longhaul, .. }: &SshOptions,
     arguments: &[String],

@@ -10,8 +10,8 @@ use longhaul_core::plan::Location;
 use longhaul_core::result::{CheckResult, Manifest};
 use longhaul_engine::copy;
 
-use super::gate::Gate;
-use super::route::{Far, far};
+use super::connector::Connector;
+use super::route::{Endpoint, endpoint};
 use crate::exit::{self, Coded};
 use crate::output::{after_printing, print_document, print_message, print_result};
 
@@ -21,7 +21,7 @@ pub(super) fn check<'a>(
     manifest: &Location,
     places: &[Location],
     json: bool,
-    open: impl FnOnce(&Far) -> Result<Gate<'a>, Coded>,
+    open: impl FnOnce(&Endpoint) -> Result<Connector<'a>, Coded>,
     stop: &Arc<AtomicBool>,
 ) -> Result<u8, Coded> {
     let usage = |text: &str| Coded::new(exit::USAGE, anyhow!(text.to_owned()));
@@ -33,18 +33,18 @@ pub(super) fn check<'a>(
     };
     let dir = match places {
         [] => None,
-        [dir] if far(dir) == far(manifest) => Some(place(dir.clone())?),
+        [dir] if endpoint(dir) == endpoint(manifest) => Some(place(dir.clone())?),
         _ => return Err(usage("--check accepts one directory, on the host of the manifest")),
     };
     let path = place(manifest.clone())?;
-    let result = match far(manifest) {
+    let result = match endpoint(manifest) {
         None => check_here(&path, dir.as_deref(), stop)?,
         Some(far) => {
-            let mut gate = open(&far)?;
-            let result = gate
+            let mut connector = open(&far)?;
+            let result = connector
                 .open()
                 .and_then(|session| copy::check_far(session, &path, dir.as_deref(), stop));
-            gate.finish();
+            connector.finish();
             result?
         }
     };

@@ -16,11 +16,11 @@ use crate::exit::{self, Coded};
 #[derive(Debug)]
 pub(super) enum Route {
     /// From this host to `far`.
-    Push { source: SourcePlan, far: Far, target: PathBuf },
+    Push { source: SourcePlan, far: Endpoint, target: PathBuf },
     /// From `far` to this host.
-    Pull { far: Far, paths: Vec<PathBuf>, names: Names, target: Target },
+    Pull { far: Endpoint, paths: Vec<PathBuf>, names: Names, target: Target },
     /// From one server to another.
-    Between { from: Far, paths: Vec<PathBuf>, names: Names, to: Far, target: PathBuf },
+    Between { from: Endpoint, paths: Vec<PathBuf>, names: Names, to: Endpoint, target: PathBuf },
 }
 
 /// The paths of `--files-from`, relative to the only source.
@@ -37,9 +37,9 @@ pub(super) enum Target {
 
 /// The host of a source or target, as seen from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) enum Far {
+pub(in crate::cli) enum Endpoint {
     /// This host: the server is part of this process.
-    Here,
+    Local,
     /// `host[:port]`, a `longhaul serve --root DIR`.
     Server(String),
     /// `[user@]host`, over ssh.
@@ -49,12 +49,12 @@ pub(in crate::cli) enum Far {
 impl Route {
     pub(super) fn of(plan: &CopyPlan) -> Result<Self, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        let from = plan.sources.first().and_then(far);
+        let from = plan.sources.first().and_then(endpoint);
         let mut roots = Vec::new();
         let mut paths = Vec::new();
         for source in &plan.sources {
             match source {
-                _ if far(source) != from => {
+                _ if endpoint(source) != from => {
                     return usage("all sources must be on one host");
                 }
                 Location::Server { path, .. } | Location::Ssh { path, .. } => {
@@ -84,12 +84,12 @@ impl Route {
         let source = SourcePlan { tree: Tree::anywhere(), roots };
         let names = plan.names.clone();
         if plan.target == Location::Standard {
-            let far = from.unwrap_or(Far::Here);
+            let far = from.unwrap_or(Endpoint::Local);
             return Ok(Route::Pull { far, paths, names, target: Target::Output });
         }
         let (to, target) = match &plan.target {
             Location::Server { path, .. } | Location::Ssh { path, .. } => {
-                (far(&plan.target), path.clone())
+                (endpoint(&plan.target), path.clone())
             }
             Location::Local(path) => (None, path.clone()),
             Location::Null => (None, "/dev/null".into()),
@@ -98,7 +98,7 @@ impl Route {
             }
         };
         Ok(match (from, to) {
-            (None, to) => Route::Push { source, far: to.unwrap_or(Far::Here), target },
+            (None, to) => Route::Push { source, far: to.unwrap_or(Endpoint::Local), target },
             (Some(far), None) => Route::Pull { far, paths, names, target: Target::Path(target) },
             (Some(from), Some(to)) => Route::Between { from, paths, names, to, target },
         })
@@ -106,19 +106,19 @@ impl Route {
 }
 
 /// The remote host of a location; `None` for this host.
-pub(in crate::cli) fn far(location: &Location) -> Option<Far> {
+pub(in crate::cli) fn endpoint(location: &Location) -> Option<Endpoint> {
     match location {
-        Location::Server { address, .. } => Some(Far::Server(address.clone())),
-        Location::Ssh { destination, .. } => Some(Far::Ssh(destination.clone())),
+        Location::Server { address, .. } => Some(Endpoint::Server(address.clone())),
+        Location::Ssh { destination, .. } => Some(Endpoint::Ssh(destination.clone())),
         Location::Local(_) | Location::Zero | Location::Null | Location::Standard => None,
     }
 }
 
-impl fmt::Display for Far {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Far::Here => f.write_str("this host"),
-            Far::Server(host) | Far::Ssh(host) => f.write_str(host),
+            Endpoint::Local => f.write_str("this host"),
+            Endpoint::Server(host) | Endpoint::Ssh(host) => f.write_str(host),
         }
     }
 }

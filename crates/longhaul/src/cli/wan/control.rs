@@ -23,7 +23,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 /// The time limit for a message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// A request to the holder of a topology.
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,15 +81,15 @@ pub(super) enum Reply {
 
 /// Sets the time limits of a connection.
 pub(super) fn limit(stream: &UnixStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+    stream.set_read_timeout(Some(TIME_LIMIT))?;
+    stream.set_write_timeout(Some(TIME_LIMIT))
 }
 
 /// Sends a request and returns the reply.
 pub(super) fn ask(stream: &mut UnixStream, request: &Request) -> anyhow::Result<Reply> {
     // Taking down many sites can take longer than any other request.
-    let patience = matches!(request, Request::Down).then_some(6 * PATIENCE).or(Some(PATIENCE));
-    stream.set_read_timeout(patience).context("cannot set the timeout of the socket")?;
+    let limit = matches!(request, Request::Down).then_some(6 * TIME_LIMIT).or(Some(TIME_LIMIT));
+    stream.set_read_timeout(limit).context("cannot set the timeout of the socket")?;
     write_frame(stream, request).context("cannot send a request to the topology")?;
     match read_frame(stream).context("the topology did not reply")? {
         Reply::Refused { reason } => bail!(reason),

@@ -21,7 +21,7 @@ use crate::exit;
 use crate::output::{print_message, raw_error};
 
 /// The time limit for the far command to listen. After it the near command starts anyway.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
+const LISTEN_LIMIT: Duration = Duration::from_secs(1);
 
 /// The time, beyond one RTT, for the far command to end after the near command.
 const LINGER: Duration = Duration::from_millis(200);
@@ -146,7 +146,7 @@ fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
     // reach only the near command.
     command.process_group(0);
     let far = wan.spawn(Side::Far, command)?;
-    wan.wait_for_listener(Side::Far, LISTEN_PATIENCE)?;
+    wan.wait_for_listener(Side::Far, LISTEN_LIMIT)?;
     Ok(far)
 }
 

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use super::control::{self, Reply, Request};
 use super::ends::{code_of, pass_on};
 use super::holder::user_namespace;
-use super::place::Place;
+use super::runtime::RuntimeFiles;
 use crate::exit::{self, Coded};
 
 /// Run a command at a site of a topology
@@ -62,8 +62,8 @@ fn own(error: anyhow::Error) -> Coded {
 
 /// Moves this process into a site, and returns the environment variables of the site.
 fn enter(topology: Option<&str>, site: &str) -> anyhow::Result<Vec<(String, String)>> {
-    let place = Place::of_running(topology)?;
-    let mut stream = place.connect()?;
+    let files = RuntimeFiles::of_running(topology)?;
+    let mut stream = files.connect()?;
     let request = Request::Enter { site: site.to_owned() };
     let Reply::Enter { environment, user_namespace: theirs } = control::ask(&mut stream, &request)?
     else {

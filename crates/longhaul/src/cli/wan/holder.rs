@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::control::{self, Reply, Request};
-use super::place::{Held, Place};
+use super::runtime::{RuntimeFiles, RuntimeLock};
 use crate::cli::link::read_trace;
 use crate::output::print_message;
 
@@ -23,7 +23,7 @@ use crate::output::print_message;
 pub(super) struct Holder {
     topology: Topology,
     listener: UnixListener,
-    held: Held,
+    held: RuntimeLock,
     /// Readable after a signal to end.
     signals: UnixStream,
 }
@@ -35,7 +35,7 @@ pub(super) enum End {
     /// The command `wan down`, which waits on the stream until this process has ended.
     Command(UnixStream),
     /// The process that holds a site ended. The socket and the lock still exist.
-    Site(EmuError, Held),
+    Site(EmuError, RuntimeLock),
 }
 
 /// The reason for a wake-up of the holder.
@@ -47,8 +47,8 @@ enum Wake {
 
 impl Holder {
     /// Builds the topology and listens. The process must have only one thread.
-    pub(super) fn start(plan: &TopologyPlan, place: &Place) -> anyhow::Result<Holder> {
-        let held = place.hold()?;
+    pub(super) fn start(plan: &TopologyPlan, files: &RuntimeFiles) -> anyhow::Result<Holder> {
+        let held = files.hold()?;
         match Holder::build(plan, &held) {
             Ok((topology, listener, signals)) => Ok(Holder { topology, listener, held, signals }),
             Err(error) => {
@@ -60,7 +60,7 @@ impl Holder {
 
     fn build(
         plan: &TopologyPlan,
-        held: &Held,
+        held: &RuntimeLock,
     ) -> anyhow::Result<(Topology, UnixListener, UnixStream)> {
         acquire_privileges()?;
         let (signals, writer) = UnixStream::pair().context("cannot handle signals")?;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::control::{self, Reply, Request};
-use super::place::Place;
+use super::runtime::RuntimeFiles;
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
 use crate::output::{
@@ -33,10 +33,10 @@ pub(super) struct StatusArgs {
 }
 
 pub(super) fn status(args: StatusArgs) -> Result<u8, Coded> {
-    let place = Place::of_running(args.name.as_deref())?;
+    let files = RuntimeFiles::of_running(args.name.as_deref())?;
     let live = args.watch && !args.json && output_is_terminal();
     loop {
-        let report = control::ask_report(&mut place.connect()?, &Request::Status)?;
+        let report = control::ask_report(&mut files.connect()?, &Request::Status)?;
         match (args.json, args.watch) {
             (true, true) => print_document_line(&report)?,
             (true, false) => print_document(&report)?,
@@ -73,7 +73,7 @@ pub(super) fn set(args: SetArgs) -> Result<u8, Coded> {
         let error = anyhow::anyhow!("nothing to change; give a link option, such as --rtt");
         return Err(Coded { code: exit::USAGE, error });
     }
-    let mut stream = Place::of_running(args.name.as_deref())?.connect()?;
+    let mut stream = RuntimeFiles::of_running(args.name.as_deref())?.connect()?;
     let directory = std::env::current_dir().context("cannot find the current directory")?;
     let request = Request::Set { link: args.which.clone(), options: options.clone(), directory };
     let usage = |error| Coded { code: exit::USAGE, error };
@@ -99,16 +99,16 @@ pub(super) struct DownArgs {
 }
 
 pub(super) fn down(args: DownArgs) -> Result<u8, Coded> {
-    let place = Place::of_running(args.name.as_deref())?;
-    if place.is_left_over() {
+    let files = RuntimeFiles::of_running(args.name.as_deref())?;
+    if files.is_left_over() {
         // The holder was killed, and the kernel took everything else down.
-        if let Some(held) = place.try_hold()? {
+        if let Some(held) = files.try_hold()? {
             held.clear(true)?;
-            print_message(format_args!("'{}' had been killed; removed its files", place.name));
+            print_message(format_args!("'{}' had been killed; removed its files", files.name));
             return Ok(exit::OK);
         }
     }
-    let mut stream = place.connect()?;
+    let mut stream = files.connect()?;
     let report = control::ask_report(&mut stream, &Request::Down)?;
     // The stream ends when the holder has ended.
     let _ = stream.read(&mut [0]);

@@ -131,9 +131,9 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             }
             "link" => {
                 for link in tables("link", value)? {
-                    let (link, place) = read_link(link, directory)?;
+                    let (link, files) = read_link(link, directory)?;
                     plan.links.push(link);
-                    places.links.push(place);
+                    places.links.push(files);
                 }
             }
             other => return Err(unknown(key.span(), other, "description, seed, site and link")),

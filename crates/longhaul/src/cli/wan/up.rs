@@ -13,7 +13,7 @@ use longhaul_emu::EmuError;
 use serde::{Deserialize, Serialize};
 
 use super::holder::{End, Holder};
-use super::place::Place;
+use super::runtime::RuntimeFiles;
 use super::shipped::{SHIPPED, Shipped};
 use super::topology_file::{FileError, TopologyFile};
 use crate::exit::{self, Coded};
@@ -65,14 +65,14 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     };
     let TopologyFile { plan, .. } =
         TopologyFile::load(&file, args.name.as_deref()).map_err(file_error)?;
-    let place = Place::named(&plan.name)?;
+    let files = RuntimeFiles::named(&plan.name)?;
     if args.background {
-        return background(&plan, &place);
+        return background(&plan, &files);
     }
     if args.foreground {
-        return foreground(&plan, &place);
+        return foreground(&plan, &files);
     }
-    leave_in_background(&file, &plan, &place)?;
+    leave_in_background(&file, &plan, &files)?;
     let line = format!("{}\n", topology_summary(&plan));
     print_result(&line)?;
     Ok(exit::OK)
@@ -105,8 +105,8 @@ fn build_error(error: anyhow::Error) -> Coded {
     Coded { code, error }
 }
 
-fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
-    let holder = Holder::start(plan, place).map_err(build_error)?;
+fn foreground(plan: &TopologyPlan, files: &RuntimeFiles) -> Result<u8, Coded> {
+    let holder = Holder::start(plan, files).map_err(build_error)?;
     print_message(topology_summary(plan));
     hold(holder, true)
 }
@@ -131,10 +131,10 @@ fn hold(holder: Holder, clear: bool) -> Result<u8, Coded> {
 }
 
 /// Runs the background process: reports the result to its parent, and serves requests.
-fn background(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
+fn background(plan: &TopologyPlan, files: &RuntimeFiles) -> Result<u8, Coded> {
     // A new session, so that signals of the terminal do not reach this process.
     let _ = rustix::process::setsid();
-    let holder = Holder::start(plan, place).map_err(build_error);
+    let holder = Holder::start(plan, files).map_err(build_error);
     // The files of the topology are loaded, and the process must not keep a file system busy.
     let _ = std::env::set_current_dir("/");
     let started = match &holder {
@@ -158,12 +158,16 @@ fn report_start(started: &Started) -> anyhow::Result<()> {
     out.flush().context(FAILED)
 }
 
-fn leave_in_background(file: &Path, plan: &TopologyPlan, place: &Place) -> Result<(), Coded> {
-    if place.try_hold()?.is_none() {
+fn leave_in_background(
+    file: &Path,
+    plan: &TopologyPlan,
+    files: &RuntimeFiles,
+) -> Result<(), Coded> {
+    if files.try_hold()?.is_none() {
         // Returns the error, without truncating the log of the running topology.
-        place.hold()?;
+        files.hold()?;
     }
-    let log = place.log();
+    let log = files.log();
     let log_file =
         File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
     let program = std::env::current_exe().context("cannot find the file of this program")?;

@@ -19,32 +19,32 @@ const END_TIME: Duration = Duration::from_secs(5);
 
 /// The files of one topology.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct RuntimeFiles {
     directory: PathBuf,
     pub(super) name: String,
 }
 
 /// The held lock of a topology.
 #[derive(Debug)]
-pub(super) struct Held {
-    place: Place,
+pub(super) struct RuntimeLock {
+    files: RuntimeFiles,
     _lock: File,
 }
 
-impl Place {
-    /// Returns the place of the topology `name`, which need not be up.
-    pub(super) fn named(name: &str) -> anyhow::Result<Place> {
-        Ok(Place { directory: directory()?, name: name.to_owned() })
+impl RuntimeFiles {
+    /// Returns the files of the topology `name`, which need not be up.
+    pub(super) fn named(name: &str) -> anyhow::Result<RuntimeFiles> {
+        Ok(RuntimeFiles { directory: directory()?, name: name.to_owned() })
     }
 
-    /// Returns the place of the topology `name`, or without a name of the only one that is up. If
+    /// Returns the files of the topology `name`, or without a name of the only one that is up. If
     /// none is up, it is the only killed one, so that the command can report its end.
-    pub(super) fn of_running(name: Option<&str>) -> anyhow::Result<Place> {
+    pub(super) fn of_running(name: Option<&str>) -> anyhow::Result<RuntimeFiles> {
         if let Some(name) = name {
-            return Place::named(name);
+            return RuntimeFiles::named(name);
         }
-        let (killed, mut up): (Vec<Place>, Vec<Place>) =
-            Place::all()?.into_iter().partition(Place::is_left_over);
+        let (killed, mut up): (Vec<RuntimeFiles>, Vec<RuntimeFiles>) =
+            RuntimeFiles::all()?.into_iter().partition(RuntimeFiles::is_left_over);
         if up.is_empty() {
             up = killed;
         }
@@ -52,14 +52,14 @@ impl Place {
             [] => bail!("no topology is up; 'longhaul wan up FILE' builds one"),
             [only] => Ok(only.clone()),
             many => {
-                let names: Vec<&str> = many.iter().map(|place| &*place.name).collect();
+                let names: Vec<&str> = many.iter().map(|files| &*files.name).collect();
                 bail!("several topologies are up; choose one with --name: {}", names.join(", "))
             }
         }
     }
 
     /// Returns all places with a socket.
-    fn all() -> anyhow::Result<Vec<Place>> {
+    fn all() -> anyhow::Result<Vec<RuntimeFiles>> {
         let directory = directory()?;
         let entries = fs::read_dir(&directory)
             .with_context(|| format!("cannot read {}", directory.display()))?;
@@ -68,8 +68,8 @@ impl Place {
             .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".sock")?.to_owned()))
             .collect();
         names.sort();
-        let place = |name| Place { directory: directory.clone(), name };
-        Ok(names.into_iter().map(place).collect())
+        let files = |name| RuntimeFiles { directory: directory.clone(), name };
+        Ok(names.into_iter().map(files).collect())
     }
 
     /// Returns the log of the holder.
@@ -106,8 +106,8 @@ impl Place {
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
-    /// Locks the place for a new topology, and removes the socket of a killed one.
-    pub(super) fn hold(&self) -> anyhow::Result<Held> {
+    /// Takes the lock for a new topology, and removes the socket of a killed one.
+    pub(super) fn hold(&self) -> anyhow::Result<RuntimeLock> {
         let Some(held) = self.try_hold()? else {
             bail!(
                 "the topology '{0}' is already up; take it down with 'longhaul wan down --name \
@@ -119,9 +119,9 @@ impl Place {
         Ok(held)
     }
 
-    /// Locks the place if it is free. Waits for the sites of a killed topology: they inherited the
+    /// Takes the lock if it is free. Waits for the sites of a killed topology: they inherited the
     /// lock, and the kernel is ending them.
-    pub(super) fn try_hold(&self) -> anyhow::Result<Option<Held>> {
+    pub(super) fn try_hold(&self) -> anyhow::Result<Option<RuntimeLock>> {
         let deadline = Instant::now() + END_TIME;
         loop {
             let held = self.try_lock()?;
@@ -132,7 +132,7 @@ impl Place {
         }
     }
 
-    fn try_lock(&self) -> anyhow::Result<Option<Held>> {
+    fn try_lock(&self) -> anyhow::Result<Option<RuntimeLock>> {
         let path = self.file("lock");
         let failed = || format!("cannot lock {}", path.display());
         loop {
@@ -145,26 +145,26 @@ impl Place {
             // The previous holder may have removed the file after it was opened here.
             let own = lock.metadata().with_context(failed)?.ino();
             if fs::metadata(&path).is_ok_and(|there| there.ino() == own) {
-                return Ok(Some(Held { place: self.clone(), _lock: lock }));
+                return Ok(Some(RuntimeLock { files: self.clone(), _lock: lock }));
             }
         }
     }
 }
 
-impl Held {
+impl RuntimeLock {
     /// Listens for requests.
     pub(super) fn listen(&self) -> anyhow::Result<UnixListener> {
-        let path = self.place.file("sock");
+        let path = self.files.file("sock");
         UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))
     }
 
     /// Removes the socket and the lock file, and with `log` also the log.
     pub(super) fn clear(self, log: bool) -> anyhow::Result<()> {
-        remove(&self.place.file("sock"))?;
+        remove(&self.files.file("sock"))?;
         if log {
-            remove(&self.place.log())?;
+            remove(&self.files.log())?;
         }
-        remove(&self.place.file("lock"))
+        remove(&self.files.file("lock"))
     }
 }
 
