@@ -23,7 +23,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// Nothing answers at the address.
-    #[error("cannot connect to {address}; is 'longhaul serve' running there?")]
+    #[error("cannot connect to {address}")]
     Connect {
         /// Host and port as given.
         address: String,
@@ -31,7 +31,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// A data connection could not be opened although the control channel is up.
-    #[error("cannot open data connection {stream} to {address}; is the port open in the firewall?")]
+    #[error("cannot open data connection {stream} to {address}")]
     DataConnect {
         /// Its number.
         stream: u32,
@@ -55,7 +55,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// The TLS handshake failed: the peer is not longhaul, or the connection broke.
-    #[error("cannot agree on encryption with {peer}; is it 'longhaul serve'?")]
+    #[error("TLS handshake with {peer} failed")]
     Handshake {
         /// Host and port.
         peer: String,
@@ -86,10 +86,7 @@ pub enum EngineError {
         file: PathBuf,
     },
     /// The server's key is not recorded.
-    #[error(
-        "the server {host} is not known; if its key is {offered} (see 'longhaul key' there), \
-         use --accept-new once to record it"
-    )]
+    #[error("the server {host} with the key {offered} is not known")]
     KeyUnknown {
         /// Host and port.
         host: String,
@@ -121,7 +118,7 @@ pub enum EngineError {
         fingerprint: String,
     },
     /// There is no key to change to.
-    #[error("there is no next key at {}; make it with 'longhaul key --rotate'", .0.display())]
+    #[error("there is no next key at {}", .0.display())]
     NoNextKey(PathBuf),
     /// A file that says who may do what can be changed, or its secret read, by other users.
     #[error("refusing to use a key file: {}", .exposure.about(.path))]
@@ -133,8 +130,7 @@ pub enum EngineError {
     },
     /// What stands before a key in the authorised list is no option.
     #[error(
-        "line {line} of {} has '{option}' before its key; see 'Keys' in \
-         'longhaul serve --help'", .file.display()
+        "unknown option '{option}' in line {line} of {}", .file.display()
     )]
     KeyOption {
         /// The list.
@@ -145,7 +141,7 @@ pub enum EngineError {
         option: String,
     },
     /// The program's own files need a home directory.
-    #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
+    #[error("no directory for the identity key; set HOME or XDG_CONFIG_HOME")]
     NoConfigDir,
     /// A session whose key no longer counts was ended.
     #[error("ended the session of {peer}: {lapse}")]
@@ -156,7 +152,7 @@ pub enum EngineError {
         lapse: Lapse,
     },
     /// The other side said no.
-    #[error("{peer} refuses: {reason}")]
+    #[error("{peer} refused: {reason}")]
     Refused {
         /// Host and port.
         peer: String,
@@ -237,13 +233,13 @@ pub enum EngineError {
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),
     /// A thread was to run on a CPU that cannot be used.
-    #[error("there is no CPU {cpu} that this process may use; see 'taskset -p $$' and -A")]
+    #[error("CPU {cpu} is not available to this process")]
     NoCpu {
         /// Its number.
         cpu: u32,
     },
     /// The other side had to give up.
-    #[error("{peer} could not go on: {reason}")]
+    #[error("{peer} stopped: {reason}")]
     Failed {
         /// Host and port.
         peer: String,
@@ -253,7 +249,7 @@ pub enum EngineError {
         again: bool,
     },
     /// Nothing moved for too long, and nothing at this end is at work.
-    #[error("nothing has moved for {} s: waited for {peer} to {waits_for}; see --give-up", .time.as_secs())]
+    #[error("no progress for {} s: waited for {peer} to {waits_for}", .time.as_secs())]
     Stalled {
         /// Host and port.
         peer: String,
@@ -313,15 +309,12 @@ impl std::fmt::Display for WaitsFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TurnedAway {
     /// It has too many connections that are not authenticated.
-    #[error(
-        "has too many connections that are not authenticated yet; try again in a few seconds \
-         (there, 'longhaul serve --max-startups' sets the limit)"
-    )]
+    #[error("has too many connections that are not authenticated yet; try again in a few seconds")]
     Crowded,
     /// The client's address has a penalty.
     #[error(
         "refuses connections from this address for a while, after failed ones from it; try again \
-         in some minutes, at most ten (there, 'longhaul serve --no-penalties' turns this off)"
+         in some minutes, at most ten"
     )]
     Penalty,
     /// It did not say.
@@ -336,7 +329,7 @@ pub enum TurnedAway {
 fn kept(keeps: Bytes) -> String {
     match keeps.get() {
         0 => String::new(),
-        _ => format!(", of which {keeps} stay free (--min-free)"),
+        _ => format!(", of which {keeps} stay free"),
     }
 }
 

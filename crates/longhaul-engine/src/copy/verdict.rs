@@ -126,7 +126,7 @@ fn words(limit: CopyLimit, path: &PathReport) -> String {
         CopyLimit::SinkCpu => "the processors of the sink's host".to_owned(),
         CopyLimit::SinkDisk => "the sink's disk".to_owned(),
         CopyLimit::Cpu => "the processors: both ends are on this host".to_owned(),
-        CopyLimit::Rate => "the rate that was asked for".to_owned(),
+        CopyLimit::Rate => "the requested rate".to_owned(),
     }
 }
 

@@ -162,6 +162,6 @@ fn a_stream_stops_at_the_reserve() {
     feeder.join().unwrap();
     assert_code(&output, 5);
     let printed = text(&output.stderr);
-    assert!(printed.contains("of which 32.0 MiB stay free (--min-free)"), "{printed}");
+    assert!(printed.contains("of which 32.0 MiB stay free"), "{printed}");
     assert!(!names(&root_of(&server, &host)).contains(&"x".to_owned()));
 }

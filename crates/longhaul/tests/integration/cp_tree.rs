@@ -190,7 +190,11 @@ fn a_read_only_server_refuses_uploads() {
     for target in ["new", "theirs", ""] {
         let output = host.run(&["cp", "data", &server.url(target)]);
         assert_code(&output, 4);
-        assert!(text(&output.stderr).contains("takes none"), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("the server is read-only"),
+            "{}",
+            text(&output.stderr)
+        );
     }
     assert_eq!(names(&host.far("")), ["theirs"]);
     assert_code(&host.run(&["cp", &server.url("theirs"), "got"]), 0);
@@ -206,7 +210,7 @@ fn a_write_only_server_accepts_only_new_files() {
     let server = serve_with(&host, &["--write-only"]);
     let output = host.run(&["cp", &server.url("theirs"), "got"]);
     assert_code(&output, 4);
-    assert!(text(&output.stderr).contains("gives none"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the server is write-only"), "{}", text(&output.stderr));
     assert!(!host.near("got").exists());
     assert_code(&host.run(&["cp", "-r", "-p", "t", &server.url("")]), 0);
     assert_eq!(fs::read(host.far("t/one")).unwrap(), fs::read(host.near("t/one")).unwrap());
