@@ -6,7 +6,7 @@ use longhaul_engine::EngineError;
 
 /// Success.
 pub const OK: u8 = 0;
-/// An error without a code of its own.
+/// Any other error.
 pub const FAILED: u8 = 1;
 /// The arguments or the plan are invalid; nothing was started.
 pub const USAGE: u8 = 2;

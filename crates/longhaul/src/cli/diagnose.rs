@@ -175,7 +175,7 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 /// The longest `--time`.
 const MOST_TIME: Duration = Duration::from_secs(60);
 
-/// How long a step waits for its turn at a server.
+/// The longest wait of a step in the queue of a server.
 const QUEUE_LIMIT: Duration = Duration::from_secs(20);
 
 /// The path of the files on their host; `None` for memory.

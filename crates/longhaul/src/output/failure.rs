@@ -70,12 +70,7 @@ fn engine_words(error: &EngineError) -> String {
             "no directory for the identity key; set HOME or XDG_CONFIG_HOME".to_owned()
         }
         EngineError::Lapsed { peer, lapse } => {
-            let reason = match lapse {
-                Lapse::Removed => "its key was removed from authorized_keys",
-                Lapse::Expired => "the expiry-time of its key has passed",
-                Lapse::Address => "from= does not allow its key from this address",
-            };
-            format!("ended the session of {peer}: {reason}")
+            format!("ended the session of {peer}: {}", lapse_text(*lapse))
         }
         EngineError::Refused { peer, kind, reason } => refused(peer, *kind, reason),
         EngineError::NoSpace { path, needs, free, keeps } => {
@@ -117,6 +112,15 @@ fn engine_words(error: &EngineError) -> String {
         | EngineError::SocketOption(_)
         | EngineError::System { .. }
         | EngineError::Interrupted => error.to_string(),
+    }
+}
+
+/// Returns the reason why a key is no longer accepted.
+pub(crate) fn lapse_text(lapse: Lapse) -> &'static str {
+    match lapse {
+        Lapse::Removed => "its key was removed from authorized_keys",
+        Lapse::Expired => "the expiry-time of its key has passed",
+        Lapse::Address => "from= does not allow its key from this address",
     }
 }
 

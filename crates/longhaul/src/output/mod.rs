@@ -16,7 +16,7 @@ pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
-pub(crate) use failure::failure_text;
+pub(crate) use failure::{failure_text, lapse_text};
 pub(crate) use path::path_text;
 pub(crate) use print::{
     after_printing, error_is_terminal, error_size, output_error, output_is_terminal,

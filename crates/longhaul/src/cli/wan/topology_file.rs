@@ -95,7 +95,7 @@ impl TopologyFile {
     }
 }
 
-/// Where the parts of a plan stand in the text.
+/// The positions of the parts of a plan in the text.
 #[derive(Debug, Default)]
 struct Places {
     sites: Vec<Range<usize>>,
@@ -139,7 +139,7 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             other => return Err(unknown(key.span(), other, "description, seed, site and link")),
         }
     }
-    // Links whose chances were one and the same would lose the same packets.
+    // Each link has its own seed; links with the same seed would lose the same packets.
     for (link, root) in plan.links.iter_mut().zip(seed.into_iter().cycle()) {
         link.plan.seed.get_or_insert_with(|| derive_seed(root, &[&link.name]));
     }

@@ -13,7 +13,7 @@ use longhaul_engine::serve::{Client, DropReason, Event, SessionReport, SessionSt
 use longhaul_engine::session::{Operation, Work};
 use longhaul_engine::{EngineError, Result};
 
-use crate::output::failure_text;
+use crate::output::{failure_text, lapse_text};
 
 /// The largest number of characters of a text from a peer.
 const TEXT_LIMIT: usize = 1024;
@@ -41,7 +41,7 @@ pub(super) fn of(event: Event) -> AuditRecord {
         Event::KeyDenied { fingerprint, address, lapse } => AuditRecord {
             address: Some(address.to_string()),
             key: Some(fingerprint),
-            error: Some(lapse.to_string()),
+            error: Some(lapse_text(lapse).to_owned()),
             ..record(AuditEvent::KeyDenied)
         },
         Event::KeysKept { error } => {
