@@ -36,7 +36,9 @@ use self::filters::{FilterArgs, read_list};
 pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
-use crate::output::{CopyBar, after_printing, copy_text, failure_text, print_message, raw_output};
+use crate::output::{
+    CopyBar, after_printing, copy_text, copy_verdict, failure_text, print_message, raw_output,
+};
 use crate::remote::SshOptions;
 use crate::signals::Interrupt;
 use crate::signals::Throttle;
@@ -181,7 +183,10 @@ impl Args {
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
         let bar = CopyBar::start(progress.clone(), self.json || self.json_stream);
         let events = self.json_stream.then(|| Events::start(progress.clone(), printer));
-        let copied = self.copy(&plan, &progress, printer, interrupt.flag());
+        let copied = self.copy(&plan, &progress, printer, interrupt.flag()).map(|result| {
+            let verdict = copy_verdict(&result);
+            CopyResult { verdict, ..result }
+        });
         bar.finish();
         let streamed = events.map_or(Ok(()), |events| events.finish(copied.as_ref().ok()));
         let result = match copied {

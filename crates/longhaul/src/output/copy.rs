@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::plan::Verify;
-use longhaul_core::result::{Action, ActionKind, CopyResult, DigestOf};
+use longhaul_core::result::{Action, ActionKind, CopyLimit, CopyResult, DigestOf, PathReport};
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
@@ -200,6 +200,72 @@ fn summary_text(result: &CopyResult) -> String {
     )
 }
 
+/// Returns the sentence with the limit of a copy and the share of time that each stage waited.
+pub(crate) fn copy_verdict(result: &CopyResult) -> String {
+    let limit = result
+        .limit
+        .map_or("nothing stands out".to_owned(), |limit| limit_words(limit, &result.path));
+    let (source, sink) = (&result.source.stages, &result.sink.stages);
+    let busy = [
+        ("reading", source.read),
+        ("sealing", source.seal),
+        ("sending", source.send),
+        ("receiving", sink.receive),
+        ("verifying", sink.verify),
+        ("writing", sink.write),
+        ("syncing", sink.sync),
+    ];
+    let waited: Vec<_> = busy
+        .iter()
+        .filter_map(|(stage, share)| Some(format!("{stage} {:.0} %", 100.0 * (1.0 - (*share)?))))
+        .collect();
+    format!("{limit}; waited: {}", waited.join(", "))
+}
+
+fn limit_words(limit: CopyLimit, path: &PathReport) -> String {
+    let share = |share: f64| format!("{:.0} %", 100.0 * share);
+    let resource = match limit {
+        CopyLimit::Rate => return "sent at the requested rate (--bwlimit)".to_owned(),
+        CopyLimit::SourceDisk => "the source's disk".to_owned(),
+        CopyLimit::SourceCpu => "the CPU of the source's host".to_owned(),
+        CopyLimit::Sealing => "sealing at the source".to_owned(),
+        CopyLimit::SendWindow => format!(
+            "the send window for {} of the time (net.ipv4.tcp_wmem at the source)",
+            share(path.send_buffer_limited)
+        ),
+        CopyLimit::Path => "the path".to_owned(),
+        CopyLimit::Loss => format!("loss: {:.4} % retransmitted", 100.0 * path.loss),
+        CopyLimit::ReceiveWindow => format!(
+            "the receive window for {} of the time (net.ipv4.tcp_rmem at the sink)",
+            share(path.receive_window_limited)
+        ),
+        CopyLimit::SinkCpu => "the CPU of the sink's host".to_owned(),
+        CopyLimit::SinkDisk => "the sink's disk".to_owned(),
+        CopyLimit::Cpu => "the CPU: source and sink are on this host".to_owned(),
+    };
+    format!("limited by {resource}")
+}
+
 fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_worded_with_their_figures() {
+        let path = PathReport { loss: 1e-4, receive_window_limited: 0.7, ..PathReport::default() };
+        for (limit, expected) in [
+            (CopyLimit::Loss, "limited by loss: 0.0100 % retransmitted"),
+            (
+                CopyLimit::ReceiveWindow,
+                "limited by the receive window for 70 % of the time (net.ipv4.tcp_rmem at the sink)",
+            ),
+            (CopyLimit::Rate, "sent at the requested rate (--bwlimit)"),
+        ] {
+            assert_eq!(limit_words(limit, &path), expected);
+        }
+    }
 }

@@ -13,7 +13,7 @@ mod test;
 mod topology;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
-pub(crate) use copy::{CopyBar, copy_text};
+pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
