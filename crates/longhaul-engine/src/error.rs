@@ -34,7 +34,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// A data connection could not be opened although the control channel is up.
-    #[error("cannot open data connection {stream} to {address}; is the port open in the firewall?")]
+    #[error("cannot open data connection {stream} to {address}")]
     DataConnect {
         /// Its number.
         stream: u32,
@@ -89,7 +89,7 @@ pub enum EngineError {
         file: PathBuf,
     },
     /// The server's key is not recorded.
-    #[error("the server {host} is not known; it showed the key {offered}")]
+    #[error("the server {host} with the key {offered} is not known")]
     KeyUnknown {
         /// Host and port.
         host: String,
@@ -133,8 +133,7 @@ pub enum EngineError {
     },
     /// The text before a key in the authorised list is not an option.
     #[error(
-        "line {line} of {} has '{option}' before its key; see 'Keys' in \
-         'longhaul serve --help'", .file.display()
+        "unknown option '{option}' in line {line} of {}", .file.display()
     )]
     KeyOption {
         /// The list.
@@ -145,7 +144,7 @@ pub enum EngineError {
         option: String,
     },
     /// The program's own files need a home directory.
-    #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
+    #[error("no directory for the identity key; set HOME or XDG_CONFIG_HOME")]
     NoConfigDir,
     /// A session was ended because its key is no longer valid.
     #[error("ended the session of {peer}: {lapse}")]
@@ -156,7 +155,7 @@ pub enum EngineError {
         lapse: Lapse,
     },
     /// The peer refused.
-    #[error("{peer} refuses: {reason}")]
+    #[error("{peer} refused: {reason}")]
     Refused {
         /// Host and port.
         peer: String,
@@ -237,13 +236,13 @@ pub enum EngineError {
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),
     /// A thread cannot use the requested CPU.
-    #[error("there is no CPU {cpu} that this process may use")]
+    #[error("CPU {cpu} is not available to this process")]
     NoCpu {
         /// Its number.
         cpu: u32,
     },
     /// The peer stopped.
-    #[error("{peer} could not go on: {reason}")]
+    #[error("{peer} stopped: {reason}")]
     Failed {
         /// Host and port.
         peer: String,
@@ -253,7 +252,7 @@ pub enum EngineError {
         again: bool,
     },
     /// Nothing moved for too long, and this end is idle.
-    #[error("nothing has moved for {} s: waited for {peer} to {waits_for}", .time.as_secs())]
+    #[error("no progress for {} s: waited for {peer} to {waits_for}", .time.as_secs())]
     Stalled {
         /// Host and port.
         peer: String,

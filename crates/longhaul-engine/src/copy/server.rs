@@ -285,7 +285,7 @@ fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, Dat
 fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {
     match rights.may_read() {
         true => Ok(()),
-        false => Err((RefusalKind::NotAuthorised, "it takes files and gives none".to_owned())),
+        false => Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned())),
     }
 }
 
@@ -296,7 +296,7 @@ fn check_write(
     let refuse = |reason: &str| Err((RefusalKind::NotAuthorised, reason.to_owned()));
     let tree = &options.tree;
     if !rights.may_create() {
-        return refuse("it gives files and takes none");
+        return refuse("the server is read-only");
     }
     if rights.may_replace() {
         return Ok(());

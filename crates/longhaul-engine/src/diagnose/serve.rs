@@ -123,7 +123,7 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), String> {
     let rights = tree.rights();
     match role {
-        Role::Source(_) if !rights.may_read() => Err("it takes files and gives none".to_owned()),
+        Role::Source(_) if !rights.may_read() => Err("the server is write-only".to_owned()),
         // A diagnosis removes the files that it writes.
         Role::Sink(Some(_)) if !rights.may_replace() => {
             Err("this key may not remove what a diagnosis would write".to_owned())

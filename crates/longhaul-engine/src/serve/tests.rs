@@ -362,7 +362,7 @@ fn a_server_of_another_version_is_reported() {
     session.sender.send(&answer).unwrap();
     let told = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
     assert!(matches!(told, EngineError::Refused { kind: RefusalKind::Version, .. }), "{told:?}");
-    assert!(told.to_string().starts_with("the server refuses: it speaks protocol 99"), "{told}");
+    assert!(told.to_string().starts_with("the server refused: it speaks protocol 99"), "{told}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Keys of the program: their permissions, changes of the list while a server runs, new host keys,
-//! passphrases and agents.
+//! Keys: permissions of their files, reloads of the list, key rotation, passphrases and agents.
 
 use std::cell::RefCell;
 use std::fs::{self, File, Permissions};
@@ -12,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
-/// A server that writes its log to a file.
+/// A server with its log in a file.
 struct LoggedServer {
     process: Child,
     log: PathBuf,
@@ -20,7 +19,7 @@ struct LoggedServer {
 }
 
 impl LoggedServer {
-    /// `longhaul serve --root far` with `options`.
+    /// Starts `longhaul serve --root far` with `options`.
     fn start(host: &TestHost, options: &[&str]) -> Self {
         let (log, root) = (host.home().join("log"), host.far(""));
         let mut command = host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root"]);
@@ -73,7 +72,7 @@ fn mode(path: PathBuf, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// The line that `longhaul key` prints.
+/// Returns the output of `longhaul key`.
 fn key(host: &TestHost) -> String {
     let output = host.run(&["key"]);
     assert_code(&output, 0);
@@ -81,7 +80,7 @@ fn key(host: &TestHost) -> String {
 }
 
 #[test]
-fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
+fn an_exposed_key_file_is_refused_with_the_command_that_fixes_it() {
     let host = TestHost::new();
     host.file("data", 1000);
     key(&host);
@@ -92,7 +91,7 @@ fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
         ("known_hosts", 0o666, ["(mode 0666)", "chmod go-w "]),
         ("", 0o777, ["(mode 0777)", "chmod go-w "]),
     ] {
-        // The server has another key, so that the list is read.
+        // The server has another key, so that it searches the list.
         let client = TestHost::new();
         client.file("data", 1000);
         key(&client);
@@ -126,7 +125,7 @@ fn long_copy(host: &TestHost, server: &LoggedServer, name: &str) -> Child {
 }
 
 #[test]
-fn a_removed_key_loses_its_copy_while_another_goes_on() {
+fn a_removed_key_loses_its_copy_and_others_continue() {
     let [far, alice, bob] = [TestHost::new(), TestHost::new(), TestHost::new()];
     key(&far);
     let list = config(&far, "authorized_keys");
@@ -146,7 +145,7 @@ fn a_removed_key_loses_its_copy_while_another_goes_on() {
     wait_for("the end of the copy", || alices.borrow_mut().try_wait().unwrap().is_some());
     assert!(!alices.borrow_mut().wait().unwrap().success());
     assert!(bobs.try_wait().unwrap().is_none(), "{}", server.log());
-    wait_for("the log", || server.log().contains("no longer in authorized_keys"));
+    wait_for("the log", || server.log().contains("removed from authorized_keys"));
     assert_eq!(server.log().matches("ERROR").count(), 1, "{}", server.log());
     assert!(!far.far("alice").exists());
     bobs.kill().unwrap();
@@ -161,7 +160,7 @@ fn askpass(host: &TestHost, answer: &str) -> PathBuf {
     program
 }
 
-/// longhaul without a terminal, an agent or a program that asks.
+/// Returns a longhaul command without a terminal, an agent or an askpass program.
 fn unattended(host: &TestHost, arguments: &[&str]) -> Command {
     let mut command = host.command("setsid", &["--wait", PROGRAM]);
     command.args(arguments);
@@ -186,7 +185,7 @@ struct SshAgent {
 
 impl SshAgent {
     fn start(host: &TestHost) -> Self {
-        // The path of a socket has 108 bytes at the most.
+        // The path of a socket has at most 108 bytes.
         let socket = std::env::temp_dir().join(format!("longhaul-agent-{}", host_name(host)));
         let _ = fs::remove_file(&socket);
         let mut agent = host.command("ssh-agent", &["-D", "-a"]);
@@ -195,7 +194,7 @@ impl SshAgent {
         SshAgent { process, socket }
     }
 
-    /// Gives it a private key.
+    /// Adds a private key to the agent.
     fn add(&self, host: &TestHost, key: &PathBuf, askpass: &PathBuf) {
         let mut add = host.command("ssh-add", &[]);
         add.arg(key).env("SSH_AUTH_SOCK", &self.socket).env("DISPLAY", "none");
@@ -248,7 +247,7 @@ fn an_encrypted_identity_needs_its_passphrase_or_an_agent() {
 }
 
 #[test]
-fn a_key_that_only_an_agent_has_is_an_identity() {
+fn an_agent_key_can_be_the_identity() {
     let (far, near) = (TestHost::new(), TestHost::new());
     near.file("data", 1000);
     let user_key = near.home().join("id_ed25519");
@@ -320,7 +319,7 @@ fn the_copies_of_a_key_share_its_rate_and_a_test_reserves_it() {
     for mut copy in copies {
         assert!(copy.wait().unwrap().success());
     }
-    // Ten megabytes at 20 Mb/s, less what may pass at once.
+    // Ten megabytes at 20 Mb/s, less the initial burst.
     assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
 
     let port = server.port.to_string();
@@ -360,15 +359,15 @@ fn the_sessions_of_a_key_share_its_quota() {
     wait_for("the first copy", || has(".part"));
     let refused = |output: std::process::Output| {
         assert_code(&output, 5);
-        let said = text(&output.stderr);
-        assert!(said.contains("of this key's quota of 10.0 MiB"), "{said}");
-        said
+        let printed = text(&output.stderr);
+        assert!(printed.contains("of this key's quota of 10.0 MiB"), "{printed}");
+        printed
     };
     let second = ["cp", "--accept-new", "data", &two];
     assert!(refused(near.run(&second)).contains("the copy needs 6.00 MiB"));
     slow.kill().unwrap();
     slow.wait().unwrap();
-    // It claims the rest of what it has begun.
+    // The resumed copy reserves only the rest.
     assert_code(&near.run(&copy), 0);
     refused(near.run(&second));
     wait_for("the server to clean up", || names(&root) == ["one"]);
