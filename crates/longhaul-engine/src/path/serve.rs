@@ -92,7 +92,8 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
     let flow = start(flow, &streams, &limits, memory.socket_bytes())?;
     sender.send(&PathEvent::Started)?;
-    record.time(|| attend(&sender, receiver, flow, &streams, &limits, time))
+    let allowed = Allowed { streams: &streams, limits: &limits, time };
+    record.time(|| attend(&sender, receiver, flow, allowed))
 }
 
 /// The memory of a measurement.
@@ -131,15 +132,22 @@ fn start(
         .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
 }
 
+/// The resources of one measurement.
+struct Allowed<'a> {
+    streams: &'a DataAcceptor,
+    limits: &'a TestLimits,
+    /// The longest measurement of loss.
+    time: Duration,
+}
+
 /// Executes orders until the client has finished or left, or its time is over.
 fn attend(
     sender: &ControlSender,
     mut receiver: ControlReceiver,
     flow: ProbeFlow,
-    streams: &DataAcceptor,
-    limits: &TestLimits,
-    time: Duration,
+    allowed: Allowed<'_>,
 ) -> Result<()> {
+    let Allowed { streams, limits, time } = allowed;
     let until = Instant::now() + time + OTHER_TIME;
     receiver.set_timeout(Some(time + OTHER_TIME))?;
     let closer = receiver.closer();

@@ -60,7 +60,7 @@ fn the_server_can_open_the_connections() {
                 rate_bps,
                 streams: 3,
                 latency: true,
-                ..by_time(300)
+                ..by_time(100)
             };
             let result = server.run(&plan).unwrap();
             assert_eq!(result.end, TestEnd::Completed);
