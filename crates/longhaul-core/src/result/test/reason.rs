@@ -462,7 +462,7 @@ mod tests {
             shares: held("receiver", 90.0),
             ..facts()
         };
-        check(paced.clone(), Limit::Pacing, "400 Mb/s of 420 Mb/s", "omit -b");
+        check(paced.clone(), Limit::Pacing, "sent at the requested rate (-b 420 Mb/s)", "omit -b");
         let missed = TestFacts { requested_bps: Some(Rate::from_bps(1_000_000_000)), ..paced };
         check(missed, Limit::ReceiverWindow, "window", "");
     }
