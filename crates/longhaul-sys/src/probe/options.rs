@@ -14,20 +14,21 @@ use crate::socket_option::set;
 /// # Errors
 /// The kernel refuses an option.
 pub fn prepare(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
-    let options: &[_] = match ipv6 {
-        false => &[
-            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
-            (libc::IPPROTO_IP, libc::IP_RECVERR, 1),
-            (libc::IPPROTO_IP, libc::IP_RECVTTL, 1),
-        ],
-        true => &[
+    let options: &[_] = if ipv6 {
+        &[
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
             // Otherwise this host fragments packets larger than the interface's MTU
             // (__ip6_append_data(), net/ipv6/ip6_output.c).
             (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1),
-        ],
+        ]
+    } else {
+        &[
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+            (libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+            (libc::IPPROTO_IP, libc::IP_RECVTTL, 1),
+        ]
     };
     for (level, name, value) in options {
         set(&socket, *level, *name, *value)?;

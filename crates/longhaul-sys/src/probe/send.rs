@@ -31,9 +31,10 @@ pub fn send(
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     if let Some(limit) = hop_limit {
-        let (level, kind) = match ipv6 {
-            false => (libc::IPPROTO_IP, libc::IP_TTL),
-            true => (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT),
+        let (level, kind) = if ipv6 {
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
+        } else {
+            (libc::IPPROTO_IP, libc::IP_TTL)
         };
         header.msg_control = space.as_mut_ptr().cast();
         // SAFETY: the control space has room for a header and an int, its length is their

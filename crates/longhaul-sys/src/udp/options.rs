@@ -44,9 +44,10 @@ pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
-    match ipv6 {
-        false => set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1),
-        true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+    if ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)
     }
 }
 
@@ -56,9 +57,10 @@ pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
-    match ipv6 {
-        false => set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
-        true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+    if ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
     }
 }
 

@@ -108,9 +108,10 @@ impl Filters {
         if rules.len() > RULES_LIMIT {
             return Err(FilterError::TooMany);
         }
-        match rules.iter().any(|rule| rule.pattern.as_bytes().len() > PATTERN_LIMIT_BYTES) {
-            true => Err(FilterError::Pattern),
-            false => Ok(()),
+        if rules.iter().any(|rule| rule.pattern.as_bytes().len() > PATTERN_LIMIT_BYTES) {
+            Err(FilterError::Pattern)
+        } else {
+            Ok(())
         }
     }
 

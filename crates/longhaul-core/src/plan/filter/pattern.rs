@@ -64,11 +64,9 @@ impl Pattern {
             _ if slashes > 0 => (Place::Tail(slashes + 1), text),
             _ => (Place::Name, text),
         };
-        let tokens = match wild {
-            true => tokens(body),
-            // Without a wildcard a backslash is an ordinary character.
-            false => body.iter().map(|byte| Token::Byte(*byte)).collect(),
-        };
+        // Without a wildcard a backslash is an ordinary character.
+        let tokens =
+            if wild { tokens(body) } else { body.iter().map(|byte| Token::Byte(*byte)).collect() };
         Pattern { tokens, dir_only, place, with_directory }
     }
 
