@@ -48,7 +48,7 @@ pub(super) fn round(diagnosis: &Diagnosis, step: DiagnosisStep) -> Option<&StepR
 
 /// Returns the round nearest to the step's median that has a copy's account. A round that was cut
 /// short has none.
-pub(super) fn told(
+pub(super) fn round_with_account(
     diagnosis: &Diagnosis,
     step: DiagnosisStep,
 ) -> Option<(&StepRound, &CopyEvidence)> {

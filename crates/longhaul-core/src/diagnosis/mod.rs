@@ -11,10 +11,9 @@
 mod cause;
 mod cures;
 mod disks;
-mod goal;
 mod judge;
 mod path;
 mod whole;
 
-pub use goal::goal;
+pub use judge::goal;
 pub use judge::judge;

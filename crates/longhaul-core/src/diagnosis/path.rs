@@ -6,8 +6,8 @@
 //! a processor is fully loaded, encryption is the limit.
 
 use super::cause::{
-    Cause, HOST_FULL, THROTTLED, WAITING_PERCENT, cpu_of, is_bound, name_of, round, thread_words,
-    throttled, told,
+    Cause, HOST_FULL, THROTTLED, WAITING_PERCENT, cpu_of, is_bound, name_of, round,
+    round_with_account, thread_words, throttled,
 };
 use crate::result::{
     CopyEvidence, Diagnosis, DiagnosisStep, End, EndReport, Limit, Reason, Resource, StepRound,
@@ -88,7 +88,8 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
 /// Returns, of two ends that both lack processor time, the one whose threads wait less for a core
 /// during a copy.
 fn less_short_of_cores(diagnosis: &Diagnosis) -> Option<End> {
-    let copies = [DiagnosisStep::Protected, DiagnosisStep::Whole].map(|step| told(diagnosis, step));
+    let copies = [DiagnosisStep::Protected, DiagnosisStep::Whole]
+        .map(|step| round_with_account(diagnosis, step));
     let waited = |end| {
         let busiest = copies.iter().flatten().filter_map(|(_, copy)| of_end(copy, end).end.busiest);
         busiest.map(|thread| thread.waiting_percent).reduce(f64::max)
@@ -110,8 +111,8 @@ fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
     for step in [DiagnosisStep::Memory, DiagnosisStep::MemoryOne] {
         let Some(report) = diagnosis.step(step) else { continue };
         let median = report.throughput_bps.unwrap_or_default().bps();
-        let told = |round| Some(Test { step, round, reason: round.reason.as_deref()? });
-        let mut rounds: Vec<_> = report.rounds.iter().filter_map(told).collect();
+        let test = |round| Some(Test { step, round, reason: round.reason.as_deref()? });
+        let mut rounds: Vec<_> = report.rounds.iter().filter_map(test).collect();
         rounds.sort_by_key(|test| test.round.throughput_bps.bps().abs_diff(median));
         tests.extend(rounds);
     }
@@ -126,9 +127,9 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
     let cause = |resource, end, sentence: String| {
         Some(Cause { resource, end, step, allows, by_quota: false, sentence })
     };
-    let said = || reason.sentence.trim_start_matches("limited by ").to_owned();
+    let words = || reason.sentence.trim_start_matches("limited by ").to_owned();
     if let Limit::TcpMemory = reason.limit {
-        return cause(Resource::TcpMemory, reason.end, said());
+        return cause(Resource::TcpMemory, reason.end, words());
     }
     for end in [End::Sender, End::Receiver] {
         let held = throttled(round, end);
@@ -146,17 +147,17 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
     match reason.limit {
         Limit::SenderCpu => cpu(diagnosis, End::Sender, reason, cause),
         Limit::ReceiverCpu => cpu(diagnosis, End::Receiver, reason, cause),
-        Limit::HostDrops => cause(Resource::HostDrops, reason.end, said()),
-        Limit::Loss => cause(Resource::Loss, None, said()),
+        Limit::HostDrops => cause(Resource::HostDrops, reason.end, words()),
+        Limit::Loss => cause(Resource::Loss, None, words()),
         Limit::ReceiverWindow | Limit::SendBuffer | Limit::LinkRate | Limit::CongestionWindow
             if lossy.is_some() =>
         {
             cause(Resource::Loss, None, loss_words(lossy.unwrap_or_default(), facts))
         }
-        Limit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, said()),
-        Limit::SendBuffer => cause(Resource::SenderWindow, reason.end, said()),
-        Limit::LinkRate => cause(Resource::LinkRate, None, said()),
-        Limit::CongestionWindow => cause(Resource::CongestionWindow, Some(End::Sender), said()),
+        Limit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, words()),
+        Limit::SendBuffer => cause(Resource::SenderWindow, reason.end, words()),
+        Limit::LinkRate => cause(Resource::LinkRate, None, words()),
+        Limit::CongestionWindow => cause(Resource::CongestionWindow, Some(End::Sender), words()),
         Limit::TcpMemory | Limit::Pacing | Limit::SendingProgram | Limit::Nothing => None,
     }
 }
@@ -242,7 +243,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     if plain.is_some_and(|plain| other.contains(&plain.resource)) {
         return None;
     }
-    let (measured, copy) = told(diagnosis, DiagnosisStep::Protected)?;
+    let (measured, copy) = round_with_account(diagnosis, DiagnosisStep::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
     let held_by_quota = throttled(measured, end) >= THROTTLED;
     // A quota belongs to the group of the process, whatever else runs on the core.
@@ -305,7 +306,7 @@ fn busiest_end(copy: &CopyEvidence, round: &StepRound) -> Option<(End, f64)> {
 /// otherwise looks like a slow link.
 fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     let step = DiagnosisStep::Protected;
-    let (round, copy) = told(diagnosis, step)?;
+    let (round, copy) = round_with_account(diagnosis, step)?;
     let waiting = |end| {
         let thread = of_end(copy, end).end.busiest?;
         (thread.waiting_percent >= WAITING_PERCENT).then_some((end, thread))
@@ -322,7 +323,7 @@ fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
 fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
     let steps = [DiagnosisStep::Protected, DiagnosisStep::Whole];
     let (step, (round, copy)) =
-        steps.into_iter().find_map(|step| Some((step, told(diagnosis, step)?)))?;
+        steps.into_iter().find_map(|step| Some((step, round_with_account(diagnosis, step)?)))?;
     let path = &copy.path;
     let percent = |share: f64| format!("{:.0} % of the time", 100.0 * share);
     let bound = |end: End| {

@@ -1,6 +1,8 @@
 //! Limits of the whole copy if it is much slower than its slowest part.
 
-use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, thread_words, told};
+use super::cause::{
+    Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, round_with_account, thread_words,
+};
 use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Resource};
 use crate::units::{Bytes, Rate};
 
@@ -29,7 +31,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         return of(Resource::SmallFiles, None, sentence);
     }
     // Rounds that were all cut short report no limit.
-    let (_, copy) = told(diagnosis, step)?;
+    let (_, copy) = round_with_account(diagnosis, step)?;
     let known =
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
     // The copy names the same part, which was faster when measured separately.

@@ -65,25 +65,27 @@ struct Findings {
 
 impl Findings {
     fn add(&mut self, rule: &Rule, subject: &str, answer: Answer) {
-        let said = match answer {
+        let judgement = match answer {
             Ok(None) => return,
-            Ok(Some(said)) => said,
+            Ok(Some(judgement)) => judgement,
             Err(unseen) => {
                 let key = (subject.to_owned(), unseen.clone());
                 if self.unseen.contains(&key) {
                     return;
                 }
                 self.unseen.push(key);
-                let said = unknown(unseen.to_string());
+                let judgement = unknown(unseen.to_string());
                 let by_root = "sudo longhaul doctor";
                 match unseen.cause {
-                    Cause::Denied => said.why(granted_by(&unseen)).run(by_root),
-                    Cause::Absent => said.why("this kernel, driver or machine does not report it"),
-                    Cause::Failed(_) => said,
+                    Cause::Denied => judgement.why(granted_by(&unseen)).run(by_root),
+                    Cause::Absent => {
+                        judgement.why("this kernel, driver or machine does not report it")
+                    }
+                    Cause::Failed(_) => judgement,
                 }
             }
         };
-        self.list.push(said.into_finding(rule, subject));
+        self.list.push(judgement.into_finding(rule, subject));
     }
 }
 

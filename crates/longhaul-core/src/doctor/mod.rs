@@ -27,6 +27,6 @@ pub use facts::{
     PciFacts, PcieLink, ProcessorFacts, Queueing, Rings, Seen, TcpMemoryFacts, Traffic, Unseen,
 };
 pub use recording::{Entry, Recording, RecordingError};
-pub use rule::{Answer, Judge, Rule, Said};
+pub use rule::{Answer, Judge, Judgement, Rule};
 pub use rules::{RULES, SETTINGS};
 pub use target::Target;

@@ -34,11 +34,11 @@ pub enum Judge {
 }
 
 /// The result of a rule: `None` if it does not apply, an error if a fact is unseen.
-pub type Answer = Seen<Option<Said>>;
+pub type Answer = Seen<Option<Judgement>>;
 
 /// The judgement of a rule about a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct Judgement {
     verdict: Verdict,
     seen: String,
     wanted: String,
@@ -50,29 +50,29 @@ pub struct Said {
 pub(super) const NOTHING: Answer = Ok(None);
 
 /// The subject is in order.
-pub(super) fn fine(seen: impl Into<String>) -> Said {
-    Said::new(Verdict::Ok, seen)
+pub(super) fn fine(seen: impl Into<String>) -> Judgement {
+    Judgement::new(Verdict::Ok, seen)
 }
 
 /// The subject could be improved.
-pub(super) fn advice(seen: impl Into<String>) -> Said {
-    Said::new(Verdict::Advice, seen)
+pub(super) fn advice(seen: impl Into<String>) -> Judgement {
+    Judgement::new(Verdict::Advice, seen)
 }
 
 /// The subject keeps transfers from the target.
-pub(super) fn problem(seen: impl Into<String>) -> Said {
-    Said::new(Verdict::Problem, seen)
+pub(super) fn problem(seen: impl Into<String>) -> Judgement {
+    Judgement::new(Verdict::Problem, seen)
 }
 
 /// The subject does not report its state.
-pub(super) fn unknown(seen: impl Into<String>) -> Said {
-    Said::new(Verdict::Unseen, seen)
+pub(super) fn unknown(seen: impl Into<String>) -> Judgement {
+    Judgement::new(Verdict::Unseen, seen)
 }
 
-impl Said {
+impl Judgement {
     fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
         let (wanted, why) = (String::new(), String::new());
-        Said { verdict, seen: seen.into(), wanted, why, commands: Vec::new() }
+        Judgement { verdict, seen: seen.into(), wanted, why, commands: Vec::new() }
     }
 
     /// Sets the verdict.
@@ -105,12 +105,12 @@ impl Said {
     }
 
     /// Returns the judgement as a rule's result.
-    pub(super) fn said(self) -> Answer {
+    pub(super) fn answer(self) -> Answer {
         Ok(Some(self))
     }
 
     pub(super) fn into_finding(self, rule: &Rule, subject: &str) -> Finding {
-        let Said { verdict, seen, wanted, why, commands } = self;
+        let Judgement { verdict, seen, wanted, why, commands } = self;
         Finding {
             rule: rule.name.to_owned(),
             area: rule.area,

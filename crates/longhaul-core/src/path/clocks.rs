@@ -30,12 +30,12 @@ pub fn asymmetry(
     same: bool,
 ) -> Asymmetry {
     let difference_ms = forward_ms - reverse_ms;
-    let uncertainty_ms = match same {
-        true => Some(NOISE_MS),
-        false if near.synchronised && far.synchronised => {
-            Some(NOISE_MS + 2.0 * (near.max_error_ms.max(0.0) + far.max_error_ms.max(0.0)))
-        }
-        false => None,
+    let uncertainty_ms = if same {
+        Some(NOISE_MS)
+    } else if near.synchronised && far.synchronised {
+        Some(NOISE_MS + 2.0 * (near.max_error_ms.max(0.0) + far.max_error_ms.max(0.0)))
+    } else {
+        None
     };
     let verdict = match uncertainty_ms {
         None => AsymmetryVerdict::ClocksUnknown,

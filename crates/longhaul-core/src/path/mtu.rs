@@ -99,9 +99,10 @@ mod tests {
         while let Some(size) = search.next() {
             tries += 1;
             assert!(tries < 64, "it ends");
-            match size <= mtu {
-                true => search.passed(size),
-                false => search.stopped(size, said.then_some(mtu)),
+            if size <= mtu {
+                search.passed(size)
+            } else {
+                search.stopped(size, said.then_some(mtu))
             }
         }
         if let Some(found) = search.largest() {

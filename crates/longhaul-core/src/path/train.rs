@@ -122,14 +122,15 @@ pub fn capacity(sent: &[Train], arrived: &[Dispersion]) -> CapacityFigures {
     } else {
         Certainty::Good
     };
-    let told = matches!(certainty, Certainty::Good | Certainty::Rough | Certainty::AtLeast);
+    let known = matches!(certainty, Certainty::Good | Certainty::Rough | Certainty::AtLeast);
     CapacityFigures {
         certainty,
-        estimate_bps: told.then(|| rate(estimate)),
+        estimate_bps: known.then(|| rate(estimate)),
         interval_bps: median_interval(&rates, 0.95)
-            .filter(|_| told)
+            .filter(|_| known)
             .map(|(low, high)| [rate(low), rate(high)]),
-        quartiles_bps: told.then(|| [0.25, 0.75].map(|q| rate(quantile(&rates, q).unwrap_or(0.0)))),
+        quartiles_bps: known
+            .then(|| [0.25, 0.75].map(|q| rate(quantile(&rates, q).unwrap_or(0.0)))),
         sender_bps: rate(pace),
         trains: sent.len() as u64,
         trains_used: arrived.len() as u64,

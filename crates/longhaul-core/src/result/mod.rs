@@ -6,7 +6,6 @@
 
 mod audit;
 mod certificate;
-mod check;
 mod copy;
 mod diagnosis;
 mod doctor;
@@ -19,13 +18,11 @@ mod path;
 mod run;
 mod side;
 mod test;
-mod topology;
 mod udp;
 mod warning;
 
 pub use audit::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
-pub use check::{CHECK_SCHEMA, CheckResult};
 pub use copy::{
     Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
     CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore, PathReport, StageTimes,
@@ -42,6 +39,8 @@ pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
 pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
+pub use link::{SiteReport, TopologyLinkReport, TopologyReport};
+pub use manifest::{CHECK_SCHEMA, CheckResult};
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use path::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, DelayVariation, Hop, Hops, MtuLimit,
@@ -61,6 +60,5 @@ pub use test::{
     StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestResult, TestSample,
     TestSummary,
 };
-pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

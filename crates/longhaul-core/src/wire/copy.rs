@@ -189,9 +189,10 @@ impl TryFrom<String> for CopyKey {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        match text.len() == 32 && text.bytes().all(digit) {
-            true => Ok(CopyKey(text)),
-            false => Err("a copy's key has 32 hexadecimal digits"),
+        if text.len() == 32 && text.bytes().all(digit) {
+            Ok(CopyKey(text))
+        } else {
+            Err("a copy's key has 32 hexadecimal digits")
         }
     }
 }

@@ -16,7 +16,6 @@ mod opening;
 mod path;
 mod probe;
 mod test;
-mod third;
 
 pub use block::{
     BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader, PACK_ENTRY_BYTES, PACK_FILES_LIMIT, PackEntry,
@@ -31,5 +30,5 @@ pub use opening::{
 };
 pub use path::{PathEvent, PathOrder};
 pub use probe::{PROBE_BYTES, ProbeHeader, ProbeKind};
+pub use test::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};
 pub use test::{TestEvent, TestOrder};
-pub use third::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};

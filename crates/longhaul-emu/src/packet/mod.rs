@@ -14,7 +14,6 @@
 mod checksum;
 mod layout;
 mod split;
-mod vnet;
 
 #[cfg(test)]
 pub(crate) mod samples;

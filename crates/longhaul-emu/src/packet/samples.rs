@@ -1,7 +1,7 @@
 //! Frames for tests, built from their header fields.
 
 use super::checksum;
-use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
+use super::layout::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
 
 /// The description of a test frame.
 #[derive(Debug, Clone, Copy)]

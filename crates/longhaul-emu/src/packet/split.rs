@@ -9,8 +9,8 @@ use std::ops::Range;
 use longhaul_sys::tun::VNET_HEADER;
 
 use super::checksum;
+use super::layout::{GSO_ECN, GSO_NONE, NEEDS_CSUM, VnetHeader};
 use super::layout::{Layout, MAX_HEADERS, Network, Transport};
-use super::vnet::{GSO_ECN, GSO_NONE, NEEDS_CSUM, VnetHeader};
 use crate::link::{Corruption, Treatment};
 
 /// Some segments of a packet, as one frame to write.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use longhaul_sys::tun::VNET_HEADER;
 use proptest::prelude::*;
 
+use super::layout::{GSO_ECN, GSO_NONE, NEEDS_CSUM, VnetHeader};
 use super::samples::{CWR, FIN_PSH_ACK, Sample, pseudo_sum};
-use super::vnet::{GSO_ECN, GSO_NONE, NEEDS_CSUM, VnetHeader};
 use super::{checksum, cut, exercise, shape};
 use crate::link::{Corruption, Treatment};
 

@@ -4,14 +4,13 @@
 //! machine's memory ([`check_fit`]). Then sites and links are started ([`Topology`]). Routes are
 //! fixed when the topology is built; changing a delay later changes no route.
 
-mod addresses;
 mod fit;
 mod link;
 mod routes;
 mod running;
 
-use addresses::hosts;
 use fit::check_fit;
 use link::RunningLink;
 use routes::Routes;
+use routes::hosts;
 pub use running::Topology;

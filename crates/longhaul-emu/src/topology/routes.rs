@@ -1,14 +1,11 @@
-//! Computes the link that a packet takes at each site.
-//!
-//! Two sites that share a link use it. Other packets take the path with the shortest round trip,
-//! and among equal paths the one with the fewest links. Every site on a path is nearer to the
-//! destination than the site before it, so routes have no loops.
+//! The addresses of sites and the routes between them.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use longhaul_core::plan::{Side, TopologyPlan};
 
-use crate::site::PathNeed;
+use crate::site::{Host, PathNeed, SiteSpec};
 
 /// One link of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +126,30 @@ fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
     known.into_iter().map(|known| known.map(|(_, hop)| hop)).collect()
 }
 
+/// Returns the hosts of a topology. Their networks are reserved for benchmarks and not used by any
+/// host's own network: 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180). The n-th site has the
+/// n-th address of each.
+pub(super) fn hosts(plan: &TopologyPlan) -> Vec<Host> {
+    let numbered = plan.sites.iter().zip(1u16..);
+    numbered
+        .map(|(name, number)| {
+            let [high, low] = number.to_be_bytes();
+            let ipv6 = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, number);
+            Host {
+                name: name.clone(),
+                ipv4: Ipv4Addr::new(198, 18, high, low),
+                ipv6: takes_ipv6(plan, name).then_some(ipv6),
+            }
+        })
+        .collect()
+}
+
+fn takes_ipv6(plan: &TopologyPlan, site: &str) -> bool {
+    let is_end = |end: &str| end.eq_ignore_ascii_case(site);
+    let mut own = plan.links.iter().filter(|link| is_end(&link.near) || is_end(&link.far));
+    own.any(|link| link.plan.mtu >= SiteSpec::MIN_MTU_V6)
+}
+
 #[cfg(test)]
 mod tests {
     use longhaul_core::plan::{LinkPlan, TopologyLink};
@@ -208,5 +229,16 @@ mod tests {
         plan.links[2].plan.mtu = 600;
         assert_eq!(links(&Routes::plan(&plan, 0), 0, 2), Some(vec![2]));
         assert_eq!(links(&Routes::plan(&plan, 1280), 0, 2), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn near_and_far_are_the_first_two() {
+        let mut link = LinkPlan::symmetric(Duration::ZERO);
+        let both = hosts(&TopologyPlan::pair(link.clone()));
+        let addresses: Vec<String> =
+            both.iter().flat_map(Host::addresses).map(|address| address.to_string()).collect();
+        assert_eq!(addresses, ["198.18.0.1", "2001:2::1", "198.18.0.2", "2001:2::2"]);
+        link.mtu = 1279;
+        assert!(hosts(&TopologyPlan::pair(link)).iter().all(|host| host.ipv6.is_none()));
     }
 }

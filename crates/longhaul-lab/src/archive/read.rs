@@ -69,9 +69,10 @@ impl Archive {
     /// The database cannot be read, is damaged, or has a document of a later version.
     pub fn contents(&self) -> Result<Contents, LabError> {
         // Archives with an earlier schema have no digests.
-        let columns = match self.has_column("tool", "digest")? {
-            true => "name, version, missing, program, digest",
-            false => "name, version, missing, NULL, NULL",
+        let columns = if self.has_column("tool", "digest")? {
+            "name, version, missing, program, digest"
+        } else {
+            "name, version, missing, NULL, NULL"
         };
         let tools = self.rows(&format!("SELECT {columns} FROM tool ORDER BY name"), |row| {
             Ok(Tool {

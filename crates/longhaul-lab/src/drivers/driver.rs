@@ -95,7 +95,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// One line with the reason why the output has no figure.
-    fn read(&self, _job: &Job<'_>, _said: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, _output: RunOutput<'_>) -> Result<Reading, String> {
         Ok(Reading::default())
     }
 

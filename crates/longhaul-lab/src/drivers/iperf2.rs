@@ -63,11 +63,11 @@ impl Driver for Iperf2 {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
         let task = job.memory(NAME).map_err(|error| error.to_string())?;
         let from = f64::from(task.omit_seconds);
         let to = from + f64::from(task.seconds);
-        let text = said.server.map_or("", |server| server.stdout.as_str());
+        let text = output.server.map_or("", |server| server.stdout.as_str());
         let bytes = bytes_between(text, from, to);
         if bytes == 0 {
             return Err("the server printed no interval".into());

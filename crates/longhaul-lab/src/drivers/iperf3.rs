@@ -59,8 +59,8 @@ impl Driver for Iperf3 {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
-        let document = detect::json(said.client)?;
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+        let document = detect::json(output.client)?;
         if let Some(error) = document["error"].as_str() {
             return Err(error.to_owned());
         }

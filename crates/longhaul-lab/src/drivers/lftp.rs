@@ -68,9 +68,10 @@ impl Driver for Lftp {
         let mut lines = vec!["set net:max-retries 1".to_owned(), "set net:timeout 30".to_owned()];
         lines.extend(job.options.iter().map(|setting| format!("set {setting}")));
         lines.push(format!("open ftp://{}:{PORT}", job.far));
-        lines.push(match task.tree {
-            true => format!("mirror -R {source} {destination}"),
-            false => format!("put {source} -o {destination}"),
+        lines.push(if task.tree {
+            format!("mirror -R {source} {destination}")
+        } else {
+            format!("put {source} -o {destination}")
         });
         let mut command = Command::new(detect::program("lftp"));
         command.args(["--norc", "-c", &lines.join("; ")]);

@@ -82,8 +82,8 @@ impl Driver for LonghaulCp {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
-        read_summary(said.client)
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+        read_summary(output.client)
     }
 }
 

@@ -1,11 +1,12 @@
-//! Drivers: one small file per tool, behind one trait.
+//! Drivers: one small file or one row of a table per tool, behind one trait.
 //!
 //! A driver finds the tool and its version, builds the commands of the far server and the near
 //! client, reads their output, and states the guarantees of the tool's transfers. It starts nothing
 //! except helpers that write keys: the [`runner`](crate::runner) starts, times and stops the
 //! commands of all tools in the same way.
 //!
-//! A new tool is a new file here and a line in [`all`], or a row of the table in [`optional`].
+//! A new tool is a new file here and a line in [`all`], or a row of a table: of `ssh_tools.rs` if it
+//! copies over ssh, of [`optional`] if few hosts have it.
 
 mod detect;
 mod driver;
@@ -20,13 +21,10 @@ mod nginx;
 mod nuttcp;
 mod optional;
 mod rclone;
-mod rsync;
 mod rsync_daemon;
-mod scp;
-mod sftp;
 mod squid;
+mod ssh_tools;
 mod sshd;
-mod tar_ssh;
 mod xrdcp;
 
 use std::path::Path;
@@ -36,16 +34,15 @@ pub use driver::{DiskTask, Driver, Job, MemoryTask, Pace, Reading, RunOutput, Se
 
 /// Returns all drivers. `program` is the longhaul to measure.
 pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
-    let own: Vec<Box<dyn Driver>> = vec![
+    let streams: Vec<Box<dyn Driver>> = vec![
         Box::new(longhaul_test::LonghaulTest { program: program.to_owned() }),
         Box::new(iperf3::Iperf3),
         Box::new(iperf2::Iperf2),
         Box::new(nuttcp::Nuttcp),
         Box::new(longhaul_cp::LonghaulCp { program: program.to_owned() }),
-        Box::new(scp::Scp),
-        Box::new(sftp::Sftp),
-        Box::new(tar_ssh::TarSsh),
-        Box::new(rsync::Rsync),
+    ];
+    let over_ssh = ssh_tools::SSH_TOOLS.into_iter().map(|tool| Box::new(tool) as Box<dyn Driver>);
+    let copies: Vec<Box<dyn Driver>> = vec![
         Box::new(rsync_daemon::RsyncDaemon),
         Box::new(rclone::Rclone),
         Box::new(lftp::Lftp),
@@ -56,5 +53,5 @@ pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
         Box::new(http::ARIA2C),
         Box::new(squid::WgetSquid),
     ];
-    own.into_iter().chain(optional::all()).collect()
+    streams.into_iter().chain(over_ssh).chain(copies).chain(optional::all()).collect()
 }

@@ -62,10 +62,10 @@ impl Driver for Nuttcp {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
         let omit = job.memory(NAME).map_err(|error| error.to_string())?.omit_seconds;
         let (mut time, mut counted, mut bits) = (0.0, 0.0, 0.0);
-        for line in said.client.stdout.lines() {
+        for line in output.client.stdout.lines() {
             // Interval lines have real_sec, the last line has real_seconds.
             let (Some(seconds), Some(rate)) = (field(line, "real_sec"), field(line, "rate_Mbps"))
             else {

@@ -5,7 +5,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect, rsync, sshd};
+use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect, ssh_tools, sshd};
 use crate::LabError;
 
 const NAME: &str = "rsync daemon";
@@ -65,7 +65,7 @@ impl Driver for RsyncDaemon {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
-        Ok(rsync::statistics(&said.client.stdout))
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+        Ok(ssh_tools::statistics(&output.client.stdout))
     }
 }

@@ -111,9 +111,12 @@ fn number<T: ToString>(value: Option<T>) -> String {
 }
 
 fn line<const N: usize>(fields: [String; N]) -> String {
-    let quoted = fields.map(|field| match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field,
+    let quoted = fields.map(|field| {
+        if field.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field
+        }
     });
     quoted.join(",") + "\r\n"
 }

@@ -12,7 +12,7 @@ use longhaul_core::units::{Bytes, Rate};
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited};
 use super::ready::{self, Readiness};
-use super::shell;
+use super::script;
 use super::work::{Landing, Run, Trouble, Work};
 use crate::drivers::{DiskTask, Job, Server, Task};
 use crate::network::NetPath;
@@ -74,7 +74,7 @@ type Done = (Vec<ToolOutput>, Duration);
 impl Ends<'_> {
     fn server(&mut self, server: Server, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
         let Server { command, port, made } = server;
-        self.record.far_command = Some(shell::words(&command));
+        self.record.far_command = Some(script::words(&command));
         let done = self.start(Side::Far, command).and_then(|server| {
             let done = match ready::wait(&server, port, self.path, self.run.stop) {
                 Readiness::Listening => self.clients(jobs),
@@ -105,7 +105,7 @@ impl Ends<'_> {
         for job in jobs {
             commands.push(self.run.driver.client(job)?);
         }
-        self.record.near_command = commands.first().map(shell::words).unwrap_or_default();
+        self.record.near_command = commands.first().map(script::words).unwrap_or_default();
         let before = CpuTimes::now();
         let begun = Instant::now();
         let mut clients = Vec::new();

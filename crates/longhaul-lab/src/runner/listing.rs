@@ -95,11 +95,14 @@ impl Listing {
                 (
                     Entry::File { bytes, digest },
                     Some(Entry::File { bytes: has, digest: found }),
-                ) => match has == bytes {
-                    false => Some(format!("the copy of {path} has {has} bytes instead of {bytes}")),
-                    true => (digest != found)
-                        .then(|| format!("the copy of {path} has different bytes (SHA-256)")),
-                },
+                ) => {
+                    if has == bytes {
+                        (digest != found)
+                            .then(|| format!("the copy of {path} has different bytes (SHA-256)"))
+                    } else {
+                        Some(format!("the copy of {path} has {has} bytes instead of {bytes}"))
+                    }
+                }
                 (Entry::File { .. }, Some(_)) => Some(format!("the copy of {path} is not a file")),
             }
         });

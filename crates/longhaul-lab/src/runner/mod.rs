@@ -22,7 +22,6 @@ mod process;
 mod ready;
 mod run;
 mod script;
-mod shell;
 mod strays;
 mod tally;
 mod tools;

@@ -144,21 +144,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn read_one(&self, job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, Trouble> {
-        match said.client.exit_code {
+    fn read_one(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, Trouble> {
+        match output.client.exit_code {
             Some(0) => {}
             code => {
                 let how = code.map_or("by a signal".into(), |code| format!("with code {code}"));
-                let said = self.driver.failure(said.client).unwrap_or("no output".into());
+                let said = self.driver.failure(output.client).unwrap_or("no output".into());
                 return Err(Trouble::Failed(format!("ended {how}: {said}")));
             }
         }
-        let reading = self.driver.read(job, said).map_err(|reason| {
-            let tail = tail(said.client);
+        let reading = self.driver.read(job, output).map_err(|reason| {
+            let tail = tail(output.client);
             Trouble::Failed(format!("{reason}{tail}"))
         })?;
         if matches!(self.work, Work::Timed(_)) && reading.throughput.is_none() {
-            let tail = tail(said.client);
+            let tail = tail(output.client);
             return Err(Trouble::Failed(format!("the output has no rate{tail}")));
         }
         Ok(reading)

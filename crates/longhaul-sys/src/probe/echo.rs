@@ -43,10 +43,8 @@ impl EchoSocket {
     /// `PermissionDenied` if this process may open neither kind of socket; or there is no route.
     pub fn open(host: IpAddr) -> io::Result<Self> {
         let ipv6 = host.is_ipv6();
-        let (domain, protocol) = match ipv6 {
-            false => (Domain::IPV4, Protocol::ICMPV4),
-            true => (Domain::IPV6, Protocol::ICMPV6),
-        };
+        let (domain, protocol) =
+            if ipv6 { (Domain::IPV6, Protocol::ICMPV6) } else { (Domain::IPV4, Protocol::ICMPV4) };
         let (socket, kind) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
             Ok(socket) => (socket, EchoKind::Ping),
             Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, EchoKind::Raw),

@@ -6,11 +6,10 @@
 //! not decide what is sent, or when.
 
 mod echo;
-mod options;
 mod receive;
 mod send;
 
 pub use echo::{ECHO_HEADER_BYTES, EchoKind, EchoSocket};
-pub use options::{now_nanos, prepare};
 pub use receive::{Heard, Report, Reported, receive, receive_report};
+pub use send::{now_nanos, prepare};
 pub use send::{send, send_train};

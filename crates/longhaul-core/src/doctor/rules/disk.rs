@@ -22,7 +22,7 @@ pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer
     let has = |option: &str| mount.options.iter().any(|one| one == option);
     let point = &mount.point;
     if has("ro") {
-        return advice(format!("{seen}, read-only")).why("copies to it are impossible").said();
+        return advice(format!("{seen}, read-only")).why("copies to it are impossible").answer();
     }
     if has("sync") || has("data=journal") {
         return problem(format!("{seen}, {}", if has("sync") { "sync" } else { "data=journal" }))
@@ -36,30 +36,30 @@ pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer
             } else {
                 format!("sudoedit /etc/fstab    # {point}: data=ordered; then mount it again")
             })
-            .said();
+            .answer();
     }
     if has("strictatime") {
         return advice(format!("{seen}, strictatime"))
             .wanted("relatime or noatime")
             .why("every read of a file writes its access time")
             .run(format!("sudo mount -o remount,noatime {point}"))
-            .said();
+            .answer();
     }
     match mount.kind.as_str() {
         "tmpfs" | "ramfs" => advice(seen)
             .wanted("a disk")
             .why("these files are in memory: fast, and lost at the next boot")
-            .said(),
+            .answer(),
         "overlay" => advice(seen)
             .wanted("a separate volume")
             .why("a container layer copies a whole file at the first write to it")
-            .said(),
+            .answer(),
         kind if REMOTE.contains(&kind) || kind.starts_with("fuse") => advice(seen)
             .wanted("its rate, measured separately")
             .why("these files come over another network or from another program")
             .run("longhaul doctor --active --disk .")
-            .said(),
-        _ => fine(seen).said(),
+            .answer(),
+        _ => fine(seen).answer(),
     }
 }
 
@@ -74,21 +74,21 @@ pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
             .wanted("5 % or more")
             .why(format!("{why}; a full file system takes long to find free blocks"))
             .run(format!("du -xh -d1 {} | sort -h | tail", disk.path))
-            .said();
+            .answer();
     }
-    fine(seen).why(why).said()
+    fine(seen).why(why).answer()
 }
 
 pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     match disk.direct_io.clone()? {
-        DirectIo::Works => fine("works").why("files bypass the page cache without a copy").said(),
+        DirectIo::Works => fine("works").why("files bypass the page cache without a copy").answer(),
         DirectIo::Refused => advice("refused by the file system")
             .wanted("ext4, XFS or another that supports O_DIRECT")
             .why(
                 "every byte is copied through the page cache, which costs a core some 5 GB/s of \
                   its memory's speed",
             )
-            .said(),
+            .answer(),
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     let (seen, turns) = (disk.scheduler.clone()?, disk.rotational.clone()?);
     let (ordered, bare) = (["mq-deadline", "deadline"], ["none", "noop"]);
     if ordered.contains(&seen.as_str()) || (!turns && bare.contains(&seen.as_str())) {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let wanted = if turns { "mq-deadline" } else { "none" };
     advice(format!("{seen}, on {device}{}", if turns { ", rotational" } else { "" }))
@@ -107,7 +107,7 @@ pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
               for data-transfer nodes: deadline)",
         )
         .run(format!("echo {wanted} | sudo tee /sys/block/{device}/queue/scheduler"))
-        .said()
+        .answer()
 }
 
 pub(super) fn read_ahead(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -124,13 +124,13 @@ pub(super) fn read_ahead(disk: &DiskFacts, _: &HostFacts, target: &Target) -> An
         wait * 1e3
     );
     if seen >= wanted {
-        return fine(seen.to_string()).why(why).said();
+        return fine(seen.to_string()).why(why).answer();
     }
     advice(seen.to_string())
         .wanted(format!("{wanted} or more"))
         .why(why)
         .run(format!("sudo blockdev --setra {} /dev/{device}", wanted.get() / 512))
-        .said()
+        .answer()
 }
 
 pub(super) fn node(disk: &DiskFacts, host: &HostFacts, _: &Target) -> Answer {
@@ -145,7 +145,7 @@ pub(super) fn node(disk: &DiskFacts, host: &HostFacts, _: &Target) -> Answer {
         .filter(|(_, near)| *near != node)
         .collect();
     let Some((name, near)) = others.first() else {
-        return fine(format!("node {node}, as the network")).said();
+        return fine(format!("node {node}, as the network")).answer();
     };
     advice(format!("disk on node {node}, {name} on node {near}"))
         .wanted("one node for both")
@@ -154,5 +154,5 @@ pub(super) fn node(disk: &DiskFacts, host: &HostFacts, _: &Target) -> Answer {
               another slot, or programs on the network's node",
         )
         .run(format!("numactl --cpunodebind={near} longhaul serve --root {}", disk.path))
-        .said()
+        .answer()
 }

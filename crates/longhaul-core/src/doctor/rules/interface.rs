@@ -20,7 +20,7 @@ pub(super) fn there(host: &HostFacts, _: &Target) -> Answer {
         .wanted("the name of an interface of this host")
         .why("it could not be examined")
         .run("ip -brief link")
-        .said()
+        .answer()
 }
 
 pub(super) fn state(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
@@ -29,13 +29,13 @@ pub(super) fn state(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
     if matches!(state.as_str(), "up" | "unknown") {
         let driver = one.driver.as_deref().map_or(String::new(), |driver| format!(", {driver}"));
         return fine(format!("{}{driver}", if state == "up" { "up" } else { "no carrier state" }))
-            .said();
+            .answer();
     }
     problem(state)
         .wanted("up")
         .why("no packet passes")
         .run(format!("sudo ip link set {name} up"))
-        .said()
+        .answer()
 }
 
 pub(super) fn speed(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -48,21 +48,21 @@ pub(super) fn speed(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
             advice("a wireless interface without a fixed rate")
                 .wanted("a cable")
                 .why("its rate and delay vary, and it is shared")
-                .said()
+                .answer()
         } else {
             unknown("the driver reports no rate")
                 .why("the host of a virtual machine determines its rate; measure it")
                 .run("longhaul test HOST -P 4")
-                .said()
+                .answer()
         };
     };
     let share = target.share(one.sharers);
-    let said = if speed >= share { fine } else { problem };
-    said(speed.to_string())
+    let judgement = if speed >= share { fine } else { problem };
+    judgement(speed.to_string())
         .wanted(format!("{share} or more"))
         .why("a transfer is no faster than the card and its switch port")
         .run(format!("ethtool {}", one.name))
-        .said()
+        .answer()
 }
 
 pub(super) fn mtu(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -75,13 +75,13 @@ pub(super) fn mtu(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answe
         thousands(packets(JUMBO))
     );
     if mtu >= JUMBO || !target.is_at_least(FAST) || one.kind == InterfaceKind::Wireless {
-        return fine(format!("{mtu} bytes")).why(why).said();
+        return fine(format!("{mtu} bytes")).why(why).answer();
     }
     advice(format!("{mtu} bytes"))
         .wanted(format!("{JUMBO} bytes, if every switch and router of the path supports them"))
         .why(why)
         .run(format!("sudo ip link set {} mtu {JUMBO}", one.name))
-        .said()
+        .answer()
 }
 
 fn thousands(packets: f64) -> String {
@@ -101,7 +101,7 @@ pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answe
         format!("{} of {}", queueing.root, kinds.join(", "))
     };
     if kinds.iter().all(|kind| matches!(kind.as_str(), "fq" | "fq_codel" | "noqueue" | "cake")) {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let name = &one.name;
     // With mq at the root each hardware queue has its own discipline; replacing mq creates them
@@ -119,7 +119,7 @@ pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answe
               on the path; without it TCP paces itself by timers, at more cost (ESnet's guide)",
         )
         .run(command)
-        .said()
+        .answer()
 }
 
 pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -138,7 +138,7 @@ pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> 
     let off: Vec<&str> = wanted.iter().filter(|(_, on)| !on).map(|(name, _)| *name).collect();
     let lro = if has.lro { "LRO on" } else { "LRO off" };
     if off.is_empty() {
-        return fine(format!("TSO, GSO, GRO, checksums, scatter-gather on; {lro}")).said();
+        return fine(format!("TSO, GSO, GRO, checksums, scatter-gather on; {lro}")).answer();
     }
     let packets = target.rate.bps() as f64 / (8.0 * 1500.0);
     let slow = !target.is_at_least(FAST);
@@ -152,7 +152,7 @@ pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> 
             thousands(packets)
         ))
         .run(format!("sudo ethtool -K {} {} on", one.name, off.join(" on ")))
-        .said()
+        .answer()
 }
 
 pub(super) fn rings(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -166,7 +166,7 @@ pub(super) fn rings(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
         rings.receive, rings.receive_max, rings.send, rings.send_max
     );
     if !target.is_at_least(FAST) || (rings.receive >= receive && rings.send >= send) {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let packets = target.rate.bps() as f64 / (8.0 * f64::from(*one.mtu.as_ref().unwrap_or(&1500)));
     let micros = f64::from(rings.receive) / packets * 1e6;
@@ -178,19 +178,19 @@ pub(super) fn rings(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
             target.rate, rings.receive
         ))
         .run(format!("sudo ethtool -G {} rx {receive} tx {send}", one.name))
-        .said()
+        .answer()
 }
 
 pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
     let traffic = one.traffic.clone()?;
     if traffic.missed == 0 && traffic.errors == 0 {
-        return fine(format!("none of {} received", traffic.received)).said();
+        return fine(format!("none of {} received", traffic.received)).answer();
     }
-    let (said, all) = (
+    let (sum, all) = (
         format!("{} lost for lack of space, {} damaged", traffic.missed, traffic.errors),
         traffic.received + traffic.missed + traffic.errors,
     );
-    let seen = format!("{said}, of {all} ({})", percent(traffic.missed + traffic.errors, all));
+    let seen = format!("{sum}, of {all} ({})", percent(traffic.missed + traffic.errors, all));
     // CUBIC tolerates a loss of one in a million at 1 Gb/s over 100 ms.
     let few = (traffic.missed + traffic.errors) * 1_000_000 <= all;
     if few { fine(seen) } else { advice(seen) }
@@ -200,7 +200,7 @@ pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer 
               queues or better placed interrupts; damaged: a cable, plug or optic",
         )
         .run(format!("ethtool -S {} | grep -iE 'drop|miss|err|discard'", one.name))
-        .said()
+        .answer()
 }
 
 pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -211,7 +211,7 @@ pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -
     if has.adaptive_receive || has.receive_us > 0 || !target.is_at_least(FAST) {
         let how =
             if has.adaptive_receive { "adaptive".into() } else { format!("{} us", has.receive_us) };
-        return fine(how).said();
+        return fine(how).answer();
     }
     advice("off: one interrupt per packet")
         .wanted("adaptive")
@@ -220,7 +220,7 @@ pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -
               guide for 100G)",
         )
         .run(format!("sudo ethtool -C {} adaptive-rx on adaptive-tx on", one.name))
-        .said()
+        .answer()
 }
 
 pub(super) fn pause(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
@@ -229,7 +229,7 @@ pub(super) fn pause(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
     }
     let pause = one.pause.clone()?;
     if pause.receive && pause.send {
-        return fine("on").said();
+        return fine("on").answer();
     }
     let word = |on| if on { "on" } else { "off" };
     advice(format!("receiving {}, sending {}", word(pause.receive), word(pause.send)))
@@ -239,5 +239,5 @@ pub(super) fn pause(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
               (ESnet's guide for 100G); leave it where a lossless class is set up instead",
         )
         .run(format!("sudo ethtool -A {} rx on tx on", one.name))
-        .said()
+        .answer()
 }

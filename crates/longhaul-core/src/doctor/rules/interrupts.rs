@@ -20,10 +20,8 @@ fn list(cpus: &BTreeSet<u32>) -> String {
             _ => runs.push((cpu, cpu)),
         }
     }
-    let text = |(first, last)| match first == last {
-        true => format!("{first}"),
-        false => format!("{first}-{last}"),
-    };
+    let text =
+        |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
     runs.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
@@ -49,23 +47,25 @@ pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) ->
     let seen = format!("{queues} queue{plural}, interrupts on CPUs {}", list(&cpus));
     let enough = cpus.len() as u64 >= wanted.min(online) && u64::from(queues) >= wanted.min(online);
     if enough {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let name = &one.name;
     let verdict = if cpus.len() == 1 { Verdict::Problem } else { Verdict::Advice };
-    let said = fine(seen).judged(verdict).wanted(format!("{wanted} queues on as many cores")).why(
-        format!(
+    let judgement = fine(seen)
+        .judged(verdict)
+        .wanted(format!("{wanted} queues on as many cores"))
+        .why(format!(
             "a core receives about {CORE_GIGABITS} Gb/s; {} take {wanted}{}",
             target.rate,
             if wanted > online { format!(", and this host has {online}") } else { String::new() }
-        ),
-    );
-    match u64::from(queues) < wanted {
-        true => said.run(format!("sudo ethtool -L {name} combined {}", wanted.min(online))).said(),
-        false => said
+        ));
+    if u64::from(queues) < wanted {
+        judgement.run(format!("sudo ethtool -L {name} combined {}", wanted.min(online))).answer()
+    } else {
+        judgement
             .run(format!("grep {name} /proc/interrupts    # then, for each interrupt N:"))
             .run("echo CPU | sudo tee /proc/irq/N/smp_affinity_list")
-            .said(),
+            .answer()
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer
         return unknown("the device has no node, and the host has several")
             .why("its position on the bus is unknown; the firmware's tables lack it")
             .run("lspci -tv")
-            .said();
+            .answer();
     };
     let near: BTreeSet<u32> = host.nodes.get(&node).into_iter().flatten().copied().collect();
     let (interrupts, cpus) = cpus(one)?;
@@ -87,7 +87,7 @@ pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer
     let away: BTreeSet<u32> = cpus.difference(&near).copied().collect();
     if away.is_empty() {
         let how = format!("node {node}, whose CPUs are {}; interrupts there too", list(&near));
-        return fine(how).why("longhaul test places its threads there automatically").said();
+        return fine(how).why("longhaul test places its threads there automatically").answer();
     }
     advice(format!("node {node}; interrupts also on CPUs {}", list(&away)))
         .wanted(format!("interrupts on node {node}: CPUs {}", list(&near)))
@@ -102,7 +102,7 @@ pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer
             one.name,
             list(&near)
         ))
-        .said()
+        .answer()
 }
 
 pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> Answer {
@@ -113,23 +113,24 @@ pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> Answer {
             .wanted("fixed interrupt affinity")
             .why("it moves interrupts between cores and nodes during a transfer")
             .run("sudo systemctl disable --now irqbalance")
-            .said(),
-        (true, false) => fine("irqbalance").said(),
-        (false, _) => fine("irqbalance is not running").said(),
+            .answer(),
+        (true, false) => fine("irqbalance").answer(),
+        (false, _) => fine("irqbalance is not running").answer(),
     }
 }
 
 pub(super) fn core_drops(host: &HostFacts, _: &Target) -> Answer {
     let (dropped, all) = host.core_drops.clone()?;
     if dropped == 0 {
-        return fine(format!("dropped none of {all}")).said();
+        return fine(format!("dropped none of {all}")).answer();
     }
     let seen = format!("dropped {dropped} of {all} ({})", percent(dropped, all));
-    let said = if dropped * 1_000_000 > all { problem(seen) } else { advice(seen) };
-    said.wanted("none")
+    let judgement = if dropped * 1_000_000 > all { problem(seen) } else { advice(seen) };
+    judgement
+        .wanted("none")
         .why("a core's queue of received packets was full")
         .set("net.core.netdev_max_backlog", 250_000)
-        .said()
+        .answer()
 }
 
 #[cfg(test)]

@@ -17,29 +17,31 @@ pub(super) fn core(one: &Measurement, host: &HostFacts, target: &Target) -> Answ
     let cores = times(rate, target);
     let online = f64::from(host.processors.online.clone().unwrap_or(1));
     let seen = format!("{}: {rate}", one.title);
-    let said = match cores {
+    let judgement = match cores {
         cores if cores <= online / 2.0 => fine(seen),
         cores if cores <= online => advice(seen),
         _ => problem(seen),
     };
-    said.wanted(format!("no more than half of {online} cores"))
+    judgement
+        .wanted(format!("no more than half of {online} cores"))
         .why(format!("{} / {rate} = {cores:.1} cores busy with that alone", target.rate))
         .run("longhaul cp --cleartext ...    # verified, but not encrypted")
-        .said()
+        .answer()
 }
 
 /// Judges a disk, measured with one operation at a time.
 pub(super) fn disk(one: &Measurement, _: &HostFacts, target: &Target) -> Answer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let seen = format!("{}: {rate}, {}", one.title, one.note);
-    let said = if rate >= target.rate { fine(seen) } else { problem(seen) };
-    said.wanted(format!("{} or more", target.rate))
+    let judgement = if rate >= target.rate { fine(seen) } else { problem(seen) };
+    judgement
+        .wanted(format!("{} or more", target.rate))
         .why(format!(
             "no copy is faster than its disk: {:.0} of these would do, as a RAID without parity",
             times(rate, target).ceil()
         ))
         .run("longhaul cp /dev/zero --size 64G far:/dev/null    # the path without disks")
-        .said()
+        .answer()
 }
 
 /// Judges one connection within the host, whose two ends share the cores.
@@ -47,7 +49,7 @@ pub(super) fn loopback(one: &Measurement, _: &HostFacts, target: &Target) -> Ans
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let seen = format!("{rate}, {}", one.note);
     if rate >= target.rate {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let streams = times(rate, target).ceil();
     advice(seen)
@@ -58,5 +60,5 @@ pub(super) fn loopback(one: &Measurement, _: &HostFacts, target: &Target) -> Ans
             target.rate
         ))
         .run(format!("longhaul test HOST -P {streams}"))
-        .said()
+        .answer()
 }

@@ -25,8 +25,8 @@ pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
         1 => String::new(),
         sharers => format!("; {sharers} devices share {}", target.rate),
     };
-    let said = if maximum >= share { fine } else { problem };
-    said(format!("{maximum} over {link}"))
+    let judgement = if maximum >= share { fine } else { problem };
+    judgement(format!("{maximum} over {link}"))
         .wanted(format!("{share} or more"))
         .why(format!(
             "{payload}/({payload}+{PCIE_OVERHEAD_BYTES}) x {useful}/{whole} x {} lanes x {} GT/s = \
@@ -36,7 +36,7 @@ pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
             payload = payload.get()
         ))
         .run(format!("sudo lspci -vv -s {}    # another slot, or another card", pci.address))
-        .said()
+        .answer()
 }
 
 pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
@@ -44,7 +44,7 @@ pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
         return NOTHING;
     };
     if link.lanes >= best.lanes && link.giga_transfers >= best.giga_transfers {
-        return fine(link.to_string()).said();
+        return fine(link.to_string()).answer();
     }
     let payload = pci.payload.clone().unwrap_or(USUAL_PAYLOAD);
     let why = format!(
@@ -59,7 +59,7 @@ pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
         .wanted(best.to_string())
         .why(why)
         .run(format!("sudo lspci -vv -s {} | grep -E 'LnkCap|LnkSta'", pci.address))
-        .said()
+        .answer()
 }
 
 pub(super) fn payload(pci: &PciFacts, target: &Target) -> Answer {
@@ -68,7 +68,7 @@ pub(super) fn payload(pci: &PciFacts, target: &Target) -> Answer {
     }
     let (seen, supported) = (pci.payload.clone()?, pci.payload_supported.clone()?);
     if seen >= supported || !target.is_at_least(FAST) {
-        return fine(format!("{} bytes", seen.get())).said();
+        return fine(format!("{} bytes", seen.get())).answer();
     }
     let useful = |bytes: Bytes| {
         let bytes = bytes.get() as f64;
@@ -82,7 +82,7 @@ pub(super) fn payload(pci: &PciFacts, target: &Target) -> Answer {
             useful(supported)
         ))
         .run("sudo grubby --update-kernel=ALL --args=pci=pcie_bus_perf    # or GRUB_CMDLINE_LINUX")
-        .said()
+        .answer()
 }
 
 pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
@@ -91,7 +91,7 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
     }
     let seen = pci.read_request.clone()?;
     if seen >= READ_REQUEST || !target.is_at_least(FAST) {
-        return fine(format!("{} bytes", seen.get())).said();
+        return fine(format!("{} bytes", seen.get())).answer();
     }
     // Bits 14:12 of the device control are the size, 5 for 4096 (pci_regs.h); setpci accepts a
     // mask.
@@ -104,13 +104,13 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
             9000_u64.div_ceil(READ_REQUEST.get())
         ))
         .run(format!("sudo setpci -s {} CAP_EXP+8.w=5000:7000", pci.address))
-        .said()
+        .answer()
 }
 
 pub(super) fn translation(pci: &PciFacts, target: &Target) -> Answer {
     let Some(kind) = pci.translation.clone()? else { return NOTHING };
     if kind == "identity" || !target.is_at_least(FAST) {
-        return fine(kind).said();
+        return fine(kind).answer();
     }
     advice(kind)
         .wanted("identity")
@@ -119,5 +119,5 @@ pub(super) fn translation(pci: &PciFacts, target: &Target) -> Answer {
               devices through (ESnet's guide for data-transfer nodes)",
         )
         .run("sudo grubby --update-kernel=ALL --args=iommu=pt    # or GRUB_CMDLINE_LINUX; restart")
-        .said()
+        .answer()
 }

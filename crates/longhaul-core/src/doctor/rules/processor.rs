@@ -20,7 +20,7 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     let named = |(name, count): (&String, &u32)| format!("{name} ({count})");
     let seen = governors.iter().map(named).collect::<Vec<_>>().join(", ");
     if governors.keys().all(|name| name == "performance") {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     // These two drivers choose the frequency in hardware; their powersave does not mean the lowest
     // one.
@@ -35,7 +35,7 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
               names this first",
         )
         .run("sudo cpupower frequency-set -g performance")
-        .said()
+        .answer()
 }
 
 fn is_guest(host: &HostFacts) -> bool {
@@ -46,13 +46,13 @@ pub(super) fn turbo(host: &HostFacts, _: &Target) -> Answer {
     // Only some drivers have this setting.
     let Ok(off) = host.processors.turbo_off else { return NOTHING };
     if !off {
-        return fine("on").said();
+        return fine("on").answer();
     }
     advice("off")
         .wanted("on")
         .why("one connection is as fast as one core (ESnet's guide for data-transfer nodes)")
         .run("echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo")
-        .said()
+        .answer()
 }
 
 pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
@@ -63,11 +63,11 @@ pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
     };
     let Some(deepest) = states.iter().filter(|state| !state.disabled).max_by_key(|s| s.exit_us)
     else {
-        return fine("all off").said();
+        return fine("all off").answer();
     };
     let seen = format!("down to {}, left in {} us", deepest.name, deepest.exit_us);
     if deepest.exit_us <= SLOW_EXIT_US || !target.is_at_least(10) {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let packets = target.rate.bps() as f64 / 12_000.0 * deepest.exit_us as f64 / 1e6;
     advice(seen)
@@ -78,7 +78,7 @@ pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
             target.rate
         ))
         .run(format!("sudo cpupower idle-set -D {SLOW_EXIT_US}"))
-        .said()
+        .answer()
 }
 
 pub(super) fn threads(host: &HostFacts, target: &Target) -> Answer {
@@ -86,7 +86,7 @@ pub(super) fn threads(host: &HostFacts, target: &Target) -> Answer {
         return NOTHING;
     }
     if !host.processors.simultaneous_threads.clone()? {
-        return fine("off").said();
+        return fine("off").answer();
     }
     advice("on")
         .wanted("off, in the firmware")
@@ -95,7 +95,7 @@ pub(super) fn threads(host: &HostFacts, target: &Target) -> Answer {
               guide for 100G)",
         )
         .run("echo off | sudo tee /sys/devices/system/cpu/smt/control    # to try it")
-        .said()
+        .answer()
 }
 
 pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
@@ -106,7 +106,7 @@ pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
     };
     let seen = format!("{:.1} GHz", khz as f64 / 1e6);
     if khz >= FAST_KHZ || !target.is_at_least(40) {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     let streams = target.rate.bps().div_ceil(20_000_000_000);
     advice(seen)
@@ -116,7 +116,7 @@ pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
               work",
         )
         .run(format!("longhaul test HOST -P {streams}"))
-        .said()
+        .answer()
 }
 
 pub(super) fn stolen(host: &HostFacts, _: &Target) -> Answer {
@@ -136,5 +136,5 @@ pub(super) fn stolen(host: &HostFacts, _: &Target) -> Answer {
           processors are its operator's to give",
     )
     .run("vmstat 1 5    # column st")
-    .said()
+    .answer()
 }

@@ -23,7 +23,7 @@ pub(super) fn clock(host: &HostFacts, _: &Target) -> Answer {
     let clock = host.clock.clone()?;
     if clock.synchronised {
         return fine(format!("synchronised, off by {} at most", format_span(clock.max_error)))
-            .said();
+            .answer();
     }
     advice("not synchronised")
         .wanted("synchronised")
@@ -32,13 +32,13 @@ pub(super) fn clock(host: &HostFacts, _: &Target) -> Answer {
               round trips are not touched",
         )
         .run("sudo timedatectl set-ntp true    # or install chrony")
-        .said()
+        .answer()
 }
 
 pub(super) fn clock_source(host: &HostFacts, _: &Target) -> Answer {
     let source = host.clock_source.clone()?;
     if QUICK.contains(&source.as_str()) {
-        return fine(source).said();
+        return fine(source).answer();
     }
     advice(source)
         .wanted("tsc, or the hypervisor's clock")
@@ -47,39 +47,40 @@ pub(super) fn clock_source(host: &HostFacts, _: &Target) -> Answer {
               time, for a microsecond or so",
         )
         .run("cat /sys/devices/system/clocksource/clocksource0/available_clocksource")
-        .said()
+        .answer()
 }
 
 pub(super) fn open_files(host: &HostFacts, _: &Target) -> Answer {
     let limit = host.open_files.clone()?;
     let enough = limit.soft.is_none_or(|soft| soft >= OPEN_FILES);
-    let said = if enough { fine } else { advice };
-    said(both(limit, |count| count.to_string()))
+    let judgement = if enough { fine } else { advice };
+    judgement(both(limit, |count| count.to_string()))
         .wanted(format!("{OPEN_FILES} or more"))
         .why("a server takes 1024 connections, and copies of many files hold some hundreds open")
         .run(format!("ulimit -n {OPEN_FILES}    # LimitNOFILE= for a service"))
-        .said()
+        .answer()
 }
 
 pub(super) fn locked_memory(host: &HostFacts, _: &Target) -> Answer {
     let limit = host.locked_memory.clone()?;
     let enough = limit.soft.is_none_or(|soft| soft >= LOCKED_BYTES);
-    let said = if enough { fine } else { advice };
-    said(both(limit, |bytes| Bytes::new(bytes).to_string()))
+    let judgement = if enough { fine } else { advice };
+    judgement(both(limit, |bytes| Bytes::new(bytes).to_string()))
         .wanted(format!("{} or more", Bytes::new(LOCKED_BYTES)))
         .why(
             "tools with RDMA, or with io_uring before Linux 5.12, lock their buffers; longhaul \
               locks none",
         )
         .run("ulimit -l unlimited    # as root; LimitMEMLOCK= for a service")
-        .said()
+        .answer()
 }
 
 fn both(limit: Limit, text: impl Fn(u64) -> String) -> String {
     let one = |limit: Option<u64>| limit.map_or("no limit".to_owned(), &text);
-    match limit.soft == limit.hard {
-        true => one(limit.soft),
-        false => format!("{}, can be raised to {}", one(limit.soft), one(limit.hard)),
+    if limit.soft == limit.hard {
+        one(limit.soft)
+    } else {
+        format!("{}, can be raised to {}", one(limit.soft), one(limit.hard))
     }
 }
 
@@ -89,7 +90,7 @@ pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
     let active: Vec<&Chain> =
         chains.iter().filter(|chain| chain.drops || chain.rules > 0).collect();
     let Some(first) = active.first() else {
-        return fine("nftables filters nothing").said();
+        return fine("nftables filters nothing").answer();
     };
     let named = |chain: &&Chain| {
         let policy = if chain.drops { ", drops by default" } else { "" };
@@ -105,7 +106,7 @@ pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
         .run(format!("sudo nft list chain {family} {table} {name}"))
         .run(format!("sudo nft insert rule {family} {table} {name} tcp dport {port} accept"))
         .run(format!("sudo nft insert rule {family} {table} {name} udp dport {port} accept"))
-        .said()
+        .answer()
 }
 
 pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
@@ -116,7 +117,7 @@ pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
         Err(unseen) => return Err(unseen.clone()),
     };
     if tables.is_empty() {
-        return fine("no table in use").said();
+        return fine("no table in use").answer();
     }
     let port = target.port;
     advice(format!("tables in use: {}", tables.join(", ")))
@@ -125,7 +126,7 @@ pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
         .run("sudo iptables-legacy -S INPUT")
         .run(format!("sudo iptables-legacy -I INPUT -p tcp --dport {port} -j ACCEPT"))
         .run(format!("sudo iptables-legacy -I INPUT -p udp --dport {port} -j ACCEPT"))
-        .said()
+        .answer()
 }
 
 pub(super) fn tracked(host: &HostFacts, _: &Target) -> Answer {
@@ -136,11 +137,11 @@ pub(super) fn tracked(host: &HostFacts, _: &Target) -> Answer {
     };
     let seen = format!("{count} of {most}");
     if count * 10 < most * 9 {
-        return fine(seen).said();
+        return fine(seen).answer();
     }
     problem(seen)
         .wanted("under 90 %")
         .why("when the table is full, new connections are dropped")
         .set("net.netfilter.nf_conntrack_max", most * 2)
-        .said()
+        .answer()
 }

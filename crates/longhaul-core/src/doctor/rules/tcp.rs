@@ -16,10 +16,10 @@ pub(super) fn congestion(host: &HostFacts, target: &Target) -> Answer {
         1.0 / cubic_loss(target)
     );
     match name {
-        "bbr" => fine(name).why(format!("paced by the delivered rate; {sum}")).said(),
-        "cubic" => fine(name).why(format!("{sum}; BBR tolerates more loss")).said(),
+        "bbr" => fine(name).why(format!("paced by the delivered rate; {sum}")).answer(),
+        "cubic" => fine(name).why(format!("{sum}; BBR tolerates more loss")).answer(),
         // ESnet long recommended htcp for such paths.
-        "htcp" => fine(name).why("designed for long fast paths").said(),
+        "htcp" => fine(name).why("designed for long fast paths").answer(),
         _ => problem(name)
             .wanted("bbr or cubic")
             .why(format!(
@@ -27,7 +27,7 @@ pub(super) fn congestion(host: &HostFacts, target: &Target) -> Answer {
                 segments(target).round()
             ))
             .set("net.ipv4.tcp_congestion_control", "cubic")
-            .said(),
+            .answer(),
     }
 }
 
@@ -47,7 +47,11 @@ pub(super) fn bbr(host: &HostFacts, _: &Target) -> Answer {
     let why = "longhaul cp changes to BBR by itself when the path loses packets and the kernel \
                lets it";
     if !has("net.ipv4.tcp_available_congestion_control")? {
-        return advice("not loaded").wanted("loaded").why(why).run("sudo modprobe tcp_bbr").said();
+        return advice("not loaded")
+            .wanted("loaded")
+            .why(why)
+            .run("sudo modprobe tcp_bbr")
+            .answer();
     }
     let allowed = host.setting("net.ipv4.tcp_allowed_congestion_control")?;
     if !has("net.ipv4.tcp_allowed_congestion_control")? {
@@ -55,9 +59,9 @@ pub(super) fn bbr(host: &HostFacts, _: &Target) -> Answer {
             .wanted("allowed for all users")
             .why(why)
             .set("net.ipv4.tcp_allowed_congestion_control", format_args!("{allowed} bbr"))
-            .said();
+            .answer();
     }
-    fine("loaded, and allowed for all users").said()
+    fine("loaded, and allowed for all users").answer()
 }
 
 pub(super) fn sack(host: &HostFacts, _: &Target) -> Answer {
@@ -78,8 +82,8 @@ pub(super) fn timestamps(host: &HostFacts, target: &Target) -> Answer {
 
 fn on(host: &HostFacts, name: &str, why: &str) -> Answer {
     match host.number(name, 0)? {
-        0 => problem("off").wanted("on").why(why).set(name, 1).said(),
-        _ => fine("on").why(why).said(),
+        0 => problem("off").wanted("on").why(why).set(name, 1).answer(),
+        _ => fine("on").why(why).answer(),
     }
 }
 
@@ -88,7 +92,8 @@ pub(super) fn mtu_probing(host: &HostFacts, _: &Target) -> Answer {
     let seen = host.number(name, 0)?;
     let jumbo = host.interfaces.iter().any(|one| one.mtu.as_ref().is_ok_and(|mtu| *mtu > 1500));
     if seen > 0 || !jumbo {
-        return fine(if seen > 0 { "on" } else { "off, and no packet is over 1500 bytes" }).said();
+        return fine(if seen > 0 { "on" } else { "off, and no packet is over 1500 bytes" })
+            .answer();
     }
     advice("off")
         .wanted("1")
@@ -97,20 +102,20 @@ pub(super) fn mtu_probing(host: &HostFacts, _: &Target) -> Answer {
               hang; probing finds the size that passes (RFC 4821; ESnet's guide)",
         )
         .set(name, 1)
-        .said()
+        .answer()
 }
 
 pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer {
     let name = "net.ipv4.tcp_slow_start_after_idle";
     if host.number(name, 0)? == 0 {
-        return fine("off").said();
+        return fine("off").answer();
     }
     // The window doubles each round trip, starting with ten segments (RFC 6928).
     let rounds = (segments(target) / 10.0).log2().max(0.0).ceil();
     let lost = target.rtt.mul_f64(rounds);
     // An unnoticeable effect needs no advice.
     if lost.as_millis() < 100 {
-        return fine("on").said();
+        return fine("on").answer();
     }
     advice("on")
         .wanted("off")
@@ -121,7 +126,7 @@ pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer
             segments(target)
         ))
         .set(name, 0)
-        .said()
+        .answer()
 }
 
 pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
@@ -129,7 +134,7 @@ pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
     let saves = host.number(name, 0)? == 0;
     // Since Linux 5.8 the harmful part has its own setting, which is off.
     if !saves || host.number("net.ipv4.tcp_no_ssthresh_metrics_save", 0).is_ok_and(|no| no > 0) {
-        return fine("it does not shorten slow start").said();
+        return fine("it does not shorten slow start").answer();
     }
     advice("kept")
         .wanted("1")
@@ -138,15 +143,15 @@ pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
               early",
         )
         .set(name, 1)
-        .said()
+        .answer()
 }
 
 pub(super) fn default_queueing(host: &HostFacts, _: &Target) -> Answer {
     let name = "net.core.default_qdisc";
     let seen = host.setting(name)?;
     match seen {
-        "fq" => fine(seen).why("paces each connection").said(),
-        "fq_codel" => fine(seen).why("keeps connections apart; TCP paces itself").said(),
+        "fq" => fine(seen).why("paces each connection").answer(),
+        "fq_codel" => fine(seen).why("keeps connections apart; TCP paces itself").answer(),
         "" => NOTHING,
         _ => advice(seen)
             .wanted("fq (or fq_codel)")
@@ -155,7 +160,7 @@ pub(super) fn default_queueing(host: &HostFacts, _: &Target) -> Answer {
                   (ESnet's guide)",
             )
             .set(name, "fq")
-            .said(),
+            .answer(),
     }
 }
 

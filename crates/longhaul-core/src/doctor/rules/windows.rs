@@ -85,7 +85,7 @@ fn autotuned(
         .wanted(format!("{wanted} ({}) or more, as the third number", Bytes::new(wanted)))
         .why(why)
         .set(name, values)
-        .said()
+        .answer()
 }
 
 pub(super) fn asked_receive(host: &HostFacts, target: &Target) -> Answer {
@@ -101,8 +101,8 @@ pub(super) fn asked_send(host: &HostFacts, target: &Target) -> Answer {
 fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
     let seen = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
-    let said = if seen >= wanted { fine } else { advice };
-    said(format!("{seen} ({})", Bytes::new(seen)))
+    let judgement = if seen >= wanted { fine } else { advice };
+    judgement(format!("{seen} ({})", Bytes::new(seen)))
         .wanted(format!("{wanted} ({}) or more", Bytes::new(wanted)))
         .why(format!(
             "{}; a program that sets its buffers (-w) gets no more than this, {} a connection, and \
@@ -111,7 +111,7 @@ fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
             reached(seen, target)
         ))
         .set(name, wanted)
-        .said()
+        .answer()
 }
 
 pub(super) fn autotuning(host: &HostFacts, _: &Target) -> Answer {
@@ -125,8 +125,8 @@ pub(super) fn scaling(host: &HostFacts, target: &Target) -> Answer {
 
 fn switched_on(host: &HostFacts, name: &str, why: &str) -> Answer {
     let seen = host.number(name, 0)?;
-    let said = if seen == 0 { problem("off") } else { fine("on") };
-    said.wanted("on").why(why).set(name, 1).said()
+    let judgement = if seen == 0 { problem("off") } else { fine("on") };
+    judgement.wanted("on").why(why).set(name, 1).answer()
 }
 
 /// Judges tcp_mem, whose numbers are pages: below the first there is no limit, from the second on
@@ -141,7 +141,7 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
         _ if seen >= wanted / 2 => Verdict::Advice,
         _ => Verdict::Problem,
     };
-    let said = fine(format!("pressure from {} on", Bytes::new(seen)))
+    let judgement = fine(format!("pressure from {} on", Bytes::new(seen)))
         .judged(verdict)
         .wanted(format!("{} or more", Bytes::new(wanted)));
     let sum = format!(
@@ -152,13 +152,13 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
     );
     // Half of the memory is for programs and the page cache.
     if wanted > memory.get() / 2 {
-        return said
+        return judgement
             .why(format!("{sum}; this host has {memory} of memory: it needs more for this target"))
-            .said();
+            .answer();
     }
     let pages = |bytes: u64| bytes.div_ceil(page);
     let values = format!("{} {} {}", pages(wanted / 4 * 3), pages(wanted), pages(wanted / 2 * 3));
-    said.why(sum).set(name, values).said()
+    judgement.why(sum).set(name, values).answer()
 }
 
 pub(super) fn pressure(host: &HostFacts, _: &Target) -> Answer {
@@ -171,9 +171,9 @@ pub(super) fn pressure(host: &HostFacts, _: &Target) -> Answer {
                   connections with much unsent data hold it",
             )
             .run("ss -tmn | sort -k2 -n | tail")
-            .said();
+            .answer();
     }
-    fine(format!("{} in use, no pressure", memory.used)).said()
+    fine(format!("{} in use, no pressure", memory.used)).answer()
 }
 
 #[cfg(test)]

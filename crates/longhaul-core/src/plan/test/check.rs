@@ -13,9 +13,8 @@ impl TestPlan {
     /// # Errors
     /// The first field that is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
-        let check = |good: bool, field, value: String, accepted| match good {
-            true => Ok(()),
-            false => Err(PlanError::OutOfRange { field, value, accepted }),
+        let check = |good: bool, field, value: String, accepted| {
+            if good { Ok(()) } else { Err(PlanError::OutOfRange { field, value, accepted }) }
         };
         let span = |from: f64, to: f64, d: Duration| (from..=to).contains(&d.as_secs_f64());
         match self.amount {

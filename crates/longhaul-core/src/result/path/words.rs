@@ -21,28 +21,30 @@ impl PathResult {
 }
 
 fn summary(result: &PathResult) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     if result.end == PathEnd::Interrupted {
-        said.push("The measurement was interrupted; these are the results until then.".to_owned());
+        sentences
+            .push("The measurement was interrupted; these are the results until then.".to_owned());
     }
-    said.extend(round_trip(result));
-    said.extend(mtu(result));
-    said.extend(hops(result));
+    sentences.extend(round_trip(result));
+    sentences.extend(mtu(result));
+    sentences.extend(hops(result));
     let ways = [("there", &result.forward), ("back", &result.reverse)];
-    said.extend(ways.iter().filter_map(|(way, at)| Some(capacity(way, at.capacity.as_ref()?))));
+    sentences
+        .extend(ways.iter().filter_map(|(way, at)| Some(capacity(way, at.capacity.as_ref()?))));
     for (way, at) in ways {
-        said.extend(at.probes.iter().flat_map(|probes| loss(way, probes)));
+        sentences.extend(at.probes.iter().flat_map(|probes| loss(way, probes)));
     }
-    said.extend(result.asymmetry.as_ref().map(asymmetry));
+    sentences.extend(result.asymmetry.as_ref().map(asymmetry));
     if let Some(why) = &result.alone_because {
-        said.push(format!(
+        sentences.push(format!(
             "Loss, jitter, capacity and the reverse direction need 'longhaul serve' on that host ({why})."
         ));
     }
     if result.is_empty() {
-        said.push(format!("Nothing of the path to {} could be measured.", result.target));
+        sentences.push(format!("Nothing of the path to {} could be measured.", result.target));
     }
-    said
+    sentences
 }
 
 fn round_trip(result: &PathResult) -> Option<String> {
@@ -68,16 +70,20 @@ fn best(way: &PathDirection) -> Option<&MtuProof> {
 }
 
 fn mtu(result: &PathResult) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     match (best(&result.forward), best(&result.reverse)) {
         (Some(there), Some(back)) if there.bytes == back.bytes => {
-            said.push(format!("The path MTU is {} bytes both ways{}.", number(there), why(there)));
+            sentences.push(format!(
+                "The path MTU is {} bytes both ways{}.",
+                number(there),
+                why(there)
+            ));
         }
         (there, back) => {
             for (way, proof) in [("there", there), ("back", back)] {
                 let Some(proof) = proof else { continue };
                 let number = number(proof);
-                said.push(format!(
+                sentences.push(format!(
                     "The path MTU is {number} bytes on the way {way}{}.",
                     why(proof)
                 ));
@@ -86,7 +92,7 @@ fn mtu(result: &PathResult) -> Vec<String> {
     }
     for (way, at) in [("there", &result.forward), ("back", &result.reverse)] {
         if best(at).is_some_and(|proof| proof.limit == MtuLimit::Silent) {
-            said.push(format!(
+            sentences.push(format!(
                 "Larger packets are dropped silently on the way {way}: a black hole for TCP that \
                  does not probe (net.ipv4.tcp_mtu_probing=1 does)."
             ));
@@ -94,14 +100,14 @@ fn mtu(result: &PathResult) -> Vec<String> {
         let Some(tcp) = at.tcp.filter(|tcp| tcp.proven()) else { continue };
         let proven = at.mtu_bytes().unwrap_or(u32::MAX);
         if tcp.segment_bytes.saturating_add(HEADERS) < proven.min(tcp.path_mtu_bytes).min(JUMBO) {
-            said.push(format!(
+            sentences.push(format!(
                 "TCP's segments have only {} bytes on the way {way}: the far host's interface or a \
                  middlebox requests small ones.",
                 tcp.segment_bytes
             ));
         }
     }
-    said
+    sentences
 }
 
 fn number(proof: &MtuProof) -> u32 {
@@ -169,12 +175,12 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
 }
 
 fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
-    let mut said = vec![share("lost", "no loss", way, &probes.lost)];
+    let mut sentences = vec![share("lost", "no loss", way, &probes.lost)];
     if probes.duplicated.count > 0 {
-        said.push(share("duplicated", "", way, &probes.duplicated));
+        sentences.push(share("duplicated", "", way, &probes.duplicated));
     }
     if probes.reordered.count > 0 {
-        said.push(format!(
+        sentences.push(format!(
             "{} They arrived up to {} late, behind at most {} packets; TCP would consider {} of them \
              lost.",
             share("out of order", "", way, &probes.reordered),
@@ -187,13 +193,13 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
         [("sender", probes.sender_dropped), ("receiver", probes.receiver_dropped)]
     {
         if dropped > 0 {
-            said.push(format!(
+            sentences.push(format!(
                 "The {host}'s host dropped {dropped} probes on the way {way}; they count \
                  neither as sent over the path nor as lost."
             ));
         }
     }
-    said
+    sentences
 }
 
 /// Returns a sentence such as "No loss there in 2.1 million packets: below 1.4e-6 at 95 %."
@@ -290,16 +296,16 @@ mod tests {
     #[test]
     fn delays_are_compared_as_far_as_clocks_allow() {
         let clock = |synchronised, max_error_ms| crate::path::Clock { synchronised, max_error_ms };
-        let told = |forward, reverse, near, same| {
+        let words = |forward, reverse, near, same| {
             asymmetry(&crate::path::asymmetry(forward, reverse, near, clock(true, 1.0), same))
         };
         let good = clock(true, 1.0);
         assert_eq!(
-            told(60.0, 40.0, good, false),
+            words(60.0, 40.0, good, false),
             "It takes 20.0 ms longer there than back; the clocks may make 4.10 ms of that."
         );
-        assert!(told(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
-        assert!(told(41.0, 40.0, good, false).contains("up to 4.10 ms"));
-        assert!(told(41.0, 40.0, clock(false, 0.0), false).contains("cannot be compared"));
+        assert!(words(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
+        assert!(words(41.0, 40.0, good, false).contains("up to 4.10 ms"));
+        assert!(words(41.0, 40.0, clock(false, 0.0), false).contains("cannot be compared"));
     }
 }

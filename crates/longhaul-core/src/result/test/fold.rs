@@ -86,7 +86,7 @@ impl TestHalf {
             udp: UdpResult::sum(streams.iter().filter_map(|s| s.udp)),
             links: links(plan, &streams, receiver.seconds),
             steady,
-            reason: facts.map(|facts| Reason::tell(facts, hosts)),
+            reason: facts.map(|facts| Reason::derive(facts, hosts)),
             sender,
             receiver,
         };
@@ -99,9 +99,10 @@ impl TestHalf {
 /// Returns the hosts of a test against `target`, which sends if `server_sends`.
 fn hosts(target: &str, server_sends: bool) -> Hosts<'_> {
     let server = target.rsplit_once(':').map_or(target, |(host, _)| host);
-    match server_sends {
-        true => Hosts { sender: server, receiver: "this host" },
-        false => Hosts { sender: "this host", receiver: server },
+    if server_sends {
+        Hosts { sender: server, receiver: "this host" }
+    } else {
+        Hosts { sender: "this host", receiver: server }
     }
 }
 

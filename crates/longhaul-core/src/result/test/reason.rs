@@ -199,9 +199,10 @@ fn cpu(facts: &TestFacts) -> Option<Attribution> {
 fn window(facts: &TestFacts) -> Option<Attribution> {
     let (receiver, buffer) =
         (facts.shares.receiver_window_percent, facts.shares.send_buffer_percent);
-    let (limit, end, share) = match receiver >= buffer {
-        true => (Limit::ReceiverWindow, End::Receiver, receiver),
-        false => (Limit::SendBuffer, End::Sender, buffer),
+    let (limit, end, share) = if receiver >= buffer {
+        (Limit::ReceiverWindow, End::Receiver, receiver)
+    } else {
+        (Limit::SendBuffer, End::Sender, buffer)
     };
     (share >= HELD_PERCENT).then_some(Attribution {
         limit,
@@ -328,13 +329,13 @@ mod tests {
         shares
     }
 
-    fn tell(facts: TestFacts) -> Reason {
-        Reason::tell(facts, Hosts { sender: "this host", receiver: "far" })
+    fn derive(facts: TestFacts) -> Reason {
+        Reason::derive(facts, Hosts { sender: "this host", receiver: "far" })
     }
 
     #[track_caller]
     fn check(facts: TestFacts, limit: Limit, words: &str, advice: &str) {
-        let reason = tell(facts);
+        let reason = derive(facts);
         assert_eq!(reason.limit, limit, "{}", reason.sentence);
         assert!(reason.sentence.contains(words), "{}", reason.sentence);
         let said = reason.advice.unwrap_or_default();
@@ -344,7 +345,7 @@ mod tests {
 
     #[test]
     fn nothing_stands_out_when_nothing_does() {
-        let reason = tell(facts());
+        let reason = derive(facts());
         assert_eq!(
             (reason.limit, reason.sentence.as_str()),
             (Limit::Nothing, "nothing stands out")

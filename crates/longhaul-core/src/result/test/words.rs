@@ -7,7 +7,7 @@ use crate::units::Bytes;
 
 impl Reason {
     /// Derives the reason from the facts.
-    pub fn tell(facts: TestFacts, hosts: Hosts<'_>) -> Self {
+    pub fn derive(facts: TestFacts, hosts: Hosts<'_>) -> Self {
         let found = find(&facts);
         let (sentence, advice) = of(&found, &facts, hosts);
         let Attribution { limit, end, share_percent } = found;
@@ -143,13 +143,14 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
     if facts.streams > 1 {
         sentence += &format!(" over {} streams", facts.streams);
     }
-    sentence += &match product > size {
-        true => format!(
+    sentence += &if product > size {
+        format!(
             " against a bandwidth-delay product of {product} ({} at {})",
             facts.reference_bps,
             millis(facts.rtt_min_ms)
-        ),
-        false => format!(" at a round-trip time of {}", millis(facts.rtt_ms)),
+        )
+    } else {
+        format!(" at a round-trip time of {}", millis(facts.rtt_ms))
     };
     // The kernel's bytes are half payload and half bookkeeping (tcp_win_from_space with
     // TCP_DEFAULT_SCALING_RATIO, net/tcp.h). A window that is at least the product already is
@@ -161,13 +162,14 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
     let near = |limit: Bytes| side.buffer_bytes.get() as f64 >= 0.9 * limit.get() as f64;
     let advice = if facts.window_asked {
         let clipped = limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
-        match clipped {
-            true => format!(
+        if clipped {
+            format!(
                 "raise net.core.{most} on {host} from {} to {}, or leave -w out",
                 limits.asked_bytes.get(),
                 wanted.get()
-            ),
-            false => format!("ask for more (-w {}), or leave -w out", wanted.get() / 2),
+            )
+        } else {
+            format!("ask for more (-w {}), or leave -w out", wanted.get() / 2)
         }
     } else if near(limits.autotuned_bytes) {
         format!(
@@ -246,9 +248,10 @@ fn congestion(facts: &TestFacts, share: f64) -> (String, Option<String>) {
         facts.cwnd_bytes,
         millis(facts.rtt_min_ms)
     );
-    let advice = match facts.settled {
-        false => "run a longer test (-t)",
-        true => "try another congestion control (-C), or more streams (-P)",
+    let advice = if facts.settled {
+        "try another congestion control (-C), or more streams (-P)"
+    } else {
+        "run a longer test (-t)"
     };
     (sentence, Some(advice.to_owned()))
 }

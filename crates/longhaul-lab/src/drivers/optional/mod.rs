@@ -148,8 +148,8 @@ impl Driver for Tool {
         (self.client)(job, &self.found_in)
     }
 
-    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
-        self.read.map_or(Ok(Reading::default()), |read| read(said.client))
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+        self.read.map_or(Ok(Reading::default()), |read| read(output.client))
     }
 }
 

@@ -13,7 +13,6 @@ mod legend;
 mod lines;
 mod scale;
 mod steps;
-mod style;
 mod svg;
 
 pub(super) use bars::{Bar, BarChart};
@@ -21,8 +20,8 @@ pub(super) use heat::HeatMap;
 pub(super) use lines::{Line, LineChart, LineKind, Panel, Point};
 pub(super) use scale::{Axis, Scale, plain};
 pub(super) use steps::{StepBar, StepChart};
-pub(super) use style::STYLE;
 pub(super) use svg::Drawing;
+pub(super) use svg::STYLE;
 
 /// The kind of page that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

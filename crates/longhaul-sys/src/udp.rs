@@ -1,14 +1,187 @@
-//! Receives datagrams.
+//! UDP sockets beyond the standard library: many datagrams per call by segmentation and merging in
+//! the kernel ([`segment_sends`], [`merge_receives`]), and drop counters.
+//!
+//! The functions work on any UDP socket. Constants are those of linux/udp.h, linux/in.h and
+//! asm-generic/socket.h.
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::SockAddr;
 
+use crate::socket_option::set;
+
+/// The index of the drop counter in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`,
+/// linux/sock_diag.h).
+const MEMINFO_DROPS: usize = 8;
+/// The number of counters (`SK_MEMINFO_VARS`).
+const MEMINFO_VARS: usize = 9;
+
+/// Lets the kernel split sends into datagrams of `bytes` each (`UDP_SEGMENT`, Linux 4.18), at most
+/// 64 per send. The last may be shorter. 0 turns this off.
+///
+/// # Errors
+/// The kernel does not support the option.
+pub fn segment_sends(socket: impl AsFd, bytes: u16) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+}
+
+/// Lets the kernel return several datagrams of one size at once (`UDP_GRO`, Linux 5.0);
+/// [`receive`](super::receive) returns their size.
+///
+/// # Errors
+/// The kernel does not support the option.
+pub fn merge_receives(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+}
+
+/// Makes [`receive`](super::receive) return how often the socket's buffer was full (`SO_RXQ_OVFL`).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
+/// Makes a send fail with `ENOBUFS` if the interface's queue drops it, and enables errors from the
+/// network (`IP_RECVERR`); otherwise the kernel drops silently (ip(7)).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
+    if ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)
+    }
+}
+
+/// Makes [`receive_addressed`](super::receive_addressed) return the local address that a datagram
+/// was sent to (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
+    if ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+    }
+}
+
+/// Sets the receive buffer in bytes, beyond the host's `net.core.rmem_max` if necessary
+/// (`SO_RCVBUFFORCE`).
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_ADMIN` over the network namespace.
+pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = bytes.try_into().unwrap_or(libc::c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// Returns how often the socket's buffer was full since it was created (`SO_MEMINFO`). One drop may
+/// affect several merged datagrams.
+///
+/// # Errors
+/// It is not a socket.
+pub fn drops(socket: impl AsFd) -> io::Result<u32> {
+    let mut counters = [0u32; MEMINFO_VARS];
+    let mut length = size_of::<[u32; MEMINFO_VARS]>() as libc::socklen_t;
+    // SAFETY: `counters` is valid for `length` bytes, and the kernel writes at most that many.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            counters.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if code == 0 { Ok(counters[MEMINFO_DROPS]) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Space for one `in6_pktinfo` and its header.
+const SEND_CONTROL_WORDS: usize = 6;
+
+/// Sends a datagram to `to` from the local address `from` on a socket that is bound to all
+/// addresses. An answer needs this so that it comes from the address of the request.
+///
+/// # Errors
+/// `from` is not a local address, or any error of sendmsg(2).
+pub fn send_from(
+    socket: &UdpSocket,
+    bytes: &[u8],
+    to: SocketAddr,
+    from: IpAddr,
+) -> io::Result<usize> {
+    let ipv6 = socket.local_addr()?.is_ipv6();
+    let to = match (to, ipv6) {
+        (SocketAddr::V4(v4), true) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        _ => to,
+    };
+    let name = SockAddr::from(to);
+    let mut space = [0u64; SEND_CONTROL_WORDS];
+    let mut vector =
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a C structure for which all zeroes is valid.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_name = name.as_ptr().cast_mut().cast();
+    header.msg_namelen = name.len();
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = space.as_mut_ptr().cast();
+    // SAFETY: the control space has room for either structure with its header, its length is their
+    // CMSG_SPACE, and it is aligned for a header.
+    unsafe {
+        match from {
+            IpAddr::V4(ip) if !ipv6 => {
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr { s_addr: u32::from(ip).to_be() },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                put(&mut header, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            }
+            ip => {
+                let ip = match ip {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                    IpAddr::V6(ip) => ip,
+                };
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                    ipi6_ifindex: 0,
+                };
+                put(&mut header, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+            }
+        }
+    }
+    // SAFETY: the header points to the name, the vector and the control space with their lengths;
+    // the kernel only reads them during the call.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+/// Makes `data` the only control message of `header`.
+///
+/// # Safety
+/// `header.msg_control` is aligned for a `cmsghdr` and has room for one with a `T`.
+unsafe fn put<T>(header: &mut libc::msghdr, level: libc::c_int, kind: libc::c_int, data: T) {
+    // SAFETY: the caller guarantees the space; CMSG_FIRSTHDR is its start and not null for this
+    // length.
+    unsafe {
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<T>() as u32) as _;
+        let entry = libc::CMSG_FIRSTHDR(&raw const *header);
+        (*entry).cmsg_level = level;
+        (*entry).cmsg_type = kind;
+        (*entry).cmsg_len = libc::CMSG_LEN(size_of::<T>() as u32) as _;
+        libc::CMSG_DATA(entry).cast::<T>().write_unaligned(data);
+    }
+}
+
 /// Space for the merged size and the drop counter, or the destination, with their headers.
-const CONTROL_WORDS: usize = 16;
+const RECEIVE_CONTROL_WORDS: usize = 16;
 
 /// One datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +275,7 @@ fn message(
     name: Option<(*mut socket2::SockAddrStorage, *mut libc::socklen_t)>,
     mut control: impl FnMut(libc::c_int, libc::c_int, *const u8),
 ) -> io::Result<usize> {
-    let mut space = [0u64; CONTROL_WORDS];
+    let mut space = [0u64; RECEIVE_CONTROL_WORDS];
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: a C structure for which all zeroes is valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
@@ -114,7 +287,7 @@ fn message(
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
-    header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
+    header.msg_controllen = size_of::<[u64; RECEIVE_CONTROL_WORDS]>() as _;
     // SAFETY: the header points to the vector, the control space and the name with their lengths,
     // all of which live, unshared, until the call returns.
     let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, 0) };
@@ -158,11 +331,32 @@ fn unmapped(address: SocketAddrV6) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
     use std::time::Duration;
 
     use super::*;
-    use crate::udp;
+
+    #[test]
+    fn an_answer_comes_from_the_address_that_was_asked() {
+        for (bind, asker, from) in [
+            ("0.0.0.0:0", "127.0.0.1:0", "127.0.0.2"),
+            ("[::]:0", "127.0.0.1:0", "127.0.0.2"),
+            ("[::]:0", "[::1]:0", "::1"),
+        ] {
+            let door = UdpSocket::bind(bind).unwrap();
+            let asker = UdpSocket::bind(asker).unwrap();
+            let from: IpAddr = from.parse().unwrap();
+            send_from(&door, b"yes", asker.local_addr().unwrap(), from).unwrap();
+            let (_, seen) = asker.recv_from(&mut [0; 8]).unwrap();
+            assert_eq!(seen, SocketAddr::new(from, door.local_addr().unwrap().port()));
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_is_refused() {
+        let door = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let to = "127.0.0.1:9".parse().unwrap();
+        assert!(send_from(&door, b"no", to, "192.0.2.1".parse().unwrap()).is_err());
+    }
 
     fn pair(local: &str) -> (UdpSocket, UdpSocket) {
         let near = UdpSocket::bind(local).unwrap();
@@ -177,8 +371,8 @@ mod tests {
     fn segments_come_together_and_say_their_size() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let (near, far) = pair(local);
-            udp::segment_sends(&near, 1000).unwrap();
-            udp::merge_receives(&far).unwrap();
+            segment_sends(&near, 1000).unwrap();
+            merge_receives(&far).unwrap();
             assert_eq!(near.send(&[7; 2500]).unwrap(), 2500);
             let mut buffer = [0; 65536];
             let found = receive(&far, &mut buffer).unwrap();
@@ -192,11 +386,11 @@ mod tests {
     #[test]
     fn a_full_buffer_counts_its_drops() {
         let (near, far) = pair("127.0.0.1:0");
-        udp::count_drops(&far).unwrap();
+        count_drops(&far).unwrap();
         for _ in 0..10_000 {
             near.send(&[7; 1000]).unwrap();
         }
-        let dropped = udp::drops(&far).unwrap();
+        let dropped = drops(&far).unwrap();
         assert!(dropped > 0, "10 MB do not fit an ordinary buffer");
         let mut buffer = [0; 2000];
         far.set_nonblocking(true).unwrap();
@@ -208,8 +402,8 @@ mod tests {
     #[test]
     fn a_datagram_says_where_it_came_from_and_to() {
         let door = UdpSocket::bind("[::]:0").unwrap();
-        udp::tell_destination(&door, true).unwrap();
-        udp::tell_destination(&door, false).unwrap();
+        tell_destination(&door, true).unwrap();
+        tell_destination(&door, false).unwrap();
         let port = door.local_addr().unwrap().port();
         for (local, ip) in [("127.0.0.2:0", "127.0.0.3"), ("[::1]:0", "::1")] {
             let ip: IpAddr = ip.parse().unwrap();

@@ -1,10 +1,28 @@
-//! The account that a process started as root switches to.
+//! Reduces the rights of this process: its user, the files it may open, access to its memory.
+//!
+//! Call these functions while the process has one thread; threads started later inherit the
+//! restrictions. None of them can be undone.
 
 use std::ffi::CString;
 use std::io;
+use std::path::{Path, PathBuf};
 
-use super::only_thread;
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities, set_no_new_privs};
+
 use crate::users;
+
+/// Returns an error if this process has another thread, which would keep its rights.
+fn only_thread() -> io::Result<()> {
+    match std::fs::read_dir("/proc/self/task")?.count() {
+        1 => Ok(()),
+        threads => Err(io::Error::other(format!("this process has {threads} threads, not one"))),
+    }
+}
 
 /// A user and a group to which a process started as root can switch permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +154,140 @@ fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The access rights of Linux 6.15. An older kernel enforces those that it knows.
+const KNOWN: ABI = ABI::V7;
+
+/// The files that a process may open from now on. Each path includes everything beneath it. A path
+/// that does not exist is ignored.
+#[derive(Debug, Clone, Default)]
+pub struct FileRules {
+    /// Files that may be read and directories that may be listed.
+    pub read: Vec<PathBuf>,
+    /// Files and directories that may be read, changed, created and removed.
+    pub write: Vec<PathBuf>,
+    /// True if device nodes may be created in the writable directories.
+    pub devices: bool,
+}
+
+/// The extent to which the kernel enforces the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confinement {
+    /// The kernel enforces all rules.
+    Full,
+    /// The kernel enforces the rules that it knows.
+    Partial,
+}
+
+/// The reason why files are not confined.
+#[derive(Debug, thiserror::Error)]
+pub enum NotConfined {
+    /// The kernel has no Landlock or is older than Linux 5.13.
+    #[error("this kernel has no Landlock (Linux 5.13 and later)")]
+    Missing,
+    /// The kernel has Landlock, but it is disabled.
+    #[error("Landlock is not enabled in this kernel (boot option lsm=)")]
+    Disabled,
+    /// Landlock before Linux 5.19 would forbid hard links between directories.
+    #[error(
+        "Landlock in this kernel forbids hard links between directories (Linux 5.19 allows them)"
+    )]
+    Links,
+    /// The kernel refused the rules.
+    #[error("the kernel refused the Landlock rules: {0}")]
+    Refused(String),
+}
+
+/// Restricts this process to the files of `rules` by Landlock (landlock(7)): it cannot open,
+/// create, remove or execute other files by path. Open files stay usable, and metadata (stat, mode,
+/// owner, times) is not covered. The process cannot send signals to other processes.
+///
+/// # Errors
+/// The kernel has no Landlock or refuses the rules; nothing is restricted then.
+pub fn confine_files(rules: &FileRules) -> Result<Confinement, NotConfined> {
+    only_thread().map_err(|error| NotConfined::Refused(error.to_string()))?;
+    match version()? {
+        1 if !rules.write.is_empty() => return Err(NotConfined::Links),
+        _ => {}
+    }
+    let status = apply(rules).map_err(|error| NotConfined::Refused(error.to_string()))?;
+    match status.ruleset {
+        landlock::RulesetStatus::FullyEnforced => Ok(Confinement::Full),
+        landlock::RulesetStatus::PartiallyEnforced => Ok(Confinement::Partial),
+        landlock::RulesetStatus::NotEnforced => Err(NotConfined::Missing),
+    }
+}
+
+/// Returns the kernel's Landlock version (linux/landlock.h, `LANDLOCK_CREATE_RULESET_VERSION`).
+fn version() -> Result<libc::c_long, NotConfined> {
+    const VERSION_FLAG: u32 = 1;
+    let nothing = std::ptr::null::<libc::c_void>();
+    // SAFETY: with this flag the call takes no structure and creates nothing.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION_FLAG) };
+    if version > 0 {
+        return Ok(version);
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Err(NotConfined::Disabled),
+        error if error.raw_os_error() == Some(libc::ENOSYS) => Err(NotConfined::Missing),
+        error => Err(NotConfined::Refused(error.to_string())),
+    }
+}
+
+fn apply(rules: &FileRules) -> Result<RestrictionStatus, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut write = AccessFs::from_all(KNOWN) & !(AccessFs::Execute | AccessFs::IoctlDev);
+    if !rules.devices {
+        write &= !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    }
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .scope(Scope::Signal)?
+        .create()?;
+    for (paths, access) in [(&rules.read, read), (&rules.write, write)] {
+        for path in paths {
+            ruleset = allow(ruleset, path, access)?;
+        }
+    }
+    ruleset.restrict_self()
+}
+
+fn allow(
+    ruleset: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(file) = PathFd::new(path) else { return Ok(ruleset) };
+    // A rule for a file may only contain access rights of files.
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
+    ruleset.add_rule(PathBeneath::new(file, access))
+}
+
+/// Gives up all capabilities but those in `keep`, for good: no program that is run later gets more.
+///
+/// # Errors
+/// The kernel refuses, or the process has other threads.
+pub fn keep_capabilities(keep: CapabilitySet) -> io::Result<()> {
+    only_thread()?;
+    let mut sets = capabilities(None)?;
+    sets.permitted &= keep;
+    sets.effective &= keep;
+    sets.inheritable = CapabilitySet::empty();
+    set_capabilities(None, sets)?;
+    Ok(set_no_new_privs(true)?)
+}
+
+/// Prevents core files and access by other processes of the same user to the memory of this process
+/// and the keys in it (`PR_SET_DUMPABLE`, `RLIMIT_CORE`).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn hide_memory() -> io::Result<()> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +317,12 @@ mod tests {
     fn a_process_with_threads_keeps_its_user() {
         // The test's thread is not the only one.
         let error = Account::find("nobody").unwrap().assume().unwrap_err();
+        assert!(error.to_string().contains("threads, not one"), "{error}");
+    }
+
+    #[test]
+    fn a_process_with_threads_is_not_confined_in_part() {
+        let error = confine_files(&FileRules::default()).unwrap_err();
         assert!(error.to_string().contains("threads, not one"), "{error}");
     }
 }

@@ -1,13 +1,15 @@
-//! Reads, checks and selects plans.
+//! Plans as text: the plans that ship, and the parser of TOML files into a checked
+//! [`MatrixPlan`](longhaul_core::plan::MatrixPlan), with line and column in every error.
 
-use std::fs;
-use std::mem;
+use std::ops::Range;
 use std::path::Path;
+use std::{fs, mem};
 
 use longhaul_core::plan::{Content, MatrixPlan, Row, Rule, Step};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 use twox_hash::XxHash3_128;
 
-use super::place;
 use crate::drivers::Driver;
 use crate::{LabError, Place};
 
@@ -26,7 +28,7 @@ pub fn load(path: &Path, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabE
 /// The text is not a plan or is an invalid plan.
 pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
     let syntax = |error: toml::de::Error| LabError::PlanSyntax {
-        place: place::at_offset(file, text, error.span().map_or(0, |span| span.start)),
+        place: at_offset(file, text, error.span().map_or(0, |span| span.start)),
         message: error.message().trim().replace('\n', "; "),
     };
     // Result documents contain plans and accept unknown fields; a plan file does not, because an
@@ -43,12 +45,12 @@ pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<Matr
             _ => "",
         };
         return Err(LabError::PlanSyntax {
-            place: place::of_key(file, text, &steps),
+            place: place_of_key(file, text, &steps),
             message: format!("unknown field `{name}`"),
         });
     }
     let plan = plan.map_err(syntax)?;
-    check_at(&plan, drivers, |steps| place::of(file, text, steps))?;
+    check_at(&plan, drivers, |steps| place_of(file, text, steps))?;
     Ok(plan)
 }
 
@@ -170,28 +172,134 @@ fn join<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
     names.map(|name| name.as_ref().to_owned()).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the place `offset` bytes into `text`.
+pub(super) fn at_offset(file: &str, text: &str, offset: usize) -> Place {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+    Place { file: file.to_owned(), line_column: Some((line, column)) }
+}
+
+/// Returns the place of the value at `steps` in the plan `text`, or of its nearest parent in the
+/// text. A default has no place, so only the file is named.
+pub(super) fn place_of(file: &str, text: &str, steps: &[Step]) -> Place {
+    let nowhere = || Place { file: file.to_owned(), line_column: None };
+    let Ok(root) = DeTable::parse(text) else { return nowhere() };
+    match find(root.get_ref(), steps) {
+        Some(span) => at_offset(file, text, span.start),
+        None => nowhere(),
+    }
+}
+
+/// Returns the place of the key at the end of `steps`, or of its nearest parent in the text.
+pub(super) fn place_of_key(file: &str, text: &str, steps: &[Step]) -> Place {
+    let (Ok(root), Some((Step::Key(key), above))) = (DeTable::parse(text), steps.split_last())
+    else {
+        return place_of(file, text, steps);
+    };
+    let table = match above {
+        [] => Some(root.get_ref()),
+        above => find_value(root.get_ref(), above).and_then(|value| value.get_ref().as_table()),
+    };
+    match table.and_then(|table| table.get_key_value(key.as_ref())) {
+        Some((name, _)) => at_offset(file, text, name.span().start),
+        None => place_of(file, text, steps),
+    }
+}
+
+fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
+    find_value(root, steps).map(Spanned::span)
+}
+
+/// Returns the value at `steps`, or its nearest parent.
+fn find_value<'t, 'i>(root: &'t DeTable<'i>, steps: &[Step]) -> Option<&'t Spanned<DeValue<'i>>> {
+    let (first, rest) = steps.split_first()?;
+    let Step::Key(key) = first else { return None };
+    let mut value = look_up(root, key)?;
+    for step in rest {
+        let inner = match (step, value.get_ref()) {
+            (Step::Key(key), DeValue::Table(table)) => look_up(table, key),
+            (Step::Index(index), DeValue::Array(array)) => array.get(*index),
+            _ => None,
+        };
+        match inner {
+            Some(inner) => value = inner,
+            None => break,
+        }
+    }
+    Some(value)
+}
+
+/// Looks up a key. A quantity may be written with or without its unit (`size` for `size_bytes`),
+/// and a list of workloads under the name of one.
+fn look_up<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
+    let short = key.strip_suffix("_bytes").or_else(|| key.strip_suffix("_bps"));
+    let plural = (key == "workload").then_some("workloads");
+    [Some(key), short, plural].into_iter().flatten().find_map(|name| table.get(name))
+}
+
+/// A plan that ships with the program. Its text is an ordinary plan file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shipped {
+    /// The name of the plan on the command line.
+    pub name: &'static str,
+    /// The TOML text of the plan.
+    pub text: &'static str,
+}
+
+/// All plans that ship.
+pub static SHIPPED: [Shipped; 11] = [
+    Shipped { name: "quick", text: include_str!("plan/shipped/quick.toml") },
+    Shipped { name: "default", text: include_str!("plan/shipped/default.toml") },
+    Shipped { name: "sc10", text: include_str!("plan/shipped/sc10.toml") },
+    Shipped { name: "loss", text: include_str!("plan/shipped/loss.toml") },
+    Shipped { name: "small-files", text: include_str!("plan/shipped/small-files.toml") },
+    Shipped { name: "distance", text: include_str!("plan/shipped/distance.toml") },
+    Shipped { name: "stability", text: include_str!("plan/shipped/stability.toml") },
+    Shipped { name: "streams-windows", text: include_str!("plan/shipped/streams-windows.toml") },
+    Shipped { name: "cross-traffic", text: include_str!("plan/shipped/cross-traffic.toml") },
+    Shipped { name: "scaling", text: include_str!("plan/shipped/scaling.toml") },
+    Shipped { name: "real", text: include_str!("plan/shipped/real.toml") },
+];
+
+impl Shipped {
+    /// Returns the plan with this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SHIPPED.iter().find(|plan| plan.name == name)
+    }
+
+    /// Parses the plan.
+    ///
+    /// # Errors
+    /// A tool of the plan has no driver in `drivers`; this cannot happen with the drivers that
+    /// ship.
+    pub fn plan(&self, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
+        parse(&format!("shipped plan {}", self.name), self.text, drivers)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use longhaul_core::plan::Workload;
 
-    use super::super::{SHIPPED, Shipped};
-    use super::*;
     use crate::drivers;
+
+    use super::*;
 
     fn read(text: &str) -> Result<MatrixPlan, LabError> {
         parse("my.toml", text, &drivers::all(Path::new("longhaul")))
     }
 
     const GOOD: &str = r#"name = "mine"
-[conditions]
-rtt = ["0ms", "90ms"]
-rate = ["10G"]
-[disk]
-size = "2GiB"
-[[entries]]
-tool = "scp"
-workload = "disk"
-"#;
+    [conditions]
+    rtt = ["0ms", "90ms"]
+    rate = ["10G"]
+    [disk]
+    size = "2GiB"
+    [[entries]]
+    tool = "scp"
+    workload = "disk"
+    "#;
 
     #[test]
     fn the_shipped_plans_are_plans() {
