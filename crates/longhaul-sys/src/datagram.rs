@@ -49,7 +49,7 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
 
 /// A received datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival<'a> {
+pub struct ReceivedDatagram<'a> {
     /// The bytes that fit into the buffer.
     pub bytes: &'a [u8],
     /// The length of the datagrams in bytes, including truncated bytes.
@@ -63,7 +63,7 @@ pub struct Arrival<'a> {
     pub ecn: u8,
 }
 
-/// A socket that receives [`Arrival`]s.
+/// A socket that receives [`ReceivedDatagram`]s.
 #[derive(Debug)]
 pub struct Receiver {
     socket: UdpSocket,
@@ -107,7 +107,7 @@ impl Receiver {
     ///
     /// # Errors
     /// The kernel's error, except `WouldBlock`.
-    pub fn receive(&mut self, mut visit: impl FnMut(Arrival<'_>)) -> io::Result<usize> {
+    pub fn receive(&mut self, mut visit: impl FnMut(ReceivedDatagram<'_>)) -> io::Result<usize> {
         // SAFETY: both are plain C structures for which all zeroes is valid.
         let (mut vectors, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
@@ -138,7 +138,7 @@ impl Receiver {
         for (index, message) in messages.iter().take(received as usize).enumerate() {
             let length = message.msg_len as usize;
             let control = read_control(&message.msg_hdr);
-            visit(Arrival {
+            visit(ReceivedDatagram {
                 bytes: &self.bytes[index * self.room..][..length.min(self.room)],
                 length,
                 segment_bytes: control.segment_bytes.unwrap_or(length),
@@ -204,7 +204,7 @@ mod tests {
     fn all(receiver: &mut Receiver) -> Vec<(Vec<u8>, usize, usize, u64, u8)> {
         assert!(readable(&*receiver, Duration::from_secs(5)));
         let mut arrivals = Vec::new();
-        let visit = |a: Arrival<'_>| {
+        let visit = |a: ReceivedDatagram<'_>| {
             arrivals.push((a.bytes.to_vec(), a.length, a.segment_bytes, a.at_nanos, a.ecn));
         };
         receiver.receive(visit).unwrap();

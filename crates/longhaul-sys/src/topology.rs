@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 /// The root of the file systems to read.
 #[derive(Debug, Clone)]
-pub struct Topology {
+pub struct HostTopology {
     root: PathBuf,
 }
 
-impl Topology {
+impl HostTopology {
     /// Returns the topology of this host.
     pub fn host() -> Self {
-        Topology { root: "/".into() }
+        HostTopology { root: "/".into() }
     }
 
     /// Returns a topology whose `sys` and `proc` are below `root`.
     pub fn beneath(root: &Path) -> Self {
-        Topology { root: root.to_owned() }
+        HostTopology { root: root.to_owned() }
     }
 
     /// Returns the number of online NUMA nodes; 1 if the kernel reports none.
@@ -138,13 +138,13 @@ mod tests {
             write(&format!("sys/class/net/eth0/device/msi_irqs/{irq}"), "msix\n");
             write(&format!("proc/irq/{irq}/effective_affinity_list"), cpu);
         }
-        let host = Topology::beneath(&root);
+        let host = HostTopology::beneath(&root);
         assert_eq!((host.nodes(), host.node_of("eth0"), host.node_of("eth1")), (2, Some(1), None));
         assert_eq!(host.cpus_of(1), [8, 9, 10, 11, 12, 13, 14, 15, 24, 25]);
         assert_eq!(host.interrupt_cpus("eth0"), [8, 9]);
         assert_eq!((host.node_of("lo"), host.interrupt_cpus("lo")), (None, vec![]));
         fs::remove_dir_all(root).unwrap();
-        assert!(Topology::host().nodes() >= 1);
+        assert!(HostTopology::host().nodes() >= 1);
     }
 
     #[test]

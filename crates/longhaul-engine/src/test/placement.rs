@@ -2,7 +2,7 @@
 
 use longhaul_core::plan::{CpuList, Placement, TestPlan};
 use longhaul_sys::cpu;
-use longhaul_sys::topology::{Topology, interface_of};
+use longhaul_sys::topology::{HostTopology, interface_of};
 
 use super::mover::Carrier;
 use crate::error::{EngineError, Result};
@@ -15,7 +15,7 @@ pub(super) enum Places {
     /// The streams use these CPUs in turn.
     On(CpuList),
     /// Each thread runs near its interface, on a host with several NUMA nodes.
-    Near(Topology),
+    Near(HostTopology),
 }
 
 impl Places {
@@ -27,7 +27,7 @@ impl Places {
         let list = match &plan.placement {
             Placement::Free => return Ok(Places::Free),
             Placement::Auto => {
-                let topology = Topology::host();
+                let topology = HostTopology::host();
                 return Ok(match topology.nodes() {
                     1 => Places::Free,
                     _ => Places::Near(topology),

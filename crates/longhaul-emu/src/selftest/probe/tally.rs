@@ -1,6 +1,6 @@
 //! Counts the datagrams that a probe receives.
 
-use longhaul_sys::datagram::Arrival;
+use longhaul_sys::datagram::ReceivedDatagram;
 
 use super::datagram::open;
 use super::{DelayReport, ProbeReport};
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, arrival: &Arrival<'_>) {
+    pub(super) fn add(&mut self, arrival: &ReceivedDatagram<'_>) {
         let count = arrival.length.div_ceil(arrival.segment_bytes.max(1)).max(1) as u64;
         let bytes = arrival.length as u64 + count * self.header_bytes;
         self.pieces.push((arrival.at_nanos, bytes as u32));
@@ -175,7 +175,13 @@ mod tests {
             let bytes = datagram(*number, at * 1000);
             let at_nanos = at * 1000 + 250;
             let length = bytes.len();
-            tally.add(&Arrival { bytes: &bytes, length, segment_bytes: length, at_nanos, ecn: 2 });
+            tally.add(&ReceivedDatagram {
+                bytes: &bytes,
+                length,
+                segment_bytes: length,
+                at_nanos,
+                ecn: 2,
+            });
         }
         tally
     }
@@ -206,7 +212,13 @@ mod tests {
         bytes[45] ^= 1;
         let mut tally = Tally::new(true, true);
         let length = bytes.len();
-        tally.add(&Arrival { bytes: &bytes, length, segment_bytes: 40, at_nanos: 25, ecn: 3 });
+        tally.add(&ReceivedDatagram {
+            bytes: &bytes,
+            length,
+            segment_bytes: 40,
+            at_nanos: 25,
+            ecn: 3,
+        });
         let report = tally.report(3);
         assert_eq!((report.arrivals, report.received, report.changed, report.lost), (3, 2, 1, 0));
         assert_eq!((report.marked, report.bytes), (3, 3 * 88));
