@@ -308,6 +308,12 @@ pub enum SinkMessage {
         /// first that is not; the source may forget them.
         #[serde(default)]
         stream_blocks: u64,
+        /// Bytes that it has read from its disk to compare them: progress while none are written.
+        #[serde(default)]
+        checked_bytes: Bytes,
+        /// The bytes that the journal returns to a later attempt, at least.
+        #[serde(default)]
+        kept_bytes: Bytes,
     },
     /// Which of the entries announced so far are wanted; only if the source was told to ask.
     Wanted {

@@ -11,6 +11,7 @@ use crate::error::{EngineError, Result};
 #[derive(Default)]
 pub(super) struct Cancel {
     cancelled: AtomicBool,
+    released: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -50,6 +51,7 @@ impl Cancel {
     /// Wakes everything that waits, with no reason to report: all is done, and a peer that does
     /// not leave must not be waited for.
     pub(super) fn release(&self) {
+        self.released.store(true, Ordering::Relaxed);
         for hook in &self.lock().hooks {
             hook();
         }
@@ -62,6 +64,11 @@ impl Cancel {
             hook();
         }
         state.hooks.push(Box::new(hook));
+    }
+
+    /// True if everything that waits was woken.
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
     }
 
     /// Whether the copy was given up.

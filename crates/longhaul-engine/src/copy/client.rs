@@ -140,7 +140,7 @@ pub fn pull(
         let destination = match target {
             Landing::Outlet(outlet) => Destination::Outlet(outlet.clone()),
             Landing::Path(path) => {
-                Destination::place(&Tree::anywhere(), path, files.top(), options)
+                Destination::place(&Tree::anywhere(), path, files.top(), &key, options)
                     .map_err(|error| refused(error.to_string()))?
             }
         };

@@ -91,7 +91,8 @@ pub(super) fn socket_options(options: &CopyOptions) -> SocketOptions {
 /// reason on the control channel first.
 pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: u32, source: std::io::Error) {
     let deadline = std::time::Instant::now() + REASON_GRACE;
-    while !cancel.is_set() && std::time::Instant::now() < deadline {
+    let over = || cancel.is_set() || cancel.is_released();
+    while !over() && std::time::Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
     cancel.fail(EngineError::Data { stream, source });

@@ -71,6 +71,8 @@ mod tests_direct;
 #[cfg(test)]
 mod tests_faults;
 #[cfg(test)]
+mod tests_interrupted;
+#[cfg(test)]
 mod tests_reserved;
 #[cfg(test)]
 mod tests_resume;

@@ -15,6 +15,8 @@ pub struct Progress {
     pub(super) moved_bytes: AtomicU64,
     /// Those of the moved bytes that an earlier session or attempt had left.
     pub(super) resumed_bytes: AtomicU64,
+    /// Bytes that the sink's journal returns to a later attempt.
+    pub(super) kept_bytes: AtomicU64,
     pub(super) total_files: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) listed: AtomicBool,
@@ -32,6 +34,7 @@ impl Progress {
             &self.total_bytes,
             &self.moved_bytes,
             &self.resumed_bytes,
+            &self.kept_bytes,
             &self.total_files,
             &self.files,
         ] {
@@ -86,6 +89,12 @@ impl Progress {
     /// Those of [`moved`](Self::moved) that were there before.
     pub fn resumed(&self) -> Bytes {
         Bytes::new(self.resumed_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The bytes that the same copy need not send again if it is interrupted now, as far as this
+    /// end knows: the journal can have a few more, never fewer.
+    pub fn kept(&self) -> Bytes {
+        Bytes::new(self.kept_bytes.load(Ordering::Relaxed))
     }
 
     /// Files known to be copied.

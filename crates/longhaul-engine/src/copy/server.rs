@@ -234,7 +234,7 @@ fn plan(
             let options = bounded(options);
             check(&options)?;
             check_write(tree.rights(), &options)?;
-            let destination = Destination::place(tree, &path(&target), top, &options)
+            let destination = Destination::place(tree, &path(&target), top, &key, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
             let sink = Sink::open(destination, &key, &options, stop)
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;

@@ -260,7 +260,7 @@ fn blocks_that_cannot_be_of_any_file_end_the_session() {
     hostile(source, "a stream with a block beyond its end");
 }
 
-fn wait_for(what: &str, done: impl Fn() -> bool) {
+pub(super) fn wait_for(what: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "{what} did not come");

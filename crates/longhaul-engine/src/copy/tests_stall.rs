@@ -19,6 +19,8 @@ use super::tests::{World, bytes, options};
 
 /// How long nothing may move in these tests.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// Time that a loaded host needs besides.
+const LOADED: Duration = Duration::from_secs(20);
 /// When the other end must have ended the session at the latest.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -116,6 +118,8 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
         stages: StageTimes::default(),
         done: Vec::new(),
         stream_blocks: 0,
+        checked_bytes: Bytes::new(0),
+        kept_bytes: Bytes::new(0),
     };
     for (file, asks) in [("small", false), ("small", true), ("large", false)] {
         let request = CopyRequest::Send {
@@ -153,5 +157,6 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
     let finished = SinkMessage::Finished(super::tests::empty_report());
     let start = Instant::now();
     let _: Vec<SourceMessage> = hold(&world, &request, &[finished], None);
-    assert!(start.elapsed() < LIMIT);
+    // The patience, and time for a loaded host: without the limit the peer has to leave first.
+    assert!(start.elapsed() < PATIENCE + LOADED, "{:?}", start.elapsed());
 }

@@ -300,13 +300,10 @@ impl Relay<'_> {
     fn follow_sink(&self, from: &mut ControlReceiver) -> Result<()> {
         loop {
             let message: SinkMessage = from.receive()?;
+            self.watchdog.hear(&message);
             match &message {
-                SinkMessage::Progress { written_bytes, done, stages, .. } => {
-                    if *written_bytes != self.progress.moved() || !done.is_empty() {
-                        self.watchdog.step();
-                    } else if stages.write.unwrap_or(0.0) + stages.sync.unwrap_or(0.0) > 0.0 {
-                        self.watchdog.claim();
-                    }
+                SinkMessage::Progress { written_bytes, kept_bytes, done, .. } => {
+                    self.progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
                     self.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
                     self.progress.files.fetch_add(done.len() as u64, Ordering::Relaxed);
                 }

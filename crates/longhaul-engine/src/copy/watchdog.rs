@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::CopyOptions;
+use longhaul_core::wire::copy::SinkMessage;
 
 use crate::lock::lock;
 
@@ -37,6 +38,8 @@ pub(super) struct Watchdog {
     /// Messages that say that the peer's disk is at work.
     claims: AtomicU64,
     seen: Mutex<Seen>,
+    /// The counters in the sink's last report.
+    reported: Mutex<[u64; 3]>,
 }
 
 struct Seen {
@@ -52,7 +55,13 @@ impl Watchdog {
         let now = Instant::now();
         let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now };
         let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
-        Watchdog { patience, steps, claims, seen: Mutex::new(seen) }
+        let reported = Mutex::default();
+        Watchdog { patience, steps, claims, seen: Mutex::new(seen), reported }
+    }
+
+    /// The longest time without progress.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Something has moved.
@@ -63,6 +72,23 @@ impl Watchdog {
     /// The peer says that its disk is at work.
     pub(super) fn claim(&self) {
         self.claims.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a message of the sink: any other than a report without progress is a step.
+    pub(super) fn hear(&self, message: &SinkMessage) {
+        let SinkMessage::Progress {
+            written_bytes, checked_bytes, stages, done, stream_blocks, ..
+        } = message
+        else {
+            return self.step();
+        };
+        let counters = [written_bytes.get(), checked_bytes.get(), *stream_blocks];
+        let before = std::mem::replace(&mut *lock(&self.reported), counters);
+        if before != counters || !done.is_empty() {
+            self.step();
+        } else if stages.write.unwrap_or(0.0) > 0.0 || stages.sync.unwrap_or(0.0) > 0.0 {
+            self.claim();
+        }
     }
 
     /// How long nothing has moved, if that is too long. `moved` is a number that changes with the

@@ -196,6 +196,8 @@ fn sink(dice: &mut Dice) -> Vec<Value> {
         stages: Default::default(),
         done: vec![0, dice.next() % 3, u64::MAX],
         stream_blocks: dice.next(),
+        checked_bytes: Bytes::new(dice.next()),
+        kept_bytes: Bytes::new(dice.next()),
     };
     let all = [
         value(&progress),

@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 
 use super::script::Script;
 use crate::copy::blocks::BlockSet;
-use crate::copy::journal::{Claim, Journal, Past, PastFile};
+use crate::copy::journal::{Claim, Journal, Past, PastFile, Setting};
 
 /// Reads `bytes` as a journal: as they are, or their lines as records that pass their checks.
 pub(super) fn run(bytes: &[u8]) {
@@ -71,9 +71,13 @@ fn reopen(file: &[u8]) {
 fn open(dir: &Path, key: &CopyKey) -> Past {
     let dir = std::fs::File::open(dir).expect("the directory opens");
     let stop = AtomicBool::new(false);
-    let (_, past) = Journal::open(dir.into(), key, true, Duration::ZERO, &stop)
+    let (_, past) = Journal::open(dir.into(), key, setting(), Duration::ZERO, &stop)
         .unwrap_or_else(|error| panic!("a file of one's own is no reason: {error:?}"));
     past
+}
+
+fn setting() -> Setting {
+    Setting { durable: true, ..Setting::default() }
 }
 
 /// Inputs to begin from.
@@ -84,6 +88,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         fixture(include_bytes!("../../../tests/fixtures/journal-1.bin")),
         fixture(include_bytes!("../../../tests/fixtures/journal-2.bin")),
         fixture(include_bytes!("../../../tests/fixtures/journal-3.bin")),
+        fixture(include_bytes!("../../../tests/fixtures/journal-4.bin")),
         lines(concat!(
             r#"{"begin":{"version":2,"boot":null}}"#,
             "\n",

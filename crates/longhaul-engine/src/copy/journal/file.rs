@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2, statat,
@@ -20,10 +21,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::format::{FileId, Past, PastFile, Record, VERSION};
+use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
 use super::trust::{is_of_user, is_own};
 use crate::copy::names::journal_name;
-use crate::copy::temporary::is_temporary_of;
+use crate::copy::temporary::{is_held, is_temporary_of};
 use crate::copy::tree::{list, list_at};
 use crate::session::random_keying_material;
 
@@ -43,6 +44,15 @@ pub(in crate::copy) struct Journal {
     length: u64,
     /// True if an earlier attempt has left a journal here, believed or not.
     found: bool,
+}
+
+/// What a journal depends on besides the key of its copy.
+#[derive(Debug, Clone, Default)]
+pub(in crate::copy) struct Setting {
+    pub(in crate::copy) durable: bool,
+    pub(in crate::copy) terms: CopyTerms,
+    /// The name that the only top-level entry gets instead of its own.
+    pub(in crate::copy) name: Option<WirePath>,
 }
 
 /// Why a copy has no journal.
@@ -82,7 +92,7 @@ impl Journal {
     pub(in crate::copy) fn open(
         dir: OwnedFd,
         key: &CopyKey,
-        durable: bool,
+        setting: Setting,
         patience: Duration,
         stop: &AtomicBool,
     ) -> Result<(Self, Past), OpenError> {
@@ -96,20 +106,49 @@ impl Journal {
             }
             thread::sleep(LOCK_CHECK);
         };
-        let mut journal = Journal { dir, name, file, length: 0, found };
+        let journal = Journal { dir, name, file, length: 0, found };
         let past = Past::read(&mut BufReader::new(&journal.file));
-        let boot = (!durable).then(boot).flatten();
-        let unavailable = |_| OpenError::Unavailable;
-        if past.holds(boot.as_deref()) {
-            journal.cut(past.valid_bytes).map_err(unavailable)?;
-            return Ok((journal, past));
+        journal.continue_with(past, setting)
+    }
+
+    /// Prepares the journal, which holds `past`, for records of a copy with `setting`.
+    fn continue_with(mut self, past: Past, setting: Setting) -> Result<(Self, Past), OpenError> {
+        let boot = (!setting.durable).then(boot).flatten();
+        let usable = past.holds(boot.as_deref());
+        let Setting { terms, name, .. } = setting;
+        let same_terms = past.terms == Some(terms);
+        let terms = Some(terms);
+        let begin = Record::Begin { version: VERSION, block_bytes: None, boot, terms, name };
+        let begun = match (usable, same_terms) {
+            (true, true) => self.cut(past.valid_bytes),
+            (true, false) => self.begin(past.valid_bytes, begin),
+            // Written by a later version, or before this boot.
+            (false, _) => self.begin(0, begin),
+        };
+        if begun.is_err() {
+            // On a full disk it is empty, or ends before these terms.
+            self.remove();
+            return Err(OpenError::Unavailable);
         }
-        // Written by a later version, or before this boot.
-        journal.cut(0).map_err(unavailable)?;
-        let begin = Record::Begin { version: VERSION, block_bytes: None, boot };
-        journal.append(&[begin]).map_err(unavailable)?;
-        let past = Past { begin: None, ..past };
-        Ok((journal, past))
+        let begin = past.begin.filter(|_| usable);
+        Ok((self, Past { begin, ..past }))
+    }
+
+    /// The name that an earlier attempt of the copy `key`, with its journal in `dir`, has given to
+    /// its only top-level entry.
+    pub(in crate::copy) fn given_name(dir: &OwnedFd, key: &CopyKey) -> Option<WirePath> {
+        let plain = PathBuf::from(journal_name(key));
+        let names = std::iter::once(plain).chain(random_names(dir, key));
+        names.filter_map(|name| open_own(dir, &name)).find_map(|file| {
+            let past = Past::read(&mut BufReader::new(file));
+            past.name
+        })
+    }
+
+    /// Continues after `length` bytes with `record`.
+    fn begin(&mut self, length: u64, record: Record) -> io::Result<()> {
+        self.cut(length)?;
+        self.append(&[record])
     }
 
     /// True if an earlier attempt has left a journal, believed or not.
@@ -176,8 +215,8 @@ impl Journal {
     }
 }
 
-/// Removes the temporary file `name` beside `path` if it has the form of one and is still the file
-/// that `id` names, beneath `dir`.
+/// Removes the temporary file `name` beside `path` if it has the form of one, is still the file that
+/// `id` names, beneath `dir`, and is not in use.
 pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8], id: &FileId) {
     let path = Path::new(OsStr::from_bytes(path));
     let Some(last) = path.file_name() else { return };
@@ -192,9 +231,19 @@ pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8],
     let name = OsStr::from_bytes(name);
     let same = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (id.device, id.inode));
-    if same {
+    if same && !is_held(&above, name) {
         let _ = unlinkat(above, name, AtFlags::empty());
     }
+}
+
+/// Opens the journal `name` for reading, whoever holds its lock, if it is this user's only.
+fn open_own(dir: &OwnedFd, name: &Path) -> Option<File> {
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok().filter(is_own)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::empty()).ok()?;
+    let opened = fstat(&fd).ok()?;
+    let same = (opened.st_dev, opened.st_ino) == (stat.st_dev, stat.st_ino) && is_own(&opened);
+    same.then(|| File::from(fd))
 }
 
 fn is_journal(name: &OsStr, prefix: &str) -> bool {
@@ -337,7 +386,22 @@ mod tests {
         let fd = openat(rustix::fs::CWD, dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let key = CopyKey::new(5);
         let stop = AtomicBool::new(false);
-        Journal::open(fd.unwrap(), &key, durable, Duration::ZERO, &stop)
+        let setting = Setting { durable, ..Setting::default() };
+        Journal::open(fd.unwrap(), &key, setting, Duration::ZERO, &stop)
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_begun_is_not_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join(NAME);
+        std::fs::write(&at, "").unwrap();
+        let fd = std::fs::File::open(dir.path()).unwrap().into();
+        // Writing to it fails as on a full disk.
+        let file = File::open(&at).unwrap();
+        let journal = Journal { dir: fd, name: NAME.to_owned(), file, length: 0, found: false };
+        let opened = journal.continue_with(Past::default(), Setting::default());
+        assert!(matches!(opened, Err(OpenError::Unavailable)));
+        assert!(!at.exists());
     }
 
     fn partial(temporary: &str, id: FileId) -> Record {
@@ -424,7 +488,8 @@ mod tests {
     /// A journal that speaks of one file, in the place of the one that is opened.
     fn planted(dir: &Path) -> std::path::PathBuf {
         let mut bytes = Vec::new();
-        let begin = Record::Begin { version: VERSION, block_bytes: None, boot: None };
+        let (terms, name) = (Some(CopyTerms::default()), None);
+        let begin = Record::Begin { version: VERSION, block_bytes: None, boot: None, terms, name };
         for record in [begin, partial(".f.longhaul-00000000-0.part", no_file())] {
             record.encode(&mut bytes).unwrap();
         }

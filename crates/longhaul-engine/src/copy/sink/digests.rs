@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{DigestOf, Manifest, ManifestFile, hex};
@@ -91,6 +92,7 @@ impl Shared<'_> {
             for offset in missing {
                 let length = step.min(file.size() - offset) as usize;
                 there.read_exact_at(&mut buffer[..length], offset)?;
+                self.store.checked.fetch_add(length as u64, Ordering::Relaxed);
                 digest.add(offset, &buffer[..length], Some(file.size()));
             }
         }
@@ -109,7 +111,7 @@ impl Shared<'_> {
         }
         if let Destination::Directory { tree, .. } = &self.store.destination {
             for path in lock(&self.digests.unchanged).drain(..) {
-                match digest_of(tree, &path) {
+                match digest_of(tree, &path, &self.store.checked) {
                     Ok((digest, size)) => {
                         lock(&self.digests.done).push(Done { path, size, digest });
                     }
@@ -193,8 +195,9 @@ impl Shared<'_> {
     }
 }
 
-/// The digest of a file in the target, read from the disk, and its size.
-fn digest_of(tree: &Tree, path: &Path) -> io::Result<([u8; 32], u64)> {
+/// The digest of a file in the target, read from the disk, and its size. Adds what it reads to
+/// `checked`.
+fn digest_of(tree: &Tree, path: &Path, checked: &AtomicU64) -> io::Result<([u8; 32], u64)> {
     use std::io::Read;
     let mut file = tree.open_file(path)?;
     let mut hasher = blake3::Hasher::new();
@@ -202,7 +205,10 @@ fn digest_of(tree: &Tree, path: &Path) -> io::Result<([u8; 32], u64)> {
     loop {
         match file.read(&mut buffer)? {
             0 => return Ok((*hasher.finalize().as_bytes(), hasher.count())),
-            got => hasher.update(&buffer[..got]),
+            got => {
+                checked.fetch_add(got as u64, Ordering::Relaxed);
+                hasher.update(&buffer[..got])
+            }
         };
     }
 }

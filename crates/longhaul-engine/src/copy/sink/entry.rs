@@ -19,10 +19,10 @@ use super::outlet::Outlet;
 use super::partial::PartialFile;
 use super::placement::Destination;
 use super::recorder::Left;
-use super::reread::Reread;
+use super::reread::{Reread, reusable};
 use super::run::{Onward, Shared, broken};
 use super::space::Need;
-use crate::copy::blocks::{BlockSet, joined};
+use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::journal::Claim;
 use crate::copy::metadata::Attributes;
@@ -148,6 +148,7 @@ fn take_entry(
         EntryKind::Directory => match shared.store.make_dir(&path) {
             Ok(dress) => {
                 shared.finisher.made_dir(&path);
+                shared.keep_name(&path);
                 if dress {
                     lock(&shared.dirs).push((path, attributes));
                 }
@@ -297,6 +298,7 @@ fn take_placed(
     let file = Arc::new(file);
     numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
     shared.ledger.add_resumed(size);
+    shared.recorder.reused(&file, size);
     shared.settle(&file);
     let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
     decided.held.push(Held { id, blocks: Some(blocks) });
@@ -328,14 +330,19 @@ fn take_partial(
     let file = Arc::new(file);
     shared.recorder.begun(&file, &partial, true);
     announce(shared, file.clone(), whole, peer)?;
+    if let Err(error) = partial.reserve() {
+        shared.fail(&file, "write", &error);
+    }
     decided.held.push(Held { id: file.id, blocks: Some(held.spans()) });
-    decided.rereads.extend(Reread::all(&file, &partial, claims, blocks));
+    let past_cache = shared.options.verify == Verify::Reread;
+    decided.rereads.extend(Reread::all(&file, &partial, claims, blocks, past_cache));
     Ok(())
 }
 
 /// The blocks of a file that `claims` cover.
 fn claimed_blocks(shared: &Shared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
-    let runs = joined(claims.iter().map(|claim| (claim.offset, claim.length)).collect());
+    let extents = claims.iter().map(|claim| (claim.offset, claim.length)).collect();
+    let runs = reusable(file, extents);
     BlockSet::whole_in(&runs, shared.options.block_bytes.get(), file.size())
 }
 
@@ -502,6 +509,16 @@ impl Shared<'_> {
     fn has_named(&self, first: u64, path: &Path) -> bool {
         let named = usize::try_from(first).ok().and_then(|at| lock(&self.named).get(at).copied());
         named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
+    }
+
+    /// Remembers for a later attempt that the only top-level entry has another name here: the
+    /// directory at `path` is there from now on.
+    fn keep_name(&self, path: &Path) {
+        let destination = &self.store.destination;
+        let renames = matches!(destination, Destination::Directory { rename: Some(_), .. });
+        if renames && path.components().nth(1).is_none() {
+            self.recorder.keep_name();
+        }
     }
 
     /// Keeps actions for a client at this end, and tells them to one at the other.

@@ -91,7 +91,7 @@ impl<'a> Finisher<'a> {
         temporary.dir.faults.spoil(&temporary.dir.fd, &temporary.temporary);
         match self.verify {
             Verify::InFlight => Ok(()),
-            Verify::Reread => read_back(temporary, id, file),
+            Verify::Reread => read_back(temporary, id, file, &self.store.checked),
         }
     }
 
@@ -169,9 +169,9 @@ impl Syncs {
                 Ok(done?)
             }
             (_, Form::Open(partial)) => partial.sync(),
-            (Some(_), _) => temporary.sync(),
+            (Some(_), Form::Closed(_, id)) => temporary.sync(id),
             // Synced when it was written.
-            (None, _) => Ok(()),
+            (None, _) | (_, Form::Dropped) => Ok(()),
         }
     }
 }

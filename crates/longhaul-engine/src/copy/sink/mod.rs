@@ -36,4 +36,4 @@ pub(crate) use space::reserve_of;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use fault::set::fail_at;
 #[cfg(test)]
-pub(super) use fault::set::spoil_at;
+pub(super) use fault::set::{slow_at, spoil_at};

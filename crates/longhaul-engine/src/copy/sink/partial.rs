@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, openat, renameat, renameat_with,
-    statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, fallocate, fstat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::ledger::UNKNOWN;
 use super::store::{OpenDir, file_id};
 use crate::copy::disk::{Disk, Way};
 use crate::copy::journal::FileId;
@@ -51,12 +52,25 @@ impl Temporary {
         Temporary { dir, temporary, name, released: AtomicBool::new(false) }
     }
 
-    /// Makes what is under the name durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    /// Makes the file `id` durable, which is under the name.
+    pub(super) fn sync(&self, id: &FileId) -> io::Result<()> {
         self.dir.faults.tick()?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::fsync(self.open(OFlags::RDONLY, id)?)?)
+    }
+
+    /// Opens what is under the name. Does not wait, whatever that is.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is not the regular file `id`: another process has replaced it.
+    pub(super) fn open(&self, flags: OFlags, id: &FileId) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.dir.fd, &self.temporary, flags, Mode::empty())?;
-        Ok(rustix::fs::fsync(file)?)
+        let stat = fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || (stat.st_dev, stat.st_ino) != (id.device, id.inode) {
+            return Err(Errno::STALE.into());
+        }
+        Ok(File::from(file))
     }
 
     /// Gives the file its final name.
@@ -113,6 +127,18 @@ impl PartialFile {
         PartialFile { file, temporary, sparse, direct, size, reopened: false, cached, refused }
     }
 
+    /// Reserves the space of a file that is not sparse, so that a disk that is too small fails before
+    /// any data is sent.
+    pub(super) fn reserve(&self) -> io::Result<()> {
+        if self.size == 0 || self.size == UNKNOWN || self.sparse {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), 0, self.size) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Makes a sparse file that an earlier attempt has begun a hole everywhere but in `extents`,
     /// which are in order and apart.
     pub(super) fn clear_around(&self, extents: &[(u64, u64)]) -> io::Result<()> {
@@ -129,20 +155,8 @@ impl PartialFile {
 
     /// Opens the file for reading: past the page cache if `direct`.
     pub(super) fn open_to_read(&self, direct: bool) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let flags = if direct { flags | OFlags::DIRECT } else { flags };
-        self.open_again(flags)
-    }
-
-    /// Opens the file once more by its name.
-    fn open_again(&self, flags: OFlags) -> io::Result<File> {
-        let Temporary { dir, temporary, .. } = &self.temporary;
-        let file = File::from(openat(&dir.fd, temporary, flags, Mode::empty())?);
-        let (again, own) = (file_id(&rustix::fs::fstat(&file)?), self.id()?);
-        if (again.device, again.inode) != (own.device, own.inode) {
-            return Err(Errno::STALE.into());
-        }
-        Ok(file)
+        let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        self.temporary.open(OFlags::RDONLY | direct, &self.id()?)
     }
 
     /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
@@ -184,8 +198,7 @@ impl PartialFile {
         if let Some(file) = self.cached.get() {
             return Ok(file);
         }
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = self.open_again(flags)?;
+        let file = self.temporary.open(OFlags::WRONLY, &self.id()?)?;
         Ok(self.cached.get_or_init(|| file))
     }
 
@@ -233,6 +246,7 @@ impl PartialFile {
 
     /// Makes everything about the file durable.
     pub(super) fn sync(&self) -> io::Result<()> {
+        self.temporary.dir.faults.wait();
         self.temporary.dir.faults.tick()?;
         self.file.sync_all()
     }
@@ -241,5 +255,37 @@ impl PartialFile {
     pub(super) fn sync_data(&self) -> io::Result<()> {
         self.temporary.dir.faults.tick()?;
         self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longhaul_core::plan::CopyOptions;
+    use rustix::fs::CWD;
+
+    use super::super::placement::Destination;
+    use super::super::store::{Store, Token};
+    use super::*;
+    use crate::copy::tree::Tree;
+
+    #[test]
+    fn a_pipe_under_a_temporary_name_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let destination = Destination::Directory {
+            tree: Tree::beneath(dir.path()).unwrap(),
+            path: dir.path().to_owned(),
+            rename: None,
+            only_dir: false,
+            contents: true,
+        };
+        let store = Store::new(destination, &CopyOptions::default(), Token::random(), None);
+        let (_, open, name) = store.locate(Path::new("f")).unwrap().unwrap();
+        rustix::fs::mkfifoat(CWD, dir.path().join("temporary"), 0o600.into()).unwrap();
+        let id = file_id(&rustix::fs::stat(dir.path().join("temporary")).unwrap());
+        let temporary = Temporary::new(open, "temporary".into(), name.to_owned());
+        let error = temporary.sync(&id).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()));
     }
 }

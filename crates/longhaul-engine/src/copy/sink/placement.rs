@@ -1,4 +1,4 @@
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::wire::copy::Top;
+use longhaul_core::wire::WirePath;
+use longhaul_core::wire::copy::{CopyKey, Top};
 use rustix::fs::Mode;
 
 use super::outlet::Outlet;
+use crate::copy::journal::Journal;
 use crate::copy::names::leads_through_reserved;
 use crate::copy::tree::{FileKind, Tree};
 
@@ -66,6 +68,12 @@ impl Destination {
         !matches!(self, Destination::Directory { tree, .. } if !tree.may_own())
     }
 
+    /// The name that the only top-level entry gets instead of its own.
+    pub(super) fn given_name(&self) -> Option<WirePath> {
+        let Destination::Directory { rename: Some(name), .. } = self else { return None };
+        WirePath::new(name.as_bytes())
+    }
+
     /// The directory that entries go into.
     pub(super) fn base(&self) -> Option<OwnedFd> {
         let Destination::Directory { tree, .. } = self else { return None };
@@ -75,12 +83,16 @@ impl Destination {
     /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
     /// name in the directory above it.
     ///
+    /// A directory that an earlier attempt of the copy `key` has made does not count as one that was
+    /// there.
+    ///
     /// # Errors
     /// The target cannot take `top`.
     pub fn place(
         tree: &Tree,
         target: &Path,
         top: Top,
+        key: &CopyKey,
         options: &CopyOptions,
     ) -> Result<Self, PlaceError> {
         if target == Path::new("/dev/null") {
@@ -114,7 +126,15 @@ impl Destination {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        // An earlier attempt of this copy has made the directory.
+        let begun = |name: &OsStr| {
+            let given = tree.open_dir(parent).ok().and_then(|dir| Journal::given_name(&dir, key));
+            given.is_some_and(|given| given.as_bytes() == name.as_bytes())
+        };
         match (existing, top) {
+            (Some(FileKind::Directory), Top::One) if target.file_name().is_some_and(begun) => {
+                into(parent, target.file_name().map(OsStr::to_owned))
+            }
             (Some(FileKind::Directory), _) => into(target, None),
             (Some(_), Top::Several | Top::Contents) => {
                 Err(PlaceError::NotADirectory(target.to_owned()))
@@ -159,7 +179,8 @@ mod tests {
     use super::*;
 
     fn place(target: &Path, top: Top) -> Result<(PathBuf, Option<OsString>), PlaceError> {
-        match Destination::place(&Tree::anywhere(), target, top, &CopyOptions::default())? {
+        let (tree, key, options) = (Tree::anywhere(), CopyKey::new(1), CopyOptions::default());
+        match Destination::place(&tree, target, top, &key, &options)? {
             Destination::Directory { path, rename, .. } => Ok((path, rename)),
             Destination::Planned(_) => panic!("this is no dry run"),
             Destination::Null => Ok(("null".into(), None)),

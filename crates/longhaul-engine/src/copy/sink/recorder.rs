@@ -7,15 +7,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::WirePath;
 
 use super::ledger::{Piece, SinkFile};
 use super::partial::PartialFile;
 use super::store::Store;
 use crate::copy::journal::{
-    Claim, Digest, Extent, FileId, Journal, Past, PastFile, Record, remove_temporary,
+    Claim, CopyTerms, Digest, Extent, FileId, Journal, Past, PastFile, Record, remove_temporary,
 };
 use crate::copy::pool::fits_in_pack;
+use crate::copy::temporary::release;
 use crate::lock::lock;
 
 /// Bytes of one extent, but for one block that is longer: so many are sent again where one byte is
@@ -27,6 +29,7 @@ const RECORD_EXTENTS: usize = 4096;
 /// The journal of a sink; without one it notes nothing.
 pub(super) struct Recorder {
     durable: bool,
+    terms: CopyTerms,
     block_bytes: u64,
     keeps: bool,
     journal: Mutex<Option<Journal>>,
@@ -44,10 +47,12 @@ struct State {
     /// Files that are being written, by entry.
     open: HashMap<u64, Open>,
     /// Files put in place since the last checkpoint.
-    placed: Vec<Record>,
+    placed: Vec<Placed>,
     /// Whether the journal says anything worth coming back to.
     worthy: bool,
     checkpoints: u64,
+    /// Bytes that the journal returns to a later attempt.
+    kept: u64,
 }
 
 struct Open {
@@ -55,6 +60,15 @@ struct Open {
     partial: Arc<PartialFile>,
     /// Whether the journal knows of it.
     known: bool,
+    /// The bytes of it that the journal returns to a later attempt.
+    kept: u64,
+}
+
+/// A file in place that the journal does not know of yet.
+struct Placed {
+    path: WirePath,
+    stamp: u64,
+    id: FileId,
 }
 
 /// What is there of a file from an earlier attempt.
@@ -72,9 +86,10 @@ impl Recorder {
     pub(super) fn new(
         journal: Option<(Journal, Past)>,
         base: Option<OwnedFd>,
-        durable: bool,
-        block_bytes: u64,
+        options: &CopyOptions,
     ) -> Self {
+        let (durable, block_bytes) = (options.durable, options.block_bytes.get());
+        let terms = CopyTerms::of(options);
         let (journal, past) = journal.unzip();
         let mut state = State::default();
         if let Some(past) = past {
@@ -84,7 +99,7 @@ impl Recorder {
         }
         let keeps = journal.is_some();
         let (journal, state) = (Mutex::new(journal), Mutex::new(state));
-        Recorder { durable, block_bytes, keeps, journal, base, state }
+        Recorder { durable, terms, block_bytes, keeps, journal, base, state }
     }
 
     /// Whether it has a journal: without one no block needs a digest.
@@ -105,14 +120,16 @@ impl Recorder {
             (state.past.remove(path), state.usable)
         };
         let left = match &past {
-            Some(PastFile::Done { stamp, id }) if *stamp == file.stamp && usable => {
+            Some(PastFile::Done { stamp, id, terms: Some(terms) })
+                if *stamp == file.stamp && usable && terms.cover(&self.terms) =>
+            {
                 let there = store.placed(&file.path).ok().flatten();
                 there.is_some_and(|there| id.names(&there)).then_some(Left::Placed)
             }
             // A file that now comes in a pack comes whole: blocks of it are of no use.
             Some(PastFile::Partial { .. }) if fits_in_pack(file.size(), self.block_bytes) => None,
-            Some(PastFile::Partial { stamp, temporary, id, extents })
-                if *stamp == file.stamp && usable =>
+            Some(PastFile::Partial { stamp, temporary, id, extents, verified })
+                if *stamp == file.stamp && usable && (*verified || !self.terms.verified) =>
             {
                 let mut claims = extents.clone();
                 claims.retain(|claim| claim.fits(file.size()));
@@ -138,7 +155,7 @@ impl Recorder {
     pub(super) fn begun(&self, file: &Arc<SinkFile>, partial: &Arc<PartialFile>, known: bool) {
         if lock(&self.journal).is_some() {
             let (file, partial) = (file.clone(), partial.clone());
-            let open = Open { file, partial, known };
+            let open = Open { file, partial, known, kept: 0 };
             lock(&self.state).open.insert(open.file.id, open);
         }
     }
@@ -148,14 +165,14 @@ impl Recorder {
         let Some(path) = wire_path(file) else { return };
         if lock(&self.journal).is_some() {
             let mut state = lock(&self.state);
-            state.open.remove(&file.id);
-            state.placed.push(Record::Done { path, stamp: file.stamp, id });
+            state.close(file.id);
+            state.placed.push(Placed { path, stamp: file.stamp, id });
         }
     }
 
     /// Forgets `file`, which has failed: what there is of it goes with its last user.
     pub(super) fn dropped(&self, file: &SinkFile) {
-        if let Some(open) = lock(&self.state).open.remove(&file.id) {
+        if let Some(open) = lock(&self.state).close(file.id) {
             open.partial.temporary.keep(false);
         }
     }
@@ -165,7 +182,7 @@ impl Recorder {
     pub(super) fn checkpoint(&self) -> Vec<(Arc<SinkFile>, io::Error)> {
         let mut journal = lock(&self.journal);
         let Some(writer) = journal.as_mut() else { return Vec::new() };
-        let (mut records, open, first) = {
+        let (mut placed, open, first) = {
             let mut state = lock(&self.state);
             let open: Vec<_> = state
                 .open
@@ -175,7 +192,11 @@ impl Recorder {
             state.checkpoints += 1;
             (std::mem::take(&mut state.placed), open, state.checkpoints == 1)
         };
-        let placed = records.len();
+        let done = |Placed { path, stamp, id }: &Placed| {
+            let (path, stamp, id) = (path.clone(), *stamp, *id);
+            Record::Done { path, stamp, id }
+        };
+        let mut records: Vec<_> = placed.iter().map(done).collect();
         let mut failed = Vec::new();
         let mut noted = Vec::new();
         for (file, partial, known) in open {
@@ -194,11 +215,10 @@ impl Recorder {
         }
         if !records.is_empty() {
             match writer.append(&records) {
-                Ok(()) => self.appended(noted),
+                Ok(()) => self.appended(&placed, noted),
                 // A full disk, at worst: the next time tries again.
                 Err(_) => {
-                    records.truncate(placed);
-                    lock(&self.state).placed.append(&mut records);
+                    lock(&self.state).placed.append(&mut placed);
                     for (file, _, mut pieces) in noted {
                         file.lock().fresh.append(&mut pieces);
                     }
@@ -237,10 +257,16 @@ impl Recorder {
     }
 
     /// Notes that the journal has records of these files.
-    fn appended(&self, noted: Vec<(Arc<SinkFile>, Arc<PartialFile>, Vec<Piece>)>) {
+    fn appended(
+        &self,
+        placed: &[Placed],
+        noted: Vec<(Arc<SinkFile>, Arc<PartialFile>, Vec<Piece>)>,
+    ) {
         let mut state = lock(&self.state);
         state.worthy = true;
-        for (file, partial, _) in noted {
+        state.kept += placed.iter().map(|placed| placed.id.size).sum::<u64>();
+        for (file, partial, pieces) in noted {
+            state.keep(file.id, pieces.iter().map(|piece| piece.length).sum());
             // It may have been finished or have failed meanwhile.
             if let Some(open) = state.open.get_mut(&file.id) {
                 partial.temporary.keep(true);
@@ -249,10 +275,31 @@ impl Recorder {
         }
     }
 
+    /// Keeps the journal even if it has no records: it has the name of a directory that was made.
+    pub(super) fn keep_name(&self) {
+        lock(&self.state).worthy = true;
+    }
+
+    /// Notes that `bytes` of a file are reused, which the journal has records of.
+    pub(super) fn reused(&self, file: &SinkFile, bytes: u64) {
+        let mut state = lock(&self.state);
+        match state.open.contains_key(&file.id) {
+            true => state.keep(file.id, bytes),
+            false => state.kept += bytes,
+        }
+    }
+
+    /// Bytes that the journal returns to a later attempt.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        lock(&self.state).kept
+    }
+
     /// Ends the notes: with a `complete` copy nothing is left to come back to.
     pub(super) fn end(&self, complete: bool) {
         let Some(journal) = lock(&self.journal).take() else { return };
         let mut state = lock(&self.state);
+        // Before the lock on the journal, upon which the next attempt begins.
+        state.open.values().for_each(|open| release(&open.partial.file));
         if complete || !state.worthy {
             for (path, past) in std::mem::take(&mut state.past) {
                 self.remove(&path, &past);
@@ -268,6 +315,23 @@ impl Recorder {
         if let (PastFile::Partial { temporary, id, .. }, Some(base)) = (past, &self.base) {
             remove_temporary(base, path, temporary.as_bytes(), id);
         }
+    }
+}
+
+impl State {
+    /// Counts bytes of an open file that the journal has records of.
+    fn keep(&mut self, id: u64, bytes: u64) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.kept += bytes;
+            self.kept += bytes;
+        }
+    }
+
+    /// Takes a file out that is in place or has failed: its temporary file is gone.
+    fn close(&mut self, id: u64) -> Option<Open> {
+        let open = self.open.remove(&id)?;
+        self.kept -= open.kept;
+        Some(open)
     }
 }
 

@@ -29,7 +29,7 @@ use super::write::{finish_files, write_blocks};
 use crate::HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::journal::{Journal, OpenError};
+use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
 use crate::copy::link::{Link, SILENCE_LIMIT, pools};
 use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
@@ -141,6 +141,8 @@ pub(super) struct Shared<'a> {
     pub(super) verifying: StageClock,
     pub(super) writing: StageClock,
     pub(super) syncing: StageClock,
+    /// Threads that read again what an earlier attempt has written.
+    pub(super) checking: StageClock,
     pub(super) cpu: CpuMeter,
     pub(super) start: Instant,
     pub(super) finished: AtomicBool,
@@ -164,7 +166,10 @@ impl Sink {
             Some(_) if options.tree.dry_run => None,
             Some(dir) => {
                 let patience = JOURNAL_PATIENCE;
-                match Journal::open(dir, key, options.durable, patience, stop) {
+                let terms = CopyTerms::of(options);
+                let name = destination.given_name();
+                let setting = Setting { durable: options.durable, terms, name };
+                match Journal::open(dir, key, setting, patience, stop) {
                     Ok(opened) => Some(opened),
                     Err(OpenError::Unavailable) => None,
                     Err(OpenError::Busy) => return Err(Busy),
@@ -177,7 +182,7 @@ impl Sink {
         };
         let found = journal.as_ref().filter(|(journal, _)| journal.is_found());
         let sweep = found.map(|(_, past)| Sweep::new(token.number(), past));
-        let recorder = Recorder::new(journal, base, options.durable, options.block_bytes.get());
+        let recorder = Recorder::new(journal, base, options);
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let asks = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, sweep);
@@ -244,6 +249,7 @@ impl Sink {
             verifying: StageClock::default(),
             writing: StageClock::default(),
             syncing: StageClock::default(),
+            checking: StageClock::default(),
             cpu: CpuMeter::default(),
             start: Instant::now(),
             finished: AtomicBool::new(false),

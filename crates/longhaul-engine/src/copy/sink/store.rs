@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::plan::CopyOptions;
@@ -12,14 +13,12 @@ use longhaul_core::result::NotKept;
 use longhaul_core::wire::copy::CopyKey;
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, fstat, fstatfs, mkdirat,
-    openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::fault::Countdown;
-use super::ledger::UNKNOWN;
 use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 use super::placement::Destination;
@@ -28,7 +27,7 @@ use super::sweep::Sweep;
 use crate::copy::disk::Disk;
 use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
-use crate::copy::temporary::{is_temporary_of, temporary_name};
+use crate::copy::temporary::{hold, is_held, is_temporary_of, temporary_name};
 use crate::copy::tree::Tree;
 use crate::lock::lock;
 use crate::session::random_keying_material;
@@ -45,6 +44,8 @@ pub(super) struct Store {
     pub(super) keeper: Keeper,
     pub(super) disk: Disk,
     pub(super) space: Space,
+    /// Bytes that were read to compare them.
+    pub(super) checked: AtomicU64,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: no name in them can be in the way.
     made: Mutex<HashSet<PathBuf>>,
@@ -112,6 +113,7 @@ impl Store {
             keeper: Keeper::new(options, destination.may_own()),
             destination,
             disk: Disk::new(options.direct),
+            checked: AtomicU64::new(0),
             token,
             sweep,
             dirs: Mutex::default(),
@@ -238,9 +240,10 @@ impl Store {
                 Err(Errno::INVAL) if direct => (create(OFlags::empty())?, false),
                 Err(error) => return Err(error.into()),
             };
+        hold(&fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
-        reserve(&partial, size)?;
+        partial.reserve()?;
         Ok(Some(partial))
     }
 
@@ -274,8 +277,8 @@ impl Store {
         Ok(Some((temporary, id)))
     }
 
-    /// Opens what an earlier attempt has left under the name `temporary`, if it is still that file
-    /// and nobody else can have written to it.
+    /// Opens what an earlier attempt has left under the name `temporary`, if it is still that file,
+    /// nobody else can have written to it, and no other session uses it. Its space is not reserved.
     pub(super) fn reopen(
         &self,
         path: &Path,
@@ -299,7 +302,7 @@ impl Store {
             Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
             fd => (fd?, direct),
         };
-        if !own(&fstat(&fd)?) {
+        if !own(&fstat(&fd)?) || !hold(&fd) {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
@@ -307,7 +310,6 @@ impl Store {
         partial.reopened = true;
         // Whatever becomes of this attempt, it stays for the next.
         partial.temporary.keep(true);
-        reserve(&partial, size)?;
         Ok(Some(partial))
     }
 
@@ -349,7 +351,7 @@ impl Store {
             made => return made.map(|made| (made, first)),
         }
         if let Token::OfCopy(_) = self.token
-            && remove_own(dir, &first)
+            && self.remove_own(dir, &first)
         {
             match make(&first) {
                 Err(Errno::EXIST) => {}
@@ -360,6 +362,19 @@ impl Store {
         let random = u64::from_be_bytes(*random_keying_material().first_chunk().expect("32 bytes"));
         let random = temporary_name(name, self.token.number(), random);
         make(&random).map(|made| (made, random))
+    }
+
+    /// Removes the file that an earlier attempt of this user has left under the name `temporary`;
+    /// false if it is another user's, is to be resumed, or is in use.
+    fn remove_own(&self, dir: &OwnedFd, temporary: &OsStr) -> bool {
+        let spared = |stat: &Stat| {
+            let identity = (stat.st_dev, stat.st_ino);
+            self.sweep.as_ref().is_some_and(|sweep| sweep.spares(identity))
+        };
+        let left = |stat: Stat| stat.st_uid == geteuid().as_raw() && !spared(&stat);
+        statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(left)
+            && !is_held(dir, temporary)
+            && unlinkat(dir, temporary, AtFlags::empty()).is_ok()
     }
 
     /// Gives a complete file of `size` bytes at `path` its length and attributes.
@@ -394,7 +409,7 @@ impl Store {
         let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
         let fresh = lock(&self.made).contains(above);
         if let Some(sweep) = self.sweep.as_ref().filter(|_| !fresh) {
-            sweep.directory(&fd, above);
+            sweep.directory(&fd);
         }
         let device = fstat(&fd)?.st_dev;
         let sync = self.sync_handle(&fd, device)?;
@@ -425,18 +440,6 @@ impl Store {
     }
 }
 
-/// Reserves the space of a file that is not sparse, so that a disk that is too small says so before
-/// anything is sent in vain.
-fn reserve(partial: &PartialFile, size: u64) -> io::Result<()> {
-    if size == 0 || size == UNKNOWN || partial.sparse {
-        return Ok(());
-    }
-    match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// What tells the file of `stat` from others and from itself at another time.
 pub(super) fn file_id(stat: &Stat) -> FileId {
     FileId {
@@ -447,13 +450,6 @@ pub(super) fn file_id(stat: &Stat) -> FileId {
         mtime_ns: stat.st_mtime_nsec,
         ctime: Some((stat.st_ctime, stat.st_ctime_nsec)),
     }
-}
-
-/// Removes what this user has left under the name `temporary`; false if it is another user's.
-fn remove_own(dir: &OwnedFd, temporary: &OsStr) -> bool {
-    let own = |stat: Stat| stat.st_uid == geteuid().as_raw();
-    statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(own)
-        && unlinkat(dir, temporary, AtFlags::empty()).is_ok()
 }
 
 /// The mode of the file that `name` will replace, if there is one. A directory is not replaced.

@@ -33,7 +33,15 @@ pub(super) fn follow_sink(
         let message = receiver.receive()?;
         watch(shared, &message);
         match message {
-            SinkMessage::Progress { written_bytes, resumed_bytes, stages, done, stream_blocks } => {
+            SinkMessage::Progress {
+                written_bytes,
+                resumed_bytes,
+                stages,
+                done,
+                stream_blocks,
+                kept_bytes,
+                ..
+            } => {
                 if let Some(feed) = &shared.feed {
                     feed.written(stream_blocks);
                 }
@@ -41,6 +49,7 @@ pub(super) fn follow_sink(
                 progress.sink_is(stages);
                 progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
                 progress.resumed_bytes.store(resumed_bytes.get(), Ordering::Relaxed);
+                progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
                 let done =
                     done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
                 shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
@@ -100,17 +109,7 @@ pub(super) fn follow_sink(
 
 /// Lets the watchdog know what a message says.
 fn watch(shared: &Shared<'_>, message: &SinkMessage) {
-    let SinkMessage::Progress { written_bytes, stages, done, stream_blocks, .. } = message else {
-        shared.watchdog.step();
-        return;
-    };
-    let before = shared.progress.moved();
-    let streamed = shared.streamed.swap(*stream_blocks, Ordering::Relaxed) != *stream_blocks;
-    if *written_bytes != before || !done.is_empty() || streamed {
-        shared.watchdog.step();
-    } else if stages.write.unwrap_or(0.0) > 0.0 || stages.sync.unwrap_or(0.0) > 0.0 {
-        shared.watchdog.claim();
-    }
+    shared.watchdog.hear(message);
 }
 
 impl Shared<'_> {

@@ -1,6 +1,6 @@
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -127,8 +127,6 @@ pub(super) struct Shared<'a> {
     pub(super) watchdog: Watchdog,
     /// Whether the walk is at work, and does not wait for the sink.
     pub(super) walking: AtomicBool,
-    /// Blocks of the stream that the sink has reported.
-    pub(super) streamed: AtomicU64,
     /// Threads of the stages that have not ended.
     running: AtomicU32,
     pub(super) pools: Pools,
@@ -194,7 +192,6 @@ pub(in crate::copy) fn run(
         cancel: cancel.clone(),
         watchdog: Watchdog::new(patience(options)),
         walking: AtomicBool::new(false),
-        streamed: AtomicU64::new(0),
         running: AtomicU32::new(0),
         pools,
         disk: Disk::new(options.direct),
@@ -266,30 +263,25 @@ impl Shared<'_> {
             let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
-            scope.spawn(move || {
-                self.stage(ThreadRole::Walk, || announce(self, announced, plan, options));
-            });
-            let queued = jobs.clone();
-            scope.spawn(move || {
-                self.stage(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
-            });
+            let stage = self.stage(ThreadRole::Walk);
+            scope.spawn(move || stage.run(|| announce(self, announced, plan, options)));
+            let (queued, stage) = (jobs.clone(), self.stage(ThreadRole::Walk));
+            scope.spawn(move || stage.run(|| queue_announced(self, &to_queue, &queued)));
             // Several would overtake each other.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
-                scope.spawn(move || {
-                    self.stage(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
-                });
+                let stage = self.stage(ThreadRole::Read);
+                scope.spawn(move || stage.run(|| read_blocks(self, &jobs, &filled)));
             }
             let send = move |stream: u32, socket: TcpStream| {
                 // What is not granted costs speed at the most.
                 let _ = socket_options(options).apply(&socket);
                 self.helm.add(&socket, self.dials);
                 let sender = streams.sender(stream, socket, options.protection);
-                let blocks = filled_queue.clone();
+                let (blocks, stage) = (filled_queue.clone(), self.stage(ThreadRole::Send));
                 scope.spawn(move || {
-                    let info =
-                        self.stage(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
+                    let info = stage.run(|| send_blocks(self, stream, sender, &blocks));
                     lock(tcp_all).extend(info);
                 });
             };
@@ -320,19 +312,37 @@ impl Shared<'_> {
     }
 }
 
-impl Shared<'_> {
-    /// Runs a thread's whole `work`.
-    fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        let done = self.cpu.stage(role, work);
+/// A thread of a stage, counted as running until it is dropped.
+struct Stage<'a> {
+    running: &'a AtomicU32,
+    cpu: &'a CpuMeter,
+    role: ThreadRole,
+}
+
+impl Stage<'_> {
+    /// Runs the complete work of the thread.
+    fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        self.cpu.stage(self.role, work)
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
         self.running.fetch_sub(1, Ordering::Relaxed);
-        done
+    }
+}
+
+impl Shared<'_> {
+    /// Counts a thread as running, before it is started.
+    fn stage(&self, role: ThreadRole) -> Stage<'_> {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Stage { running: &self.running, cpu: &self.cpu, role }
     }
 
-    /// Waits until every stage has ended, and ends those that wait for a sink that has said that it
-    /// is done and takes no more.
+    /// Waits until every stage has ended, and ends those that wait for a sink that has reported the
+    /// end and takes no more.
     fn await_stages(&self) {
-        let deadline = Instant::now() + LAST_WORDS;
+        let deadline = Instant::now() + LAST_WORDS.min(self.watchdog.patience());
         while self.running.load(Ordering::Relaxed) > 0 {
             if Instant::now() >= deadline {
                 self.cancel.release();
