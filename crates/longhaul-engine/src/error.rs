@@ -290,6 +290,8 @@ pub enum WaitsFor {
     Send(usize),
     /// One of two servers is to go on.
     GoOn,
+    /// The server is to read files for a check.
+    Check,
 }
 
 impl std::fmt::Display for WaitsFor {
@@ -305,6 +307,7 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Announce => f.write_str("announce what it sends"),
             WaitsFor::Send(count) => write!(f, "send the data of {count} {}", files(count)),
             WaitsFor::GoOn => f.write_str("go on"),
+            WaitsFor::Check => f.write_str("read files"),
         }
     }
 }

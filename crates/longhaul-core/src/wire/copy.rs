@@ -86,6 +86,10 @@ pub enum CopyRequest {
         manifest: WirePath,
         /// Where the files are; beside the manifest if not given.
         dir: Option<WirePath>,
+        /// Milliseconds without progress after which an end stops; a client that sends it knows
+        /// [`CheckMessage::Progress`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        give_up_ms: Option<u64>,
     },
 }
 
@@ -95,6 +99,11 @@ pub enum CopyRequest {
 pub enum CheckMessage {
     /// It is still at work.
     Alive,
+    /// It has read more.
+    Progress {
+        /// Bytes read so far.
+        checked_bytes: Bytes,
+    },
     /// Recorded files with other bytes.
     Changed(Vec<WirePath>),
     /// Recorded files that are not there.

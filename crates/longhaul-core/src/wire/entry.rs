@@ -40,6 +40,10 @@ pub struct Entry {
     /// The extended attributes, if they are to be preserved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xattrs: Vec<Xattr>,
+    /// If both ends can be on one host: numbers of the file, and of the file that a symbolic link
+    /// leads to, by which the sink recognises them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<u64>,
 }
 
 impl Entry {
@@ -56,6 +60,7 @@ impl Entry {
             holes: None,
             owner: None,
             xattrs: Vec::new(),
+            identities: Vec::new(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest, ManifestFile};
@@ -37,13 +37,14 @@ struct Found {
 /// `base` is no directory, or `stop` was set.
 pub fn check(manifest: &Manifest, base: &Path, stop: &AtomicBool) -> Result<CheckResult> {
     let tree = Tree::beneath(base).map_err(EngineError::file("open", base))?;
-    check_tree(manifest, &tree, stop)
+    check_tree(manifest, &tree, &AtomicU64::new(0), stop)
 }
 
-/// The same for the files of `tree`.
+/// The same for the files of `tree`. Adds the bytes that it reads to `checked`.
 pub(super) fn check_tree(
     manifest: &Manifest,
     tree: &Tree,
+    checked: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<CheckResult> {
     let found = Mutex::new(Found::default());
@@ -55,7 +56,7 @@ pub(super) fn check_tree(
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    compare(tree, file, &found, stop);
+                    compare(tree, file, &found, (checked, stop));
                 }
             });
         }
@@ -89,9 +90,16 @@ pub(super) fn check_tree(
     })
 }
 
-fn compare(tree: &Tree, file: &ManifestFile, found: &Mutex<Found>, stop: &AtomicBool) {
+fn compare(
+    tree: &Tree,
+    file: &ManifestFile,
+    found: &Mutex<Found>,
+    (checked, stop): (&AtomicU64, &AtomicBool),
+) {
     let path = Path::new(OsStr::from_bytes(&file.path));
-    let outcome = digest(tree, path, stop);
+    let outcome = digest(tree, path, (checked, stop));
+    // A file without bytes is progress, too.
+    checked.fetch_add(1, Ordering::Relaxed);
     let mut found = lock(found);
     match outcome {
         Ok(Some((digest, bytes))) if digest == file.digest => {
@@ -110,7 +118,11 @@ fn compare(tree: &Tree, file: &ManifestFile, found: &Mutex<Found>, stop: &Atomic
 }
 
 /// The digest and size of a regular file; `None` for anything else.
-fn digest(tree: &Tree, path: &Path, stop: &AtomicBool) -> io::Result<Option<([u8; 32], u64)>> {
+fn digest(
+    tree: &Tree,
+    path: &Path,
+    (checked, stop): (&AtomicU64, &AtomicBool),
+) -> io::Result<Option<([u8; 32], u64)>> {
     if tree.metadata(path)?.kind != FileKind::File {
         return Ok(None);
     }
@@ -123,7 +135,10 @@ fn digest(tree: &Tree, path: &Path, stop: &AtomicBool) -> io::Result<Option<([u8
         }
         match file.read(&mut buffer)? {
             0 => return Ok(Some((*hasher.finalize().as_bytes(), hasher.count()))),
-            got => hasher.update(&buffer[..got]),
+            got => {
+                checked.fetch_add(got as u64, Ordering::Relaxed);
+                hasher.update(&buffer[..got])
+            }
         };
     }
 }

@@ -6,10 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection, Verify};
-use longhaul_core::result::{
-    Action, COPY_SCHEMA, CopyFailure, CopyResult, CopySummary, DigestOf, EndReport, NotKept,
-    PathReport,
-};
+use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary, EndReport, PathReport};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
 use longhaul_core::wire::{RefusalKind, WirePath};
@@ -19,6 +16,7 @@ use super::key::KeyMaker;
 use super::link::{Link, first_streams, socket_options};
 use super::name_list::send_names;
 use super::progress::Progress;
+use super::reports::FileReports;
 pub use super::retry::Lifeline;
 use super::retry::persist;
 use super::sink::{Destination, Outlet, Sink};
@@ -62,21 +60,15 @@ pub fn push(
             .inspect_err(|_| whole.lost(progress))
     })?;
     let mut summary =
-        whole.summarise(options, &outcome.sink, !outcome.failures.is_empty(), &outcome.tcp);
+        whole.summarise(options, &outcome.sink, !outcome.reports.failures.is_empty(), &outcome.tcp);
     summary.retransmits = Some(outcome.source.retransmits);
     summary.streams = outcome.source.path.streams;
     let path = outcome.source.path;
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
-    let told = Told {
-        failures: outcome.failures,
-        skipped: outcome.skipped,
-        not_kept: outcome.sink.not_kept,
-        actions: outcome.actions,
-        digests: outcome.digests,
-    };
+    let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
     let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, source, sink, path, limits, told))
+    Ok(result(summary, source, sink, path, limits, reports))
 }
 
 /// What is asked of a far end.
@@ -155,8 +147,12 @@ pub fn pull(
         sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
     whole.end(outcome.completed);
-    let mut summary =
-        whole.summarise(options, &outcome.report, !outcome.failures.is_empty(), &outcome.tcp);
+    let mut summary = whole.summarise(
+        options,
+        &outcome.report,
+        !outcome.reports.failures.is_empty(),
+        &outcome.tcp,
+    );
     let (source, path) = match outcome.source {
         Some(report) => {
             summary.retransmits = Some(report.retransmits);
@@ -166,24 +162,9 @@ pub fn pull(
         None => Default::default(),
     };
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
-    let told = Told {
-        failures: outcome.failures,
-        skipped: outcome.skipped,
-        not_kept: outcome.report.not_kept,
-        actions: outcome.actions,
-        digests: outcome.digests,
-    };
+    let reports = outcome.reports.with_not_kept(outcome.report.not_kept);
     let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, source, sink, path, limits, told))
-}
-
-/// What is told of single files.
-pub(super) struct Told {
-    pub(super) failures: Vec<CopyFailure>,
-    pub(super) skipped: Vec<CopyFailure>,
-    pub(super) not_kept: Vec<NotKept>,
-    pub(super) actions: Vec<Action>,
-    pub(super) digests: Vec<DigestOf>,
+    Ok(result(summary, source, sink, path, limits, reports))
 }
 
 /// The whole of a copy, over however many sessions.
@@ -264,10 +245,10 @@ pub(super) fn result(
     sink: EndReport,
     path: PathReport,
     (same_host, rate_limit): (Option<f64>, Option<Rate>),
-    told: Told,
+    reports: FileReports,
 ) -> CopyResult {
     let (limit, verdict) = verdict(&summary, &source, &sink, &path, same_host, rate_limit);
-    let Told { failures, skipped, not_kept, actions, digests } = told;
+    let FileReports { failures, skipped, not_kept, actions, digests, .. } = reports;
     let schema = COPY_SCHEMA.to_owned();
     CopyResult {
         schema,
@@ -347,13 +328,8 @@ fn lost<T>() -> Result<T> {
 
 /// The cores of this host, if the other end of the link is on it as well.
 fn same_host(link: &Link) -> Option<f64> {
-    if !link.streams.are_direct() {
-        return None;
-    }
-    let socket = link.streams.sample()?;
-    let same = socket.local_addr().ok()?.ip() == socket.peer_addr().ok()?.ip();
     let cores = std::thread::available_parallelism().ok()?;
-    same.then_some(cores.get() as f64)
+    link.streams.is_within_host().then_some(cores.get() as f64)
 }
 
 pub(super) fn wire_path(path: &Path) -> Result<WirePath> {

@@ -2,7 +2,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::CopyFailure;
 use longhaul_sys::tcp::SocketOptions;
 
 use super::cancel::Cancel;
@@ -96,14 +95,4 @@ pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: u32, source: std::io::Er
         std::thread::sleep(Duration::from_millis(10));
     }
     cancel.fail(EngineError::Data { stream, source });
-}
-
-/// Most failures that are kept one by one; a copy of a million unreadable files needs no more.
-const FAILURES_KEPT: usize = 1000;
-
-/// Adds to a bounded list of failures.
-pub(super) fn keep(list: &mut Vec<CopyFailure>, path: String, reason: String) {
-    if list.len() < FAILURES_KEPT {
-        list.push(CopyFailure { path, reason });
-    }
 }

@@ -23,6 +23,7 @@ mod disk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod identity;
 mod into_itself;
 mod journal;
 mod key;
@@ -33,6 +34,7 @@ mod names;
 mod pool;
 mod progress;
 mod quota;
+mod reports;
 mod retry;
 mod server;
 mod sink;

@@ -64,9 +64,9 @@ impl Drop for QuotaUse {
     }
 }
 
-/// What a file of `bytes` takes on the disk.
+/// What a file of `bytes` takes of a quota: an empty one takes an inode and a name.
 pub(super) fn occupied(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
+    bytes.max(1).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
 }
 
 fn refused(over: OverQuota) -> EngineError {
@@ -74,7 +74,8 @@ fn refused(over: OverQuota) -> EngineError {
     EngineError::OverQuota { needs, left, limit }
 }
 
-/// The bytes on the disk of the regular files below `root`, each counted once. No link is followed;
+/// The bytes on the disk of the regular files below `root`, each counted once, and no less than
+/// [`UNIT`] per name. No link is followed;
 /// file systems that are mounted below it belong to it.
 fn stored_bytes(root: &Tree, deadline: Instant) -> io::Result<u64> {
     let mut waiting = vec![PathBuf::new()];
@@ -86,15 +87,20 @@ fn stored_bytes(root: &Tree, deadline: Instant) -> io::Result<u64> {
             if Instant::now() >= deadline || waiting.len() >= DIRS_LIMIT {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match look(&dir, &name)? {
-                Some((FileType::Directory, ..)) => waiting.push(path.join(name)),
+            let found = match look(&dir, &name)? {
+                Some((FileType::Directory, ..)) => {
+                    waiting.push(path.join(name));
+                    UNIT
+                }
                 Some((FileType::RegularFile, found, names, id))
                     if names == 1 || linked.insert(id) =>
                 {
-                    bytes = bytes.saturating_add(found);
+                    found.max(UNIT)
                 }
-                _ => {}
-            }
+                Some(_) => UNIT,
+                None => 0,
+            };
+            bytes = bytes.saturating_add(found);
         }
     }
     Ok(bytes)
@@ -146,8 +152,9 @@ mod tests {
         fs::File::create(root.join("hole")).unwrap().set_len(1 << 30).unwrap();
         let tree = Tree::beneath(root).unwrap();
         let blocks = |path: PathBuf| fs::metadata(path).unwrap().blocks() * 512;
-        let expected =
-            blocks(root.join("one")) + blocks(sub.join("two")) + blocks(root.join("hole"));
+        // A name takes 4 KiB at least: two directories, two links, a second name, an empty file.
+        let expected = blocks(root.join("one")) + blocks(sub.join("two")) + 6 * UNIT;
+        assert_eq!(blocks(root.join("hole")), 0);
         let later = Instant::now() + Duration::from_secs(60);
         assert_eq!(stored_bytes(&tree, later).unwrap(), expected);
         assert!(expected >= 30_000);
@@ -157,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_file_takes_whole_blocks() {
-        assert_eq!([0, 1, 4096, 4097].map(occupied), [0, 4096, 4096, 8192]);
+        assert_eq!([0, 1, 4096, 4097].map(occupied), [4096, 4096, 4096, 8192]);
         assert_eq!(occupied(u64::MAX), u64::MAX);
     }
 }

@@ -14,7 +14,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
-use super::check_far::serve_check;
+use super::check_far::{CheckOrder, serve_check};
 use super::link::{Link, first_streams, socket_options};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
@@ -69,8 +69,10 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
     note_request(&request, &record);
-    if let CopyRequest::Check { manifest, dir } = &request {
-        return record.time(|| serve_check(&sender, tree, manifest, dir.as_ref(), stop));
+    if let CopyRequest::Check { manifest, dir, give_up_ms } = &request {
+        let patience = give_up_ms.map(Duration::from_millis);
+        let order = CheckOrder { manifest, dir: dir.as_ref(), patience };
+        return record.time(|| serve_check(&sender, tree, &order, stop));
     }
     let names = names_of(&request, &mut receiver)?;
     let planned =
@@ -154,12 +156,12 @@ fn carry(task: Task, link: Link, progress: &Progress, stop: &AtomicBool) -> Resu
             let done = sink.run(link, &options, progress, stop)?;
             let source = done.source.map(|source| source.stages).unwrap_or_default();
             let limit = slowest_stage(&source, &done.report.stages);
-            Ok(Copied { failures: done.failures.len(), limit })
+            Ok(Copied { failures: done.reports.failures.len(), limit })
         }
         Task::Send(plan, terms, options) | Task::Forward(plan, terms, options, _) => {
             let done = source::run(link, &plan, terms, &options, progress, stop)?;
             let limit = slowest_stage(&done.source.stages, &done.sink.stages);
-            Ok(Copied { failures: done.failures.len(), limit })
+            Ok(Copied { failures: done.reports.failures.len(), limit })
         }
     }
 }
@@ -175,7 +177,7 @@ fn note_request(request: &CopyRequest, record: &WorkRecord) {
             let first = to.addresses.iter().take(ADDRESSES_NOTED).map(ToString::to_string);
             record.with_other(first.collect::<Vec<_>>().join(","));
         }
-        CopyRequest::Check { manifest, dir } => {
+        CopyRequest::Check { manifest, dir, .. } => {
             record.asked(Operation::Check, [manifest].into_iter().chain(dir).map(path));
         }
     }

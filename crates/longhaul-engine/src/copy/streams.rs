@@ -72,6 +72,15 @@ impl Streams {
         }
     }
 
+    /// Returns whether the other end is on this host, as far as addresses show.
+    pub(super) fn is_within_host(&self) -> bool {
+        let same = |socket: TcpStream| {
+            let ends = (socket.local_addr().ok()?.ip(), socket.peer_addr().ok()?.ip());
+            Some(ends.0 == ends.1)
+        };
+        self.are_direct() && self.sample().and_then(same) == Some(true)
+    }
+
     /// Whether this end opens the connections.
     pub(super) fn dials(&self) -> bool {
         matches!(self.more, More::Dial(_))

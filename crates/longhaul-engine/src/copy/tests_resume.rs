@@ -23,18 +23,26 @@ use crate::session::{ControlReceiver, ControlSender};
 /// A user that these tests do not run as.
 const OTHER: u32 = 4711;
 
+/// Returns whether the journal in `dir` has a record of this kind.
+pub(super) fn journal_has(dir: &Path, record: &str) -> bool {
+    let journal = names(dir).into_iter().find(|name| name.ends_with(".journal"));
+    let journal = journal.and_then(|name| fs::read(dir.join(name)).ok()).unwrap_or_default();
+    journal.windows(record.len()).any(|window| window == record.as_bytes())
+}
+
 /// Begins to fetch `name` slowly, and stops once the journal in `dir` has a record of this kind.
-fn stopped_at(world: &World, name: &str, dir: &Path, record: &str) {
-    let slow = CopyOptions { rate_bps: Some("50M".parse().unwrap()), ..options() };
+pub(super) fn stopped_at(
+    world: &World,
+    name: &str,
+    dir: &Path,
+    record: &str,
+    options: &CopyOptions,
+) {
+    let slow = CopyOptions { rate_bps: Some("50M".parse().unwrap()), ..options.clone() };
     let stop = AtomicBool::new(false);
-    let noted = || {
-        let journal = names(dir).into_iter().find(|name| name.ends_with(".journal"));
-        let journal = journal.and_then(|name| fs::read(dir.join(name)).ok()).unwrap_or_default();
-        journal.windows(record.len()).any(|window| window == record.as_bytes())
-    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            wait_for(record, noted);
+            wait_for(record, || journal_has(dir, record));
             stop.store(true, Ordering::Relaxed);
         });
         let outcome = world.pull_until(&[name], name, &slow, &stop);
@@ -45,7 +53,7 @@ fn stopped_at(world: &World, name: &str, dir: &Path, record: &str) {
 /// A copy of `data` that was broken off: the `.part` file and the journal.
 fn begun(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
     fs::write(world.far("data"), data).unwrap();
-    stopped_at(world, "data", &world.near(""), "written");
+    stopped_at(world, "data", &world.near(""), "written", &options());
     let left = names(&world.near(""));
     let ending = |end: &str| {
         let name = left.iter().find(|name| name.ends_with(end));
@@ -316,7 +324,7 @@ fn a_hole_of_a_file_that_was_begun_is_still_one_afterwards() {
         source.write_all_at(&bytes(70_000), offset).unwrap();
     }
     source.sync_all().unwrap();
-    stopped_at(&world, "data", &world.near(""), "written");
+    stopped_at(&world, "data", &world.near(""), "written", &options());
     let left = names(&world.near(""));
     let part = left.iter().find(|name| name.ends_with(".part")).unwrap();
     let part = fs::File::options().write(true).open(world.near(part)).unwrap();
@@ -369,7 +377,7 @@ fn a_file_in_place_that_was_written_to_since_is_copied_again() {
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
     fs::write(world.far("t/z"), bytes(24 << 20)).unwrap();
-    stopped_at(&world, "t/.", &world.near("t"), "done");
+    stopped_at(&world, "t/.", &world.near("t"), "done", &options());
     // The same size and time of modification: only the change time is another.
     let placed = fs::File::options().write(true).open(world.near("t/a")).unwrap();
     let modified = placed.metadata().unwrap().modified().unwrap();

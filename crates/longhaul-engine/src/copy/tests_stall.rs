@@ -160,3 +160,39 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
     // The patience, and time for a loaded host: without the limit the peer has to leave first.
     assert!(start.elapsed() < PATIENCE + LOADED, "{:?}", start.elapsed());
 }
+
+#[test]
+fn a_late_request_for_a_block_is_ignored_and_a_false_one_ends_the_session() {
+    let world = World::new();
+    fs::write(world.far("f"), "x").unwrap();
+    for (id, is_ignored) in [(0, true), (1, false)] {
+        let (sender, mut receiver, dialer) = world.session().split();
+        let request = CopyRequest::Send {
+            paths: vec![WirePath::new("f").unwrap()],
+            asks: false,
+            listed: false,
+            key: None,
+            options: patient(),
+        };
+        sender.send(&request).unwrap();
+        let _socket = dialer.open(0, |_| Ok(())).unwrap();
+        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+        receiver.set_timeout(Some(LIMIT)).unwrap();
+        while !matches!(receiver.receive().unwrap(), SourceMessage::Entries(_)) {}
+        let placed = SinkMessage::Progress {
+            written_bytes: Bytes::new(1),
+            resumed_bytes: Bytes::new(0),
+            stages: StageTimes::default(),
+            done: vec![0],
+            stream_blocks: 0,
+            checked_bytes: Bytes::new(0),
+            kept_bytes: Bytes::new(0),
+        };
+        sender.send(&placed).unwrap();
+        sender.send(&SinkMessage::Resend { id, offset: 0 }).unwrap();
+        let _ = sender.send(&SinkMessage::Finished(super::tests::empty_report()));
+        let reported = std::iter::from_fn(|| receiver.receive().ok())
+            .any(|message| matches!(message, SourceMessage::Report(_)));
+        assert_eq!(reported, is_ignored, "entry {id}");
+    }
+}

@@ -362,3 +362,28 @@ fn a_directory_is_not_copied_into_itself_through_a_server() {
     let pulled = world.pull(&["t"], "there/deep", &options()).unwrap();
     assert_eq!(pulled.failures.len(), 1, "{pulled:?}");
 }
+
+#[test]
+fn a_file_is_not_replaced_by_itself() {
+    let world = World::new();
+    fs::create_dir(world.near("d1")).unwrap();
+    fs::create_dir(world.far("d2")).unwrap();
+    for name in ["linked", "second", "other"] {
+        fs::write(world.far("d2").join(name), name).unwrap();
+    }
+    let source = |name: &str| world.near("d1").join(name);
+    symlink(world.far("d2/linked"), source("linked")).unwrap();
+    fs::hard_link(world.far("d2/second"), source("second")).unwrap();
+    fs::write(source("other"), "new").unwrap();
+    let inode = |name: &str| fs::symlink_metadata(world.far("d2").join(name)).unwrap().ino();
+    let before = [inode("linked"), inode("second")];
+    for options in [archive(), options()] {
+        let result = world.push(&["d1/."], "d2", &options).unwrap();
+        let mut failed: Vec<_> = result.failures.iter().map(|failure| &failure.reason).collect();
+        failed.retain(|reason| reason.contains("same file"));
+        assert_eq!((failed.len(), result.failures.len()), (2, 2), "{:?}", result.failures);
+        assert_eq!([inode("linked"), inode("second")], before);
+        assert_eq!(fs::read(world.far("d2/linked")).unwrap(), b"linked");
+        assert_eq!(fs::read(world.far("d2/other")).unwrap(), b"new");
+    }
+}

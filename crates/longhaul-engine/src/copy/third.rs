@@ -16,18 +16,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{CopyFailure, CopyResult, EndReport};
+use longhaul_core::result::{CopyResult, EndReport};
 use longhaul_core::wire::RefusalKind;
 use longhaul_core::wire::copy::{
     CopyReply, CopyRequest, EntryKind, Introduction, SinkMessage, SinkReport, SourceMessage,
     SourceReport,
 };
 
-use super::client::{FarFiles, REPLY_TIMEOUT, Told, Whole, check_rereads, result, wire_path};
+use super::client::{FarFiles, REPLY_TIMEOUT, Whole, check_rereads, result, wire_path};
 use super::key::KeyMaker;
-use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
+use super::link::{SILENCE_LIMIT, TICK, first_streams, socket_options};
 use super::name_list::send_names;
 use super::progress::Progress;
+use super::reports::FileReports;
 use super::retry::{Lifeline, persist};
 use super::streams::STREAM_LIMIT;
 use super::watchdog::{Watchdog, patience};
@@ -119,17 +120,17 @@ pub fn between(
         };
         relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
     })?;
-    let State { sink, source, failures, skipped, actions, digests, .. } = told;
+    let State { sink, source, reports, .. } = told;
     let Some(sink) = sink else { return Err(EngineError::Interrupted) };
-    let mut summary = whole.summarise(options, &sink, !failures.is_empty(), &[]);
+    let mut summary = whole.summarise(options, &sink, !reports.failures.is_empty(), &[]);
     let source = source.unwrap_or_default();
     summary.retransmits = Some(source.retransmits);
     summary.streams = source.path.streams;
-    let told = Told { failures, skipped, not_kept: sink.not_kept, actions, digests };
+    let reports = reports.with_not_kept(sink.not_kept);
     let sink = EndReport { end: sink.end, stages: sink.stages };
     let path = source.path;
     let source = EndReport { end: source.end, stages: source.stages };
-    Ok(result(summary, source, sink, path, (None, progress.limit()), told))
+    Ok(result(summary, source, sink, path, (None, progress.limit()), reports))
 }
 
 /// Makes a request of a source and waits for its answer.
@@ -174,10 +175,7 @@ struct Relay<'a> {
 struct State {
     sink: Option<SinkReport>,
     source: Option<SourceReport>,
-    failures: Vec<CopyFailure>,
-    skipped: Vec<CopyFailure>,
-    actions: Vec<longhaul_core::result::Action>,
-    digests: Vec<longhaul_core::result::DigestOf>,
+    reports: FileReports,
     error: Option<EngineError>,
 }
 
@@ -264,10 +262,10 @@ impl Relay<'_> {
                 }
                 SourceMessage::End { .. } => self.progress.listed.store(true, Ordering::Relaxed),
                 SourceMessage::Failed { path, reason, .. } => {
-                    keep(&mut lock(&self.state).failures, path.to_string(), reason.clone());
+                    lock(&self.state).reports.fail(path.to_string(), reason.clone());
                 }
                 SourceMessage::Skipped { path, reason } => {
-                    keep(&mut lock(&self.state).skipped, path.to_string(), reason.clone());
+                    lock(&self.state).reports.skip(path.to_string(), reason.clone());
                 }
                 SourceMessage::Report(report) => {
                     lock(&self.state).source = Some((**report).clone());
@@ -308,13 +306,13 @@ impl Relay<'_> {
                     self.progress.files.fetch_add(done.len() as u64, Ordering::Relaxed);
                 }
                 SinkMessage::Failed { path, reason, .. } => {
-                    keep(&mut lock(&self.state).failures, path.to_string(), reason.clone());
+                    lock(&self.state).reports.fail(path.to_string(), reason.clone());
                 }
                 SinkMessage::Actions(actions) => {
-                    lock(&self.state).actions.extend(actions.iter().cloned());
+                    lock(&self.state).reports.peer_acts(actions.clone());
                 }
                 SinkMessage::Digests(digests) => {
-                    lock(&self.state).digests.extend(digests.iter().cloned());
+                    lock(&self.state).reports.peer_digests(digests.clone());
                 }
                 SinkMessage::Finished(report) => {
                     lock(&self.state).sink = Some(report.clone());

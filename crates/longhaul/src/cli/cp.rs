@@ -172,7 +172,8 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
             let open = |far: &Far| self.gate(far, None, interrupt.flag());
-            return check(manifest, &self.places, self.json, open, interrupt.flag());
+            let patience = self.give_up.max(LEAST_PATIENCE);
+            return check(manifest, &self.places, self.json, open, patience, interrupt.flag());
         }
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;

@@ -370,7 +370,7 @@ fn lock(dir: &OwnedFd, name: &Path, fd: OwnedFd) -> Result<Option<File>, Errno> 
 }
 
 /// The identifier of this boot of the host (random(4)).
-fn boot() -> Option<String> {
+pub(in crate::copy) fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
 }

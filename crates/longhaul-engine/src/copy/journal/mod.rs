@@ -11,6 +11,6 @@ mod file;
 mod format;
 mod trust;
 
-pub(super) use file::{Journal, OpenError, Setting, remove_temporary};
+pub(super) use file::{Journal, OpenError, Setting, boot, remove_temporary};
 pub(super) use format::{Claim, CopyTerms, Digest, Extent, FileId, Past, PastFile, Record};
 pub(super) use trust::{is_of_user, is_own};

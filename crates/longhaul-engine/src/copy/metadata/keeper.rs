@@ -188,6 +188,17 @@ impl Keeper {
         Ok(())
     }
 
+    /// Lets this user list, enter and write to the directory `name` in `dir`, which was just made
+    /// with these rights: the umask can have removed some.
+    pub(in crate::copy) fn open_to_owner(&self, dir: impl AsFd, name: &OsStr) -> io::Result<()> {
+        if self.umask & 0o700 == 0 {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made: OwnedFd = openat(dir, name, flags, Mode::empty())?;
+        Ok(chmod(by_descriptor(&made), Mode::from_raw_mode(0o700))?)
+    }
+
     /// What could not be kept so far.
     pub(in crate::copy) fn not_kept(&self) -> Vec<NotKept> {
         lock(&self.missed).values().cloned().collect()
@@ -275,4 +286,25 @@ fn umask() -> u32 {
             u32::from_str_radix(line.trim(), 8).ok()
         })
         .unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_open_to_its_owner_under_any_umask() {
+        let dir = tempfile::tempdir().unwrap();
+        let (parent, made) = (std::fs::File::open(dir.path()).unwrap(), dir.path().join("made"));
+        std::fs::create_dir(&made).unwrap();
+        std::fs::set_permissions(&made, PermissionsExt::from_mode(0o100)).unwrap();
+        let mut keeper = Keeper::new(&CopyOptions::default(), true);
+        for (umask, mode) in [(0o022, 0o100), (0o622, 0o700)] {
+            keeper.umask = umask;
+            keeper.open_to_owner(&parent, OsStr::new("made")).unwrap();
+            assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
 }

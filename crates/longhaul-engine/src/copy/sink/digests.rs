@@ -131,7 +131,7 @@ impl Shared<'_> {
                         blake3: hex(digest),
                     })
                     .collect();
-                lock(&self.told_digests).extend(told.iter().cloned());
+                lock(&self.reports).digests.extend(told.iter().cloned());
                 self.control.send(&SinkMessage::Digests(told))?;
             }
         }

@@ -39,6 +39,8 @@ pub(super) struct HardLink {
     pub(super) first_path: PathBuf,
 }
 
+/// The longest path (linux/limits.h).
+const PATH_MAX: usize = 4096;
 /// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
 const HELD_SPANS: usize = 16 << 10;
 
@@ -101,16 +103,16 @@ fn take_entry(
     if !entry.path.is_plain_relative() {
         return Err(broken(peer, "it names a path that leads elsewhere"));
     }
+    let Some(memory) = shared.memory.claim(&entry) else {
+        return Err(broken(peer, "its entries take too much memory"));
+    };
+    let identities = std::mem::take(&mut entry.identities);
     let attributes = Attributes::of(&mut entry);
     let id = entry.id;
     let path = shared.store.path(entry.path.as_bytes());
     shared.note_name(&path, &entry.kind);
     if let Some(reason) = refusal(shared, &path, &entry.kind) {
-        shared.ledger.note_failed(id);
-        decided.held.push(Held { id, blocks: None });
-        let reason = std::io::Error::other(reason);
-        shared.tell_failed(Some(id), &path, "create", &reason)?;
-        return numbered(shared.ledger.announce(id, None), peer);
+        return refuse(shared, id, &path, reason, peer, decided);
     }
     shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
     let options = &shared.options.tree;
@@ -135,22 +137,25 @@ fn take_entry(
             return numbered(shared.ledger.announce(id, None), peer);
         }
     }
+    if shared.is_source(&path, &identities) {
+        return refuse(shared, id, &path, "it and the source are the same file", peer, decided);
+    }
     match entry.kind {
         EntryKind::File { size_bytes } => {
             let size = size_bytes.get();
-            let file = new_file(shared, &entry, path, size, attributes);
+            let file = new_file(shared, &entry, path, size, attributes).holding(memory);
             return take_file(shared, &entry, file, whole, peer, decided);
         }
         EntryKind::Stream => {
-            let file = new_file(shared, &entry, path, UNKNOWN, attributes);
+            let file = new_file(shared, &entry, path, UNKNOWN, attributes).holding(memory);
             return take_file(shared, &entry, file, whole, peer, decided);
         }
-        EntryKind::Directory => match shared.store.make_dir(&path) {
+        EntryKind::Directory => match shared.make_dir(&path)? {
             Ok(dress) => {
                 shared.finisher.made_dir(&path);
                 shared.keep_name(&path);
                 if dress {
-                    lock(&shared.dirs).push((path, attributes));
+                    lock(&shared.dirs).push((path, attributes, memory));
                 }
             }
             Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
@@ -161,16 +166,35 @@ fn take_entry(
             if !plain || !shared.has_named(first, &first_path) {
                 return Err(broken(peer, "it links to a file that it has not announced"));
             }
+            shared.claim_name(&path)?;
             lock(&shared.links).push(HardLink { id, path, first, first_path });
         }
-        node => match shared.store.make_node(id, &path, &node, &attributes) {
-            Ok(()) => shared.finisher.made_name(&path),
-            Err(error) => {
-                shared.ledger.note_failed(id);
-                shared.tell_failed(Some(id), &path, "create", &error)?;
+        node => {
+            shared.claim_name(&path)?;
+            match shared.store.make_node(id, &path, &node, &attributes) {
+                Ok(()) => shared.finisher.made_name(&path),
+                Err(error) => {
+                    shared.ledger.note_failed(id);
+                    shared.tell_failed(Some(id), &path, "create", &error)?;
+                }
             }
-        },
+        }
     }
+    numbered(shared.ledger.announce(id, None), peer)
+}
+
+/// Notes that an entry is not taken, and reports why.
+fn refuse(
+    shared: &Shared<'_>,
+    id: u64,
+    path: &Path,
+    reason: &str,
+    peer: &str,
+    decided: &mut Decided,
+) -> Result<()> {
+    shared.ledger.note_failed(id);
+    decided.held.push(Held { id, blocks: None });
+    shared.tell_failed(Some(id), path, "create", &std::io::Error::other(reason))?;
     numbered(shared.ledger.announce(id, None), peer)
 }
 
@@ -186,6 +210,9 @@ fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'stati
     };
     if leads_to || has_reserved(path) {
         return Some(RESERVED);
+    }
+    if path.as_os_str().len() >= PATH_MAX {
+        return Some("its path is too long");
     }
     let named_dir = matches!(
         &shared.store.destination,
@@ -494,6 +521,27 @@ fn numbered(good: bool, peer: &str) -> Result<()> {
 }
 
 impl Shared<'_> {
+    /// Makes a directory; fails if its name does not fit into the quota.
+    fn make_dir(&self, path: &Path) -> Result<std::io::Result<bool>> {
+        self.claim_name(path)?;
+        Ok(self.store.make_dir(path))
+    }
+
+    /// Claims what a new name takes of the quota.
+    fn claim_name(&self, path: &Path) -> Result<()> {
+        let space = &self.store.space;
+        let exists = || self.store.placed(path).is_ok_and(|there| there.is_some());
+        if !space.has_quota() || exists() { Ok(()) } else { space.claim_quota(0) }
+    }
+
+    /// Returns whether the file at `path` is one of those that the source names `identities`: then
+    /// the copy would replace its own source.
+    fn is_source(&self, path: &Path, identities: &[u64]) -> bool {
+        let (Some(files), [_, ..]) = (&self.host_files, identities) else { return false };
+        let there = self.store.placed(path).ok().flatten();
+        there.is_some_and(|there| identities.contains(&files.number((there.device, there.inode))))
+    }
+
     /// Remembers the path of an entry, if a later one may be another name of it.
     fn note_name(&self, path: &Path, kind: &EntryKind) {
         if self.options.tree.hard_links {
@@ -523,7 +571,7 @@ impl Shared<'_> {
 
     /// Keeps actions for a client at this end, and tells them to one at the other.
     pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.actions).extend(actions.iter().cloned());
+        lock(&self.reports).actions.extend(actions.iter().cloned());
         self.control.send(&SinkMessage::Actions(actions))
     }
 

@@ -159,7 +159,7 @@ impl Shared<'_> {
         };
         let Some(delete) = self.extras.delete else { return Ok(0) };
         let refuse = |reason: &str| self.tell_not_deleted(base, reason).map(|()| 0);
-        if !lock(&self.failures).is_empty() {
+        if !lock(&self.reports).failures.is_empty() {
             return refuse("nothing is deleted in it, since not everything was copied");
         }
         let extras = match self.extras.find(self.store, tree) {

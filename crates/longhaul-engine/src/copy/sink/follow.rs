@@ -6,7 +6,6 @@ use longhaul_core::wire::copy::SourceMessage;
 
 use super::entry::{end_stream, take_entries};
 use super::run::{Onward, Shared, broken};
-use crate::copy::link::keep;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
@@ -37,7 +36,7 @@ pub(super) fn follow_source(
                 take_entries(shared, entries, onward, &peer)?;
             }
             SourceMessage::Failed { id, path, reason } => {
-                keep(&mut lock(&shared.failures), path.to_string(), reason);
+                lock(&shared.reports).fail(path.to_string(), reason);
                 if let Some(file) = id.and_then(|id| shared.ledger.failed(id)) {
                     shared.recorder.dropped(&file);
                     shared.settle_claim(&file);
@@ -45,7 +44,7 @@ pub(super) fn follow_source(
                 }
             }
             SourceMessage::Skipped { path, reason } => {
-                keep(&mut lock(&shared.skipped), path.to_string(), reason);
+                lock(&shared.reports).skip(path.to_string(), reason);
             }
             SourceMessage::Length { id, size_bytes } => {
                 end_stream(shared, id, size_bytes.get(), &onward.whole, &peer)?;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::wire::copy::Entry;
 
+use super::memory::MemoryClaim;
 use super::partial::PartialFile;
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
@@ -12,7 +13,7 @@ use crate::copy::metadata::Attributes;
 
 /// Entries that may be under way at once. The source announces little ahead of its blocks, so
 /// only a hostile one comes near.
-pub(super) const OPEN_ENTRIES_LIMIT: usize = 1 << 20;
+pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
 
 /// The size of what has not ended yet.
 pub(super) const UNKNOWN: u64 = u64::MAX;
@@ -35,6 +36,8 @@ pub(super) struct SinkFile {
     pub(super) digest: Option<FileDigest>,
     /// The bytes that it still claims of the file system.
     claim: AtomicU64,
+    /// The memory that it takes.
+    _memory: MemoryClaim,
     state: Mutex<FileState>,
 }
 
@@ -93,8 +96,14 @@ impl SinkFile {
             resumed: AtomicU64::new(0),
             digest: None,
             claim: AtomicU64::new(0),
+            _memory: MemoryClaim::default(),
             state: Mutex::new(state),
         }
+    }
+
+    /// The same file, which takes `memory`.
+    pub(super) fn holding(self, memory: MemoryClaim) -> Self {
+        SinkFile { _memory: memory, ..self }
     }
 
     /// Claims so many bytes of the file system.

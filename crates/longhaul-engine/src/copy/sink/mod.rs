@@ -12,6 +12,7 @@ mod fault;
 mod finish;
 mod follow;
 mod ledger;
+mod memory;
 mod nodes;
 mod outlet;
 mod partial;

@@ -16,7 +16,7 @@ use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
 use crate::HASTE;
 use crate::copy::clock::{Gauge, StageClock};
-use crate::copy::link::{SILENCE_LIMIT, TICK, keep};
+use crate::copy::link::{SILENCE_LIMIT, TICK};
 use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
@@ -151,7 +151,7 @@ impl Shared<'_> {
             deleted = self.delete_extras()?;
             manifest = self.tell_digests()?;
             // Deepest first: a directory's time changes when something is made in it.
-            for (path, attributes) in lock(&self.dirs).drain(..).rev() {
+            for (path, attributes, _) in lock(&self.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
                     self.tell_failed(None, &path, "finish", &error)?;
                 }
@@ -223,7 +223,7 @@ impl Shared<'_> {
         let path = self.store.display(path);
         let path = WirePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
         let reason = format!("cannot {operation} it: {error}");
-        keep(&mut lock(&self.failures), path.to_string(), reason.clone());
+        lock(&self.reports).fail(path.to_string(), reason.clone());
         self.control.send(&SinkMessage::Failed { id, path, reason })
     }
 
@@ -231,7 +231,7 @@ impl Shared<'_> {
     pub(super) fn tell_not_deleted(&self, path: &Path, reason: &str) -> Result<()> {
         let path = wire_path(path);
         let reason = reason.to_owned();
-        keep(&mut lock(&self.failures), path.to_string(), reason.clone());
+        lock(&self.reports).fail(path.to_string(), reason.clone());
         self.control.send(&SinkMessage::Failed { id: None, path, reason })
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf, ThreadRole};
+use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
@@ -18,6 +18,7 @@ use super::extras::Extras;
 use super::finish::{Finisher, Whole};
 use super::follow::follow_source;
 use super::ledger::{Ledger, SinkFile};
+use super::memory::{EntryMemory, MemoryClaim};
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
@@ -29,11 +30,13 @@ use super::write::{finish_files, write_blocks};
 use crate::HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
+use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
 use crate::copy::link::{Link, SILENCE_LIMIT, pools};
 use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
 use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::{EngineError, Result};
@@ -66,10 +69,7 @@ pub(in crate::copy) struct Busy;
 /// What the sink knows at the end.
 pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) report: SinkReport,
-    pub(in crate::copy) failures: Vec<CopyFailure>,
-    pub(in crate::copy) skipped: Vec<CopyFailure>,
-    pub(in crate::copy) actions: Vec<Action>,
-    pub(in crate::copy) digests: Vec<DigestOf>,
+    pub(in crate::copy) reports: FileReports,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
     /// The other end's own account, if it gave one.
     pub(in crate::copy) source: Option<SourceReport>,
@@ -123,7 +123,7 @@ pub(super) struct Shared<'a> {
     /// Data connections that the source wants in all.
     pub(super) wanted: AtomicU32,
     pub(super) resent: AtomicU64,
-    pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
+    pub(super) dirs: Mutex<Vec<(PathBuf, Attributes, MemoryClaim)>>,
     /// Those of the target itself, where the contents of a directory come.
     pub(super) top: Mutex<Option<Attributes>>,
     pub(super) links: Mutex<Vec<HardLink>>,
@@ -133,10 +133,9 @@ pub(super) struct Shared<'a> {
     pub(super) extras: Extras,
     pub(super) digests: Digests,
     pub(super) unchanged: AtomicU64,
-    pub(super) actions: Mutex<Vec<Action>>,
-    pub(super) told_digests: Mutex<Vec<DigestOf>>,
-    pub(super) failures: Mutex<Vec<CopyFailure>>,
-    pub(super) skipped: Mutex<Vec<CopyFailure>>,
+    pub(super) reports: Mutex<FileReports>,
+    pub(super) memory: EntryMemory,
+    pub(super) host_files: Option<HostFiles>,
     pub(super) receiving: StageClock,
     pub(super) verifying: StageClock,
     pub(super) writing: StageClock,
@@ -241,10 +240,9 @@ impl Sink {
             extras: Extras::new(options, &self.store.destination),
             digests: Digests::new(options),
             unchanged: AtomicU64::new(0),
-            actions: Mutex::default(),
-            told_digests: Mutex::default(),
-            failures: Mutex::default(),
-            skipped: Mutex::default(),
+            reports: Mutex::default(),
+            memory: EntryMemory::default(),
+            host_files: HostFiles::of_boot(),
             receiving: StageClock::default(),
             verifying: StageClock::default(),
             writing: StageClock::default(),
@@ -267,10 +265,7 @@ impl Sink {
         match report {
             Some((report, completed)) => Ok(SinkOutcome {
                 report,
-                failures: std::mem::take(&mut *lock(&shared.failures)),
-                skipped: std::mem::take(&mut *lock(&shared.skipped)),
-                actions: std::mem::take(&mut *lock(&shared.actions)),
-                digests: std::mem::take(&mut *lock(&shared.told_digests)),
+                reports: std::mem::take(&mut *lock(&shared.reports)),
                 tcp,
                 source: lock(&shared.source).take(),
                 completed,

@@ -104,7 +104,12 @@ impl Space {
         quota.check(sizes.map(occupied).fold(0, u64::saturating_add))
     }
 
-    /// Claims `bytes` of the quota.
+    /// True if the files count against a quota.
+    pub(super) fn has_quota(&self) -> bool {
+        self.quota.is_some()
+    }
+
+    /// Claims `bytes` of the quota, for one name.
     pub(super) fn claim_quota(&self, bytes: u64) -> Result<()> {
         self.quota.as_ref().map_or(Ok(()), |quota| quota.claim(bytes))
     }

@@ -184,6 +184,7 @@ impl Store {
         // Writable for us until all is in it; the final mode comes at the end.
         match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
+                self.keeper.open_to_owner(&parent.fd, name)?;
                 lock(&self.made).insert(path.to_owned());
                 Ok(true)
             }

@@ -12,7 +12,6 @@ use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 use super::file::SourceFile;
 use super::run::{Job, Shared, SourcePlan, SourceRoot};
 use super::walk::{Walk, WalkSink};
-use crate::copy::link::keep;
 use crate::copy::pool::PACK_BYTES;
 use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
@@ -32,7 +31,8 @@ pub(super) fn announce(
     options: &CopyOptions,
 ) {
     let mut announcer = Announcer { shared, announced };
-    let walk = Walk::new(&plan.tree, options, &mut announcer).for_copy(shared.key.as_ref());
+    let walk = Walk::new(&plan.tree, options, &mut announcer)
+        .for_copy(shared.key.as_ref(), shared.identities);
     shared.walking.store(true, Ordering::Relaxed);
     let outcome = walk.run(&plan.roots);
     shared.walking.store(false, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl WalkSink for Announcer<'_> {
     }
 
     fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
-        keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
+        lock(&self.shared.reports).skip(path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
     }
@@ -93,6 +93,8 @@ impl Announcer<'_> {
         if !self.shared.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
         }
+        let end = entries.last().map_or(0, |entry| entry.id + 1);
+        self.shared.wanted.announced(end);
         self.shared.control.send(&SourceMessage::Entries(entries))?;
         self.announced.send(files).map_err(|_| EngineError::Interrupted)
     }

@@ -12,7 +12,7 @@ use super::run::{Job, Shared};
 use super::steer::Pilot;
 use crate::HASTE;
 use crate::copy::clock::Gauge;
-use crate::copy::link::{TICK, keep};
+use crate::copy::link::TICK;
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
@@ -54,24 +54,31 @@ pub(super) fn follow_sink(
                     done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
                 shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
             }
-            SinkMessage::Actions(actions) => keep_some(&mut lock(&shared.actions), actions),
-            SinkMessage::Digests(digests) => keep_some(&mut lock(&shared.digests), digests),
+            SinkMessage::Actions(actions) => lock(&shared.reports).peer_acts(actions),
+            SinkMessage::Digests(digests) => lock(&shared.reports).peer_digests(digests),
             SinkMessage::Resend { id, offset } => {
-                let job = shared.outstanding.get(id).and_then(|file| {
+                if !shared.wanted.is_announced(id) {
+                    return Err(broken(receiver, "it asks for a block that does not exist"));
+                }
+                // In place or failed meanwhile: its last messages can pass each other.
+                let Some(file) = shared.outstanding.get(id).filter(|file| !file.has_failed())
+                else {
+                    continue;
+                };
+                let job = {
                     if file.is_small(shared.block_bytes) {
-                        return (offset == 0).then(|| Job::Pack(vec![file]));
+                        (offset == 0).then(|| Job::Pack(vec![file]))
+                    } else {
+                        let exists =
+                            offset < file.size && offset.is_multiple_of(shared.block_bytes);
+                        exists.then(|| {
+                            file.reread();
+                            Job::Block { file, offset }
+                        })
                     }
-                    let exists = offset < file.size && offset.is_multiple_of(shared.block_bytes);
-                    exists.then(|| {
-                        file.reread();
-                        Job::Block { file, offset }
-                    })
-                });
+                };
                 let Some(job) = job else {
-                    return Err(EngineError::Protocol {
-                        peer: receiver.peer().to_owned(),
-                        what: "it asks for a block that does not exist",
-                    });
+                    return Err(broken(receiver, "it asks for a block that does not exist"));
                 };
                 let _ = jobs.send(job);
             }
@@ -79,7 +86,7 @@ pub(super) fn follow_sink(
                 if let Some(file) = id.and_then(|id| shared.outstanding.remove(id)) {
                     file.fail();
                 }
-                keep(&mut lock(&shared.failures), path.to_string(), reason);
+                lock(&shared.reports).fail(path.to_string(), reason);
             }
             SinkMessage::Wanted { before, held } => {
                 for Held { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
@@ -88,10 +95,8 @@ pub(super) fn follow_sink(
                         shared.progress.total_files.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
-                if !shared.wanted.say(before, held) {
-                    let peer = receiver.peer().to_owned();
-                    let what = "it takes back what it said of a file";
-                    return Err(EngineError::Protocol { peer, what });
+                if !shared.asks || !shared.wanted.say(before, held) {
+                    return Err(broken(receiver, "it decides on files that it must not"));
                 }
             }
             SinkMessage::Limit { rate_bps } => shared.progress.set_limit(rate_bps),
@@ -128,12 +133,8 @@ impl Shared<'_> {
     }
 }
 
-/// Most actions or digests that are kept of a sink that may have no end of them.
-const TOLD_LIMIT: usize = 1 << 22;
-
-fn keep_some<T>(list: &mut Vec<T>, more: Vec<T>) {
-    let room = TOLD_LIMIT.saturating_sub(list.len());
-    list.extend(more.into_iter().take(room));
+fn broken(receiver: &ControlReceiver, what: &'static str) -> EngineError {
+    EngineError::Protocol { peer: receiver.peer().to_owned(), what }
 }
 
 /// Shows the sink that this end lives, steers, and ends the copy when it is told to.

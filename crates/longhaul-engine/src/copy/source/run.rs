@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf, StageTimes, ThreadRole};
+use longhaul_core::result::{StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CopyKey, Top};
 use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
@@ -23,9 +23,11 @@ use super::steer::{Helm, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
-use crate::copy::link::{Link, keep, pools, socket_options};
+use crate::copy::identity::HostFiles;
+use crate::copy::link::{Link, pools, socket_options};
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
 use crate::copy::tree::{Tree, wire_path};
 use crate::copy::watchdog::{Watchdog, patience};
@@ -90,10 +92,7 @@ impl SourcePlan {
 pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) sink: SinkReport,
     pub(in crate::copy) source: SourceReport,
-    pub(in crate::copy) failures: Vec<CopyFailure>,
-    pub(in crate::copy) skipped: Vec<CopyFailure>,
-    pub(in crate::copy) actions: Vec<Action>,
-    pub(in crate::copy) digests: Vec<DigestOf>,
+    pub(in crate::copy) reports: FileReports,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
 }
 
@@ -141,13 +140,12 @@ pub(super) struct Shared<'a> {
     /// The copy's key.
     pub(super) key: Option<CopyKey>,
     pub(super) wanted: Arc<Wanted>,
+    /// Names the source's files to a sink on this host.
+    pub(super) identities: Option<HostFiles>,
     /// Whether this end opens the data connections.
     pub(super) dials: bool,
     pub(super) helm: Helm,
-    pub(super) failures: Mutex<Vec<CopyFailure>>,
-    pub(super) skipped: Mutex<Vec<CopyFailure>>,
-    pub(super) actions: Mutex<Vec<Action>>,
-    pub(super) digests: Mutex<Vec<DigestOf>>,
+    pub(super) reports: Mutex<FileReports>,
     pub(super) reading: StageClock,
     pub(super) sending: StageClock,
     pub(super) sealing: StageClock,
@@ -205,12 +203,10 @@ pub(in crate::copy) fn run(
         asks: terms.asks,
         key: terms.key,
         wanted,
+        identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
         dials: link.streams.dials(),
         helm: Helm::default(),
-        failures: Mutex::default(),
-        skipped: Mutex::default(),
-        actions: Mutex::default(),
-        digests: Mutex::default(),
+        reports: Mutex::default(),
         reading: StageClock::default(),
         sending: StageClock::default(),
         sealing: StageClock::default(),
@@ -230,15 +226,12 @@ pub(in crate::copy) fn run(
     let end = shared.cpu.report(elapsed, shared.disk.direct_bytes());
     let path = shared.helm.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
-    let failures = std::mem::take(&mut *lock(&shared.failures));
-    let skipped = std::mem::take(&mut *lock(&shared.skipped));
+    let reports = std::mem::take(&mut *lock(&shared.reports));
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
             let _ = shared.control.send(&SourceMessage::Report(Box::new(source.clone())));
-            let actions = std::mem::take(&mut *lock(&shared.actions));
-            let digests = std::mem::take(&mut *lock(&shared.digests));
-            Ok(SourceOutcome { sink, source, failures, skipped, actions, digests, tcp })
+            Ok(SourceOutcome { sink, source, reports, tcp })
         }
         None => Err(cancel.take_reason()),
     }
@@ -354,7 +347,7 @@ impl Shared<'_> {
 
     /// Tells the sink and the user that something cannot be sent.
     pub(super) fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
-        keep(&mut lock(&self.failures), path.display().to_string(), reason.to_owned());
+        lock(&self.reports).fail(path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.control.send(&SourceMessage::Failed { id, path, reason: reason.to_owned() })
     }

@@ -15,6 +15,7 @@ use super::file::SourceFile;
 use super::place::{Above, Place, look_in};
 use super::run::SourceRoot;
 use super::sampling::Sampling;
+use crate::copy::identity::HostFiles;
 use crate::copy::metadata::Capture;
 use crate::copy::names::{is_reserved, journal_name};
 use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
@@ -50,6 +51,8 @@ pub(super) struct Walk<'a, S> {
     open_roots: usize,
     /// The name of the journal of this copy.
     own_journal: Option<PathBuf>,
+    /// Names files to a sink on this host.
+    identities: Option<HostFiles>,
     above: Above,
     pub(super) sink: &'a mut S,
     /// Files with several names that were announced: where, and under which number.
@@ -81,6 +84,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             place: Place::of(tree),
             open_roots: 0,
             own_journal: None,
+            identities: None,
             above: Above::default(),
             sink,
             several_names: HashMap::new(),
@@ -93,8 +97,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 
     /// The same walk for the copy `key`: a directory with its journal is its target, and not walked.
-    pub(super) fn for_copy(self, key: Option<&CopyKey>) -> Self {
-        Walk { own_journal: key.map(|key| PathBuf::from(journal_name(key))), ..self }
+    /// With `identities` entries name the files that they are.
+    pub(super) fn for_copy(self, key: Option<&CopyKey>, identities: Option<HostFiles>) -> Self {
+        let own_journal = key.map(|key| PathBuf::from(journal_name(key)));
+        Walk { own_journal, identities, ..self }
     }
 
     /// Walks all `roots` and returns how many entries were announced.
@@ -291,6 +297,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         entry.mtime_seconds = metadata.mtime_seconds;
         entry.mtime_ns = metadata.mtime_ns;
         entry.stamp = metadata.stamp();
+        entry.identities = self.identities_of(path, metadata);
         if !matches!(entry.kind, EntryKind::HardLink { .. }) {
             entry.owner = self.capture.owner(metadata);
             match self.capture.xattrs(handle, metadata) {
@@ -321,6 +328,18 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
         }
         self.push(entry, file)
+    }
+
+    /// The file at `path`, and the file that it leads to if it is a link, for a sink on this host.
+    fn identities_of(&self, path: &Path, metadata: &Metadata) -> Vec<u64> {
+        let Some(files) = self.identities else { return Vec::new() };
+        let target = match metadata.kind {
+            FileKind::Directory => return Vec::new(),
+            FileKind::Symlink => self.tree.metadata(path).ok(),
+            _ => None,
+        };
+        let found = std::iter::once(metadata).chain(target.as_ref());
+        found.map(|found| files.number(found.identity)).collect()
     }
 
     /// The first name of a file with several, if hard links are kept and this is a later one.

@@ -49,7 +49,7 @@ fn read(root: &Path, key: Option<&CopyKey>) -> Read {
     let mut found = Read::default();
     let (tree, options) = (Tree::anywhere(), archive());
     let roots = [SourceRoot::Path(root.to_owned())];
-    Walk::new(&tree, &options, &mut found).for_copy(key).run(&roots).unwrap();
+    Walk::new(&tree, &options, &mut found).for_copy(key, None).run(&roots).unwrap();
     found
 }
 
