@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::{NAMES_BATCH_BYTES, NAMES_LIMIT_BYTES, Names};
 
-use super::client::wire_path;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender};
 
@@ -18,7 +18,7 @@ pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()
     let mut batch = Vec::new();
     let mut bytes = 0;
     for name in names {
-        let name = wire_path(name)?;
+        let name = sent_path(name)?;
         bytes += name.as_bytes().len() + NAME_BYTES;
         batch.push(name);
         if bytes >= NAMES_BATCH_BYTES {
@@ -27,6 +27,18 @@ pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()
         }
     }
     sender.send(&Names { names: batch, more: false })
+}
+
+/// A path in a request.
+///
+/// # Errors
+/// It has a NUL.
+pub(super) fn sent_path(path: &Path) -> Result<WirePath> {
+    WirePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
+        operation: "use",
+        path: path.to_owned(),
+        source: std::io::ErrorKind::InvalidInput.into(),
+    })
 }
 
 /// Takes the names that follow a request.

@@ -1,9 +1,26 @@
+//! The buffers of one end of a copy, whose number bounds its memory.
+
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_sys::memory::AlignedBuffer;
 
+use super::data_connection::RECEIVE_SLACK;
 use super::disk::DIRECT_FROM_BYTES;
+use super::streams::MOST_STREAMS;
+
+/// Buffers of one end: enough for every stage to have some in hand.
+const POOL_BUFFERS_BASE: usize = 16;
+/// Buffers added for each connection: one in its hands, one on the way to it.
+const POOL_BUFFERS_PER_STREAM: usize = 2;
+/// Buffers of a pack besides one in the hands of each connection: each reader or writer has one, and
+/// one is ready for it.
+const PACK_BUFFERS_BASE: usize = 8;
+/// Most bytes of all buffers of an end: twelve of the largest blocks. What is on the path is in the
+/// kernel's socket buffers, which follow the rate and the round trip by themselves; these bridge a
+/// disk that stalls, at 10 Gb/s for 160 ms.
+const POOL_BYTES: usize = 192 << 20;
 
 /// The most bytes of small files in one block: enough that a header, a table and a queue's locks
 /// are nothing beside them, few enough that packs go out over all connections at once.
@@ -38,6 +55,23 @@ impl Pools {
     pub(super) fn close(&self) {
         self.blocks.close();
         self.packs.iter().for_each(Pool::close);
+    }
+}
+
+/// The buffers of an end with these options.
+pub(super) fn pools(options: &CopyOptions) -> Pools {
+    let streams = options.streams.unwrap_or(MOST_STREAMS);
+    let block = options.block_bytes.get() as usize;
+    let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
+    // Blocks that come in order wait for each other: each connection needs its own, however large.
+    let most = if options.tree.ordered { count } else { POOL_BYTES / block };
+    let packs = || {
+        let count = PACK_BUFFERS_BASE + streams as usize;
+        Pool::new(count, PACK_BYTES + RECEIVE_SLACK)
+    };
+    Pools {
+        blocks: Pool::new(count.min(most), block + RECEIVE_SLACK),
+        packs: (block > PACK_BYTES).then(packs),
     }
 }
 

@@ -14,15 +14,16 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
 
-use super::check_far::{CheckOrder, serve_check};
-use super::link::{Link, first_streams, socket_options};
+use super::channels::Channels;
+use super::check::{CheckOrder, serve_check};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
 use super::progress::Progress;
 use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
-use super::source::{self, SourcePlan, SourceRoot, Terms};
+use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
 use super::streams::{More, STREAM_LIMIT, Streams};
+use super::streams::{first_streams, socket_options};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;
@@ -42,8 +43,8 @@ const ADDRESSES_NOTED: usize = 8;
 /// What is decided before the reply.
 enum Task {
     Receive(Box<Sink>, CopyOptions),
-    Send(SourcePlan, Terms, CopyOptions),
-    Forward(SourcePlan, Terms, CopyOptions, Introduction),
+    Send(SourcePlan, SourceTerms, CopyOptions),
+    Forward(SourcePlan, SourceTerms, CopyOptions, Introduction),
 }
 
 /// Answers the request of a client that may not copy at all.
@@ -128,7 +129,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             }
         }
     };
-    let link = Link { sender, receiver, streams: streams.sharing(rate) };
+    let link = Channels { sender, receiver, streams: streams.sharing(rate) };
     let progress = Progress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));
@@ -150,7 +151,7 @@ struct Copied {
     limit: Option<CopyLimit>,
 }
 
-fn carry(task: Task, link: Link, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
+fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
     match task {
         Task::Receive(sink, options) => {
             let done = sink.run(link, &options, progress, stop)?;
@@ -248,7 +249,7 @@ fn plan(
             check_read(tree.rights())?;
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Send(plan, Terms { asks, key }, options))
+            Ok(Task::Send(plan, SourceTerms { asks, key }, options))
         }
         CopyRequest::Forward { paths, asks, key, options, to, .. } => {
             let options = bounded(options);
@@ -263,7 +264,7 @@ fn plan(
             }
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Forward(plan, Terms { asks, key }, options, to))
+            Ok(Task::Forward(plan, SourceTerms { asks, key }, options, to))
         }
         // Answered before.
         CopyRequest::Check { .. } => Err((RefusalKind::Invalid, "not a copy".to_owned())),

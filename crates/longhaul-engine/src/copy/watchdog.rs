@@ -10,8 +10,14 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::SinkMessage;
 
+use crate::HASTE;
 use crate::lock::lock;
 
+/// How long the other side may be silent: it sends a sign of life every second or sooner.
+/// Shorter cuts TCP survives by itself; after it the copy goes on over new connections.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / HASTE);
+/// How often an end looks whether it should stop, and tells the other how far it is.
+pub(super) const TICK: Duration = Duration::from_millis(200 / HASTE);
 /// The default of `--give-up`.
 const DEFAULT: Duration = Duration::from_secs(300);
 /// A server waits no longer than this, whatever a client asks for.

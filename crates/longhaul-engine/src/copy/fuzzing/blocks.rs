@@ -11,7 +11,7 @@ use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, Pac
 use twox_hash::XxHash3_128;
 
 use super::script::Script;
-use crate::copy::stream::{BlockReceiver, BlockSender, RECEIVE_SLACK};
+use crate::copy::data_connection::{BlockReceiver, BlockSender, RECEIVE_SLACK};
 use crate::session::StreamKey;
 
 const KEY: StreamKey = StreamKey([7; 32]);

@@ -103,7 +103,7 @@ impl Keeper {
 
     /// Gives an open file or directory its attributes. `existing` is the mode of the file that it
     /// replaces, which stays unless modes are preserved. `shown` is its path, for messages.
-    pub(in crate::copy) fn dress(
+    pub(in crate::copy) fn apply_attributes(
         &self,
         file: impl AsFd,
         attributes: &Attributes,
@@ -148,7 +148,7 @@ impl Keeper {
 
     /// Gives a link or a special file, which cannot be opened, its attributes. It is `name` in
     /// `dir` and was just made there.
-    pub(in crate::copy) fn dress_node(
+    pub(in crate::copy) fn apply_to_node(
         &self,
         dir: impl AsFd,
         name: &OsStr,

@@ -13,7 +13,7 @@ use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTO
 use rustix::fs::fstat;
 use twox_hash::XxHash3_64;
 
-use super::finish::{Form, Whole};
+use super::finish::{CompleteFile, Form};
 use super::ledger::{SinkFile, Stage, UNKNOWN};
 use super::outlet::Outlet;
 use super::partial::PartialFile;
@@ -92,7 +92,7 @@ pub(super) fn take_entries(
 fn take_entry(
     shared: &Shared<'_>,
     mut entry: Entry,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
@@ -274,7 +274,7 @@ fn take_file(
     shared: &Shared<'_>,
     entry: &Entry,
     file: SinkFile,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
@@ -339,7 +339,7 @@ fn take_partial(
     file: SinkFile,
     (partial, claims, blocks): (Arc<PartialFile>, Vec<Claim>, BlockSet),
     holes: &BlockSet,
-    (whole, peer): (&Sender<Vec<Whole>>, &str),
+    (whole, peer): (&Sender<Vec<CompleteFile>>, &str),
     decided: &mut Decided,
 ) -> Result<()> {
     let mut held = blocks.clone();
@@ -428,7 +428,7 @@ fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Res
 fn announce(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<()> {
     numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
@@ -441,7 +441,7 @@ fn pass_on_whole(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
     ended: bool,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
 ) {
     let form = {
         let mut state = file.lock();
@@ -462,7 +462,7 @@ fn pass_on_whole(
         Ok(partial) => {
             let form = partial.map_or(Form::Dropped, Form::Open);
             // The finisher leaves only when the copy is over.
-            let _ = whole.send(vec![Whole { file, form }]);
+            let _ = whole.send(vec![CompleteFile { file, form }]);
         }
         Err(error) => shared.fail(&file, "create", &error),
     }
@@ -473,7 +473,7 @@ fn take_outlet(
     shared: &Shared<'_>,
     outlet: &Outlet,
     file: SinkFile,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<Option<Held>> {
     let block_bytes = shared.options.block_bytes.get();
@@ -503,7 +503,7 @@ pub(super) fn end_stream(
     shared: &Shared<'_>,
     id: u64,
     size: u64,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<()> {
     // One that is in place, or has failed, needs no end.

@@ -21,7 +21,7 @@ pub(super) const SYNC_BATCH: usize = 4096;
 const SYNCFS_FROM: usize = 8;
 
 /// A file with all its bytes.
-pub(super) struct Whole {
+pub(super) struct CompleteFile {
     pub(super) file: Arc<SinkFile>,
     pub(super) form: Form,
 }
@@ -54,15 +54,15 @@ impl<'a> Finisher<'a> {
     /// unless bytes are dropped.
     pub(super) fn finish(
         &self,
-        wave: Vec<Whole>,
+        wave: Vec<CompleteFile>,
         mut tell: impl FnMut(&SinkFile, io::Result<Option<FileId>>),
     ) {
         let mut dressed = Vec::with_capacity(wave.len());
-        for Whole { file, form } in wave {
+        for CompleteFile { file, form } in wave {
             match &form {
                 Form::Dropped => tell(&file, Ok(None)),
                 Form::Closed(_, id) => dressed.push((file, *id, form)),
-                Form::Open(partial) => match self.dress(partial, &file) {
+                Form::Open(partial) => match self.apply_attributes(partial, &file) {
                     Ok(id) => dressed.push((file, id, form)),
                     Err(error) => tell(&file, Err(error)),
                 },
@@ -95,8 +95,8 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    fn dress(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
-        self.store.dress(partial, &file.path, file.size(), &file.attributes)?;
+    fn apply_attributes(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
+        self.store.apply_attributes(partial, &file.path, file.size(), &file.attributes)?;
         partial.id()
     }
 

@@ -66,7 +66,7 @@ impl Store {
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let is_link = matches!(kind, EntryKind::Symlink { .. });
         let (dir, made) = (&temporary.dir.fd, &temporary.temporary);
-        self.keeper.dress_node(dir, made, is_link, attributes, &self.display(path))?;
+        self.keeper.apply_to_node(dir, made, is_link, attributes, &self.display(path))?;
         temporary.rename()
     }
 

@@ -11,8 +11,8 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::ledger::{NoEntry, SinkFile};
 use super::run::{Content, Received, Shared, broken};
-use crate::copy::link::data_failed;
-use crate::copy::stream::{BlockReceiver, Payload};
+use crate::copy::channels::data_failed;
+use crate::copy::data_connection::{BlockReceiver, Payload};
 use crate::error::EngineError;
 
 /// Blocks that may fail their check before the copy is given up, besides one in

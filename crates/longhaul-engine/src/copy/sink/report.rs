@@ -16,8 +16,8 @@ use super::ledger::{SinkFile, Standing};
 use super::run::Shared;
 use crate::HASTE;
 use crate::copy::clock::{Gauge, StageClock};
-use crate::copy::link::{SILENCE_LIMIT, TICK};
 use crate::copy::tree::wire_path;
+use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 

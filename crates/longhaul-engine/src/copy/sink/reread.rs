@@ -14,7 +14,7 @@ use longhaul_core::wire::copy::SinkMessage;
 use longhaul_sys::memory::{AlignedBuffer, DIRECT_ALIGN};
 use twox_hash::XxHash3_128;
 
-use super::finish::{Form, Whole};
+use super::finish::{CompleteFile, Form};
 use super::ledger::SinkFile;
 use super::partial::PartialFile;
 use super::read_back::drop_pages;
@@ -79,7 +79,7 @@ impl Reread {
 pub(super) fn read_again(
     shared: &Shared<'_>,
     claims: &Receiver<Reread>,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
 ) {
     let mut buffer = AlignedBuffer::new(DIRECT_ALIGN);
     for Reread { of, claim } in claims {
@@ -160,7 +160,7 @@ impl Claimed {
     }
 
     /// Counts blocks whose bytes are `good`, or asks for them again; the file, if it is whole.
-    fn decide(&self, shared: &Shared<'_>, extent: (u64, u64), good: bool) -> Option<Whole> {
+    fn decide(&self, shared: &Shared<'_>, extent: (u64, u64), good: bool) -> Option<CompleteFile> {
         let block_bytes = shared.options.block_bytes.get();
         let size = self.file.size();
         let whole_in = |extents: &[_]| {
@@ -196,7 +196,7 @@ impl Claimed {
     }
 
     /// Counts blocks that are there; the file, if it is whole.
-    fn count(&self, shared: &Shared<'_>, there: &BlockSet) -> Option<Whole> {
+    fn count(&self, shared: &Shared<'_>, there: &BlockSet) -> Option<CompleteFile> {
         let (file, block_bytes) = (&self.file, shared.options.block_bytes.get());
         let mut state = file.lock();
         if state.is_gone() {
@@ -214,7 +214,7 @@ impl Claimed {
         shared.recorder.reused(file, bytes);
         let partial = state.take_whole()?;
         drop(state);
-        Some(Whole { file: file.clone(), form: partial.map_or(Form::Dropped, Form::Open) })
+        Some(CompleteFile { file: file.clone(), form: partial.map_or(Form::Dropped, Form::Open) })
     }
 }
 

@@ -15,7 +15,7 @@ use longhaul_sys::tcp::TcpInfo;
 use super::digests::Digests;
 use super::entry::HardLink;
 use super::extras::Extras;
-use super::finish::{Finisher, Whole};
+use super::finish::{CompleteFile, Finisher};
 use super::follow::follow_source;
 use super::ledger::{Ledger, SinkFile};
 use super::memory::{EntryMemory, MemoryClaim};
@@ -29,15 +29,17 @@ use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
 use crate::HASTE;
 use crate::copy::cancel::Cancel;
+use crate::copy::channels::Channels;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
-use crate::copy::link::{Link, SILENCE_LIMIT, pools};
 use crate::copy::metadata::Attributes;
+use crate::copy::pool::pools;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
+use crate::copy::watchdog::SILENCE_LIMIT;
 use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -92,14 +94,14 @@ pub(super) enum Content {
         /// The XXH3-128 of the bytes, if the journal is to have it.
         digest: Option<u128>,
     },
-    /// Whole files and where each begins in the buffer.
+    /// CompleteFile files and where each begins in the buffer.
     Pack(Vec<(Arc<SinkFile>, usize)>),
 }
 
 /// Where a file goes from its announcement if no more of it is to come.
 pub(super) struct Onward {
     /// To be synced and renamed.
-    pub(super) whole: Sender<Vec<Whole>>,
+    pub(super) whole: Sender<Vec<CompleteFile>>,
     /// Parts of files that an earlier attempt has written.
     pub(super) reread: Sender<Reread>,
 }
@@ -198,7 +200,7 @@ impl Sink {
     /// Receives everything that the source announces.
     pub(in crate::copy) fn run(
         self,
-        link: Link,
+        link: Channels,
         options: &CopyOptions,
         progress: &Progress,
         stop: &AtomicBool,

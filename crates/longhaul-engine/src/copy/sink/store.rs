@@ -197,7 +197,7 @@ impl Store {
     pub(super) fn finish_dir(&self, path: &Path, attributes: &Attributes) -> io::Result<()> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(()) };
         let dir = tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        self.keeper.dress(dir, attributes, None, &self.display(path));
+        self.keeper.apply_attributes(dir, attributes, None, &self.display(path));
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Store {
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
         if !plain {
-            self.keeper.dress(&file, attributes, existing, &self.display(path));
+            self.keeper.apply_attributes(&file, attributes, existing, &self.display(path));
         }
         if durable && temporary.dir.sync.is_none() {
             file.sync_all()?;
@@ -379,7 +379,7 @@ impl Store {
     }
 
     /// Gives a complete file of `size` bytes at `path` its length and attributes.
-    pub(super) fn dress(
+    pub(super) fn apply_attributes(
         &self,
         partial: &PartialFile,
         path: &Path,
@@ -392,7 +392,7 @@ impl Store {
             partial.file.set_len(size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
-        self.keeper.dress(&partial.file, attributes, existing, &self.display(path));
+        self.keeper.apply_attributes(&partial.file, attributes, existing, &self.display(path));
         Ok(())
     }
 

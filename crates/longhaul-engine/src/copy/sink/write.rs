@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::finish::{Form, SYNC_BATCH, Whole};
+use super::finish::{CompleteFile, Form, SYNC_BATCH};
 use super::ledger::{Piece, SinkFile, Stage};
 use super::partial::PartialFile;
 use super::run::{Content, Received, Shared};
@@ -16,7 +16,7 @@ use crate::copy::pool::PoolBuffer;
 pub(super) fn write_blocks(
     shared: &Shared<'_>,
     blocks: &Receiver<Received>,
-    whole: &Sender<Vec<Whole>>,
+    whole: &Sender<Vec<CompleteFile>>,
 ) {
     shared.writing.join();
     for Received { what, buffer } in blocks {
@@ -40,7 +40,7 @@ fn write_block(
     (offset, length): (u64, usize),
     piece: Option<Piece>,
     mut buffer: PoolBuffer,
-) -> Option<Whole> {
+) -> Option<CompleteFile> {
     // Other files have claimed their size.
     if file.stream
         && let Err(full) = shared.store.space.claim_quota(length as u64)
@@ -96,7 +96,7 @@ fn write_block(
             }
             let partial = state.take_whole()?;
             drop(state);
-            Some(Whole { file, form: partial.map_or(Form::Dropped, Form::Open) })
+            Some(CompleteFile { file, form: partial.map_or(Form::Dropped, Form::Open) })
         }
         Err((operation, error)) => {
             shared.fail(&file, operation, &error);
@@ -110,7 +110,7 @@ fn write_pack(
     shared: &Shared<'_>,
     pieces: Vec<(Arc<SinkFile>, usize)>,
     buffer: &[u8],
-) -> Vec<Whole> {
+) -> Vec<CompleteFile> {
     let mut complete = Vec::with_capacity(pieces.len());
     for (file, start) in pieces {
         let before = std::mem::replace(&mut file.lock().partial, Stage::Gone);
@@ -135,7 +135,7 @@ fn write_pack(
                 shared.settle_claim(&file);
                 shared.ledger.add_written(file.size());
                 let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
-                complete.push(Whole { file, form });
+                complete.push(CompleteFile { file, form });
             }
             Err(error) => shared.fail(&file, create_or_write(&error), &error),
         }
@@ -152,7 +152,7 @@ fn create_or_write(error: &io::Error) -> &'static str {
 }
 
 /// Finishes whole files, wave by wave: while one is synced the next gathers.
-pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<Whole>>) {
+pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
     shared.syncing.join();
     while let Ok(mut wave) = whole.recv() {
         while wave.len() < SYNC_BATCH

@@ -12,9 +12,9 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 use super::feed::Next;
 use super::file::{ReadError, SourceFile};
 use super::run::{Content, Filled, Job, Shared};
-use crate::copy::link::data_failed;
+use crate::copy::channels::data_failed;
+use crate::copy::data_connection::BlockSender;
 use crate::copy::pool::PACK_BYTES;
-use crate::copy::stream::BlockSender;
 
 /// Reads until there are no more jobs.
 pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {

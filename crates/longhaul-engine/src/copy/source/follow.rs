@@ -9,10 +9,10 @@ use longhaul_core::result::StageTimes;
 use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
 
 use super::run::{Job, Shared};
-use super::steer::Pilot;
+use super::steer::StreamController;
 use crate::HASTE;
 use crate::copy::clock::Gauge;
-use crate::copy::link::TICK;
+use crate::copy::watchdog::TICK;
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
@@ -140,7 +140,7 @@ fn broken(receiver: &ControlReceiver, what: &'static str) -> EngineError {
 /// Shows the sink that this end lives, steers, and ends the copy when it is told to.
 pub(super) fn tick(
     shared: &Shared<'_>,
-    mut pilot: Pilot<'_>,
+    mut controller: StreamController<'_>,
     over: &AtomicBool,
     stop: &AtomicBool,
 ) {
@@ -166,7 +166,7 @@ pub(super) fn tick(
                 shared.cancel.check(told);
             }
         }
-        if let Some(error) = shared.stalled(pilot.tick()) {
+        if let Some(error) = shared.stalled(controller.tick()) {
             shared.cancel.fail_saying(error, || {
                 let _ = shared.control.send(&SourceMessage::Abort { again: false });
             });

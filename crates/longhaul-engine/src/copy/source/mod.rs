@@ -23,5 +23,4 @@ pub(crate) use alone::{forget, look, read};
 pub use feed::{Feed, Pour};
 pub use listed::read_names;
 pub use run::{SourcePlan, SourceRoot};
-pub(super) use run::{Terms, run};
-pub(super) use steer::{FIRST_STREAMS, MOST_STREAMS};
+pub(super) use run::{SourceTerms, run};

@@ -19,16 +19,18 @@ use super::feed::Feed;
 use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
-use super::steer::{Helm, Pilot};
+use super::steer::{SteeredStreams, StreamController};
 use crate::copy::cancel::Cancel;
+use crate::copy::channels::Channels;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
 use crate::copy::identity::HostFiles;
-use crate::copy::link::{Link, pools, socket_options};
+use crate::copy::pool::pools;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
+use crate::copy::streams::socket_options;
 use crate::copy::tree::{Tree, wire_path};
 use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::Result;
@@ -144,7 +146,7 @@ pub(super) struct Shared<'a> {
     pub(super) identities: Option<HostFiles>,
     /// Whether this end opens the data connections.
     pub(super) dials: bool,
-    pub(super) helm: Helm,
+    pub(super) steered: SteeredStreams,
     pub(super) reports: Mutex<FileReports>,
     pub(super) reading: StageClock,
     pub(super) sending: StageClock,
@@ -154,7 +156,7 @@ pub(super) struct Shared<'a> {
 
 /// What a source knows of the sink before it begins.
 #[derive(Debug, Clone, Default)]
-pub(in crate::copy) struct Terms {
+pub(in crate::copy) struct SourceTerms {
     /// The sink says first what it wants of each file.
     pub(in crate::copy) asks: bool,
     /// The copy's key, by which a target within the source is noticed.
@@ -163,9 +165,9 @@ pub(in crate::copy) struct Terms {
 
 /// Sends everything of `plan` and waits for the sink's word that it is in place.
 pub(in crate::copy) fn run(
-    link: Link,
+    link: Channels,
     plan: &SourcePlan,
-    terms: Terms,
+    terms: SourceTerms,
     options: &CopyOptions,
     progress: &Progress,
     stop: &AtomicBool,
@@ -205,7 +207,7 @@ pub(in crate::copy) fn run(
         wanted,
         identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
         dials: link.streams.dials(),
-        helm: Helm::default(),
+        steered: SteeredStreams::default(),
         reports: Mutex::default(),
         reading: StageClock::default(),
         sending: StageClock::default(),
@@ -224,7 +226,7 @@ pub(in crate::copy) fn run(
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
     let end = shared.cpu.report(elapsed, shared.disk.direct_bytes());
-    let path = shared.helm.report(&tcp);
+    let path = shared.steered.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
     let reports = std::mem::take(&mut *lock(&shared.reports));
     match report {
@@ -270,7 +272,7 @@ impl Shared<'_> {
             let send = move |stream: u32, socket: TcpStream| {
                 // What is not granted costs speed at the most.
                 let _ = socket_options(options).apply(&socket);
-                self.helm.add(&socket, self.dials);
+                self.steered.add(&socket, self.dials);
                 let sender = streams.sender(stream, socket, options.protection);
                 let (blocks, stage) = (filled_queue.clone(), self.stage(ThreadRole::Send));
                 scope.spawn(move || {
@@ -287,10 +289,10 @@ impl Shared<'_> {
             drop((job_queue, filled));
             let more = scope.spawn(move || {
                 let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                streams.more(had, &self.cancel, over, || self.helm.wanted(), send);
+                streams.more(had, &self.cancel, over, || self.steered.wanted(), send);
             });
-            let pilot = Pilot::new(self, options.streams, options.nice);
-            let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
+            let controller = StreamController::new(self, options.streams, options.nice);
+            let ticker = scope.spawn(|| tick(self, controller, over_all, stop));
 
             let report = self.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
             over.store(true, Ordering::Relaxed);

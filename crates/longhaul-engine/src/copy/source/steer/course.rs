@@ -4,16 +4,9 @@ use std::fmt;
 
 use longhaul_core::units::Rate;
 
-use super::helm::rate_of;
+use super::steered::rate_of;
+use crate::copy::streams::{FIRST_STREAMS, MOST_STREAMS};
 
-/// Connections that a copy begins with unless it is told how many.
-///
-/// Each doubles its window once a round trip: over 90 ms 10,000 small files took 3.7 s from two
-/// connections on and 3.3 s with four (medians of three; bench/runs/2026-11-21-epyc-2core/cp.md).
-pub(in crate::copy) const FIRST_STREAMS: u32 = 4;
-/// Most connections that are opened by measurement: eight fill a path that drops one segment in
-/// ten thousand, and every one of them costs both ends two buffers.
-pub(in crate::copy) const MOST_STREAMS: u32 = 16;
 /// What more connections must bring to stay worth it.
 const WORTH: f64 = 1.1;
 /// Share of the time from which on the senders are held up by the network.

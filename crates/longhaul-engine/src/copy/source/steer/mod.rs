@@ -8,14 +8,13 @@
 //! is to be had.
 //!
 //! What is decided ([`Course`](course::Course), [`Yielding`](yielding::Yielding)) is a function of
-//! what was measured, without a clock or a socket, and is tested so; the [`Pilot`] measures and acts
-//! through the [`Helm`].
+//! what was measured, without a clock or a socket, and is tested so; the [`StreamController`] measures and acts
+//! through the [`SteeredStreams`].
 
+mod controller;
 mod course;
-mod helm;
-mod pilot;
+mod steered;
 mod yielding;
 
-pub(in crate::copy) use course::{FIRST_STREAMS, MOST_STREAMS};
-pub(super) use helm::Helm;
-pub(super) use pilot::Pilot;
+pub(super) use controller::StreamController;
+pub(super) use steered::SteeredStreams;

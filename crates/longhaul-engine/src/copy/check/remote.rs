@@ -17,11 +17,11 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CheckMessage, CopyReply, CopyRequest};
 use longhaul_core::wire::{RefusalKind, WirePath};
 
-use super::check::check_tree;
-use super::client::{REPLY_TIMEOUT, wire_path};
-use super::link::SILENCE_LIMIT;
-use super::tree::Tree;
-use super::watchdog::Watchdog;
+use super::local::check_tree;
+use crate::copy::client::REPLY_TIMEOUT;
+use crate::copy::name_list::sent_path;
+use crate::copy::tree::Tree;
+use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::session::{ControlReceiver, ControlSender, Session};
 
@@ -49,8 +49,8 @@ pub fn check_far(
     stop: &AtomicBool,
 ) -> Result<CheckResult> {
     let (sender, mut receiver, _) = session.welcomed()?.split();
-    let dir = dir.map(wire_path).transpose()?;
-    let (manifest, give_up_ms) = (wire_path(manifest)?, Some(patience.as_millis() as u64));
+    let dir = dir.map(sent_path).transpose()?;
+    let (manifest, give_up_ms) = (sent_path(manifest)?, Some(patience.as_millis() as u64));
     sender.send(&CopyRequest::Check { manifest, dir, give_up_ms })?;
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     if let CopyReply::Refused { kind, reason } = receiver.receive()? {
@@ -118,15 +118,15 @@ fn bytes_of(message: &CheckMessage) -> usize {
 }
 
 /// The request of a client for a check.
-pub(super) struct CheckOrder<'a> {
-    pub(super) manifest: &'a WirePath,
-    pub(super) dir: Option<&'a WirePath>,
+pub(in crate::copy) struct CheckOrder<'a> {
+    pub(in crate::copy) manifest: &'a WirePath,
+    pub(in crate::copy) dir: Option<&'a WirePath>,
     /// The client's limit of time without progress; `None` for one that knows no progress.
-    pub(super) patience: Option<Duration>,
+    pub(in crate::copy) patience: Option<Duration>,
 }
 
 /// Answers a client that asks for a check within `tree`.
-pub(super) fn serve_check(
+pub(in crate::copy) fn serve_check(
     sender: &ControlSender,
     tree: &Tree,
     order: &CheckOrder<'_>,

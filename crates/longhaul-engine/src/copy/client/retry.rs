@@ -1,9 +1,11 @@
+//! Runs a copy over one session after another until it ends or makes no progress.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::key::CopySecret;
-use super::progress::Progress;
+use crate::copy::progress::Progress;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 

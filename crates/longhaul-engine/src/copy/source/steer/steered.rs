@@ -13,7 +13,7 @@ use crate::lock::lock;
 
 /// What is steered.
 #[derive(Default)]
-pub(in crate::copy::source) struct Helm {
+pub(in crate::copy::source) struct SteeredStreams {
     connections: Mutex<Vec<Connection>>,
     wanted: AtomicU32,
     /// The congestion control that was chosen instead of the kernel's.
@@ -29,7 +29,7 @@ struct Connection {
     address: Option<IpAddr>,
 }
 
-impl Helm {
+impl SteeredStreams {
     /// Takes a connection under control, which this end has opened if it `dials`.
     pub(in crate::copy::source) fn add(&self, socket: &TcpStream, dials: bool) {
         let congestion = lock(&self.chosen).clone();
@@ -167,10 +167,10 @@ mod tests {
 
     #[test]
     fn bytes_are_told_by_the_servers_address() {
-        let (helm, served) = (Helm::default(), Helm::default());
+        let (steered, served) = (SteeredStreams::default(), SteeredStreams::default());
         for (to, length) in [("127.0.0.1:0", 700), ("127.0.0.2:0", 5000), ("127.0.0.1:0", 300)] {
             let (mut near, mut far) = connect(to);
-            helm.add(&near, true);
+            steered.add(&near, true);
             served.add(&far, false);
             near.write_all(&vec![1; length]).unwrap();
             far.read_exact(&mut vec![0; length]).unwrap();
@@ -184,7 +184,7 @@ mod tests {
             bytes: Bytes::new(bytes),
         };
         // The kernel counts each SYN as a byte (RFC 9293).
-        let told = helm.report(&[]).addresses;
+        let told = steered.report(&[]).addresses;
         assert_eq!(told, [of("127.0.0.1", 2, 1002), of("127.0.0.2", 1, 5001)]);
         let seen = served.report(&[]).addresses;
         let addresses = |told: &[AddressReport]| -> Vec<_> {
@@ -195,15 +195,15 @@ mod tests {
 
     #[test]
     fn a_congestion_control_that_is_chosen_holds_for_later_connections() {
-        let helm = Helm::default();
-        assert!(!helm.use_congestion("reno"), "there is none yet");
+        let steered = SteeredStreams::default();
+        assert!(!steered.use_congestion("reno"), "there is none yet");
         let (first, _far) = connect("127.0.0.1:0");
-        helm.add(&first, true);
-        assert!(helm.use_congestion("reno"), "reno is in every kernel");
-        assert!(!helm.use_congestion("no-such"));
+        steered.add(&first, true);
+        assert!(steered.use_congestion("reno"), "reno is in every kernel");
+        assert!(!steered.use_congestion("no-such"));
         let (second, _far) = connect("127.0.0.1:0");
-        helm.add(&second, true);
+        steered.add(&second, true);
         assert_eq!(tcp::granted(&second).unwrap().congestion, "reno");
-        assert_eq!(helm.congestion().as_deref(), Some("reno"));
+        assert_eq!(steered.congestion().as_deref(), Some("reno"));
     }
 }

@@ -23,15 +23,15 @@ use longhaul_core::wire::copy::{
     SourceReport,
 };
 
-use super::client::{FarFiles, REPLY_TIMEOUT, Whole, check_rereads, result, wire_path};
 use super::key::KeyMaker;
-use super::link::{SILENCE_LIMIT, TICK, first_streams, socket_options};
-use super::name_list::send_names;
-use super::progress::Progress;
-use super::reports::FileReports;
+use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
 use super::retry::{Lifeline, persist};
-use super::streams::STREAM_LIMIT;
-use super::watchdog::{Watchdog, patience};
+use super::summary::{CopySessions, result};
+use crate::copy::name_list::{send_names, sent_path};
+use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
+use crate::copy::streams::{STREAM_LIMIT, first_streams, socket_options};
+use crate::copy::watchdog::{SILENCE_LIMIT, TICK, Watchdog, patience};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
@@ -63,10 +63,10 @@ pub fn between(
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
     let Ends { source, files, target } = ends;
-    let mut whole = Whole::begin(options, progress);
+    let mut whole = CopySessions::begin(options, progress);
     let top = files.top();
-    let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
-    let wired_target = wire_path(target)?;
+    let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
+    let wired_target = sent_path(target)?;
     let secret = line.secret;
     let told = persist(line, progress, stop, |sink| {
         let from = source()?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::plan::CopyOptions;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 
-use super::source::{SourcePlan, SourceRoot};
+use crate::copy::source::{SourcePlan, SourceRoot};
 
 /// Why a copy is refused before it begins.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

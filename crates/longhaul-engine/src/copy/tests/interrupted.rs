@@ -13,10 +13,10 @@ use longhaul_core::plan::{CopyOptions, Protection, Verify};
 use longhaul_core::result::CopyResult;
 use longhaul_core::units::Bytes;
 
-use super::Progress;
-use super::sink::{slow_at, spoil_at};
-use super::tests::{World, bytes, names, options};
-use super::tests_resume::{journal_has, stopped_at, wait_for};
+use super::resume::{journal_has, stopped_at, wait_for};
+use super::{World, bytes, names, options};
+use crate::copy::Progress;
+use crate::copy::sink::{slow_at, spoil_at};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 

@@ -1,36 +1,28 @@
-use std::os::unix::ffi::OsStrExt;
+//! Copies between this host and a server: one of the two is the source, the other the sink.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{CopyOptions, Protection, Verify};
-use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary, EndReport, PathReport};
-use longhaul_core::units::{Bytes, Rate};
-use longhaul_core::wire::copy::{CopyReply, CopyRequest, SinkReport, Top};
-use longhaul_core::wire::{RefusalKind, WirePath};
-use longhaul_sys::tcp::TcpInfo;
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::{CopyResult, EndReport};
+use longhaul_core::wire::RefusalKind;
+use longhaul_core::wire::copy::{CopyReply, CopyRequest};
 
 use super::key::KeyMaker;
-use super::link::{Link, first_streams, socket_options};
-use super::name_list::send_names;
-use super::progress::Progress;
-use super::reports::FileReports;
-pub use super::retry::Lifeline;
-use super::retry::persist;
-use super::sink::{Destination, Outlet, Sink};
-use super::source::{self, SourcePlan, SourceRoot, Terms};
-use super::streams::{More, STREAM_LIMIT, Streams};
-use super::tree::Tree;
-use super::verdict::verdict;
-use crate::HASTE;
+use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
+use super::retry::{Lifeline, persist};
+use super::summary::{CopySessions, result};
+use crate::copy::channels::Channels;
+use crate::copy::name_list::{send_names, sent_path};
+use crate::copy::progress::Progress;
+use crate::copy::sink::{Destination, Outlet, Sink};
+use crate::copy::source::{self, SourcePlan, SourceTerms};
+use crate::copy::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
+use crate::copy::tree::Tree;
 use crate::error::{EngineError, Result};
 use crate::session::{Session, await_welcome};
-
-/// How long the far side may take to look at its target or sources.
-/// A sink whose earlier attempt has not ended yet waits for it first.
-pub(super) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000 / HASTE);
 
 /// Sends `plan` to `target` at the other end of `line`.
 ///
@@ -44,9 +36,9 @@ pub fn push(
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let mut whole = Whole::begin(options, progress);
+    let mut whole = CopySessions::begin(options, progress);
     let secret = line.secret;
-    let wired = wire_path(target)?;
+    let wired = sent_path(target)?;
     let outcome = persist(line, progress, stop, |session| {
         let key = KeyMaker::new(secret, "push").server(session.peer()).plan(plan).to(target);
         let (copy, target) = (key.clone(), wired.clone());
@@ -55,7 +47,7 @@ pub fn push(
         let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
         let (link, asks) = open(session, &request, None, options)?;
         whole.look(&link);
-        let terms = Terms { asks, key: Some(key) };
+        let terms = SourceTerms { asks, key: Some(key) };
         source::run(link, plan, terms, options, progress, stop)
             .inspect_err(|_| whole.lost(progress))
     })?;
@@ -69,27 +61,6 @@ pub fn push(
     let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
     let limits = (whole.same_host, progress.limit());
     Ok(result(summary, source, sink, path, limits, reports))
-}
-
-/// What is asked of a far end.
-#[derive(Debug, Clone, Copy)]
-pub struct FarFiles<'a> {
-    /// What is copied, by its paths there.
-    pub paths: &'a [PathBuf],
-    /// Of the directory that is the only path these alone, by their paths relative to it.
-    pub names: Option<&'a [PathBuf]>,
-}
-
-impl FarFiles<'_> {
-    /// What stands at the top level.
-    pub(super) fn top(&self) -> Top {
-        match self.paths {
-            [_] if self.names.is_some() => Top::Contents,
-            [path] if SourceRoot::is_contents(path) => Top::Contents,
-            [_] => Top::One,
-            _ => Top::Several,
-        }
-    }
 }
 
 /// Where what is fetched goes to.
@@ -115,13 +86,13 @@ pub fn pull(
     progress: &Progress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let mut whole = Whole::begin(options, progress);
+    let mut whole = CopySessions::begin(options, progress);
     let refused = |reason: String| EngineError::Refused {
         peer: "the target".to_owned(),
         kind: RefusalKind::Files,
         reason,
     };
-    let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
+    let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
     let secret = line.secret;
     let outcome = persist(line, progress, stop, |session| {
         let place = match target {
@@ -167,105 +138,6 @@ pub fn pull(
     Ok(result(summary, source, sink, path, limits, reports))
 }
 
-/// The whole of a copy, over however many sessions.
-pub(super) struct Whole {
-    start: Instant,
-    end: Option<Instant>,
-    same_host: Option<f64>,
-    /// Sessions that were lost.
-    reconnects: u32,
-    /// What was there when the first session began, if it was lost.
-    resumed: Option<Bytes>,
-}
-
-impl Whole {
-    pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
-        progress.set_limit(options.rate_bps);
-        if options.nice {
-            // A kernel that refuses has no manners to offer.
-            let _ = longhaul_sys::cpu::yield_to_others();
-        }
-        Whole { start: Instant::now(), end: None, same_host: None, reconnects: 0, resumed: None }
-    }
-
-    fn look(&mut self, link: &Link) {
-        self.same_host = same_host(link);
-    }
-
-    pub(super) fn lost(&mut self, progress: &Progress) {
-        self.reconnects += 1;
-        if progress.moved().get() > 0 {
-            self.resumed.get_or_insert(progress.resumed());
-        }
-    }
-
-    fn end(&mut self, at: Instant) {
-        self.end = Some(at);
-    }
-
-    pub(super) fn summarise(
-        &self,
-        options: &CopyOptions,
-        sink: &SinkReport,
-        failed: bool,
-        tcp: &[TcpInfo],
-    ) -> CopySummary {
-        let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
-        // Of nothing there is nothing to guarantee.
-        let any = !failed || sink.files + sink.unchanged_files > 0;
-        // What an earlier session of this command has moved was not there before it.
-        let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
-        let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
-        CopySummary {
-            throughput_bps: Rate::mean(moved, elapsed),
-            bytes: sink.bytes,
-            resumed_bytes: resumed,
-            files: sink.files,
-            seconds: elapsed.as_secs_f64(),
-            verified: any && options.protection.verifies(),
-            verification: (any && options.protection.verifies()).then_some(options.verify),
-            encrypted: options.protection == Protection::Sealed,
-            durable: any && sink.durable,
-            streams: 0,
-            reconnects: self.reconnects,
-            resent_blocks: sink.resent_blocks,
-            retransmits: None,
-            rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
-            dry_run: options.tree.dry_run,
-            unchanged_files: sink.unchanged_files,
-            deleted: sink.deleted,
-            manifest: sink.manifest.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-pub(super) fn result(
-    summary: CopySummary,
-    source: EndReport,
-    sink: EndReport,
-    path: PathReport,
-    (same_host, rate_limit): (Option<f64>, Option<Rate>),
-    reports: FileReports,
-) -> CopyResult {
-    let (limit, verdict) = verdict(&summary, &source, &sink, &path, same_host, rate_limit);
-    let FileReports { failures, skipped, not_kept, actions, digests, .. } = reports;
-    let schema = COPY_SCHEMA.to_owned();
-    CopyResult {
-        schema,
-        summary,
-        verdict,
-        limit,
-        path,
-        source,
-        sink,
-        failures,
-        skipped,
-        not_kept,
-        actions,
-        digests,
-    }
-}
-
 /// Makes the request and opens the data connections, all in one round trip, in which a server that is
 /// not busy says its welcome too: it knows the session's secret since the handshake, so that
 /// connections may come before its replies are here.
@@ -275,7 +147,7 @@ fn open(
     request: &CopyRequest,
     names: Option<&[PathBuf]>,
     options: &CopyOptions,
-) -> Result<(Link, bool)> {
+) -> Result<(Channels, bool)> {
     let (sender, mut receiver, dialer, queued) = session.split_early();
     sender.send(request)?;
     if let Some(names) = names {
@@ -309,33 +181,10 @@ fn open(
         }
     };
     let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
-    Ok((Link { sender, receiver, streams }, asks))
-}
-
-/// Refuses a sink that would not read back what it is to.
-pub(super) fn check_rereads(peer: &str, rereads: bool, options: &CopyOptions) -> Result<()> {
-    if rereads || options.verify == Verify::InFlight {
-        return Ok(());
-    }
-    let reason = "it is of a version that cannot read files back; leave --verify away".to_owned();
-    Err(EngineError::Refused { peer: peer.to_owned(), kind: RefusalKind::Version, reason })
+    Ok((Channels { sender, receiver, streams }, asks))
 }
 
 /// What stands for the result of a thread that panicked, which has said why.
 fn lost<T>() -> Result<T> {
     Err(EngineError::Interrupted)
-}
-
-/// The cores of this host, if the other end of the link is on it as well.
-fn same_host(link: &Link) -> Option<f64> {
-    let cores = std::thread::available_parallelism().ok()?;
-    link.streams.is_within_host().then_some(cores.get() as f64)
-}
-
-pub(super) fn wire_path(path: &Path) -> Result<WirePath> {
-    WirePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
-        operation: "use",
-        path: path.to_owned(),
-        source: std::io::ErrorKind::InvalidInput.into(),
-    })
 }

@@ -10,7 +10,7 @@ use longhaul_core::plan::{CopyOptions, DeleteOptions, OwnerMode, TreeOptions};
 use longhaul_core::result::{ActionKind, CopyResult, Manifest, hex};
 use longhaul_core::wire::WirePath;
 
-use super::tests::{World, bytes, names, options};
+use super::{World, bytes, names, options};
 
 fn archive() -> CopyOptions {
     CopyOptions { preserve: true, tree: TreeOptions::archive(), ..options() }
@@ -136,7 +136,7 @@ fn second_names_of_a_file_that_failed_fail() {
 
 #[test]
 fn names_win_over_numbers_unless_numbers_are_asked_for() {
-    use super::metadata::{Attributes, Keeper};
+    use crate::copy::metadata::{Attributes, Keeper};
     use longhaul_core::wire::copy::{Entry, EntryKind, Owner};
     let dir = tempfile::tempdir().unwrap();
     for (mode, expected) in [(OwnerMode::Names, 0), (OwnerMode::Numbers, 12_345)] {
@@ -147,7 +147,7 @@ fn names_win_over_numbers_unless_numbers_are_asked_for() {
         let mut options = options();
         options.tree.owner = mode;
         let keeper = Keeper::new(&options, true);
-        keeper.dress(&file, &Attributes::of(&mut entry), None, Path::new("f"));
+        keeper.apply_attributes(&file, &Attributes::of(&mut entry), None, Path::new("f"));
         assert!(keeper.not_kept().is_empty());
         assert_eq!(file.metadata().unwrap().uid(), expected);
         assert_eq!(file.metadata().unwrap().gid(), 23_456);

@@ -15,7 +15,7 @@ use longhaul_core::wire::copy::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::tests::{World, bytes, options};
+use super::{World, bytes, options};
 
 /// How long nothing may move in these tests.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -154,7 +154,7 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
         key: None,
         options: patient(),
     };
-    let finished = SinkMessage::Finished(super::tests::empty_report());
+    let finished = SinkMessage::Finished(super::empty_report());
     let start = Instant::now();
     let _: Vec<SourceMessage> = hold(&world, &request, &[finished], None);
     // The patience, and time for a loaded host: without the limit the peer has to leave first.
@@ -190,7 +190,7 @@ fn a_late_request_for_a_block_is_ignored_and_a_false_one_ends_the_session() {
         };
         sender.send(&placed).unwrap();
         sender.send(&SinkMessage::Resend { id, offset: 0 }).unwrap();
-        let _ = sender.send(&SinkMessage::Finished(super::tests::empty_report()));
+        let _ = sender.send(&SinkMessage::Finished(super::empty_report()));
         let reported = std::iter::from_fn(|| receiver.receive().ok())
             .any(|message| matches!(message, SourceMessage::Report(_)));
         assert_eq!(reported, is_ignored, "entry {id}");

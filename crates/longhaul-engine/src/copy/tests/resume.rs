@@ -14,9 +14,9 @@ use longhaul_core::wire::copy::{
 };
 use longhaul_core::wire::{PackEntry, WirePath};
 
-use super::stream::BlockSender;
-use super::tests::{World, bytes, names, options};
-use super::tests_faults::{broken_off, settles};
+use super::faults::{broken_off, settles};
+use super::{World, bytes, names, options};
+use crate::copy::data_connection::BlockSender;
 use crate::error::EngineError;
 use crate::session::{ControlReceiver, ControlSender};
 

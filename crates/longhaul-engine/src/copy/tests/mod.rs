@@ -1,5 +1,13 @@
 //! Whole copies over loopback: both ends in one process, real sockets and real files.
 
+mod direct;
+mod faults;
+mod interrupted;
+mod reserved;
+mod resume;
+mod stall;
+mod tree;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::tcp::TcpInfo;
 
 use super::course::{Course, Seen, Turn};
-use super::helm::rate_of;
+use super::steered::rate_of;
 use super::yielding::Yielding;
 use crate::copy::source::run::Shared;
 
@@ -27,7 +27,7 @@ struct Reading {
 }
 
 /// Steers while the copy runs; called every tick.
-pub(in crate::copy::source) struct Pilot<'a> {
+pub(in crate::copy::source) struct StreamController<'a> {
     shared: &'a Shared<'a>,
     course: Course,
     /// With `--nice`.
@@ -40,25 +40,33 @@ pub(in crate::copy::source) struct Pilot<'a> {
     path: Option<(Instant, u64)>,
 }
 
-impl<'a> Pilot<'a> {
+impl<'a> StreamController<'a> {
     pub(in crate::copy::source) fn new(
         shared: &'a Shared<'a>,
         streams: Option<u32>,
         nice: bool,
     ) -> Self {
         let course = Course::new(streams, nice);
-        shared.helm.want(course.wanted());
-        if nice && shared.helm.use_congestion("lp") {
-            shared.helm.note("congestion control 'lp', which yields to others".to_owned());
+        shared.steered.want(course.wanted());
+        if nice && shared.steered.use_congestion("lp") {
+            shared.steered.note("congestion control 'lp', which yields to others".to_owned());
         }
         let yielding = nice.then(Yielding::default);
-        Pilot { shared, course, yielding, window: None, paced: None, last: None, path: None }
+        StreamController {
+            shared,
+            course,
+            yielding,
+            window: None,
+            paced: None,
+            last: None,
+            path: None,
+        }
     }
 
     /// Looks at the connections and acts.
     /// Returns a number that changes with the bytes that have arrived.
     pub(in crate::copy::source) fn tick(&mut self) -> u64 {
-        let infos = self.shared.helm.look();
+        let infos = self.shared.steered.look();
         if !infos.is_empty() {
             self.steer(&infos);
         }
@@ -72,7 +80,7 @@ impl<'a> Pilot<'a> {
             self.yield_to_others(infos, limit);
         } else if self.paced != Some((limit, infos.len())) {
             if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
-                self.shared.helm.pace(limit);
+                self.shared.steered.pace(limit);
             }
             self.paced = Some((limit, infos.len()));
         }
@@ -87,7 +95,7 @@ impl<'a> Pilot<'a> {
         }
         let seen = Seen::between(then, &now, infos.len() as u32);
         self.window = Some(now);
-        let congestion = self.shared.helm.congestion().unwrap_or_default();
+        let congestion = self.shared.steered.congestion().unwrap_or_default();
         let turn = self.course.decide(seen, limit, &congestion);
         self.act(turn, &congestion);
     }
@@ -103,17 +111,17 @@ impl<'a> Pilot<'a> {
     }
 
     fn act(&self, turn: Turn, congestion: &str) {
-        let helm = &self.shared.helm;
+        let steered = &self.shared.steered;
         match turn {
             Turn::Keep => return,
-            Turn::Bbr { .. } if !helm.use_congestion("bbr") => return,
+            Turn::Bbr { .. } if !steered.use_congestion("bbr") => return,
             Turn::Bbr { .. } => {
-                helm.note(format!("congestion control from {congestion} to {turn}"));
+                steered.note(format!("congestion control from {congestion} to {turn}"));
             }
-            Turn::Add { .. } | Turn::Stop { .. } => helm.note(turn.to_string()),
+            Turn::Add { .. } | Turn::Stop { .. } => steered.note(turn.to_string()),
         }
         if let Turn::Add { to, .. } = turn {
-            helm.want(to);
+            steered.want(to);
             if !self.shared.dials {
                 let told = self.shared.control.send(&SourceMessage::Streams { wanted: to });
                 self.shared.cancel.check(told);
@@ -141,7 +149,7 @@ impl<'a> Pilot<'a> {
         let queued = infos.iter().any(|info| Yielding::is_queued(info.rtt, info.min_rtt));
         let most = limit.map_or(f64::INFINITY, |limit| limit.bytes_per_second() as f64);
         let rate = yielding.next(queued, rate, most);
-        self.shared.helm.pace(rate.is_finite().then(|| rate_of(rate)));
+        self.shared.steered.pace(rate.is_finite().then(|| rate_of(rate)));
     }
 }
 

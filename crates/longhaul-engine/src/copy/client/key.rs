@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 
-use super::client::FarFiles;
-use super::source::{SourcePlan, SourceRoot};
+use super::request::FarFiles;
+use crate::copy::source::{SourcePlan, SourceRoot};
 use crate::session::{ConfigDir, random_keying_material};
 
 /// The file in the configuration directory that holds the secret.

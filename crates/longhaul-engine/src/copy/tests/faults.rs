@@ -14,8 +14,8 @@ use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::sink::{fail_at, spoil_at};
-use super::tests::{World, bytes, names, options};
+use super::{World, bytes, names, options};
+use crate::copy::sink::{fail_at, spoil_at};
 use crate::error::EngineError;
 
 #[test]

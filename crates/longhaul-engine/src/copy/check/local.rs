@@ -12,7 +12,7 @@ use std::thread;
 use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest, ManifestFile};
 use longhaul_core::units::Bytes;
 
-use super::tree::{FileKind, Tree, wire_path};
+use crate::copy::tree::{FileKind, Tree, wire_path};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 

@@ -1,0 +1,46 @@
+//! The request of a client: the files at the server, and the checks of its reply.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_core::plan::{CopyOptions, Verify};
+use longhaul_core::wire::RefusalKind;
+use longhaul_core::wire::copy::Top;
+
+use crate::HASTE;
+use crate::copy::source::SourceRoot;
+use crate::error::{EngineError, Result};
+
+/// How long the far side may take to look at its target or sources.
+/// A sink whose earlier attempt has not ended yet waits for it first.
+pub(in crate::copy) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000 / HASTE);
+
+/// What is asked of a far end.
+#[derive(Debug, Clone, Copy)]
+pub struct FarFiles<'a> {
+    /// What is copied, by its paths there.
+    pub paths: &'a [PathBuf],
+    /// Of the directory that is the only path these alone, by their paths relative to it.
+    pub names: Option<&'a [PathBuf]>,
+}
+
+impl FarFiles<'_> {
+    /// What stands at the top level.
+    pub(super) fn top(&self) -> Top {
+        match self.paths {
+            [_] if self.names.is_some() => Top::Contents,
+            [path] if SourceRoot::is_contents(path) => Top::Contents,
+            [_] => Top::One,
+            _ => Top::Several,
+        }
+    }
+}
+
+/// Refuses a sink that would not read back what it is to.
+pub(super) fn check_rereads(peer: &str, rereads: bool, options: &CopyOptions) -> Result<()> {
+    if rereads || options.verify == Verify::InFlight {
+        return Ok(());
+    }
+    let reason = "it is of a version that cannot read files back; leave --verify away".to_owned();
+    Err(EngineError::Refused { peer: peer.to_owned(), kind: RefusalKind::Version, reason })
+}

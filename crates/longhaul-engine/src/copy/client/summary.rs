@@ -1,0 +1,125 @@
+//! The result of a copy over all of its sessions.
+
+use std::time::Instant;
+
+use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary, EndReport, PathReport};
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::wire::copy::SinkReport;
+use longhaul_sys::tcp::TcpInfo;
+
+use crate::copy::channels::Channels;
+use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
+use crate::copy::verdict::verdict;
+
+/// The sessions of one copy.
+pub(super) struct CopySessions {
+    start: Instant,
+    end: Option<Instant>,
+    pub(super) same_host: Option<f64>,
+    /// Sessions that were lost.
+    reconnects: u32,
+    /// What was there when the first session began, if it was lost.
+    resumed: Option<Bytes>,
+}
+
+impl CopySessions {
+    pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
+        progress.set_limit(options.rate_bps);
+        if options.nice {
+            // A kernel that refuses has no manners to offer.
+            let _ = longhaul_sys::cpu::yield_to_others();
+        }
+        CopySessions {
+            start: Instant::now(),
+            end: None,
+            same_host: None,
+            reconnects: 0,
+            resumed: None,
+        }
+    }
+
+    pub(super) fn look(&mut self, link: &Channels) {
+        self.same_host = same_host(link);
+    }
+
+    pub(super) fn lost(&mut self, progress: &Progress) {
+        self.reconnects += 1;
+        if progress.moved().get() > 0 {
+            self.resumed.get_or_insert(progress.resumed());
+        }
+    }
+
+    pub(super) fn end(&mut self, at: Instant) {
+        self.end = Some(at);
+    }
+
+    pub(super) fn summarise(
+        &self,
+        options: &CopyOptions,
+        sink: &SinkReport,
+        failed: bool,
+        tcp: &[TcpInfo],
+    ) -> CopySummary {
+        let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
+        // Of nothing there is nothing to guarantee.
+        let any = !failed || sink.files + sink.unchanged_files > 0;
+        // What an earlier session of this command has moved was not there before it.
+        let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
+        let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
+        CopySummary {
+            throughput_bps: Rate::mean(moved, elapsed),
+            bytes: sink.bytes,
+            resumed_bytes: resumed,
+            files: sink.files,
+            seconds: elapsed.as_secs_f64(),
+            verified: any && options.protection.verifies(),
+            verification: (any && options.protection.verifies()).then_some(options.verify),
+            encrypted: options.protection == Protection::Sealed,
+            durable: any && sink.durable,
+            streams: 0,
+            reconnects: self.reconnects,
+            resent_blocks: sink.resent_blocks,
+            retransmits: None,
+            rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
+            dry_run: options.tree.dry_run,
+            unchanged_files: sink.unchanged_files,
+            deleted: sink.deleted,
+            manifest: sink.manifest.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+pub(super) fn result(
+    summary: CopySummary,
+    source: EndReport,
+    sink: EndReport,
+    path: PathReport,
+    (same_host, rate_limit): (Option<f64>, Option<Rate>),
+    reports: FileReports,
+) -> CopyResult {
+    let (limit, verdict) = verdict(&summary, &source, &sink, &path, same_host, rate_limit);
+    let FileReports { failures, skipped, not_kept, actions, digests, .. } = reports;
+    let schema = COPY_SCHEMA.to_owned();
+    CopyResult {
+        schema,
+        summary,
+        verdict,
+        limit,
+        path,
+        source,
+        sink,
+        failures,
+        skipped,
+        not_kept,
+        actions,
+        digests,
+    }
+}
+
+/// The cores of this host, if the other end of the link is on it as well.
+fn same_host(link: &Channels) -> Option<f64> {
+    let cores = std::thread::available_parallelism().ok()?;
+    link.streams.is_within_host().then_some(cores.get() as f64)
+}
