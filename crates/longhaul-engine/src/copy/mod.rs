@@ -36,6 +36,7 @@ mod reports;
 mod server;
 mod sink;
 mod source;
+mod stored_bytes;
 mod streams;
 mod temporary;
 pub(crate) mod tree;

@@ -22,8 +22,8 @@ use super::progress::Progress;
 use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
-use super::streams::{More, STREAM_LIMIT, Streams};
-use super::streams::{first_streams, socket_options};
+use super::stored_bytes::stored_bytes;
+use super::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;
@@ -218,7 +218,9 @@ fn within_quota(
     let Some(quota) = quota.filter(|_| matches!(request, CopyRequest::Receive { .. })) else {
         return Ok(tree.clone());
     };
-    let begun = QuotaUse::begin(quota, tree).map_err(|error| {
+    let root = tree.clone();
+    let count = Box::new(move || stored_bytes(&root));
+    let begun = QuotaUse::begin(quota, count).map_err(|error| {
         let reason = format!("it cannot count the files that this key's quota is for: {error}");
         (RefusalKind::Files, reason)
     })?;

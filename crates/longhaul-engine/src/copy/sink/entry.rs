@@ -14,13 +14,13 @@ use rustix::fs::fstat;
 use twox_hash::XxHash3_64;
 
 use super::finish::{CompleteFile, Form};
-use super::ledger::{SinkFile, Stage, UNKNOWN};
+use super::ledger::{SinkFile, Stage};
 use super::outlet::Outlet;
-use super::partial::PartialFile;
+use super::partial::{PartialFile, UNKNOWN};
 use super::placement::Destination;
 use super::recorder::Left;
 use super::reread::{Reread, reusable};
-use super::run::{Onward, Shared, broken};
+use super::shared::{HardLink, Shared, broken};
 use super::space::Need;
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
@@ -30,19 +30,18 @@ use crate::copy::names::{RESERVED, has_reserved};
 use crate::error::Result;
 use crate::lock::lock;
 
-/// Another name of a file, made once all files are in place.
-pub(super) struct HardLink {
-    pub(super) id: u64,
-    pub(super) path: PathBuf,
-    /// The entry of the name announced first, and where it is.
-    pub(super) first: u64,
-    pub(super) first_path: PathBuf,
-}
-
 /// The longest path (linux/limits.h).
 const PATH_MAX: usize = 4096;
 /// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
 const HELD_SPANS: usize = 16 << 10;
+
+/// Where a file goes from its announcement if no more of it is to come.
+pub(super) struct Onward {
+    /// To be synced and renamed.
+    pub(super) whole: Sender<Vec<CompleteFile>>,
+    /// Parts of files that an earlier attempt has written.
+    pub(super) reread: Sender<Reread>,
+}
 
 /// The answers to a batch of entries.
 #[derive(Default)]
@@ -63,9 +62,9 @@ pub(super) fn take_entries(
     let mut decided = Decided::default();
     let (mut before, mut spans) = (0, 0);
     let wanted = |before, decided: &mut Decided| {
-        if shared.asks {
+        if shared.context.asks {
             let held = std::mem::take(&mut decided.held);
-            shared.control.send(&SinkMessage::Wanted { before, held })?;
+            shared.context.control.send(&SinkMessage::Wanted { before, held })?;
         }
         // The readers leave only when the copy is over.
         let _ = decided.rereads.drain(..).try_for_each(|reread| onward.reread.send(reread));
@@ -103,7 +102,7 @@ fn take_entry(
     if !entry.path.is_plain_relative() {
         return Err(broken(peer, "it names a path that leads elsewhere"));
     }
-    let Some(memory) = shared.memory.claim(&entry) else {
+    let Some(memory) = shared.books.memory.claim(&entry) else {
         return Err(broken(peer, "its entries take too much memory"));
     };
     let identities = std::mem::take(&mut entry.identities);
@@ -114,8 +113,8 @@ fn take_entry(
     if let Some(reason) = refusal(shared, &path, &entry.kind) {
         return refuse(shared, id, &path, reason, peer, decided);
     }
-    shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
-    let options = &shared.options.tree;
+    shared.books.extras.note(&entry.path, entry.kind == EntryKind::Directory);
+    let options = &shared.context.options.tree;
     if options.asks_first() {
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
         let action = shared.store.compare(&path, &entry.kind, &attributes, options.update);
@@ -124,8 +123,8 @@ fn take_entry(
                 decided.actions.push(action_of(shared, &path, &entry.kind, what));
             }
             None if is_file => {
-                shared.unchanged.fetch_add(1, Ordering::Relaxed);
-                shared.digests.unchanged(&path);
+                shared.books.unchanged.fetch_add(1, Ordering::Relaxed);
+                shared.books.digests.unchanged(&path);
             }
             None | Some(_) => {}
         }
@@ -134,7 +133,7 @@ fn take_entry(
             decided.held.push(Held { id, blocks: None });
         }
         if options.dry_run || is_file && unwanted {
-            return numbered(shared.ledger.announce(id, None), peer);
+            return numbered(shared.books.ledger.announce(id, None), peer);
         }
     }
     if shared.is_source(&path, &identities) {
@@ -155,7 +154,7 @@ fn take_entry(
                 shared.finisher.made_dir(&path);
                 shared.keep_name(&path);
                 if dress {
-                    lock(&shared.dirs).push((path, attributes, memory));
+                    lock(&shared.books.dirs).push((path, attributes, memory));
                 }
             }
             Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
@@ -167,20 +166,20 @@ fn take_entry(
                 return Err(broken(peer, "it links to a file that it has not announced"));
             }
             shared.claim_name(&path)?;
-            lock(&shared.links).push(HardLink { id, path, first, first_path });
+            lock(&shared.books.links).push(HardLink { id, path, first, first_path });
         }
         node => {
             shared.claim_name(&path)?;
             match shared.store.make_node(id, &path, &node, &attributes) {
                 Ok(()) => shared.finisher.made_name(&path),
                 Err(error) => {
-                    shared.ledger.note_failed(id);
+                    shared.books.ledger.note_failed(id);
                     shared.tell_failed(Some(id), &path, "create", &error)?;
                 }
             }
         }
     }
-    numbered(shared.ledger.announce(id, None), peer)
+    numbered(shared.books.ledger.announce(id, None), peer)
 }
 
 /// Notes that an entry is not taken, and reports why.
@@ -192,10 +191,10 @@ fn refuse(
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
-    shared.ledger.note_failed(id);
+    shared.books.ledger.note_failed(id);
     decided.held.push(Held { id, blocks: None });
     shared.tell_failed(Some(id), path, "create", &std::io::Error::other(reason))?;
-    numbered(shared.ledger.announce(id, None), peer)
+    numbered(shared.books.ledger.announce(id, None), peer)
 }
 
 /// Why an entry is not taken: its name, or what it leads to, is one that longhaul keeps for its own
@@ -229,11 +228,11 @@ fn take_top(shared: &Shared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
         if !contents {
             return Err(broken(peer, "it describes a target that is not its own"));
         }
-        if tree.rights().may_replace() && !shared.options.tree.dry_run {
-            *lock(&shared.top) = Some(Attributes::of(&mut entry));
+        if tree.rights().may_replace() && !shared.context.options.tree.dry_run {
+            *lock(&shared.books.top) = Some(Attributes::of(&mut entry));
         }
     }
-    numbered(shared.ledger.announce(entry.id, None), peer)
+    numbered(shared.books.ledger.announce(entry.id, None), peer)
 }
 
 fn action_of(
@@ -259,13 +258,13 @@ fn new_file(
     attributes: Attributes,
 ) -> SinkFile {
     if size != UNKNOWN {
-        shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+        shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     }
-    shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
-    let block_bytes = shared.options.block_bytes.get();
+    shared.context.progress.total_files.fetch_add(1, Ordering::Relaxed);
+    let block_bytes = shared.context.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
-    let compares = shared.options.verify == Verify::Reread && shared.store.keeps();
-    file.digest = (compares || shared.digests.wanted()).then(|| FileDigest::new(block_bytes));
+    let compares = shared.context.options.verify == Verify::Reread && shared.store.keeps();
+    file.digest = (compares || shared.books.digests.wanted()).then(|| FileDigest::new(block_bytes));
     file
 }
 
@@ -278,14 +277,14 @@ fn take_file(
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
-    let blocks = file.size().div_ceil(shared.options.block_bytes.get());
+    let blocks = file.size().div_ceil(shared.context.options.block_bytes.get());
     let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
         .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
     if let Some(outlet) = shared.store.outlet() {
         decided.held.extend(take_outlet(shared, outlet, file, whole, peer)?);
         return Ok(());
     }
-    let left = match shared.asks {
+    let left = match shared.context.asks {
         true => shared.recorder.left(shared.store, &file),
         false => Left::Nothing,
     };
@@ -302,7 +301,7 @@ fn take_file(
         }
         Left::Nothing => {}
     }
-    let held = holes.count().saturating_mul(shared.options.block_bytes.get());
+    let held = holes.count().saturating_mul(shared.context.options.block_bytes.get());
     claim(shared, &file, file.size().saturating_sub(held), file.size())?;
     file.lock().written = holes;
     announce(shared, Arc::new(file), whole, peer)
@@ -315,7 +314,7 @@ fn take_placed(
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     if file.size() == UNKNOWN {
         let there = shared.store.placed(&file.path).ok().flatten();
         file.end_at(there.map_or(0, |there| there.size), block_bytes);
@@ -323,8 +322,8 @@ fn take_placed(
     let (id, size, blocks) = (file.id, file.size(), file.size().div_ceil(block_bytes));
     file.resumed.store(size, Ordering::Relaxed);
     let file = Arc::new(file);
-    numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
-    shared.ledger.add_resumed(size);
+    numbered(shared.books.ledger.announce(id, Some(file.clone())), peer)?;
+    shared.books.ledger.add_resumed(size);
     shared.recorder.reused(&file, size);
     shared.settle(&file);
     let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
@@ -361,7 +360,7 @@ fn take_partial(
         shared.fail(&file, "write", &error);
     }
     decided.held.push(Held { id: file.id, blocks: Some(held.spans()) });
-    let past_cache = shared.options.verify == Verify::Reread;
+    let past_cache = shared.context.options.verify == Verify::Reread;
     decided.rereads.extend(Reread::all(&file, &partial, claims, blocks, past_cache));
     Ok(())
 }
@@ -370,12 +369,12 @@ fn take_partial(
 fn claimed_blocks(shared: &Shared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
     let extents = claims.iter().map(|claim| (claim.offset, claim.length)).collect();
     let runs = reusable(file, extents);
-    BlockSet::whole_in(&runs, shared.options.block_bytes.get(), file.size())
+    BlockSet::whole_in(&runs, shared.context.options.block_bytes.get(), file.size())
 }
 
 /// The bytes of `blocks`, each run as its offset and length.
 fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     let extent = |(first, count): (u64, u64)| {
         let end = (first + count).saturating_mul(block_bytes).min(file.size());
         (first * block_bytes, end - first * block_bytes)
@@ -386,7 +385,7 @@ fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64
 /// Fails if the files of a first announcement do not fit together, before any of them is written.
 /// What an earlier attempt has left, or need not come, is only known one by one.
 fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
-    if shared.asks {
+    if shared.context.asks {
         return Ok(());
     }
     let sizes = entries.iter().filter_map(|entry| match entry.kind {
@@ -394,7 +393,7 @@ fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
         _ => None,
     });
     shared.store.space.check_quota(sizes)?;
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     let need = |entry: &Entry| {
         let EntryKind::File { size_bytes } = entry.kind else { return Need::default() };
         let spans = entry.holes.iter().flatten();
@@ -431,7 +430,7 @@ fn announce(
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<()> {
-    numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+    numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
     pass_on_whole(shared, file, false, whole);
     Ok(())
 }
@@ -476,21 +475,21 @@ fn take_outlet(
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<Option<Held>> {
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     let file = Arc::new(file);
     match outlet.go_on(file.stamp) {
         Some(passed) => {
             let blocks = passed.div_ceil(block_bytes);
             if blocks > 0 {
                 file.lock().written.insert(0, blocks);
-                shared.ledger.add_resumed(passed);
+                shared.books.ledger.add_resumed(passed);
             }
             let (id, blocks) = (file.id, if blocks > 0 { vec![(0, blocks)] } else { Vec::new() });
             announce(shared, file, whole, peer)?;
             Ok(Some(Held { id, blocks: Some(blocks) }))
         }
         None => {
-            numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+            numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
             let changed = std::io::Error::other("it changed, and a part of it is out already");
             shared.fail(&file, "go on with", &changed);
             Ok(Some(Held { id: file.id, blocks: None }))
@@ -507,11 +506,11 @@ pub(super) fn end_stream(
     peer: &str,
 ) -> Result<()> {
     // One that is in place, or has failed, needs no end.
-    let Ok(Some(file)) = shared.ledger.file(id) else { return Ok(()) };
-    if size == UNKNOWN || !file.end_at(size, shared.options.block_bytes.get()) {
+    let Ok(Some(file)) = shared.books.ledger.file(id) else { return Ok(()) };
+    if size == UNKNOWN || !file.end_at(size, shared.context.options.block_bytes.get()) {
         return Err(broken(peer, "it ends what has an end"));
     }
-    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     pass_on_whole(shared, file, true, whole);
     Ok(())
 }
@@ -537,25 +536,26 @@ impl Shared<'_> {
     /// Returns whether the file at `path` is one of those that the source names `identities`: then
     /// the copy would replace its own source.
     fn is_source(&self, path: &Path, identities: &[u64]) -> bool {
-        let (Some(files), [_, ..]) = (&self.host_files, identities) else { return false };
+        let (Some(files), [_, ..]) = (&self.context.host_files, identities) else { return false };
         let there = self.store.placed(path).ok().flatten();
         there.is_some_and(|there| identities.contains(&files.number((there.device, there.inode))))
     }
 
     /// Remembers the path of an entry, if a later one may be another name of it.
     fn note_name(&self, path: &Path, kind: &EntryKind) {
-        if self.options.tree.hard_links {
+        if self.context.options.tree.hard_links {
             let hash = match kind {
                 EntryKind::Directory | EntryKind::HardLink { .. } => None,
                 _ => Some(XxHash3_64::oneshot(path.as_os_str().as_bytes())),
             };
-            lock(&self.named).push(hash.unwrap_or(0));
+            lock(&self.books.named).push(hash.unwrap_or(0));
         }
     }
 
     /// Whether the entry `first` of this session was announced with `path`.
     fn has_named(&self, first: u64, path: &Path) -> bool {
-        let named = usize::try_from(first).ok().and_then(|at| lock(&self.named).get(at).copied());
+        let named =
+            usize::try_from(first).ok().and_then(|at| lock(&self.books.named).get(at).copied());
         named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
     }
 
@@ -569,16 +569,10 @@ impl Shared<'_> {
         }
     }
 
-    /// Keeps actions for a client at this end, and tells them to one at the other.
-    pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.reports).actions.extend(actions.iter().cloned());
-        self.control.send(&SinkMessage::Actions(actions))
-    }
-
     /// Makes the second names of files that are in place.
     pub(super) fn make_hard_links(&self) -> Result<()> {
-        for HardLink { id, path, first, first_path } in lock(&self.links).drain(..) {
-            let made = if self.ledger.has_failed(first) {
+        for HardLink { id, path, first, first_path } in lock(&self.books.links).drain(..) {
+            let made = if self.books.ledger.has_failed(first) {
                 Err(std::io::Error::other("the file that it is another name of was not copied"))
             } else {
                 self.store.make_hard_link(id, &path, &first_path)

@@ -13,27 +13,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use longhaul_core::plan::{CopyOptions, DeleteOptions, filter::Filters};
-use longhaul_core::result::{Action, ActionKind};
-use longhaul_core::units::Bytes;
 use longhaul_core::wire::WirePath;
-use rustix::fs::{AtFlags, FileType, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, statat};
 use twox_hash::XxHash3_128;
 
 use super::placement::Destination;
-use super::run::Shared;
 use super::store::Store;
 use crate::copy::names::is_reserved;
 use crate::copy::tree::{self, Tree};
-use crate::error::Result;
 use crate::lock::lock;
-
-/// Actions in one message at the most: with the longest paths it stays below the frame limit.
-const ACTIONS_BATCH: usize = 64;
 
 /// What was announced, as far as deletion and the manifest need it.
 pub(super) struct Extras {
-    delete: Option<DeleteOptions>,
-    dry_run: bool,
+    pub(super) delete: Option<DeleteOptions>,
+    pub(super) dry_run: bool,
     filters: Filters,
     state: Mutex<State>,
 }
@@ -51,9 +44,9 @@ struct State {
 }
 
 /// Something to delete, by its path at the sink.
-struct Extra {
-    path: PathBuf,
-    is_dir: bool,
+pub(super) struct Extra {
+    pub(super) path: PathBuf,
+    pub(super) is_dir: bool,
 }
 
 impl Extras {
@@ -100,7 +93,7 @@ impl Extras {
     }
 
     /// Everything to delete, what is in a directory before it.
-    fn find(&self, store: &Store, tree: &Tree) -> io::Result<Vec<Extra>> {
+    pub(super) fn find(&self, store: &Store, tree: &Tree) -> io::Result<Vec<Extra>> {
         let state = lock(&self.state);
         let mut found = Vec::new();
         for named in &state.dirs {
@@ -149,63 +142,6 @@ impl Extras {
         }
         Ok(whole)
     }
-}
-
-impl Shared<'_> {
-    /// Deletes what is not at the source, or tells what would be; returns how much.
-    pub(super) fn delete_extras(&self) -> Result<u64> {
-        let Destination::Directory { tree, path: base, .. } = &self.store.destination else {
-            return Ok(0);
-        };
-        let Some(delete) = self.extras.delete else { return Ok(0) };
-        let refuse = |reason: &str| self.tell_not_deleted(base, reason).map(|()| 0);
-        if !lock(&self.reports).failures.is_empty() {
-            return refuse("nothing is deleted in it, since not everything was copied");
-        }
-        let extras = match self.extras.find(self.store, tree) {
-            Ok(extras) => extras,
-            Err(error) => return refuse(&format!("cannot look for what to delete: {error}")),
-        };
-        if let Some(limit) = delete.limit.filter(|limit| extras.len() as u64 > *limit) {
-            return refuse(&format!(
-                "nothing is deleted in it: {} are not at the source, and --max-delete allows {limit}",
-                extras.len()
-            ));
-        }
-        let mut deleted = 0;
-        for batch in extras.chunks(ACTIONS_BATCH) {
-            let mut actions = Vec::with_capacity(batch.len());
-            for Extra { path, is_dir } in batch {
-                if !self.extras.dry_run
-                    && let Err(error) = remove(tree, path, *is_dir)
-                {
-                    self.tell_failed(None, path, "delete", &error)?;
-                    continue;
-                }
-                deleted += 1;
-                actions.push(Action {
-                    what: ActionKind::Delete,
-                    path: self.store.shown(path, *is_dir),
-                    bytes: Bytes::new(0),
-                });
-            }
-            self.tell_actions(actions)?;
-        }
-        for Extra { path, .. } in &extras {
-            // Names that were in a directory that is gone too need no sync of their own.
-            if tree.open_real_dir(path.parent().unwrap_or(Path::new(""))).is_ok() {
-                self.finisher.made_name(path);
-            }
-        }
-        Ok(deleted)
-    }
-}
-
-fn remove(tree: &Tree, path: &Path, is_dir: bool) -> io::Result<()> {
-    let above = tree.open_real_dir(path.parent().unwrap_or(Path::new("")))?;
-    let name = path.file_name().unwrap_or_default();
-    let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    Ok(unlinkat(above, name, flags)?)
 }
 
 fn join(dir: &[u8], name: &OsStr) -> Vec<u8> {

@@ -1,3 +1,5 @@
+//! The entries of a copy: announced, open, in place or failed.
+
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use longhaul_core::wire::copy::Entry;
 
 use super::memory::MemoryClaim;
-use super::partial::PartialFile;
+use super::partial::{PartialFile, UNKNOWN};
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
@@ -14,9 +16,6 @@ use crate::copy::metadata::Attributes;
 /// Entries that may be under way at once. The source announces little ahead of its blocks, so
 /// only a hostile one comes near.
 pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
-
-/// The size of what has not ended yet.
-pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// A file that is being received.
 pub(super) struct SinkFile {

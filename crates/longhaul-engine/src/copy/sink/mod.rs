@@ -5,6 +5,7 @@
 //! it is synced. Whatever ends the copy early, temporary files are removed on the way out, but for
 //! those that the journal tells the next attempt to go on with.
 
+mod delete;
 mod digests;
 mod entry;
 mod extras;
@@ -12,8 +13,10 @@ mod fault;
 mod finish;
 mod follow;
 mod ledger;
+mod manifest;
 mod memory;
 mod nodes;
+mod open_dir;
 mod outlet;
 mod partial;
 mod placement;
@@ -23,6 +26,7 @@ mod recorder;
 mod report;
 mod reread;
 mod run;
+mod shared;
 mod space;
 mod store;
 mod sweep;

@@ -13,9 +13,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::open_dir::{OpenDir, existing_mode};
 use super::partial::Temporary;
 use super::placement::Destination;
-use super::store::{OpenDir, Store, existing_mode};
+use super::store::Store;
 use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
 

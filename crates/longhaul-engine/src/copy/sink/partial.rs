@@ -1,3 +1,5 @@
+//! A file that is received under a temporary name beside its final one.
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -12,10 +14,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::ledger::UNKNOWN;
-use super::store::{OpenDir, file_id};
+use super::open_dir::{OpenDir, file_id};
 use crate::copy::disk::{Disk, Way};
 use crate::copy::journal::FileId;
+
+/// The size of a stream that has not ended.
+pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// A name beside the final one. Dropped before it is renamed or kept, what is under it is
 /// removed.

@@ -10,7 +10,7 @@ use longhaul_core::wire::{BlockHeader, PackEntry};
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::ledger::{NoEntry, SinkFile};
-use super::run::{Content, Received, Shared, broken};
+use super::shared::{Content, Received, Shared, broken};
 use crate::copy::channels::data_failed;
 use crate::copy::data_connection::{BlockReceiver, Payload};
 use crate::error::EngineError;
@@ -69,8 +69,8 @@ pub(super) fn receive_blocks(
     mut receiver: BlockReceiver,
     received: &Sender<Received>,
 ) -> Option<TcpInfo> {
-    shared.receiving.join();
-    shared.verifying.join();
+    shared.meters.receiving.join();
+    shared.meters.verifying.join();
     let ended = loop {
         if let Err(ended) = receive_block(shared, &mut receiver, received) {
             break ended;
@@ -79,15 +79,15 @@ pub(super) fn receive_blocks(
     match ended {
         Ended::Well => return tcp_info(receiver.socket()).ok(),
         // The source is gone, and nothing is missed.
-        Ended::Broken(_) if shared.ledger.is_complete() => {
+        Ended::Broken(_) if shared.books.ledger.is_complete() => {
             return tcp_info(receiver.socket()).ok();
         }
         Ended::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
             shared.give_up(EngineError::Data { stream, source });
         }
-        Ended::Broken(source) => data_failed(&shared.cancel, stream, source),
+        Ended::Broken(source) => data_failed(&shared.context.cancel, stream, source),
         Ended::Over => {}
-        Ended::Hostile(what) => shared.give_up(broken(shared.control.peer(), what)),
+        Ended::Hostile(what) => shared.give_up(broken(shared.context.control.peer(), what)),
     }
     None
 }
@@ -102,24 +102,25 @@ fn receive_block(
         outlet.wait_for(*offset).ok_or(Ended::Over)?;
     }
     let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
-    let mut buffer = shared.pools.take(length).ok_or(Ended::Over)?;
+    let mut buffer = shared.context.pools.take(length).ok_or(Ended::Over)?;
     // For the journal. A pack holds whole files, which are in place at once.
     let noted = match &coming {
         Coming::Block { file: Some(file), .. } => {
-            shared.recorder.keeps() && file.has_several(shared.options.block_bytes.get())
+            shared.recorder.keeps() && file.has_several(shared.context.options.block_bytes.get())
         }
         Coming::Block { file: None, .. } | Coming::Pack { .. } => false,
     };
     let Payload { intact, digest } = shared
+        .meters
         .receiving
         .time(|| receiver.payload(&mut buffer, length, noted))
         .map_err(Ended::Broken)?;
-    shared.verifying.add(receiver.take_verifying());
+    shared.meters.verifying.add(receiver.take_verifying());
     if !intact {
         if shared.store.outlet().is_some() {
             // What comes after it on every connection waits for it: it cannot be had but over
             // new ones.
-            shared.resent.fetch_add(1, Ordering::Relaxed);
+            shared.books.resent.fetch_add(1, Ordering::Relaxed);
             return Err(Ended::Broken(io::Error::new(io::ErrorKind::InvalidData, SPOILT)));
         }
         return ask_again(shared, &coming);
@@ -134,7 +135,7 @@ fn receive_block(
             let mut pieces = Vec::with_capacity(files.len());
             let mut start = 0;
             for PackEntry { file: id, length } in files {
-                if let Some(file) = shared.ledger.file(id).map_err(Ended::no_entry)? {
+                if let Some(file) = shared.books.ledger.file(id).map_err(Ended::no_entry)? {
                     if file.size() != u64::from(length) {
                         return Err(Ended::Hostile("it sent a file of another length"));
                     }
@@ -150,11 +151,11 @@ fn receive_block(
 
 /// The next header and what belongs to it; `None` at the end of the connection's blocks.
 fn coming(shared: &Shared<'_>, receiver: &mut BlockReceiver) -> Result<Option<Coming>, Ended> {
-    let block_bytes = shared.options.block_bytes.get();
-    match shared.receiving.time(|| receiver.header()).map_err(Ended::Broken)? {
+    let block_bytes = shared.context.options.block_bytes.get();
+    match shared.meters.receiving.time(|| receiver.header()).map_err(Ended::Broken)? {
         BlockHeader::End => Ok(None),
         BlockHeader::Block { file: id, offset, length } => {
-            let file = shared.ledger.file(id).map_err(Ended::no_entry)?;
+            let file = shared.books.ledger.file(id).map_err(Ended::no_entry)?;
             let length = length as usize;
             if !fits(file.as_deref(), offset, length, block_bytes) {
                 return Err(Ended::Hostile("it sent a block that does not fit"));
@@ -172,19 +173,22 @@ fn coming(shared: &Shared<'_>, receiver: &mut BlockReceiver) -> Result<Option<Co
 }
 
 fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
-    let good = shared.ledger.written_bytes() / shared.options.block_bytes.get();
-    if shared.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
+    let good = shared.books.ledger.written_bytes() / shared.context.options.block_bytes.get();
+    if shared.books.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
         return Err(Ended::Hostile("too many blocks arrive corrupted"));
     }
     let ask = |id, offset| {
-        shared.cancel.check(shared.control.send(&SinkMessage::Resend { id, offset }));
+        shared
+            .context
+            .cancel
+            .check(shared.context.control.send(&SinkMessage::Resend { id, offset }));
     };
     match coming {
         Coming::Block { file: None, .. } => {}
         Coming::Block { id, offset, .. } => ask(*id, *offset),
         Coming::Pack { files, .. } => {
             for entry in files {
-                let wanted = shared.ledger.file(entry.file).map_err(Ended::no_entry)?;
+                let wanted = shared.books.ledger.file(entry.file).map_err(Ended::no_entry)?;
                 if wanted.is_some() {
                     ask(entry.file, 0);
                 }

@@ -18,7 +18,7 @@ use super::finish::{CompleteFile, Form};
 use super::ledger::SinkFile;
 use super::partial::PartialFile;
 use super::read_back::drop_pages;
-use super::run::Shared;
+use super::shared::Shared;
 use crate::copy::blocks::{BlockSet, joined};
 use crate::copy::journal::{Claim, Digest};
 use crate::lock::lock;
@@ -83,7 +83,7 @@ pub(super) fn read_again(
 ) {
     let mut buffer = AlignedBuffer::new(DIRECT_ALIGN);
     for Reread { of, claim } in claims {
-        if shared.cancel.is_set() {
+        if shared.context.cancel.is_set() {
             return;
         }
         if of.file.lock().is_gone() {
@@ -92,7 +92,8 @@ pub(super) fn read_again(
         if buffer.len() < claim.piece_bytes as usize {
             buffer = AlignedBuffer::new(claim.piece_bytes as usize);
         }
-        let good = shared.checking.time(|| of.holds(&claim, &mut buffer, &shared.store.checked));
+        let good =
+            shared.meters.checking.time(|| of.holds(&claim, &mut buffer, &shared.store.checked));
         if let Some(complete) = of.decide(shared, (claim.offset, claim.length), good)
             && whole.send(vec![complete]).is_err()
         {
@@ -161,7 +162,7 @@ impl Claimed {
 
     /// Counts blocks whose bytes are `good`, or asks for them again; the file, if it is whole.
     fn decide(&self, shared: &Shared<'_>, extent: (u64, u64), good: bool) -> Option<CompleteFile> {
-        let block_bytes = shared.options.block_bytes.get();
+        let block_bytes = shared.context.options.block_bytes.get();
         let size = self.file.size();
         let whole_in = |extents: &[_]| {
             let there = BlockSet::whole_in(extents, block_bytes, size);
@@ -190,14 +191,14 @@ impl Claimed {
         drop(state);
         for block in missing {
             let resend = SinkMessage::Resend { id: self.file.id, offset: block * block_bytes };
-            shared.cancel.check(shared.control.send(&resend));
+            shared.context.cancel.check(shared.context.control.send(&resend));
         }
         self.count(shared, &there)
     }
 
     /// Counts blocks that are there; the file, if it is whole.
     fn count(&self, shared: &Shared<'_>, there: &BlockSet) -> Option<CompleteFile> {
-        let (file, block_bytes) = (&self.file, shared.options.block_bytes.get());
+        let (file, block_bytes) = (&self.file, shared.context.options.block_bytes.get());
         let mut state = file.lock();
         if state.is_gone() {
             return None;
@@ -210,7 +211,7 @@ impl Claimed {
             bytes += end - first * block_bytes;
         }
         file.resumed.fetch_add(bytes, Ordering::Relaxed);
-        shared.ledger.add_resumed(bytes);
+        shared.books.ledger.add_resumed(bytes);
         shared.recorder.reused(file, bytes);
         let partial = state.take_whole()?;
         drop(state);

@@ -1,7 +1,8 @@
+//! Runs the stages of a sink.
+
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,38 +13,31 @@ use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
-use super::digests::Digests;
-use super::entry::HardLink;
-use super::extras::Extras;
-use super::finish::{CompleteFile, Finisher};
+use super::entry::Onward;
+use super::finish::Finisher;
 use super::follow::follow_source;
-use super::ledger::{Ledger, SinkFile};
-use super::memory::{EntryMemory, MemoryClaim};
+use super::ledger::Ledger;
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
 use super::report::{Never, conclude, keep_journal, report};
-use super::reread::{REREADERS, Reread, read_again};
+use super::reread::{REREADERS, read_again};
+use super::shared::{Books, Context, Meters, Received, Shared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
 use crate::HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::channels::Channels;
-use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
-use crate::copy::metadata::Attributes;
 use crate::copy::pool::pools;
-use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
-use crate::copy::watchdog::SILENCE_LIMIT;
-use crate::copy::watchdog::{Watchdog, patience};
-use crate::error::{EngineError, Result};
+use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
+use crate::error::Result;
 use crate::lock::lock;
-use crate::session::ControlSender;
 
 /// Writers, each with one write in flight: as many as the source has readers.
 pub(crate) const WRITERS: usize = 4;
@@ -77,78 +71,6 @@ pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) source: Option<SourceReport>,
     /// When all was in place.
     pub(in crate::copy) completed: Instant,
-}
-
-/// What came in one buffer, verified.
-pub(super) struct Received {
-    pub(super) what: Content,
-    pub(super) buffer: PoolBuffer,
-}
-
-/// Whose bytes a buffer holds.
-pub(super) enum Content {
-    Block {
-        file: Arc<SinkFile>,
-        offset: u64,
-        length: usize,
-        /// The XXH3-128 of the bytes, if the journal is to have it.
-        digest: Option<u128>,
-    },
-    /// CompleteFile files and where each begins in the buffer.
-    Pack(Vec<(Arc<SinkFile>, usize)>),
-}
-
-/// Where a file goes from its announcement if no more of it is to come.
-pub(super) struct Onward {
-    /// To be synced and renamed.
-    pub(super) whole: Sender<Vec<CompleteFile>>,
-    /// Parts of files that an earlier attempt has written.
-    pub(super) reread: Sender<Reread>,
-}
-
-/// What the threads of a sink share.
-pub(super) struct Shared<'a> {
-    pub(super) control: ControlSender,
-    pub(super) cancel: Arc<Cancel>,
-    pub(super) watchdog: Watchdog,
-    /// Bytes that have come over data connections.
-    pub(super) arrived: Arc<AtomicU64>,
-    pub(super) pools: Pools,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) store: &'a Store,
-    pub(super) recorder: &'a Recorder,
-    /// Whether the source waits to hear what is wanted.
-    pub(super) asks: bool,
-    pub(super) finisher: Finisher<'a>,
-    pub(super) options: &'a CopyOptions,
-    pub(super) progress: &'a Progress,
-    /// Data connections that the source wants in all.
-    pub(super) wanted: AtomicU32,
-    pub(super) resent: AtomicU64,
-    pub(super) dirs: Mutex<Vec<(PathBuf, Attributes, MemoryClaim)>>,
-    /// Those of the target itself, where the contents of a directory come.
-    pub(super) top: Mutex<Option<Attributes>>,
-    pub(super) links: Mutex<Vec<HardLink>>,
-    /// By number, the hash of the path of each entry, where hard links are kept; 0 for one that has
-    /// no second name.
-    pub(super) named: Mutex<Vec<u64>>,
-    pub(super) extras: Extras,
-    pub(super) digests: Digests,
-    pub(super) unchanged: AtomicU64,
-    pub(super) reports: Mutex<FileReports>,
-    pub(super) memory: EntryMemory,
-    pub(super) host_files: Option<HostFiles>,
-    pub(super) receiving: StageClock,
-    pub(super) verifying: StageClock,
-    pub(super) writing: StageClock,
-    pub(super) syncing: StageClock,
-    /// Threads that read again what an earlier attempt has written.
-    pub(super) checking: StageClock,
-    pub(super) cpu: CpuMeter,
-    pub(super) start: Instant,
-    pub(super) finished: AtomicBool,
-    pub(super) report: Mutex<Option<(SinkReport, Instant)>>,
-    pub(super) source: Mutex<Option<SourceReport>>,
 }
 
 impl Sink {
@@ -220,45 +142,28 @@ impl Sink {
             cancel.on_cancel(move || outlet.close());
         }
         progress.begin();
-        let shared = Shared {
+        let context = Context {
             control: link.sender,
             cancel: cancel.clone(),
             watchdog: Watchdog::new(patience(options)),
             arrived: Arc::default(),
             pools,
-            ledger,
-            store: &self.store,
-            recorder: &self.recorder,
-            asks: self.asks,
-            finisher: Finisher::new(&self.store, options),
             options,
             progress,
-            wanted: AtomicU32::new(0),
-            resent: AtomicU64::new(0),
-            dirs: Mutex::default(),
-            top: Mutex::default(),
-            links: Mutex::default(),
-            named: Mutex::default(),
-            extras: Extras::new(options, &self.store.destination),
-            digests: Digests::new(options),
-            unchanged: AtomicU64::new(0),
-            reports: Mutex::default(),
-            memory: EntryMemory::default(),
+            asks: self.asks,
             host_files: HostFiles::of_boot(),
-            receiving: StageClock::default(),
-            verifying: StageClock::default(),
-            writing: StageClock::default(),
-            syncing: StageClock::default(),
-            checking: StageClock::default(),
-            cpu: CpuMeter::default(),
-            start: Instant::now(),
-            finished: AtomicBool::new(false),
-            report: Mutex::default(),
-            source: Mutex::default(),
+        };
+        let shared = Shared {
+            context,
+            books: Books::new(options, ledger, &self.store.destination),
+            meters: Meters::new(),
+            store: &self.store,
+            recorder: &self.recorder,
+            finisher: Finisher::new(&self.store, options),
         };
         let mut control = link.receiver;
         let tcp = shared.carry(link.streams, stop, &mut control);
-        let report = lock(&shared.report).take();
+        let report = lock(&shared.books.report).take();
         if report.is_none() {
             // Whatever has come is not to come again.
             shared.checkpoint();
@@ -267,9 +172,9 @@ impl Sink {
         match report {
             Some((report, completed)) => Ok(SinkOutcome {
                 report,
-                reports: std::mem::take(&mut *lock(&shared.reports)),
+                reports: std::mem::take(&mut *lock(&shared.books.reports)),
                 tcp,
-                source: lock(&shared.source).take(),
+                source: lock(&shared.books.source).take(),
                 completed,
             }),
             None => Err(cancel.take_reason()),
@@ -293,10 +198,11 @@ impl Shared<'_> {
             // As many as the journal of an earlier attempt names.
             let (reread, to_read) = unbounded();
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
-                let mut receiver = streams.receiver(stream, socket, self.options.protection);
-                receiver.count_into(self.arrived.clone());
+                let mut receiver =
+                    streams.receiver(stream, socket, self.context.options.protection);
+                receiver.count_into(self.context.arrived.clone());
                 scope.spawn(move || {
-                    let info = self.cpu.stage(ThreadRole::Receive, || {
+                    let info = self.meters.cpu.stage(ThreadRole::Receive, || {
                         receive_blocks(self, stream, receiver, &received)
                     });
                     lock(tcp_all).extend(info);
@@ -309,62 +215,59 @@ impl Shared<'_> {
             }
             let more = received.clone();
             let dialing = scope.spawn(move || {
-                let over = || self.cancel.is_set() || self.finished.load(Ordering::Relaxed);
-                let wanted = || self.wanted.load(Ordering::Relaxed);
-                streams.more(had, &self.cancel, over, wanted, |stream, socket| {
+                let over =
+                    || self.context.cancel.is_set() || self.books.finished.load(Ordering::Relaxed);
+                let wanted = || self.books.wanted.load(Ordering::Relaxed);
+                streams.more(had, &self.context.cancel, over, wanted, |stream, socket| {
                     receive(stream, socket, more.clone());
                 });
             });
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
+                    self.meters
+                        .cpu
+                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
                 });
             }
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
+                self.meters.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
             });
             let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
             for _ in 0..rereaders {
                 let (claims, whole) = (to_read.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
+                    self.meters.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
                 });
             }
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
-            scope.spawn(move || self.cpu.stage(ThreadRole::Control, || report(self, &ended, stop)));
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+                self.meters.cpu.stage(ThreadRole::Control, || report(self, &ended, stop))
             });
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Control, || conclude(self));
+                self.meters.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+            });
+            scope.spawn(move || {
+                self.meters.cpu.stage(ThreadRole::Control, || conclude(self));
                 drop(over);
             });
             drop((received, to_write, to_read));
 
             let onward = Onward { whole, reread };
             let followed =
-                self.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
+                self.meters.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
             drop(onward);
             dialing.thread().unpark();
             match followed {
                 // The source closes its side once it has read that all is in place.
-                Err(_) if self.finished.load(Ordering::Relaxed) => self.cancel.release(),
+                Err(_) if self.books.finished.load(Ordering::Relaxed) => {
+                    self.context.cancel.release()
+                }
                 Err(reason) => self.give_up(reason),
                 Ok(never) => match never {},
             }
         });
         tcp.into_inner().unwrap_or_default()
     }
-
-    /// The source asks for so many connections in all.
-    pub(super) fn streams_wanted(&self, wanted: u32) {
-        self.wanted.store(wanted, Ordering::Relaxed);
-    }
-}
-
-/// The peer did what it must not.
-pub(super) fn broken(peer: &str, what: &'static str) -> EngineError {
-    EngineError::Protocol { peer: peer.to_owned(), what }
 }

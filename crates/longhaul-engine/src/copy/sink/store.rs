@@ -1,3 +1,5 @@
+//! The place that entries are written to: directories, temporary files and their final names.
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,13 +14,12 @@ use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::NotKept;
 use longhaul_core::wire::copy::CopyKey;
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::fault::Countdown;
+use super::open_dir::{OpenDir, existing_mode, file_id};
 use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 use super::placement::Destination;
@@ -86,19 +87,6 @@ impl Token {
             Token::OfCopy(number) | Token::Random(number) => number,
         }
     }
-}
-
-/// A directory that files are created in.
-pub(super) struct OpenDir {
-    pub(super) fd: OwnedFd,
-    fresh: bool,
-    /// Whether what is there may be replaced.
-    pub(super) replaces: bool,
-    pub(super) faults: Countdown,
-    pub(super) device: u64,
-    /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
-    /// `None` where one sync for all files does not hold.
-    pub(super) sync: Option<Arc<File>>,
 }
 
 impl Store {
@@ -438,30 +426,5 @@ impl Store {
         let sync = sync.map(|fd| Arc::new(File::from(fd)));
         syncs.insert(device, sync.clone());
         Ok(sync)
-    }
-}
-
-/// What tells the file of `stat` from others and from itself at another time.
-pub(super) fn file_id(stat: &Stat) -> FileId {
-    FileId {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        size: stat.st_size as u64,
-        mtime_seconds: stat.st_mtime,
-        mtime_ns: stat.st_mtime_nsec,
-        ctime: Some((stat.st_ctime, stat.st_ctime_nsec)),
-    }
-}
-
-/// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
-pub(super) fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
-    if dir.fresh {
-        return Ok(None);
-    }
-    let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(None) };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Err(Errno::ISDIR.into()),
-        FileType::RegularFile => Ok(Some(stat.st_mode & 0o777)),
-        _ => Ok(None),
     }
 }

@@ -14,8 +14,10 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
 use longhaul_sys::memory::AlignedBuffer;
 
-use super::file::{ReadError, SourceFile};
-use super::run::{READERS, SourcePlan};
+use super::feed::ReadError;
+use super::file::SourceFile;
+use super::plan::SourcePlan;
+use super::shared::READERS;
 use super::walk::{Walk, WalkSink};
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;

@@ -9,16 +9,16 @@ use longhaul_core::wire::PackEntry;
 use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
-use super::feed::Next;
-use super::file::{ReadError, SourceFile};
-use super::run::{Content, Filled, Job, Shared};
+use super::feed::{Next, ReadError};
+use super::file::SourceFile;
+use super::shared::{Content, Filled, Job, Shared};
 use crate::copy::channels::data_failed;
 use crate::copy::data_connection::BlockSender;
 use crate::copy::pool::PACK_BYTES;
 
 /// Reads until there are no more jobs.
 pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {
-    shared.reading.join();
+    shared.meters.reading.join();
     for job in jobs {
         if let Job::Pour(file) = job {
             pour(shared, &file, filled);
@@ -26,14 +26,18 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
         }
         let most = match &job {
             Job::Pack(_) => PACK_BYTES,
-            Job::Block { .. } | Job::Pour(_) => shared.block_bytes as usize,
+            Job::Block { .. } | Job::Pour(_) => shared.context.block_bytes as usize,
         };
-        let Some(mut buffer) = shared.pools.take(most) else { return };
+        let Some(mut buffer) = shared.context.pools.take(most) else { return };
         let ready = match job {
             Job::Pour(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
-                match shared.reading.time(|| file.read(offset, &mut buffer, &shared.disk)) {
+                match shared
+                    .meters
+                    .reading
+                    .time(|| file.read(offset, &mut buffer, &shared.context.disk))
+                {
                     Ok(length) => Some((Content::Block { file, offset }, length)),
                     Err(error) => {
                         shared.fail(&file, &error);
@@ -42,7 +46,8 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
                 }
             }
             Job::Pack(files) => {
-                let (files, length) = shared.reading.time(|| read_pack(shared, files, &mut buffer));
+                let (files, length) =
+                    shared.meters.reading.time(|| read_pack(shared, files, &mut buffer));
                 (!files.is_empty()).then_some((Content::Pack(files), length))
             }
         };
@@ -57,13 +62,14 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
 fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
-        let block_bytes = shared.block_bytes as usize;
-        let Some(mut buffer) = shared.pools.take(block_bytes) else { return Ok(false) };
+        let block_bytes = shared.context.block_bytes as usize;
+        let Some(mut buffer) = shared.context.pools.take(block_bytes) else { return Ok(false) };
         let length = feed.copy(block, &mut buffer)?;
-        let what = Content::Block { file: file.clone(), offset: block * shared.block_bytes };
+        let what =
+            Content::Block { file: file.clone(), offset: block * shared.context.block_bytes };
         Ok(filled.send(Filled { what, length, buffer }).is_ok())
     };
-    let over = || shared.cancel.is_set() || file.has_failed();
+    let over = || shared.context.cancel.is_set() || file.has_failed();
     let poured = || -> Result<Option<u64>, ReadError> {
         for block in feed.again(|block| file.leaves_out(block))? {
             if !send(block)? {
@@ -71,7 +77,7 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
             }
         }
         loop {
-            let next = shared.reading.time(|| feed.next(shared.block_bytes, over));
+            let next = shared.meters.reading.time(|| feed.next(shared.context.block_bytes, over));
             match next.map_err(ReadError::Read)? {
                 Next::Block(block) if send(block)? => {}
                 Next::Block(_) | Next::Over => return Ok(None),
@@ -83,10 +89,10 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
         Ok(None) => {}
         Ok(Some(size)) => {
             let size_bytes = Bytes::new(size);
-            shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-            shared.progress.listed.store(true, Ordering::Relaxed);
+            shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+            shared.context.progress.listed.store(true, Ordering::Relaxed);
             let length = SourceMessage::Length { id: file.id, size_bytes };
-            shared.cancel.check(shared.control.send(&length));
+            shared.context.cancel.check(shared.context.control.send(&length));
         }
         Err(error) => shared.fail(file, &error),
     }
@@ -132,11 +138,11 @@ pub(super) fn send_blocks(
     mut sender: BlockSender,
     blocks: &Receiver<Filled>,
 ) -> Option<TcpInfo> {
-    shared.sending.join();
-    shared.sealing.join();
+    shared.meters.sending.join();
+    shared.meters.sealing.join();
     for Filled { what, length, mut buffer } in blocks {
         let payload = &mut buffer[..length];
-        let sent = shared.sending.time(|| match &what {
+        let sent = shared.meters.sending.time(|| match &what {
             Content::Block { file, .. } if file.has_failed() => Ok(()),
             Content::Block { file, offset } => sender.send(file.id, *offset, payload),
             Content::Pack(files) => {
@@ -147,13 +153,13 @@ pub(super) fn send_blocks(
                 sender.send_pack(&table, payload)
             }
         });
-        shared.sealing.add(sender.take_sealing());
+        shared.meters.sealing.add(sender.take_sealing());
         if let Err(error) = sent {
-            data_failed(&shared.cancel, stream, error);
+            data_failed(&shared.context.cancel, stream, error);
             return None;
         }
     }
-    if !shared.cancel.is_set() {
+    if !shared.context.cancel.is_set() {
         // The sink may be gone already: it has said that all is in place.
         let _ = sender.finish();
     }
@@ -165,7 +171,7 @@ impl Shared<'_> {
     fn fail(&self, file: &SourceFile, error: &ReadError) {
         if file.fail() {
             let told = self.failed(Some(file.id), &file.path, &error.to_string());
-            self.cancel.check(told);
+            self.context.cancel.check(told);
         }
     }
 }

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::file::ReadError;
 use crate::lock::lock;
 use crate::session::random_keying_material;
 
@@ -59,6 +58,21 @@ struct Kept {
     blocks: BTreeMap<u64, Vec<u8>>,
     /// The bytes in all, once their end was reached.
     size: Option<u64>,
+}
+
+/// Why a file cannot be sent, for the user: the operating system's words or ours.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("cannot open it: {0}")]
+    Open(io::Error),
+    #[error("cannot read it: {0}")]
+    Read(io::Error),
+    #[error("it changed while it was copied; copy it again")]
+    Changed,
+    #[error("it became shorter while it was copied; copy it again")]
+    Shrunk,
+    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
+    Poured,
 }
 
 /// What became of the wait for a block.

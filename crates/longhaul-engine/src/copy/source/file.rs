@@ -1,3 +1,5 @@
+//! A file of the source: its handles, its blocks, and the check that it did not change.
+
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
@@ -9,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
-use super::feed::Feed;
+use super::feed::{Feed, ReadError};
 use super::place::Place;
 use crate::copy::blocks::BlockSet;
 use crate::copy::disk::{Disk, Way};
@@ -49,21 +51,6 @@ struct Open {
     direct: Option<Arc<File>>,
     /// The file system does not let it be read past the cache.
     refused: bool,
-}
-
-/// Why a file cannot be sent, for the user: the operating system's words or ours.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    #[error("cannot open it: {0}")]
-    Open(io::Error),
-    #[error("cannot read it: {0}")]
-    Read(io::Error),
-    #[error("it changed while it was copied; copy it again")]
-    Changed,
-    #[error("it became shorter while it was copied; copy it again")]
-    Shrunk,
-    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
-    Poured,
 }
 
 impl SourceFile {

@@ -14,13 +14,15 @@ mod follow;
 mod listed;
 mod outstanding;
 mod place;
+mod plan;
 mod run;
 mod sampling;
+mod shared;
 mod steer;
 mod walk;
 
 pub(crate) use alone::{forget, look, read};
 pub use feed::{Feed, Pour};
 pub use listed::read_names;
-pub use run::{SourcePlan, SourceRoot};
+pub use plan::{SourcePlan, SourceRoot};
 pub(super) use run::{SourceTerms, run};

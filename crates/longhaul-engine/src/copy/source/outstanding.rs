@@ -1,3 +1,5 @@
+//! The files that are announced and not in place, and the decisions of the sink on them.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

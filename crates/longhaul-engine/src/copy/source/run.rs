@@ -1,6 +1,7 @@
+//! Runs the stages of a source.
+
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,30 +9,24 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{StageTimes, ThreadRole};
-use longhaul_core::units::Bytes;
-use longhaul_core::wire::copy::{CopyKey, Top};
-use longhaul_core::wire::copy::{SinkReport, SourceMessage, SourceReport};
+use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
 use super::announce::{announce, queue_announced};
 use super::carry::{read_blocks, send_blocks};
-use super::feed::Feed;
-use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
+use super::plan::{SourcePlan, SourceRoot};
+use super::shared::{Books, Context, Filled, Meters, READERS, Shared};
 use super::steer::{SteeredStreams, StreamController};
 use crate::copy::cancel::Cancel;
 use crate::copy::channels::Channels;
-use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
 use crate::copy::identity::HostFiles;
 use crate::copy::pool::pools;
-use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::Progress;
 use crate::copy::reports::FileReports;
-use crate::copy::streams::Streams;
-use crate::copy::streams::socket_options;
-use crate::copy::tree::{Tree, wire_path};
+use crate::copy::streams::{Streams, socket_options};
 use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::Result;
 use crate::lock::lock;
@@ -42,53 +37,10 @@ use crate::session::ControlReceiver;
 const JOB_QUEUE: usize = 1024;
 /// Blocks that wait for a connection that is ready.
 const FILLED_QUEUE: usize = 4;
-/// Readers, each with one read in flight: enough depth for a striped array of fast disks.
-pub(super) const READERS: usize = 4;
-
 /// How long the stages may take to end once the sink has said that all is in place.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 /// How often it is looked whether they have.
 const STAGES_CHECK: Duration = Duration::from_millis(1);
-
-/// What is sent.
-#[derive(Debug, Clone)]
-pub struct SourcePlan {
-    /// The files that may be reached.
-    pub tree: Tree,
-    /// What is copied, all of it to one target.
-    pub roots: Vec<SourceRoot>,
-}
-
-/// One thing named on the command line.
-#[derive(Debug, Clone)]
-pub enum SourceRoot {
-    /// A file or directory; `dir/.` means the directory's contents.
-    Path(PathBuf),
-    /// So many zero bytes from memory.
-    Zero(Bytes),
-    /// Whatever comes until it ends; the only root.
-    Feed(Arc<Feed>),
-    /// These of the things beneath a directory, each with the directories above it; the only
-    /// root.
-    Listed {
-        /// The directory.
-        base: PathBuf,
-        /// Paths relative to it.
-        names: Arc<Vec<PathBuf>>,
-    },
-}
-
-impl SourcePlan {
-    /// What stands at the top level.
-    pub fn top(&self) -> Top {
-        match self.roots.as_slice() {
-            [SourceRoot::Listed { .. }] => Top::Contents,
-            [SourceRoot::Path(path)] if SourceRoot::is_contents(path) => Top::Contents,
-            [_] => Top::One,
-            _ => Top::Several,
-        }
-    }
-}
 
 /// What the source knows at the end.
 pub(in crate::copy) struct SourceOutcome {
@@ -96,62 +48,6 @@ pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) source: SourceReport,
     pub(in crate::copy) reports: FileReports,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
-}
-
-/// What a reader is to do.
-pub(super) enum Job {
-    /// Read one block.
-    Block { file: Arc<SourceFile>, offset: u64 },
-    /// Read small files whole, one after the other into one block.
-    Pack(Vec<Arc<SourceFile>>),
-    /// Read what can be read once, to its end.
-    Pour(Arc<SourceFile>),
-}
-
-/// A buffer that is ready to be sent.
-pub(super) struct Filled {
-    pub(super) what: Content,
-    pub(super) length: usize,
-    pub(super) buffer: PoolBuffer,
-}
-
-/// What is in a filled buffer.
-pub(super) enum Content {
-    Block { file: Arc<SourceFile>, offset: u64 },
-    Pack(Vec<Arc<SourceFile>>),
-}
-
-/// What the threads of a source share.
-pub(super) struct Shared<'a> {
-    pub(super) control: crate::session::ControlSender,
-    pub(super) cancel: Arc<Cancel>,
-    pub(super) watchdog: Watchdog,
-    /// Whether the walk is at work, and does not wait for the sink.
-    pub(super) walking: AtomicBool,
-    /// Threads of the stages that have not ended.
-    running: AtomicU32,
-    pub(super) pools: Pools,
-    pub(super) disk: Disk,
-    pub(super) progress: &'a Progress,
-    pub(super) block_bytes: u64,
-    pub(super) outstanding: Arc<Outstanding>,
-    /// What can be read once, if anything is.
-    pub(super) feed: Option<Arc<Feed>>,
-    /// Whether the sink is to be asked what it wants.
-    pub(super) asks: bool,
-    /// The copy's key.
-    pub(super) key: Option<CopyKey>,
-    pub(super) wanted: Arc<Wanted>,
-    /// Names the source's files to a sink on this host.
-    pub(super) identities: Option<HostFiles>,
-    /// Whether this end opens the data connections.
-    pub(super) dials: bool,
-    pub(super) steered: SteeredStreams,
-    pub(super) reports: Mutex<FileReports>,
-    pub(super) reading: StageClock,
-    pub(super) sending: StageClock,
-    pub(super) sealing: StageClock,
-    pub(super) cpu: CpuMeter,
 }
 
 /// What a source knows of the sink before it begins.
@@ -187,52 +83,45 @@ pub(in crate::copy) fn run(
         }
     });
     progress.begin();
-    let shared = Shared {
+    let context = Context {
         control: link.sender,
         cancel: cancel.clone(),
         watchdog: Watchdog::new(patience(options)),
-        walking: AtomicBool::new(false),
-        running: AtomicU32::new(0),
         pools,
         disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
-        outstanding,
+        asks: terms.asks,
+        key: terms.key,
+        identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
+        dials: link.streams.dials(),
         feed: plan.roots.iter().find_map(|root| match root {
             SourceRoot::Feed(feed) => Some(feed.clone()),
             _ => None,
         }),
-        asks: terms.asks,
-        key: terms.key,
-        wanted,
-        identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
-        dials: link.streams.dials(),
-        steered: SteeredStreams::default(),
-        reports: Mutex::default(),
-        reading: StageClock::default(),
-        sending: StageClock::default(),
-        sealing: StageClock::default(),
-        cpu: CpuMeter::default(),
     };
+    let books = Books::new(outstanding, wanted);
+    let (meters, steered) = (Meters::default(), SteeredStreams::default());
+    let shared = Shared { context, books, meters, steered };
     let mut receiver = link.receiver;
     let (report, tcp) = shared.carry(link.streams, plan, options, &mut receiver, stop);
 
     let elapsed = start.elapsed();
     let stages = StageTimes {
-        read: shared.reading.share(elapsed),
-        send: shared.sending.share(elapsed),
-        seal: shared.sealing.share(elapsed),
+        read: shared.meters.reading.share(elapsed),
+        send: shared.meters.sending.share(elapsed),
+        seal: shared.meters.sealing.share(elapsed),
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.cpu.report(elapsed, shared.disk.direct_bytes());
+    let end = shared.meters.cpu.report(elapsed, shared.context.disk.direct_bytes());
     let path = shared.steered.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
-    let reports = std::mem::take(&mut *lock(&shared.reports));
+    let reports = std::mem::take(&mut *lock(&shared.books.reports));
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
-            let _ = shared.control.send(&SourceMessage::Report(Box::new(source.clone())));
+            let _ = shared.context.control.send(&SourceMessage::Report(Box::new(source.clone())));
             Ok(SourceOutcome { sink, source, reports, tcp })
         }
         None => Err(cancel.take_reason()),
@@ -272,7 +161,7 @@ impl Shared<'_> {
             let send = move |stream: u32, socket: TcpStream| {
                 // What is not granted costs speed at the most.
                 let _ = socket_options(options).apply(&socket);
-                self.steered.add(&socket, self.dials);
+                self.steered.add(&socket, self.context.dials);
                 let sender = streams.sender(stream, socket, options.protection);
                 let (blocks, stage) = (filled_queue.clone(), self.stage(ThreadRole::Send));
                 scope.spawn(move || {
@@ -288,15 +177,16 @@ impl Shared<'_> {
             // The threads hold the ends they need; a stage ends when the one before it has.
             drop((job_queue, filled));
             let more = scope.spawn(move || {
-                let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                streams.more(had, &self.cancel, over, || self.steered.wanted(), send);
+                let over = || self.context.cancel.is_set() || over_all.load(Ordering::Relaxed);
+                streams.more(had, &self.context.cancel, over, || self.steered.wanted(), send);
             });
             let controller = StreamController::new(self, options.streams, options.nice);
             let ticker = scope.spawn(|| tick(self, controller, over_all, stop));
 
-            let report = self.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
+            let report =
+                self.meters.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
             over.store(true, Ordering::Relaxed);
-            let report = report.map_err(|reason| self.cancel.fail(reason)).ok();
+            let report = report.map_err(|reason| self.context.cancel.fail(reason)).ok();
             drop(jobs);
             self.await_stages();
             ticker.thread().unpark();
@@ -307,50 +197,17 @@ impl Shared<'_> {
     }
 }
 
-/// A thread of a stage, counted as running until it is dropped.
-struct Stage<'a> {
-    running: &'a AtomicU32,
-    cpu: &'a CpuMeter,
-    role: ThreadRole,
-}
-
-impl Stage<'_> {
-    /// Runs the complete work of the thread.
-    fn run<T>(self, work: impl FnOnce() -> T) -> T {
-        self.cpu.stage(self.role, work)
-    }
-}
-
-impl Drop for Stage<'_> {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Shared<'_> {
-    /// Counts a thread as running, before it is started.
-    fn stage(&self, role: ThreadRole) -> Stage<'_> {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Stage { running: &self.running, cpu: &self.cpu, role }
-    }
-
     /// Waits until every stage has ended, and ends those that wait for a sink that has reported the
     /// end and takes no more.
     fn await_stages(&self) {
-        let deadline = Instant::now() + LAST_WORDS.min(self.watchdog.patience());
-        while self.running.load(Ordering::Relaxed) > 0 {
+        let deadline = Instant::now() + LAST_WORDS.min(self.context.watchdog.patience());
+        while self.books.running.load(Ordering::Relaxed) > 0 {
             if Instant::now() >= deadline {
-                self.cancel.release();
+                self.context.cancel.release();
                 return;
             }
             thread::sleep(STAGES_CHECK);
         }
-    }
-
-    /// Tells the sink and the user that something cannot be sent.
-    pub(super) fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
-        lock(&self.reports).fail(path.display().to_string(), reason.to_owned());
-        let path = wire_path(path);
-        self.control.send(&SourceMessage::Failed { id, path, reason: reason.to_owned() })
     }
 }

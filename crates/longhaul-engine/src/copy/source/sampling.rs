@@ -1,3 +1,5 @@
+//! The part of a tree that a sample takes.
+
 use longhaul_core::plan::{Sample, SampleContent};
 use longhaul_core::units::Bytes;
 

@@ -1,3 +1,5 @@
+//! Walks the roots of a copy and describes what it finds as entries.
+
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +15,7 @@ use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, 
 
 use super::file::SourceFile;
 use super::place::{Above, Place, look_in};
-use super::run::SourceRoot;
+use super::plan::SourceRoot;
 use super::sampling::Sampling;
 use crate::copy::identity::HostFiles;
 use crate::copy::metadata::Capture;

@@ -10,7 +10,7 @@ use longhaul_sys::tcp::TcpInfo;
 use super::course::{Course, Seen, Turn};
 use super::steered::rate_of;
 use super::yielding::Yielding;
-use crate::copy::source::run::Shared;
+use crate::copy::source::shared::Shared;
 
 /// Round trips that a change takes to show.
 const SETTLING_TRIPS: u32 = 8;
@@ -75,7 +75,7 @@ impl<'a> StreamController<'a> {
 
     fn steer(&mut self, infos: &[TcpInfo]) {
         self.tell_feed(infos);
-        let limit = self.shared.progress.limit();
+        let limit = self.shared.context.progress.limit();
         if self.yielding.is_some() {
             self.yield_to_others(infos, limit);
         } else if self.paced != Some((limit, infos.len())) {
@@ -105,7 +105,7 @@ impl<'a> StreamController<'a> {
             at: Instant::now(),
             acked: infos.iter().map(|info| info.acked_bytes).sum(),
             resent: infos.iter().map(|info| info.retransmitted_bytes).sum(),
-            sending: self.shared.sending.busy(),
+            sending: self.shared.meters.sending.busy(),
             host: HostTimes::now().ok()?,
         })
     }
@@ -122,16 +122,16 @@ impl<'a> StreamController<'a> {
         }
         if let Turn::Add { to, .. } = turn {
             steered.want(to);
-            if !self.shared.dials {
-                let told = self.shared.control.send(&SourceMessage::Streams { wanted: to });
-                self.shared.cancel.check(told);
+            if !self.shared.context.dials {
+                let told = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
+                self.shared.context.cancel.check(told);
             }
         }
     }
 
     /// Lets what cannot be read twice be kept for as long as the path takes.
     fn tell_feed(&mut self, infos: &[TcpInfo]) {
-        let Some(feed) = &self.shared.feed else { return };
+        let Some(feed) = &self.shared.context.feed else { return };
         let acked = infos.iter().map(|info| info.acked_bytes).sum();
         let now = Instant::now();
         let Some((then, before)) = self.path.replace((now, acked)) else { return };
