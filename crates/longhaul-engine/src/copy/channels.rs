@@ -10,7 +10,7 @@ use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender};
 
-/// How long a broken data connection waits for the control channel to say why.
+/// The time that a broken data connection waits for the reason on the control channel.
 const REASON_GRACE: Duration = Duration::from_millis(2_000 / HASTE);
 /// Both channels of a copy, from either end.
 pub(super) struct Channels {

@@ -1,3 +1,5 @@
+//! The time and the CPU time that the threads of a copy use.
+
 use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +42,7 @@ impl StageClock {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Whether a thread is at work now.
+    /// True while a thread is at work.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Ordering::Relaxed) > 0
     }
@@ -59,7 +61,7 @@ impl StageClock {
     }
 }
 
-/// How busy stages are from one look to the next.
+/// The utilisation of stages from one reading to the next.
 pub(crate) struct Gauge<'a, const N: usize> {
     clocks: [&'a StageClock; N],
     at: Instant,
@@ -108,7 +110,7 @@ struct Watched {
     waited: Duration,
 }
 
-/// What threads that have ended used, and the busiest of them.
+/// The CPU time of threads that have ended, and the busiest of them.
 #[derive(Debug, Default)]
 struct Ended {
     used: Duration,
@@ -130,7 +132,7 @@ impl Watched {
         }
     }
 
-    /// What it has used since, and how busy that was; the latter of a thread that lives.
+    /// The CPU time since then, and its utilisation if the thread lives.
     fn look(&self) -> Option<(Duration, Option<BusyThread>)> {
         let used = self.clock.elapsed().ok()?.saturating_sub(self.used);
         let life = self.since.elapsed();
@@ -196,7 +198,7 @@ impl CpuMeter {
         self.run(role, work)
     }
 
-    /// What was used until now, over `elapsed`, with what went past the page cache.
+    /// The CPU time and memory until now, over `elapsed`, with the bytes of direct I/O.
     pub(crate) fn report(&self, elapsed: Duration, direct_bytes: Bytes) -> TransferEnd {
         let running = lock(&self.running);
         let ended = lock(&self.ended);

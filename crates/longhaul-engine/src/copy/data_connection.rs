@@ -88,7 +88,7 @@ pub struct BlockSender {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
-    /// What sealing and hashing took.
+    /// The time for sealing and hashing.
     sealing: Duration,
     rate: Option<Arc<KeyRate>>,
 }
@@ -183,7 +183,7 @@ impl BlockSender {
         Ok(())
     }
 
-    /// What sealing and hashing took since the last time that it was asked.
+    /// Returns the time for sealing and hashing since the last call.
     pub(super) fn take_sealing(&mut self) -> Duration {
         std::mem::take(&mut self.sealing)
     }
@@ -223,12 +223,12 @@ pub(super) struct BlockReceiver {
     socket: Counted,
     sealer: Sealer,
     protection: Protection,
-    /// What opening and hashing took.
+    /// The time for opening and hashing.
     verifying: Duration,
     rate: Option<Arc<KeyRate>>,
 }
 
-/// What is known of a payload that was received.
+/// The outcome of a received payload.
 pub(super) struct Payload {
     /// It passed its check.
     pub(super) intact: bool,
@@ -336,7 +336,7 @@ impl BlockReceiver {
         Ok(Payload { intact, digest: hashed })
     }
 
-    /// What opening and hashing took since the last time that it was asked.
+    /// Returns the time for opening and hashing since the last call.
     pub(super) fn take_verifying(&mut self) -> Duration {
         std::mem::take(&mut self.verifying)
     }

@@ -76,12 +76,13 @@ impl FileDigest {
         state.values.extend(run.values);
     }
 
-    /// Whether a file of `size` bytes has more pieces than are ever gathered.
+    /// Returns whether a file of `size` bytes has more pieces than the digest can hold.
     pub(super) fn is_too_long(&self, size: u64) -> bool {
         size.div_ceil(self.step) > PIECES_LIMIT
     }
 
-    /// Where the pieces begin that have not come, of a file of `size` bytes, and their length.
+    /// The offsets of the pieces that are missing of a file of `size` bytes, and the length of a
+    /// piece.
     pub(super) fn missing(&self, size: u64) -> (Vec<u64>, u64) {
         let state = lock(&self.state);
         let come = |number: &u64| match size <= self.step {

@@ -10,7 +10,7 @@ use longhaul_core::wire::copy::{NAMES_BATCH_BYTES, NAMES_LIMIT_BYTES, Names};
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender};
 
-/// What a name takes besides its bytes.
+/// Bytes of a name in a message, besides the name.
 const NAME_BYTES: usize = 32;
 
 /// Sends `names` in as many messages as they take.

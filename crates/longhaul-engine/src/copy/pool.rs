@@ -26,8 +26,8 @@ const POOL_BYTES: usize = 192 << 20;
 /// are nothing beside them, few enough that packs go out over all connections at once.
 pub(super) const PACK_BYTES: usize = 1 << 20;
 
-/// Whether a file of `size` bytes goes into a pack: whole, with others, in one block of
-/// `block_bytes`. What has no known size does not.
+/// Returns whether a file of `size` bytes is sent in a pack with others, in one block of
+/// `block_bytes`. A stream is not.
 pub(super) fn fits_in_pack(size: u64, block_bytes: u64) -> bool {
     size == 0 || size < DIRECT_FROM_BYTES.min(block_bytes)
 }

@@ -1,3 +1,5 @@
+//! The progress of a copy, for its display.
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,7 +10,7 @@ use longhaul_core::units::{Bytes, Rate};
 use super::verdict::slowest_stage;
 use crate::lock::lock;
 
-/// How far a copy is, for whoever draws the bar; updated by the engine, read at any time.
+/// The progress of a copy, which the engine updates and any thread can read.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(super) total_bytes: AtomicU64,
@@ -22,7 +24,7 @@ pub struct Progress {
     pub(super) listed: AtomicBool,
     /// The rate limit in bit/s; 0 is none.
     limit_bps: AtomicU64,
-    /// How busy both ends are at present: the source's stages, then the sink's.
+    /// The utilisation of the stages: the source's, then the sink's.
     stages: Mutex<(StageTimes, StageTimes)>,
     began: Mutex<Option<Instant>>,
 }
@@ -107,7 +109,7 @@ impl Progress {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Whether the totals are final.
+    /// True if the totals are final.
     pub fn listed(&self) -> bool {
         self.listed.load(Ordering::Relaxed)
     }

@@ -1,3 +1,5 @@
+//! The server of a copy: checks a request and runs the source or the sink.
+
 use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
@@ -34,13 +36,13 @@ use crate::session::{
     SessionSecret, WorkRecord,
 };
 
-/// How long the client may take to make its request and to open its data connections.
+/// The longest time for the client's request and its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / HASTE);
 
 /// Most addresses of another server that are recorded.
 const ADDRESSES_NOTED: usize = 8;
 
-/// What is decided before the reply.
+/// A request that is accepted.
 enum Task {
     Receive(Box<Sink>, CopyOptions),
     Send(SourcePlan, SourceTerms, CopyOptions),
@@ -64,7 +66,7 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 /// Serves one copy within `tree`; the client is authorised already.
 ///
 /// # Errors
-/// What went wrong, which the client has been told where it could be.
+/// The error, which was reported to the client where possible.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, quota, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
@@ -194,7 +196,7 @@ fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Opt
     }
 }
 
-/// What a request's paths and names mean.
+/// The roots of a request's paths and names.
 fn roots(
     paths: &[WirePath],
     names: Option<Vec<PathBuf>>,
@@ -312,7 +314,10 @@ fn check_write(
     Ok(())
 }
 
-/// Why a peer's options are refused.
+/// Checks the options of a peer.
+///
+/// # Errors
+/// The reason for the refusal.
 pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKind, String)> {
     let invalid = |reason: String| Err((RefusalKind::Invalid, reason));
     if let Err(error) = Filters::check(&options.tree.filters) {

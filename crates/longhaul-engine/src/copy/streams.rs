@@ -32,8 +32,8 @@ const NOTSENT_LOWAT: u32 = 1 << 20;
 /// Most data connections of one copy.
 pub(super) const STREAM_LIMIT: u32 = 128;
 
-/// How often a server that waits for more connections looks whether the copy is over: the client
-/// waits for its end.
+/// The interval at which a server that waits for connections checks for the end of the copy: the
+/// client waits for its end.
 const ACCEPT_CHECK: Duration = Duration::from_millis(20);
 
 /// All data connections of a copy, from either end.
@@ -41,13 +41,13 @@ pub(super) struct Streams {
     first: Mutex<Vec<(u32, TcpStream)>>,
     more: More,
     secret: SessionSecret,
-    /// What a client sets on a connection before it is made.
+    /// The options that a client sets on a socket before it connects.
     prepare: SocketOptions,
-    /// What these connections share with others.
+    /// The rate that these connections share with others.
     rate: Option<Arc<KeyRate>>,
 }
 
-/// Where further connections come from.
+/// The origin of further connections.
 pub(super) enum More {
     /// The client opens them.
     Dial(DataDialer),
@@ -76,7 +76,7 @@ impl Streams {
         Streams { secret, ..self }
     }
 
-    /// Whether the sockets are on the path itself, so that what the kernel knows of them counts.
+    /// Returns whether the sockets are on the path itself, so that their TCP state describes it.
     pub(super) fn are_direct(&self) -> bool {
         match &self.more {
             More::Dial(dialer) => dialer.is_direct(),
@@ -93,7 +93,7 @@ impl Streams {
         self.are_direct() && self.sample().and_then(same) == Some(true)
     }
 
-    /// Whether this end opens the connections.
+    /// Returns whether this end opens the connections.
     pub(super) fn dials(&self) -> bool {
         matches!(self.more, More::Dial(_))
     }
@@ -194,7 +194,7 @@ pub(super) fn first_streams(options: &CopyOptions) -> u32 {
     options.streams.unwrap_or(FIRST_STREAMS)
 }
 
-/// What a source sets on its sockets.
+/// The options of a source's sockets.
 pub(super) fn socket_options(options: &CopyOptions) -> SocketOptions {
     SocketOptions {
         max_pacing_bytes_per_second: options

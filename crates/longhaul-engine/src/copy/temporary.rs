@@ -25,7 +25,7 @@ pub(super) fn temporary_name(name: &OsStr, token: u32, entry: u64) -> OsString {
     )
 }
 
-/// Whether `temporary` has the exact form of a temporary name of `name`.
+/// Returns whether `temporary` has the exact form of a temporary name of `name`.
 pub(super) fn is_temporary_of(name: &[u8], temporary: &[u8]) -> bool {
     let middle = || {
         let rest = temporary.strip_prefix(b".")?.strip_prefix(kept(name))?;
@@ -40,7 +40,7 @@ pub(super) fn is_temporary_of(name: &[u8], temporary: &[u8]) -> bool {
     })
 }
 
-/// Whether `temporary` is a temporary name, of any file, with `token`.
+/// Returns whether `temporary` is a temporary name of any file, with `token`.
 pub(super) fn has_token(temporary: &[u8], token: u32) -> bool {
     let mark = [MARK, format!("{token:08x}-").as_bytes()].concat();
     let at = temporary.windows(mark.len()).rposition(|window| window == mark);

@@ -1,3 +1,5 @@
+//! The stage or resource that limited a copy.
+
 use longhaul_core::result::{CopyLimit, CopySummary, EndReport, PathReport, StageTimes};
 use longhaul_core::units::Rate;
 
@@ -12,7 +14,7 @@ const WINDOW_LIMITED: f64 = 0.5;
 /// Bytes sent again for each delivered from which on loss keeps a loss-based window below 200
 /// segments (RFC 3649, section 2).
 const LOSSY: f64 = 5e-5;
-/// How near to the limit asked for a rate is when that is what limits it.
+/// The share of the requested rate from which on that rate is the limit.
 const AT_THE_LIMIT: f64 = 0.9;
 
 /// The stage that never waits for another, if there is one.
@@ -35,8 +37,8 @@ pub(super) fn slowest_stage(source: &StageTimes, sink: &StageTimes) -> Option<Co
     }
 }
 
-/// What limited a copy, in a word and in a sentence. `cores` are those of the one host that both
-/// ends are on, `rate_limit` what was asked for.
+/// The limit of a copy, as a value and as a sentence. `cores` are those of the host that both ends
+/// are on, `rate_limit` is the requested rate.
 pub(super) fn verdict(
     summary: &CopySummary,
     source: &EndReport,

@@ -1,7 +1,7 @@
-//! Ends a session in which nothing moves: no byte, no message of progress, no work at this end.
+//! Ends a session without progress: no byte, no message of progress, no work at this end.
 //!
-//! Signs of life alone do not count: a peer that sends them and nothing else is ended. A peer that
-//! says that its disk is at work is believed for a while, since one sync can take long.
+//! Signs of life do not count: a peer that sends nothing else is ended. A peer that reports a busy
+//! disk gets more time, because a sync can take long.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use longhaul_core::wire::copy::SinkMessage;
 use crate::HASTE;
 use crate::lock::lock;
 
-/// How long the other side may be silent: it sends a sign of life every second or sooner.
-/// Shorter cuts TCP survives by itself; after it the copy goes on over new connections.
+/// The longest silence of a peer, which sends a sign of life every second. TCP survives shorter
+/// interruptions; after a longer one the copy continues over new connections.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / HASTE);
-/// How often an end looks whether it should stop, and tells the other how far it is.
+/// The interval at which an end checks for its end, and the sink reports.
 pub(super) const TICK: Duration = Duration::from_millis(200 / HASTE);
 /// The default of `--give-up`.
 const DEFAULT: Duration = Duration::from_secs(300);
-/// A server waits no longer than this, whatever a client asks for.
+/// The longest time without progress at a server, whatever a client requests.
 const SERVER_LIMIT: Duration = Duration::from_secs(3600);
-/// For so many times as long a peer is believed that its disk is at work.
+/// The factor of time for a peer that reports a busy disk.
 const CLAIMS: u32 = 12;
 
-/// How long an end of a copy with these options waits while nothing moves.
+/// The longest time without progress of a copy with these options.
 pub(super) fn patience(options: &CopyOptions) -> Duration {
     options.give_up_ms.map_or(DEFAULT, Duration::from_millis)
 }
@@ -97,9 +97,9 @@ impl Watchdog {
         }
     }
 
-    /// How long nothing has moved, if that is too long. `moved` is a number that changes with the
-    /// bytes on the path; `working` says that this end's disk is at work, or its input or output is
-    /// waited for.
+    /// The time without progress, if that is too long. `moved` is a number that changes with the
+    /// bytes on the path; `working` is true while the disk of this end is at work, or its input or
+    /// output blocks.
     pub(super) fn stalled(&self, moved: u64, working: bool) -> Option<Duration> {
         self.stalled_at(Instant::now(), moved, working)
     }

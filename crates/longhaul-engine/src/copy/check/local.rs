@@ -16,12 +16,12 @@ use crate::copy::tree::{FileKind, Tree, wire_path};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// What is read at once: enough that the disk works while the bytes are hashed.
+/// Bytes per read: enough that the disk works while the bytes are hashed.
 const READ_BYTES: usize = 4 << 20;
 /// Threads that read and hash, each a file: BLAKE3 does some 3 GB/s on one core.
 const THREADS: usize = 4;
 
-/// What is known so far.
+/// The findings so far.
 #[derive(Default)]
 struct Found {
     files: u64,

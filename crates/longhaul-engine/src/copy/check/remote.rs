@@ -1,7 +1,7 @@
-//! A manifest checked by the host that has it: what is sent is what was found, not the files.
+//! Checks a manifest on the server that has it: the findings are sent, not the files.
 //!
 //! The server reads and hashes beneath its root, as far as the client's key may read there, and
-//! shows every second that it lives; when the client leaves, it stops.
+//! reports every second; it stops when the client leaves.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -27,7 +27,7 @@ use crate::session::{ControlReceiver, ControlSender, Session};
 
 /// The longest manifest that is read: some two million files.
 const MANIFEST_LIMIT_BYTES: u64 = 256 << 20;
-/// How often the server shows that it lives, and hears whether the client does.
+/// The interval of the server's signs of life, which also show that the client is there.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a list's item besides its text.
 const ITEM_BYTES: usize = 32;
@@ -206,7 +206,7 @@ fn open(
     Ok((recorded, Tree::from_dir(base_dir)))
 }
 
-/// Tells what was found, in as many messages as it takes.
+/// Sends the findings, in as many messages as they need.
 fn tell(sender: &ControlSender, found: CheckResult) -> Result<()> {
     let paths = |paths, message: fn(Vec<WirePath>) -> CheckMessage| {
         batches(

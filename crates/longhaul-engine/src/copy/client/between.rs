@@ -1,12 +1,9 @@
-//! A copy between two other ends: the client asks the one to send to the other.
+//! A copy between two servers: the client asks the source to send to the sink.
 //!
-//! The client holds an authenticated control channel with each. It lends the source the secret of
-//! its session with the sink, with which data connections, and nothing else, can be opened there;
-//! the source dials the sink, and the bytes go directly. Control messages pass through the client,
-//! which so sees how far the copy is and ends it when it leaves.
-//!
-//! Where the source cannot reach the sink, the data connections go through the client as well,
-//! still sealed by the one for the other.
+//! The client holds an authenticated control channel with each. It gives the source the secret of
+//! its session with the sink, which opens data connections of that session and nothing else. The
+//! source dials the sink, and the data do not pass through the client. Control messages do: the
+//! client sees the progress and ends the copy when it leaves.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -36,16 +33,16 @@ use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 
-/// What is read and written at once where data passes through the client.
+/// Bytes per read and write of data that pass through the client.
 const PUMP_BYTES: usize = 256 << 10;
 
 /// The ends of a copy between two others.
 pub struct Ends<'a> {
     /// Opens a session with the source.
     pub source: &'a mut dyn FnMut() -> Result<Session>,
-    /// What is copied, at the source.
+    /// The files at the source.
     pub files: FarFiles<'a>,
-    /// Where to, at the sink.
+    /// The path at the sink.
     pub target: &'a Path,
 }
 
@@ -148,7 +145,8 @@ fn ask(
     Ok((sender, receiver, dialer))
 }
 
-/// Whether the source is to ask what the sink wants, and whether the server can read files back.
+/// Returns whether the source waits for decisions of the sink, and whether the server can read
+/// files back.
 fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     match receiver.receive()? {
@@ -170,7 +168,7 @@ struct Relay<'a> {
     watchdog: Watchdog,
 }
 
-/// What the client has seen pass.
+/// The reports that have passed through the client.
 #[derive(Default)]
 struct State {
     sink: Option<SinkReport>,
@@ -239,7 +237,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Passes on what the source says, until it leaves.
+    /// Passes on the messages of the source until it leaves.
     fn follow_source(&self, from: &mut ControlReceiver, mut pumps: Option<Pumps>) -> Result<()> {
         loop {
             let message: SourceMessage = from.receive()?;
@@ -294,7 +292,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Passes on what the sink says, until it has finished.
+    /// Passes on the messages of the sink until it has finished.
     fn follow_sink(&self, from: &mut ControlReceiver) -> Result<()> {
         loop {
             let message: SinkMessage = from.receive()?;

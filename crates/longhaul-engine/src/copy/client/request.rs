@@ -11,21 +11,21 @@ use crate::HASTE;
 use crate::copy::source::SourceRoot;
 use crate::error::{EngineError, Result};
 
-/// How long the far side may take to look at its target or sources.
-/// A sink whose earlier attempt has not ended yet waits for it first.
+/// The longest time for the server's reply. A sink whose earlier attempt has not ended waits for it
+/// first.
 pub(in crate::copy) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000 / HASTE);
 
-/// What is asked of a far end.
+/// The files at a server that a client requests.
 #[derive(Debug, Clone, Copy)]
 pub struct FarFiles<'a> {
-    /// What is copied, by its paths there.
+    /// The paths at the server.
     pub paths: &'a [PathBuf],
-    /// Of the directory that is the only path these alone, by their paths relative to it.
+    /// Only these paths, relative to the directory that is the only path.
     pub names: Option<&'a [PathBuf]>,
 }
 
 impl FarFiles<'_> {
-    /// What stands at the top level.
+    /// The kind of the top level.
     pub(super) fn top(&self) -> Top {
         match self.paths {
             [_] if self.names.is_some() => Top::Contents,
@@ -36,7 +36,7 @@ impl FarFiles<'_> {
     }
 }
 
-/// Refuses a sink that would not read back what it is to.
+/// Refuses a sink that cannot read files back although it has to.
 pub(super) fn check_rereads(peer: &str, rereads: bool, options: &CopyOptions) -> Result<()> {
     if rereads || options.verify == Verify::InFlight {
         return Ok(());

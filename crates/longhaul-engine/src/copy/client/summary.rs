@@ -20,7 +20,7 @@ pub(super) struct CopySessions {
     pub(super) same_host: Option<f64>,
     /// Sessions that were lost.
     reconnects: u32,
-    /// What was there when the first session began, if it was lost.
+    /// The bytes that existed when the first session began, if it was lost.
     resumed: Option<Bytes>,
 }
 

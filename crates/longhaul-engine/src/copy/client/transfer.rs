@@ -63,12 +63,12 @@ pub fn push(
     Ok(result(summary, source, sink, path, limits, reports))
 }
 
-/// Where what is fetched goes to.
+/// The place that fetched files go to.
 #[derive(Debug, Clone, Copy)]
 pub enum Landing<'a> {
-    /// This path.
+    /// A path.
     Path(&'a Path),
-    /// Out, in order: one file. The options are [`ordered`].
+    /// An output that takes one file in order. The options are [`ordered`].
     ///
     /// [`ordered`]: longhaul_core::plan::TreeOptions::ordered
     Outlet(&'a Arc<Outlet>),
@@ -138,10 +138,10 @@ pub fn pull(
     Ok(result(summary, source, sink, path, limits, reports))
 }
 
-/// Makes the request and opens the data connections, all in one round trip, in which a server that is
-/// not busy says its welcome too: it knows the session's secret since the handshake, so that
-/// connections may come before its replies are here.
-/// Also returns whether the sink is to be asked what it wants.
+/// Makes the request and opens the data connections, all in one round trip, which a server that is
+/// not busy also uses for its welcome: it knows the secret of the session since the handshake, so
+/// that connections can arrive before its replies are read. Also returns whether the source waits
+/// for decisions of the sink.
 fn open(
     session: Session,
     request: &CopyRequest,
@@ -184,7 +184,7 @@ fn open(
     Ok((Channels { sender, receiver, streams }, asks))
 }
 
-/// What stands for the result of a thread that panicked, which has said why.
+/// The result of a thread that panicked.
 fn lost<T>() -> Result<T> {
     Err(EngineError::Interrupted)
 }

@@ -1,12 +1,12 @@
-//! Which way bytes go between memory and disk: past the page cache, or through it.
+//! The choice between direct I/O and the page cache.
 //!
-//! Past the cache (`O_DIRECT`) saves a copy of every byte and leaves the cache to others, which is
-//! worth most where disks are fast; but not every file system does it well, and bytes that are in
-//! the cache already are had cheaper from there. So each end finds out for itself, for each file
-//! system, with the first blocks of a long file: [`Trial`] counts, [`Disk`] keeps them.
-//! `docs/design/disk.md` has the reasons and figures.
+//! Direct I/O (`O_DIRECT`) saves a copy of every byte and leaves the cache to other programs, which
+//! matters most on fast disks. Not every file system does it well, and bytes that are in the cache
+//! are cheaper from there. So each end measures both, per file system, with the first blocks of a
+//! long file: [`Trial`] counts, [`Disk`] keeps the results. `docs/design/disk.md` has the reasons
+//! and figures.
 //!
-//! What this does not do: read, write, or notice that a file system refuses.
+//! This module does not read, write, or notice that a file system refuses direct I/O.
 
 mod trial;
 
@@ -50,12 +50,12 @@ impl Disk {
         Disk { mode, trials: Mutex::default(), direct_bytes: AtomicU64::new(0) }
     }
 
-    /// Whether any block of a file of `size` bytes may go past the cache.
+    /// Returns whether a block of a file of `size` bytes can use direct I/O.
     pub(super) fn may_pass_by(&self, size: u64) -> bool {
         self.mode != DirectIo::Never && size >= DIRECT_FROM_BYTES
     }
 
-    /// Whether bytes that are in the cache already are taken from there.
+    /// True if bytes that are in the cache are read from there.
     pub(super) fn prefers_cached(&self) -> bool {
         self.mode == DirectIo::Auto
     }

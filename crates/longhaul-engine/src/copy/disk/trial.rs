@@ -1,4 +1,4 @@
-//! What the first blocks of a long file cost, each way, and which way that speaks for.
+//! The trial of direct I/O and of the page cache with the first blocks of a long file.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ pub(in crate::copy) enum Way {
 const TURN: u32 = 4;
 /// Blocks each way that decide: two turns.
 const ENOUGH: u32 = 2 * TURN;
-/// How many times as fast the cache must be to be taken, and, where it is as fast, how many times as
-/// cheap: the cache is left to others unless it pays.
+/// The factor by which the cache must be faster, or as fast and cheaper, to be chosen: the cache is
+/// left to other programs unless it pays.
 const WORTH: f64 = 1.3;
 /// A rate that is as good as another: disks vary by more from one block to the next.
 const AS_FAST: f64 = 0.9;
 
-/// What a block took.
+/// The cost of a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) bytes: u64,

@@ -42,7 +42,7 @@ fn records(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What extents add up to stays within the file.
+/// Checks that the blocks of extents stay within the file.
 fn look(claims: &[Claim]) {
     for block in [4096, 1 << 20, 4 << 20] {
         for size in [0, 1, block - 1, block, 10 * block + 1, u64::MAX] {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::script::Script;
 use crate::lock::lock;
 
-/// What passes at once on a data connection.
+/// Bytes that pass at once on a data connection.
 const CHUNK_BYTES: usize = 16 << 10;
 /// The unit of places on a data connection.
 const PLACE_BYTES: u64 = 32;
@@ -26,7 +26,7 @@ pub(super) struct Fault {
     amount: u8,
 }
 
-/// Where something goes wrong.
+/// The channel of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Messages of the client.
@@ -37,7 +37,7 @@ enum Way {
     Data(u32),
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// A message is lost, or a bit of a block is changed.
@@ -85,12 +85,12 @@ impl Fault {
         }
     }
 
-    /// Whether it changes what the ends say to each other, rather than what they hear of it.
+    /// Returns whether it changes messages, rather than only their delivery.
     pub(super) fn is_of_messages(&self) -> bool {
         !matches!(self.way, Way::Data(_)) && !matches!(self.what, What::Cut | What::CutAll)
     }
 
-    /// Whether bytes of blocks are changed, not only cut off.
+    /// Returns whether it changes bytes of blocks, rather than only their number.
     pub(super) fn is_of_bytes(&self) -> bool {
         matches!(self.way, Way::Data(_)) && !matches!(self.what, What::Cut | What::CutAll)
     }

@@ -30,7 +30,7 @@ use crate::session::random_keying_material;
 
 /// A journal that was not written to for so long is given up.
 const STALE_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
-/// How often a lock that another process holds is tried again.
+/// The pause between attempts to take a lock that another process holds.
 const LOCK_CHECK: Duration = Duration::from_millis(100);
 const PREFIX: &str = ".longhaul-";
 const SUFFIX: &str = ".journal";
@@ -46,7 +46,7 @@ pub(in crate::copy) struct Journal {
     found: bool,
 }
 
-/// What a journal depends on besides the key of its copy.
+/// The options that a journal depends on, besides the key of its copy.
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct Setting {
     pub(in crate::copy) durable: bool,
@@ -55,7 +55,7 @@ pub(in crate::copy) struct Setting {
     pub(in crate::copy) name: Option<WirePath>,
 }
 
-/// Why a copy has no journal.
+/// The reason why a copy has no journal.
 #[derive(Debug)]
 pub(in crate::copy) enum OpenError {
     /// Another process holds the lock and did not end in time.

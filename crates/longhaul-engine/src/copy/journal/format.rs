@@ -1,3 +1,5 @@
+//! The records of a journal.
+
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 
@@ -37,9 +39,9 @@ pub(in crate::copy) enum Record {
     Partial { path: WirePath, stamp: u64, temporary: WirePath, id: FileId },
     /// More of its bytes are written. Digests are over pieces of `piece_bytes`.
     Written { path: WirePath, piece_bytes: u64, extents: Vec<Extent> },
-    /// What version 2 wrote instead, without digests: such bytes are not believed.
+    /// The record of version 2, without digests. Its bytes are not reused.
     Extents { path: WirePath, extents: Vec<(u64, u64)> },
-    /// What version 1 wrote instead, in blocks.
+    /// The record of version 1, in blocks. Its bytes are not reused.
     Blocks { path: WirePath, spans: Vec<(u64, u64)> },
     /// It is in place.
     Done { path: WirePath, stamp: u64, id: FileId },
@@ -80,7 +82,7 @@ impl CopyTerms {
     }
 }
 
-/// What tells that a file is still the one that was written.
+/// The identity of a file, which changes when the file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::copy) struct FileId {
     pub(in crate::copy) device: u64,
@@ -94,7 +96,7 @@ pub(in crate::copy) struct FileId {
 }
 
 impl FileId {
-    /// Whether a file that now has the identity `now` is the one that this names, unchanged.
+    /// Returns whether `now` is the identity of the same file, unchanged.
     pub(in crate::copy) fn names(&self, now: &FileId) -> bool {
         let ctime = self.ctime.and(now.ctime);
         FileId { ctime, ..*now } == *self
@@ -149,7 +151,7 @@ pub(in crate::copy) struct Claim {
 }
 
 impl Claim {
-    /// Whether it can be of a file of `size` bytes that was written in blocks.
+    /// Returns whether the extent can be of a file of `size` bytes that was written in blocks.
     pub(in crate::copy) fn fits(&self, size: u64) -> bool {
         let align = DIRECT_ALIGN as u64;
         let aligned = |bytes: u64| bytes.is_multiple_of(align);
@@ -161,7 +163,7 @@ impl Claim {
     }
 }
 
-/// What is known of a file from an earlier attempt.
+/// A file of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::copy) enum PastFile {
     /// Begun: these bytes were written under the temporary name. Only device and inode of `id`
@@ -224,7 +226,7 @@ impl Record {
 }
 
 impl Past {
-    /// Whether it can be gone on with.
+    /// Returns whether a copy can resume with it.
     pub(in crate::copy) fn is_usable(&self) -> bool {
         self.begin.is_some()
     }
@@ -242,8 +244,8 @@ impl Past {
         self.terms.is_some_and(|terms| terms.verified)
     }
 
-    /// Whether what it says holds where `boot` is what a journal of this run names, and may be
-    /// added to.
+    /// Returns whether the records are valid for a copy whose journal names `boot`, and may be
+    /// followed by more records.
     pub(super) fn holds(&self, boot: Option<&str>) -> bool {
         match &self.begin {
             Some(Record::Begin { version, block_bytes, boot: then, .. }) => {

@@ -1,3 +1,5 @@
+//! Reads the attributes of the files of a source.
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;

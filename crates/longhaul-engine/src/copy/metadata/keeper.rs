@@ -1,3 +1,5 @@
+//! Applies attributes at the sink, and counts those that it cannot apply.
+
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::io;
@@ -18,7 +20,7 @@ use rustix::io::Errno;
 use super::{ACL_ACCESS, CAPABILITY, by_descriptor, is_acl, is_carried};
 use crate::lock::lock;
 
-/// What is known of an entry besides its bytes.
+/// The attributes of an entry, besides its bytes.
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct Attributes {
     pub(in crate::copy) mode: u32,
@@ -27,7 +29,7 @@ pub(in crate::copy) struct Attributes {
     more: Option<Arc<More>>,
 }
 
-/// What few entries have.
+/// Attributes that few entries have.
 #[derive(Debug)]
 struct More {
     owner: Option<Owner>,
@@ -63,7 +65,7 @@ impl Attributes {
     }
 }
 
-/// Why a server does not give away what only `owners` before a key allows.
+/// The reason for attributes that a server sets only for keys with the option `owners`.
 pub(in crate::copy) const NO_OWNERS: &str = "the server sets owners, set-id bits, capabilities and devices only for keys with the option \
      'owners'";
 
@@ -95,8 +97,8 @@ impl Keeper {
         }
     }
 
-    /// Whether a new file is finished once it is created with the source's mode, which the kernel
-    /// cuts by the umask.
+    /// True if a new file needs no more attributes than the source's mode, cut by the umask, at its
+    /// creation.
     pub(in crate::copy) fn is_plain(&self) -> bool {
         !self.preserve && self.owner == OwnerMode::Ignore && !self.xattrs
     }
@@ -199,7 +201,7 @@ impl Keeper {
         Ok(chmod(by_descriptor(&made), Mode::from_raw_mode(0o700))?)
     }
 
-    /// What could not be kept so far.
+    /// The attributes that could not be kept so far.
     pub(in crate::copy) fn not_kept(&self) -> Vec<NotKept> {
         lock(&self.missed).values().cloned().collect()
     }

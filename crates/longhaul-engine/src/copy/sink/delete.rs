@@ -19,7 +19,7 @@ use crate::lock::lock;
 const ACTIONS_BATCH: usize = 64;
 
 impl Shared<'_> {
-    /// Deletes what is not at the source, or tells what would be; returns how much.
+    /// Deletes what the source does not have, or reports it in a dry run; returns the number.
     pub(super) fn delete_extras(&self) -> Result<u64> {
         let Destination::Directory { tree, path: base, .. } = &self.store.destination else {
             return Ok(0);
@@ -67,7 +67,7 @@ impl Shared<'_> {
         Ok(deleted)
     }
 
-    /// Says why nothing is deleted in the target.
+    /// Reports the reason why nothing is deleted in the target.
     pub(super) fn tell_not_deleted(&self, path: &Path, reason: &str) -> Result<()> {
         let path = wire_path(path);
         let reason = reason.to_owned();

@@ -34,12 +34,12 @@ impl Digests {
         }
     }
 
-    /// Whether any are wanted.
+    /// True if digests are requested.
     pub(super) fn wanted(&self) -> bool {
         self.told || self.manifest.is_some()
     }
 
-    /// Takes note of a file that stays as it is.
+    /// Adds a file that stays as it is.
     pub(super) fn unchanged(&self, path: &Path) {
         if self.wanted() {
             lock(&self.unchanged).push(path.to_owned());

@@ -1,4 +1,4 @@
-//! What becomes of an entry when it is announced.
+//! Takes the announced entries: creates directories and nodes, and decides on the blocks of files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ const PATH_MAX: usize = 4096;
 /// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
 const HELD_SPANS: usize = 16 << 10;
 
-/// Where a file goes from its announcement if no more of it is to come.
+/// The stages after the announcement of a file whose blocks are all present.
 pub(super) struct Onward {
     /// To be synced and renamed.
     pub(super) whole: Sender<Vec<CompleteFile>>,
@@ -48,11 +48,11 @@ pub(super) struct Onward {
 struct Decided {
     held: Vec<Held>,
     actions: Vec<Action>,
-    /// What is to be read again once the source knows what it leaves out.
+    /// Extents to read again once the source knows the blocks that it leaves out.
     rereads: Vec<Reread>,
 }
 
-/// Takes a batch of entries, and tells a source that asks which of it is wanted.
+/// Takes a batch of entries, and sends the decisions to a source that waits for them.
 pub(super) fn take_entries(
     shared: &Shared<'_>,
     entries: Vec<Entry>,
@@ -197,8 +197,8 @@ fn refuse(
     numbered(shared.books.ledger.announce(id, None), peer)
 }
 
-/// Why an entry is not taken: its name, or what it leads to, is one that longhaul keeps for its own
-/// files, or the target is to be a directory.
+/// The reason why an entry is refused: its name or the path that it leads to is reserved or too
+/// long, or the target has to be a directory.
 fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
         EntryKind::Symlink { target } => {
@@ -383,7 +383,7 @@ fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64
 }
 
 /// Fails if the files of a first announcement do not fit together, before any of them is written.
-/// What an earlier attempt has left, or need not come, is only known one by one.
+/// Blocks that exist or are not wanted are known only per file.
 fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
     if shared.context.asks {
         return Ok(());
@@ -552,7 +552,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Whether the entry `first` of this session was announced with `path`.
+    /// Returns whether the entry `first` of this session was announced with `path`.
     fn has_named(&self, first: u64, path: &Path) -> bool {
         let named =
             usize::try_from(first).ok().and_then(|at| lock(&self.books.named).get(at).copied());

@@ -23,7 +23,7 @@ use crate::copy::names::is_reserved;
 use crate::copy::tree::{self, Tree};
 use crate::lock::lock;
 
-/// What was announced, as far as deletion and the manifest need it.
+/// The announced paths, as far as deletion and the manifest need them.
 pub(super) struct Extras {
     pub(super) delete: Option<DeleteOptions>,
     pub(super) dry_run: bool,

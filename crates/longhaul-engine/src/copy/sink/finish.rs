@@ -26,7 +26,7 @@ pub(super) struct CompleteFile {
     pub(super) form: Form,
 }
 
-/// How a whole file stands on the disk.
+/// The form of a complete file on the disk.
 pub(super) enum Form {
     /// Not at all: bytes are dropped.
     Dropped,
@@ -177,7 +177,7 @@ impl Syncs {
 }
 
 impl Form {
-    /// What is in place after the rename of a file that had the identity `id`.
+    /// The identity after the rename of a file that had the identity `id`.
     fn placed(&self, id: FileId) -> Option<FileId> {
         match self {
             Form::Dropped => None,

@@ -1,4 +1,4 @@
-//! What passes on the control channel from the source.
+//! The control channel of a sink: handles the source's messages.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
 
-/// Hears the source out; ends only with the channel.
+/// Handles the source's messages until the channel ends.
 pub(super) fn follow_source(
     shared: &Shared<'_>,
     control: &mut ControlReceiver,

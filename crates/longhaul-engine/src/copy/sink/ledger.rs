@@ -13,8 +13,7 @@ use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
 
-/// Entries that may be under way at once. The source announces little ahead of its blocks, so
-/// only a hostile one comes near.
+/// Most entries that are open at once: twice as many as a source announces ahead of its data.
 pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
 
 /// A file that is being received.
@@ -40,7 +39,7 @@ pub(super) struct SinkFile {
     state: Mutex<FileState>,
 }
 
-/// How far a file is.
+/// The progress of a file.
 pub(super) struct FileState {
     pub(super) partial: Stage,
     /// Blocks that are written, now or by an earlier attempt.
@@ -120,7 +119,7 @@ impl SinkFile {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Whether it is more than one block: then the journal has something to say of it before it is
+    /// Returns whether the file has several blocks: then the journal has records of it before it is
     /// in place.
     pub(super) fn has_several(&self, block_bytes: u64) -> bool {
         self.size() > block_bytes
@@ -165,18 +164,18 @@ impl FileState {
         }
     }
 
-    /// Whether the file has failed or was passed on.
+    /// True if the file has failed or was passed on.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.partial, Stage::Gone)
     }
 
-    /// Whether every block is written.
+    /// True if every block is written.
     pub(super) fn is_whole(&self) -> bool {
         self.written.count() == self.blocks
     }
 }
 
-/// What has been announced, what is in place, and what has failed.
+/// The entries of a copy that are announced, in place, or failed.
 #[derive(Default)]
 pub(super) struct Ledger {
     state: Mutex<State>,
@@ -199,13 +198,13 @@ struct State {
     bytes: u64,
     resumed: u64,
     done: Vec<u64>,
-    /// What comes without a known end.
+    /// The stream, whose length is unknown until it ends.
     stream: Option<Arc<SinkFile>>,
     failed: HashSet<u64>,
     closed: bool,
 }
 
-/// Why there is no entry of a number.
+/// The reason why there is no entry with an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoEntry {
     /// The copy is over.
@@ -214,7 +213,7 @@ pub(super) enum NoEntry {
     Never,
 }
 
-/// Where the copy stands.
+/// The progress of a copy.
 pub(super) struct Standing {
     /// Entries put in place since the last look.
     pub(super) done: Vec<u64>,
@@ -315,7 +314,7 @@ impl Ledger {
         self.lock().failed.insert(id);
     }
 
-    /// Whether an entry has failed.
+    /// Returns whether an entry has failed.
     pub(super) fn has_failed(&self, id: u64) -> bool {
         self.lock().failed.contains(&id)
     }
@@ -364,8 +363,8 @@ impl Ledger {
         stream.map_or(0, |stream| stream.lock().written.leading())
     }
 
-    /// Where the copy stands, with up to `batch` entries that were put in place since the last
-    /// time.
+    /// The progress of the copy, with up to `batch` entries that were put in place since the last
+    /// call.
     pub(super) fn standing(&self, batch: usize) -> Standing {
         self.lock().standing(batch)
     }
@@ -386,7 +385,7 @@ impl Ledger {
         self.lock().open.len()
     }
 
-    /// Whether every entry is settled and no more will come.
+    /// True if every entry is settled and all are announced.
     pub(super) fn is_complete(&self) -> bool {
         let state = self.lock();
         state.total == Some(state.settled)

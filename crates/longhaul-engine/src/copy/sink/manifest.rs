@@ -26,7 +26,7 @@ const DIGESTS_BATCH: usize = 64;
 /// The manifest of several things, or of a directory's contents.
 const DEFAULT_NAME: &[u8] = b"longhaul.b3";
 const SUFFIX: &[u8] = b".b3";
-/// What is read at once of a file whose blocks were not seen by this copy.
+/// Bytes per read of a file whose blocks this copy has not received.
 const READ_BYTES: usize = 1 << 20;
 
 impl Shared<'_> {
@@ -65,7 +65,7 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Tells all digests and writes the manifest; returns its path.
+    /// Reports all digests and writes the manifest; returns its path.
     pub(super) fn tell_digests(&self) -> Result<Option<WirePath>> {
         if !self.books.digests.wanted() {
             return Ok(None);

@@ -91,8 +91,8 @@ impl Store {
         Ok(())
     }
 
-    /// What taking an entry would do at `path`; `None` if what is there stays. With `update` a
-    /// file that is newer stays, or as new and as long.
+    /// The action of an entry at `path`; `None` if the existing file stays. With `update` a file
+    /// stays that is newer, or as new and as long.
     pub(super) fn compare(
         &self,
         path: &Path,

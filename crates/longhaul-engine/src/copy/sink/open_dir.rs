@@ -17,7 +17,7 @@ pub(super) struct OpenDir {
     pub(super) fd: OwnedFd,
     /// True if this copy has made the directory: it has no other names.
     pub(super) fresh: bool,
-    /// Whether what is there may be replaced.
+    /// True if existing files may be replaced.
     pub(super) replaces: bool,
     pub(super) faults: Countdown,
     pub(super) device: u64,
@@ -26,7 +26,7 @@ pub(super) struct OpenDir {
     pub(super) sync: Option<Arc<File>>,
 }
 
-/// What tells the file of `stat` from others and from itself at another time.
+/// The identity of the file of `stat`.
 pub(super) fn file_id(stat: &Stat) -> FileId {
     FileId {
         device: stat.st_dev,

@@ -27,7 +27,7 @@ pub(super) struct Temporary {
     pub(super) dir: Arc<OpenDir>,
     pub(super) temporary: OsString,
     pub(super) name: OsString,
-    /// Nothing of ours is under the name any more, or it is to stay for the next attempt.
+    /// True if the name is no longer this session's, or stays for the next attempt.
     released: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct PartialFile {
     /// Writes past the page cache must be aligned; the last one runs over the end, which is cut off
     /// later. False where the file system has none.
     pub(super) direct: bool,
-    /// What it will be long.
+    /// The final length.
     size: u64,
     /// An earlier attempt has begun it: what is under a hole is not known to be zeros.
     pub(super) reopened: bool,
@@ -51,7 +51,7 @@ pub(super) struct PartialFile {
 }
 
 impl Temporary {
-    /// What was just created in `dir` as `temporary`, to become `name`.
+    /// The new file `temporary` in `dir`, which is to become `name`.
     pub(super) fn new(dir: Arc<OpenDir>, temporary: OsString, name: OsString) -> Self {
         Temporary { dir, temporary, name, released: AtomicBool::new(false) }
     }
@@ -90,8 +90,8 @@ impl Temporary {
         Ok(())
     }
 
-    /// What is in place now, if it is still the file that had the identity `id` before its rename,
-    /// which changes the change time.
+    /// The identity of the file in place, if it is the file that had the identity `id` before its
+    /// rename, which changes the change time.
     pub(super) fn placed(&self, id: FileId) -> FileId {
         let now = statat(&self.dir.fd, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let now = now.map(|stat| file_id(&stat)).ok();
@@ -119,7 +119,7 @@ impl Drop for Temporary {
 }
 
 impl PartialFile {
-    /// What `file` writes, which is to become `temporary.name` of `size` bytes.
+    /// The file that `file` writes, which is to become `temporary.name` of `size` bytes.
     pub(super) fn new(
         file: File,
         temporary: Temporary,
@@ -243,7 +243,7 @@ impl PartialFile {
         }
     }
 
-    /// What tells the file from others.
+    /// The identity of the file.
     pub(super) fn id(&self) -> io::Result<FileId> {
         Ok(file_id(&rustix::fs::fstat(&self.file)?))
     }

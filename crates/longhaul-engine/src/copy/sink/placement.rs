@@ -1,3 +1,5 @@
+//! Reads the target of a copy as cp(1) and scp(1) do.
+
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +17,7 @@ use crate::copy::journal::Journal;
 use crate::copy::names::leads_through_reserved;
 use crate::copy::tree::{FileKind, Tree};
 
-/// Where entries go, decided before the first byte.
+/// The place that entries go to, which is decided before the first byte.
 #[derive(Debug, Clone)]
 pub enum Destination {
     /// Nowhere: blocks are verified and dropped.
@@ -28,9 +30,9 @@ pub enum Destination {
         path: PathBuf,
         /// The name that the top-level entry gets instead of its own.
         rename: Option<OsString>,
-        /// What gets the name is a directory: the target was given with a slash at its end.
+        /// True if the entry with that name has to be a directory: the target ends with a slash.
         only_dir: bool,
-        /// What comes are the contents of a directory, which this one corresponds to.
+        /// True if the entries are the contents of a directory, which this one corresponds to.
         contents: bool,
     },
     /// Out, in order.
@@ -39,7 +41,7 @@ pub enum Destination {
     Planned(PathBuf),
 }
 
-/// Why a target cannot take what comes.
+/// The reason why a target cannot take the entries.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// Several files, or a directory's contents, need a directory.
@@ -56,14 +58,14 @@ pub enum PlaceError {
     Parent {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl Destination {
-    /// Whether what comes may have the owners, set-id bits and capabilities of the source.
+    /// Returns whether entries may have the owners, set-id bits and capabilities of the source.
     pub(super) fn may_own(&self) -> bool {
         !matches!(self, Destination::Directory { tree, .. } if !tree.may_own())
     }
@@ -164,8 +166,8 @@ impl Destination {
     }
 }
 
-/// Whether `target` is a name that no copy may write to. Above a path of this host's user there may
-/// be any name.
+/// Returns whether `target` is reserved. The directories above a path of this host's user may have
+/// any name.
 fn is_kept_for_ours(tree: &Tree, target: &Path) -> bool {
     let path = match tree.is_bounded() {
         true => target,

@@ -20,13 +20,13 @@ use crate::error::EngineError;
 /// purpose gets no further.
 const RESEND_LIMIT: u64 = 256;
 const RESEND_SHARE: u64 = 16;
-/// How far a block of a stream may be ahead of the first that is missing, in blocks: more than a
-/// source keeps for sending again.
+/// The most blocks by which a block of a stream can be ahead of the first missing one: more than a
+/// source keeps for retransmission.
 const STREAM_LEAD: u64 = 1 << 16;
-/// Why the connections of a copy to standard output are given up.
+/// The reason for ending the connections of a copy to standard output.
 const SPOILT: &str = "a block arrived corrupted";
 
-/// What a header announces, with the files it is about.
+/// The data that a header announces, with their files.
 enum Coming {
     /// `None`: of a file that has failed meanwhile, to be dropped.
     Block {
@@ -41,15 +41,15 @@ enum Coming {
     },
 }
 
-/// Why a connection brings no more blocks.
+/// The reason why a connection delivers no more blocks.
 enum Ended {
-    /// Its end was said, or nothing is missed any more.
+    /// The source has sent the end, or nothing is missing.
     Well,
     /// It broke.
     Broken(io::Error),
     /// The copy is over.
     Over,
-    /// The source does what it must not.
+    /// The source violates the protocol.
     Hostile(&'static str),
 }
 
@@ -198,8 +198,8 @@ fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Whether a block is one of the file's, neither shifted nor short. A file that has failed takes
-/// any.
+/// Returns whether the block is a block of the file, with its offset and length. Any block fits a
+/// file that has failed.
 fn fits(file: Option<&SinkFile>, offset: u64, length: usize, block_bytes: u64) -> bool {
     let length = length as u64;
     let Some(file) = file else { return length <= block_bytes };

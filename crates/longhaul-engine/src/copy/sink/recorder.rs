@@ -1,4 +1,4 @@
-//! Notes what an attempt after this one need not do again, and finds what one before has left.
+//! Records the progress of a sink in the journal, and finds what an earlier attempt has left.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ const EXTENT_BYTES: u64 = 64 << 20;
 /// Extents in one record: far below the longest record.
 const RECORD_EXTENTS: usize = 4096;
 
-/// The journal of a sink; without one it notes nothing.
+/// The writer of a sink's journal. Without a journal it records nothing.
 pub(super) struct Recorder {
     durable: bool,
     terms: CopyTerms,
@@ -40,15 +40,15 @@ pub(super) struct Recorder {
 
 #[derive(Default)]
 struct State {
-    /// What an earlier attempt has left and nobody has asked for yet.
+    /// The files of an earlier attempt that are not announced yet.
     past: HashMap<Vec<u8>, PastFile>,
-    /// Whether what it has left may be gone on with.
+    /// True if this attempt can resume with them.
     usable: bool,
     /// Files that are being written, by entry.
     open: HashMap<u64, Open>,
     /// Files put in place since the last checkpoint.
     placed: Vec<Placed>,
-    /// Whether the journal says anything worth coming back to.
+    /// True if the journal is of use to a later attempt.
     worthy: bool,
     checkpoints: u64,
     /// Bytes that the journal returns to a later attempt.
@@ -58,7 +58,7 @@ struct State {
 struct Open {
     file: Arc<SinkFile>,
     partial: Arc<PartialFile>,
-    /// Whether the journal knows of it.
+    /// True if the journal has a record of the file.
     known: bool,
     /// The bytes of it that the journal returns to a later attempt.
     kept: u64,
@@ -71,9 +71,9 @@ struct Placed {
     id: FileId,
 }
 
-/// What is there of a file from an earlier attempt.
+/// The part of a file that an earlier attempt has left.
 pub(super) enum Left {
-    /// Nothing that is of use.
+    /// Nothing.
     Nothing,
     /// All of it is in place.
     Placed,
@@ -102,17 +102,17 @@ impl Recorder {
         Recorder { durable, terms, block_bytes, keeps, journal, base, state }
     }
 
-    /// Whether it has a journal: without one no block needs a digest.
+    /// True if there is a journal. Without one no block needs a digest.
     pub(super) fn keeps(&self) -> bool {
         self.keeps
     }
 
-    /// Whether an earlier attempt has left anything.
+    /// True if an earlier attempt has left anything.
     pub(super) fn has_past(&self) -> bool {
         lock(&self.state).worthy
     }
 
-    /// What an earlier attempt has left of `file`.
+    /// Returns the part of `file` that an earlier attempt has left.
     pub(super) fn left(&self, store: &Store, file: &SinkFile) -> Left {
         let path = file.path.as_os_str().as_bytes();
         let (past, usable) = {
@@ -170,14 +170,14 @@ impl Recorder {
         }
     }
 
-    /// Forgets `file`, which has failed: what there is of it goes with its last user.
+    /// Drops `file`, which has failed. Its temporary file is removed with its last user.
     pub(super) fn dropped(&self, file: &SinkFile) {
         if let Some(open) = lock(&self.state).close(file.id) {
             open.partial.temporary.keep(false);
         }
     }
 
-    /// Writes down what has been done since the last time; returns the files that could not be
+    /// Appends records of the progress since the last call; returns the files that could not be
     /// made durable.
     pub(super) fn checkpoint(&self) -> Vec<(Arc<SinkFile>, io::Error)> {
         let mut journal = lock(&self.journal);
@@ -294,7 +294,7 @@ impl Recorder {
         lock(&self.state).kept
     }
 
-    /// Ends the notes: with a `complete` copy nothing is left to come back to.
+    /// Ends the journal. It is removed if the copy is `complete` or the journal is of no use.
     pub(super) fn end(&self, complete: bool) {
         let Some(journal) = lock(&self.journal).take() else { return };
         let mut state = lock(&self.state);

@@ -1,4 +1,4 @@
-//! What the sink tells the source, and the end.
+//! The reports of the sink to the source, the checkpoints, and the end of the copy.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 
-/// Nothing is ever sent: the channel ends, and that is the message.
+/// The type of a channel that only ends.
 pub(super) type Never = std::convert::Infallible;
 
 /// The longest time between two checkpoints.
@@ -27,8 +27,8 @@ const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / HASTE);
 /// The bytes after which a checkpoint does not wait for [`CHECKPOINT`].
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
-/// Tells the source how far the sink is until the other end of `over` is dropped: also while the
-/// last things are put in order, which may take long, since silence ends a session.
+/// Reports the progress to the source until the other end of `over` is dropped, also during the
+/// last operations, which can take long: silence ends a session.
 pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicBool) {
     let mut limited = shared.context.progress.limit();
     let clocks = [
@@ -83,7 +83,7 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
     }
 }
 
-/// Writes down, until the other end of `over` is dropped, how far the copy is.
+/// Writes checkpoints until the other end of `over` is dropped.
 pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
     let (mut last, mut bytes) = (Instant::now(), 0);
     while over.recv_timeout(CHECKPOINT_LOOK) == Err(RecvTimeoutError::Timeout) {
@@ -96,12 +96,12 @@ pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
     }
 }
 
-/// Waits until every entry is settled, puts the last things in order, and tells the source.
+/// Waits until every entry is settled, completes the target, and reports the end.
 pub(super) fn conclude(shared: &Shared<'_>) {
     let Some(standing) = shared.books.ledger.wait_complete() else { return };
     let concluded = shared.complete(&standing).and_then(|report| {
         shared.show_progress();
-        // Before the word is out, upon which the source closes the channel.
+        // Before the message, upon which the source closes the channel.
         shared.books.finished.store(true, Ordering::Relaxed);
         shared.context.control.send(&SinkMessage::Finished(report.clone()))?;
         *lock(&shared.books.report) = Some((report, Instant::now()));
@@ -111,7 +111,7 @@ pub(super) fn conclude(shared: &Shared<'_>) {
 }
 
 impl Shared<'_> {
-    /// The error of a copy in which nothing has moved for too long.
+    /// The error of a copy without progress for too long.
     fn stalled(&self) -> Option<EngineError> {
         let working = [&self.meters.writing, &self.meters.syncing, &self.meters.checking]
             .map(StageClock::is_running);
@@ -126,12 +126,12 @@ impl Shared<'_> {
         Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
 
-    /// Whether the source stays although the copy ended long ago.
+    /// True if the source stays although the copy ended long ago.
     pub(super) fn lingers(&self) -> bool {
         lock(&self.books.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
     }
 
-    /// Brings what is shown up to date; returns the entries put in place since the last time.
+    /// Updates the progress; returns the entries put in place since the last call.
     fn show_progress(&self) -> Vec<u64> {
         let standing = self.books.ledger.standing(DONE_BATCH);
         let progress = self.context.progress;
@@ -144,7 +144,7 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Makes names durable, dresses directories, and sums up.
+    /// Makes names durable, applies the attributes of directories, and sums up.
     fn complete(&self, standing: &Standing) -> Result<SinkReport> {
         let mut durable = self.context.options.durable && self.store.keeps();
         let (mut deleted, mut manifest) = (0, None);
@@ -197,7 +197,7 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Writes down how far the copy is. A file whose bytes cannot be made durable has failed.
+    /// Writes a checkpoint. A file whose bytes cannot be made durable has failed.
     pub(super) fn checkpoint(&self) {
         for (file, error) in self.meters.syncing.time(|| self.recorder.checkpoint()) {
             self.fail(&file, "sync", &error);

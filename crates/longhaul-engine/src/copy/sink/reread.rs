@@ -1,7 +1,8 @@
-//! Reads again what an earlier attempt has written, while the rest is received.
+//! Reads the extents of an earlier attempt again, while the rest is received.
 //!
-//! Bytes of an earlier attempt count once they were read and have the digest that the journal has of
-//! them. The source leaves their blocks out meanwhile; those that fail are asked for again.
+//! Bytes of an earlier attempt count once they were read and have the digest that is in the
+//! journal. The source leaves out their blocks meanwhile; the sink requests the blocks of an extent
+//! that differs.
 
 use std::fs::File;
 use std::io;
@@ -57,7 +58,7 @@ struct State {
 }
 
 impl Reread {
-    /// What is to be read of `file` for the source to have left out `blocks` rightly.
+    /// The extents of `file` to read again; the source leaves out `blocks` meanwhile.
     pub(super) fn all(
         file: &Arc<SinkFile>,
         partial: &Arc<PartialFile>,
@@ -103,8 +104,8 @@ pub(super) fn read_again(
 }
 
 impl Claimed {
-    /// Whether the bytes of `claim` are still those that were written. If so, they are part of the
-    /// file's digest. Adds the bytes that it reads to `checked`.
+    /// Returns whether the bytes of `claim` have the digest in the journal. If so, they become part
+    /// of the file's digest. Adds the bytes that it reads to `checked`.
     fn holds(&self, claim: &Claim, buffer: &mut [u8], checked: &AtomicU64) -> bool {
         let end = claim.offset + claim.length;
         let mut pieces = Vec::new();
@@ -225,7 +226,7 @@ pub(super) fn reusable(file: &SinkFile, extents: Vec<(u64, u64)>) -> Vec<(u64, u
     if file.digest.is_some() { extents } else { joined(extents) }
 }
 
-/// Whether nearly all of the bytes are in the page cache: then they are read from there.
+/// Returns whether at least 7/8 of the bytes are in the page cache.
 fn is_cached(file: &File, offset: u64, length: usize) -> bool {
     longhaul_sys::file::cached_bytes(file, offset, length as u64)
         .is_ok_and(|cached| cached >= length as u64 / 8 * 7)

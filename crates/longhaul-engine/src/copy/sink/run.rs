@@ -45,8 +45,8 @@ pub(crate) const WRITERS: usize = 4;
 const WRITE_QUEUE: usize = 64;
 /// Waves of whole files that wait to be synced; beyond, writers wait too.
 const FINISH_QUEUE: usize = 256;
-/// How long an earlier attempt may take to let go of the journal: its end of a broken connection
-/// notices by the silence.
+/// The longest wait for an earlier attempt to release the journal: its end of a broken connection
+/// notices the silence first.
 const JOURNAL_PATIENCE: Duration =
     SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
 
@@ -62,14 +62,14 @@ pub(in crate::copy) struct Sink {
 #[error("the same copy is under way already; wait for it or end it")]
 pub(in crate::copy) struct Busy;
 
-/// What the sink knows at the end.
+/// The outcome of a copy at the sink.
 pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) report: SinkReport,
     pub(in crate::copy) reports: FileReports,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
-    /// The other end's own account, if it gave one.
+    /// The report of the source, if it sent one.
     pub(in crate::copy) source: Option<SourceReport>,
-    /// When all was in place.
+    /// The time at which everything was in place.
     pub(in crate::copy) completed: Instant,
 }
 
@@ -112,7 +112,7 @@ impl Sink {
         Ok(Sink { store, recorder, asks })
     }
 
-    /// Whether the source is to wait for [`SinkMessage::Wanted`].
+    /// True if the source has to wait for [`SinkMessage::Wanted`].
     ///
     /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
     pub(in crate::copy) fn asks(&self) -> bool {
@@ -165,7 +165,7 @@ impl Sink {
         let tcp = shared.carry(link.streams, stop, &mut control);
         let report = lock(&shared.books.report).take();
         if report.is_none() {
-            // Whatever has come is not to come again.
+            // Keeps the received bytes for the next attempt.
             shared.checkpoint();
             self.recorder.end(false);
         }
@@ -183,7 +183,7 @@ impl Sink {
 }
 
 impl Shared<'_> {
-    /// Runs all stages to the end, and returns what the kernel knows of the connections.
+    /// Runs all stages to the end, and returns the TCP state of the connections.
     fn carry(
         &self,
         streams: Streams,

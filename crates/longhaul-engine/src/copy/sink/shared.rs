@@ -32,13 +32,13 @@ use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlSender;
 
-/// What came in one buffer, verified.
+/// A verified buffer and its content.
 pub(super) struct Received {
     pub(super) what: Content,
     pub(super) buffer: PoolBuffer,
 }
 
-/// Whose bytes a buffer holds.
+/// The content of a buffer, and the files that it belongs to.
 pub(super) enum Content {
     Block {
         file: Arc<SinkFile>,
@@ -51,7 +51,7 @@ pub(super) enum Content {
     Pack(Vec<(Arc<SinkFile>, usize)>),
 }
 
-/// Another name of a file, made once all files are in place.
+/// A hard link, which is made once all files are in place.
 pub(super) struct HardLink {
     pub(super) id: u64,
     pub(super) path: PathBuf,
@@ -166,7 +166,7 @@ impl Meters {
 }
 
 impl Shared<'_> {
-    /// Settles a file as failed, removes what came of it, and tells the source.
+    /// Marks a file as failed, removes its temporary file, and reports it to the source.
     pub(super) fn fail(&self, file: &SinkFile, operation: &str, error: &io::Error) {
         if self.books.ledger.failed(file.id).is_some() {
             self.recorder.dropped(file);
@@ -199,13 +199,13 @@ impl Shared<'_> {
         }
     }
 
-    /// Keeps actions for a client at this end, and tells them to one at the other.
+    /// Keeps actions for a client at this end, and reports them to a client at the other end.
     pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
         lock(&self.books.reports).actions.extend(actions.iter().cloned());
         self.context.control.send(&SinkMessage::Actions(actions))
     }
 
-    /// Gives the copy up and tells the source, which may be gone, why.
+    /// Ends the copy and reports the reason to the source, which can have left.
     pub(super) fn give_up(&self, reason: EngineError) {
         let (words, again) = (reason.to_string(), reason.may_pass());
         let full = matches!(reason, EngineError::NoSpace { .. } | EngineError::OverQuota { .. });
@@ -216,7 +216,7 @@ impl Shared<'_> {
     }
 }
 
-/// The peer did what it must not.
+/// The error of a peer that violates the protocol.
 pub(super) fn broken(peer: &str, what: &'static str) -> EngineError {
     EngineError::Protocol { peer: peer.to_owned(), what }
 }

@@ -57,7 +57,7 @@ pub(super) struct Store {
     sweep: Option<Sweep>,
 }
 
-/// What makes the temporary names of two copies into one directory differ.
+/// The part of temporary names in which two copies into one directory differ.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Token {
     /// Derived from the key of this copy, whose lock is held: a file of this user under a name
@@ -110,12 +110,12 @@ impl Store {
         }
     }
 
-    /// Whether what is written stays: not so where bytes are dropped.
+    /// Returns whether written bytes are stored. False if they are dropped or passed on.
     pub(super) fn keeps(&self) -> bool {
         !matches!(self.destination, Destination::Null | Destination::Outlet(_))
     }
 
-    /// Where bytes go that are not put in place but passed on.
+    /// The outlet, if bytes are passed on instead of stored.
     pub(super) fn outlet(&self) -> Option<&Arc<Outlet>> {
         match &self.destination {
             Destination::Outlet(outlet) => Some(outlet),
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// Where `path` is, for messages.
+    /// The path of an entry for messages.
     pub(super) fn display(&self, path: &Path) -> PathBuf {
         match &self.destination {
             Destination::Directory { path: base, .. } => base.join(path),
@@ -145,7 +145,7 @@ impl Store {
         }
     }
 
-    /// What could not be kept so far.
+    /// The attributes that could not be kept so far.
     pub(super) fn not_kept(&self) -> Vec<NotKept> {
         self.keeper.not_kept()
     }
@@ -302,7 +302,7 @@ impl Store {
         Ok(Some(partial))
     }
 
-    /// What is in place at `path`.
+    /// The identity of the file at `path`.
     pub(super) fn placed(&self, path: &Path) -> io::Result<Option<FileId>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
@@ -413,7 +413,7 @@ impl Store {
         Ok(Some((tree, dir, name)))
     }
 
-    /// What syncs the file system of `dir`, one for all its directories.
+    /// A handle that syncs the file system of `dir`, one for all its directories.
     fn sync_handle(&self, dir: &OwnedFd, device: u64) -> io::Result<Option<Arc<File>>> {
         let mut syncs = lock(&self.syncs);
         if let Some(sync) = syncs.get(&device) {

@@ -24,7 +24,7 @@ use crate::copy::disk::Disk;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// What a walk finds, for a look or for reading.
+/// The files of a walk.
 #[derive(Default)]
 pub(crate) struct Found {
     files: Vec<Arc<SourceFile>>,
@@ -62,7 +62,7 @@ impl Found {
     }
 }
 
-/// What there is to copy, up to the sample of `options`.
+/// The size of the sources, up to the sample of `options`.
 ///
 /// # Errors
 /// Nothing of it can be opened.
@@ -74,7 +74,7 @@ pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleRep
     Ok(SampleReport { bytes: Bytes::new(bytes), files, more })
 }
 
-/// Has the page cache forget the sample: what is dirty stays, and so do names and metadata.
+/// Drops the sample from the page cache. Dirty pages, names and metadata stay.
 ///
 /// # Errors
 /// As for [`look`].
@@ -97,7 +97,7 @@ pub(crate) fn read(
     stop: &AtomicBool,
 ) -> Result<AloneReport> {
     let (clock, cpu) = (StageClock::default(), CpuMeter::default());
-    // A rate of the disk is wanted, whatever would be cheaper.
+    // Measures the disk, even where the cache is cheaper.
     let disk = Disk::new(DirectIo::Always);
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;

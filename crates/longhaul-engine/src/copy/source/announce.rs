@@ -1,4 +1,5 @@
-//! The first stage: walks the roots, announces what is there, and queues it for the readers.
+//! The first stage: walks the roots, announces the entries, and queues their blocks for the
+//! readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// Passes what the walk finds to the sink and to the readers.
+/// Passes the findings of a walk to the sink and to the readers.
 struct Announcer<'a> {
     shared: &'a Shared<'a>,
     announced: Sender<Vec<Arc<SourceFile>>>,
@@ -45,8 +46,8 @@ pub(super) fn announce(
     shared.context.cancel.check(outcome);
 }
 
-/// Queues what was announced for the readers; with a sink that is to be asked, once it has said
-/// what it wants. The walk goes on meanwhile.
+/// Queues announced files for the readers; if the sink decides first, after its decision. The walk
+/// continues meanwhile.
 pub(super) fn queue_announced(
     shared: &Shared<'_>,
     announced: &Receiver<Vec<Arc<SourceFile>>>,

@@ -1,4 +1,4 @@
-//! The two stages that move bytes: readers fill buffers, senders empty them.
+//! The stages that move bytes: readers fill buffers, senders empty them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,7 +58,7 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
     }
 }
 
-/// Reads what can be read once to its end, and says where that was.
+/// Reads a stream to its end, and reports its length.
 fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
@@ -98,8 +98,8 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     }
 }
 
-/// Reads small files one behind the other, and returns those that could be read and their length.
-/// All are opened before the first is read, so that the disk has several to do at once.
+/// Reads small files one after another, and returns those that could be read and their length. All
+/// are opened before the first is read, so that the disk has several requests at once.
 fn read_pack(
     shared: &Shared<'_>,
     files: Vec<Arc<SourceFile>>,
@@ -131,7 +131,7 @@ fn read_pack(
     (read, length)
 }
 
-/// Sends blocks until there are no more, and returns what the kernel knows of the connection.
+/// Sends blocks until there are no more, and returns the TCP state of the connection.
 pub(super) fn send_blocks(
     shared: &Shared<'_>,
     stream: u32,
@@ -160,14 +160,14 @@ pub(super) fn send_blocks(
         }
     }
     if !shared.context.cancel.is_set() {
-        // The sink may be gone already: it has said that all is in place.
+        // The sink can have left: it has reported the end.
         let _ = sender.finish();
     }
     tcp_info(sender.socket()).ok()
 }
 
 impl Shared<'_> {
-    /// Gives a file up, and tells the sink if that is news.
+    /// Marks a file as failed, and reports that to the sink once.
     fn fail(&self, file: &SourceFile, error: &ReadError) {
         if file.fail() {
             let told = self.failed(Some(file.id), &file.path, &error.to_string());

@@ -19,7 +19,7 @@ use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata};
 use crate::lock::lock;
 
-/// Holes of one file that are looked for: each costs two calls, and a span in its announcement.
+/// Most holes that are found per file: each costs two calls, and a span in the announcement.
 const HOLES_LIMIT: usize = 4096;
 
 /// A file that is being sent.
@@ -29,7 +29,7 @@ pub(super) struct SourceFile {
     pub(super) size: u64,
     origin: Origin,
     block_bytes: u64,
-    /// Blocks that are not sent: holes, and what the sink has.
+    /// Blocks that are not sent: holes, and blocks that the sink has.
     left_out: Mutex<BlockSet>,
     /// Blocks that no reader has finished yet.
     unread: AtomicU64,
@@ -78,13 +78,13 @@ impl SourceFile {
         SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
     }
 
-    /// Whatever `feed` brings.
+    /// A stream.
     pub(super) fn feed(id: u64, feed: &Arc<Feed>, block: u64) -> Self {
-        // Longer than anything, until its end is known.
+        // The size is unknown until the stream ends.
         SourceFile::with(id, "-".into(), u64::MAX, Origin::Feed(feed.clone()), block)
     }
 
-    /// What the file is read of, if it can be read once.
+    /// The stream that the file stands for, if it is one.
     pub(super) fn fed_by(&self) -> Option<&Arc<Feed>> {
         match &self.origin {
             Origin::Feed(feed) => Some(feed),
@@ -92,7 +92,7 @@ impl SourceFile {
         }
     }
 
-    /// Whether a block is not to be sent.
+    /// Returns whether a block is not sent.
     pub(super) fn leaves_out(&self, block: u64) -> bool {
         lock(&self.left_out).contains(block)
     }
@@ -103,12 +103,12 @@ impl SourceFile {
         SourceFile { id, path, size, origin, block_bytes, left_out, unread, failed: false.into() }
     }
 
-    /// How many blocks the file has.
+    /// The number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.size.div_ceil(self.block_bytes)
     }
 
-    /// Leaves blocks out. Before any is read.
+    /// Leaves blocks out. Called before the first block is read.
     pub(super) fn leave_out(&self, blocks: &BlockSet) {
         let mut left_out = lock(&self.left_out);
         for (first, count) in blocks.spans() {
@@ -177,7 +177,7 @@ impl SourceFile {
             if let Some(file) = open.direct.as_ref().or(open.cached.as_ref()) {
                 unchanged(file, metadata)?;
             }
-            // It may be long until the sink has it; descriptors are few.
+            // Closes the handles: descriptors are few.
             *open = Open { refused: open.refused, ..Open::default() };
         }
         Ok(length)
@@ -255,7 +255,7 @@ impl SourceFile {
         Ok(Some(file))
     }
 
-    /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
+    /// Returns whether the file is sent in a pack with others, in one block of `block_bytes`.
     pub(super) fn is_small(&self, block_bytes: u64) -> bool {
         let whole = self.size == 0 || !matches!(self.origin, Origin::Feed(_));
         whole && fits_in_pack(self.size, block_bytes)
@@ -284,8 +284,7 @@ impl SourceFile {
         }
     }
 
-    /// Lets the page cache forget the file. Advice: where it is not taken, the next reading has a rate
-    /// of memory.
+    /// Drops the file from the page cache. A file system may ignore it.
     pub(super) fn forget(&self) {
         if let Origin::Tree { place, .. } = &self.origin
             && let Ok(file) = place.open_file(&self.path)
@@ -327,8 +326,8 @@ fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
     any.then_some(holes)
 }
 
-/// Whether nearly all of a block is in the page cache: then it is read from there, at no cost to the
-/// disk. What a kernel cannot tell is not.
+/// Returns whether at least 7/8 of a block are in the page cache. False if the kernel does not
+/// report it.
 fn is_cached(file: &File, offset: u64, length: usize) -> bool {
     longhaul_sys::file::cached_bytes(file, offset, length as u64)
         .is_ok_and(|cached| cached >= length as u64 / 8 * 7)

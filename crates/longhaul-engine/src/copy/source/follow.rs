@@ -1,4 +1,4 @@
-//! What passes on the control channel while blocks move.
+//! The control channel of a source: handles the sink's messages and reports to the sink.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,13 +17,13 @@ use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
 
-/// How often the source shows that it lives.
+/// The interval between two signs of life.
 const ALIVE_INTERVAL: Duration = Duration::from_millis(1_000 / HASTE);
 
-/// The share of the time that a walk is said to read: it has no clock of its own.
+/// The share of the time that counts as reading while a walk runs, which has no clock.
 const WALK_SHARE: f64 = 0.01;
 
-/// Hears the sink out until it has finished.
+/// Handles the sink's messages until it reports the end.
 pub(super) fn follow_sink(
     shared: &Shared<'_>,
     receiver: &mut ControlReceiver,
@@ -120,7 +120,7 @@ fn watch(shared: &Shared<'_>, message: &SinkMessage) {
 }
 
 impl Shared<'_> {
-    /// The error of a copy in which nothing has moved for too long; `acked` bytes have arrived.
+    /// The error of a copy without progress for too long; `acked` bytes have arrived.
     fn stalled(&self, acked: u64) -> Option<EngineError> {
         let working =
             self.meters.reading.is_running() || self.books.walking.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ fn broken(receiver: &ControlReceiver, what: &'static str) -> EngineError {
     EngineError::Protocol { peer: receiver.peer().to_owned(), what }
 }
 
-/// Shows the sink that this end lives, steers, and ends the copy when it is told to.
+/// Sends signs of life, controls the streams, and ends the copy on `stop`.
 pub(super) fn tick(
     shared: &Shared<'_>,
     mut controller: StreamController<'_>,

@@ -8,14 +8,14 @@ use crate::copy::blocks::BlockSet;
 use crate::lock::lock;
 use longhaul_core::wire::copy::Held;
 
-/// Files that may be announced and not in place yet. Bounds the memory of both ends in a tree of
-/// many small files: some 500 bytes each.
+/// Most files that are announced and not in place. Bounds the memory of both ends in a tree of many
+/// small files: some 500 bytes each.
 const OUTSTANDING_LIMIT: usize = 32 << 10;
 
 /// Spans of blocks in the sink's decisions that are not used yet: 64 MiB.
 const SPANS_LIMIT: usize = 1 << 22;
 
-/// Files that the sink has not put in place yet: a block of theirs may be asked for again.
+/// Files that the sink has not put in place yet: it can request their blocks again.
 #[derive(Default)]
 pub(super) struct Outstanding {
     state: Mutex<State>,
@@ -48,7 +48,7 @@ impl Outstanding {
         file
     }
 
-    /// How many there are.
+    /// The number of files.
     pub(super) fn count(&self) -> usize {
         lock(&self.state).files.len()
     }
@@ -60,7 +60,7 @@ impl Outstanding {
     }
 }
 
-/// What the sink has said of the files announced.
+/// The decisions of the sink on the announced files.
 #[derive(Default)]
 pub(super) struct Wanted {
     state: Mutex<Decided>,
@@ -76,7 +76,7 @@ struct Decided {
     held: BTreeMap<u64, Option<Vec<(u64, u64)>>>,
     /// Spans in `held`.
     spans: usize,
-    /// It is waited for.
+    /// True while a thread waits for decisions.
     awaited: bool,
     closed: bool,
 }
@@ -111,7 +111,7 @@ impl Wanted {
         true
     }
 
-    /// Whether what the sink says is waited for.
+    /// True while a thread waits for decisions.
     pub(super) fn is_awaited(&self) -> bool {
         lock(&self.state).awaited
     }
@@ -128,7 +128,7 @@ impl Wanted {
         if state.closed {
             return None;
         }
-        // Those of other entries are of no use.
+        // Decisions on entries without data are not used.
         let later = state.held.split_off(&(last + 1));
         let mut held = std::mem::replace(&mut state.held, later);
         state.spans -= held.values().flatten().map(Vec::len).sum::<usize>();
@@ -137,7 +137,7 @@ impl Wanted {
             None => true,
             Some(None) => false,
             Some(Some(spans)) => {
-                // Spans beyond its end are nothing that could be left out.
+                // Invalid spans leave out nothing.
                 let held = BlockSet::from_spans(&spans, file.blocks()).unwrap_or_default();
                 file.leave_out(&held);
                 held.count() < file.blocks() || file.size == 0

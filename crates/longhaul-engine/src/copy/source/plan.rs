@@ -9,12 +9,12 @@ use longhaul_core::wire::copy::Top;
 use super::feed::Feed;
 use crate::copy::tree::Tree;
 
-/// What is sent.
+/// The files to send.
 #[derive(Debug, Clone)]
 pub struct SourcePlan {
     /// The files that may be reached.
     pub tree: Tree,
-    /// What is copied, all of it to one target.
+    /// The roots, which all go to one target.
     pub roots: Vec<SourceRoot>,
 }
 
@@ -23,12 +23,11 @@ pub struct SourcePlan {
 pub enum SourceRoot {
     /// A file or directory; `dir/.` means the directory's contents.
     Path(PathBuf),
-    /// So many zero bytes from memory.
+    /// A number of zero bytes from memory.
     Zero(Bytes),
-    /// Whatever comes until it ends; the only root.
+    /// A stream; the only root.
     Feed(Arc<Feed>),
-    /// These of the things beneath a directory, each with the directories above it; the only
-    /// root.
+    /// Selected paths beneath a directory, each with the directories above it; the only root.
     Listed {
         /// The directory.
         base: PathBuf,
@@ -38,7 +37,7 @@ pub enum SourceRoot {
 }
 
 impl SourcePlan {
-    /// What stands at the top level.
+    /// The kind of the top level.
     pub fn top(&self) -> Top {
         match self.roots.as_slice() {
             [SourceRoot::Listed { .. }] => Top::Contents,

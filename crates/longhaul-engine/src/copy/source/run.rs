@@ -37,12 +37,12 @@ use crate::session::ControlReceiver;
 const JOB_QUEUE: usize = 1024;
 /// Blocks that wait for a connection that is ready.
 const FILLED_QUEUE: usize = 4;
-/// How long the stages may take to end once the sink has said that all is in place.
+/// The longest time that the stages take to end after the sink has reported the end.
 const LAST_WORDS: Duration = Duration::from_secs(20);
-/// How often it is looked whether they have.
+/// The interval at which the source checks for that.
 const STAGES_CHECK: Duration = Duration::from_millis(1);
 
-/// What the source knows at the end.
+/// The outcome of a copy at the source.
 pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) sink: SinkReport,
     pub(in crate::copy) source: SourceReport,
@@ -50,7 +50,7 @@ pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) tcp: Vec<TcpInfo>,
 }
 
-/// What a source knows of the sink before it begins.
+/// The terms of a copy that the source knows before it begins.
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct SourceTerms {
     /// The sink says first what it wants of each file.
@@ -59,7 +59,7 @@ pub(in crate::copy) struct SourceTerms {
     pub(in crate::copy) key: Option<CopyKey>,
 }
 
-/// Sends everything of `plan` and waits for the sink's word that it is in place.
+/// Sends everything of `plan` and waits until the sink reports that everything is in place.
 pub(in crate::copy) fn run(
     link: Channels,
     plan: &SourcePlan,
@@ -129,8 +129,8 @@ pub(in crate::copy) fn run(
 }
 
 impl Shared<'_> {
-    /// Runs all stages to the end, and returns what the sink says and what the kernel knows of
-    /// the connections.
+    /// Runs all stages to the end, and returns the report of the sink and the TCP state of the
+    /// connections.
     fn carry(
         &self,
         streams: Streams,

@@ -27,13 +27,13 @@ use crate::session::ControlSender;
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.
 pub(super) const READERS: usize = 4;
 
-/// What a reader is to do.
+/// A task of a reader.
 pub(super) enum Job {
     /// Read one block.
     Block { file: Arc<SourceFile>, offset: u64 },
     /// Read small files whole, one after the other into one block.
     Pack(Vec<Arc<SourceFile>>),
-    /// Read what can be read once, to its end.
+    /// Read a stream to its end.
     Pour(Arc<SourceFile>),
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Filled {
     pub(super) buffer: PoolBuffer,
 }
 
-/// What is in a filled buffer.
+/// The content of a filled buffer.
 pub(super) enum Content {
     Block { file: Arc<SourceFile>, offset: u64 },
     Pack(Vec<Arc<SourceFile>>),
@@ -133,7 +133,7 @@ impl Shared<'_> {
         Stage { running: &self.books.running, cpu: &self.meters.cpu, role }
     }
 
-    /// Tells the sink and the user that something cannot be sent.
+    /// Reports to the sink and the user that a path cannot be sent.
     pub(super) fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
         lock(&self.books.reports).fail(path.display().to_string(), reason.to_owned());
         let path = wire_path(path);

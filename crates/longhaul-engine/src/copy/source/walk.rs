@@ -31,7 +31,7 @@ const PATH_MAX: usize = 4096;
 /// opened by their paths, and compared with what was walked as all are.
 const OPEN_ROOTS: usize = 64;
 
-/// Takes what the walk finds; each call may fail only because the copy is over.
+/// Receives the findings of a walk; each call fails only if the copy is over.
 pub(super) trait WalkSink {
     /// Entries in the order of their numbers, with the files among them.
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()>;
@@ -66,11 +66,11 @@ pub(super) struct Walk<'a, S> {
     next_id: u64,
 }
 
-/// Something found, before it is known what becomes of it.
+/// A path that the walk has found and not yet announced.
 pub(super) struct Found<'p> {
-    /// Where it is.
+    /// The path at the source.
     pub(super) path: &'p Path,
-    /// What the copy calls it.
+    /// The path in the copy.
     pub(super) name: &'p Path,
     pub(super) handle: OwnedFd,
     pub(super) metadata: Metadata,
@@ -401,7 +401,7 @@ const RESERVED_ROOT: &str = "it is a file of longhaul's own; rename it to copy i
 const NEEDS_RECURSIVE: &str = "it is a directory; use -r to copy directories";
 
 impl SourceRoot {
-    /// Whether `path` means what is in a directory, not the directory: `.`, `dir/.`, `..`.
+    /// Returns whether `path` means the contents of a directory: `.`, `dir/.`, `..`.
     pub fn is_contents(path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
         matches!(bytes, b"." | b".." | b"./" | b"../" | b"/")

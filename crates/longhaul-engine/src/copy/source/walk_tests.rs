@@ -10,7 +10,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// What a walk found; each file is read at once.
+/// The entries of a walk; each file is read at once.
 #[derive(Default)]
 struct Read {
     paths: Vec<String>,

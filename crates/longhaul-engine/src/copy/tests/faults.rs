@@ -1,5 +1,5 @@
-//! What goes wrong at either end: nothing under a final name is wrong, nothing that was
-//! acknowledged is lost, and the same copy again completes the work.
+//! Faults at either end: no file under a final name is wrong, no acknowledged file is lost, and the
+//! same copy again completes the work.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};

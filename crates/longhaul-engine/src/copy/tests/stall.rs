@@ -17,11 +17,11 @@ use serde::de::DeserializeOwned;
 
 use super::{World, bytes, options};
 
-/// How long nothing may move in these tests.
+/// The longest time without progress in these tests.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Time that a loaded host needs besides.
 const LOADED: Duration = Duration::from_secs(20);
-/// When the other end must have ended the session at the latest.
+/// The time after which the other end must have ended the session.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn patient() -> CopyOptions {

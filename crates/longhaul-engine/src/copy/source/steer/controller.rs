@@ -1,4 +1,4 @@
-//! Looks at the connections, lets it be decided, and acts.
+//! Measures the data connections and applies the decisions on them.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::steered::rate_of;
 use super::yielding::Yielding;
 use crate::copy::source::shared::Shared;
 
-/// Round trips that a change takes to show.
+/// Round trips after which a change has its effect.
 const SETTLING_TRIPS: u32 = 8;
 /// The shortest time over which a rate is measured.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
@@ -26,17 +26,17 @@ struct Reading {
     host: HostTimes,
 }
 
-/// Steers while the copy runs; called every tick.
+/// Controls the streams of a copy; called every tick.
 pub(in crate::copy::source) struct StreamController<'a> {
     shared: &'a Shared<'a>,
     course: Course,
     /// With `--nice`.
     yielding: Option<Yielding>,
     window: Option<Reading>,
-    /// The user's limit and the number of connections that are in force.
+    /// The rate limit and the number of connections in force.
     paced: Option<(Option<Rate>, usize)>,
     last: Option<(Instant, u64)>,
-    /// When it was last looked at what is on the path, and what had been delivered by then.
+    /// The time of the last estimate of the BDP, and the bytes acknowledged by then.
     path: Option<(Instant, u64)>,
 }
 
@@ -63,8 +63,8 @@ impl<'a> StreamController<'a> {
         }
     }
 
-    /// Looks at the connections and acts.
-    /// Returns a number that changes with the bytes that have arrived.
+    /// Measures the connections and applies decisions. Returns a number that changes with the
+    /// acknowledged bytes.
     pub(in crate::copy::source) fn tick(&mut self) -> u64 {
         let infos = self.shared.steered.look();
         if !infos.is_empty() {
@@ -129,7 +129,7 @@ impl<'a> StreamController<'a> {
         }
     }
 
-    /// Lets what cannot be read twice be kept for as long as the path takes.
+    /// Tells the stream the BDP: it keeps as many bytes for retransmission.
     fn tell_feed(&mut self, infos: &[TcpInfo]) {
         let Some(feed) = &self.shared.context.feed else { return };
         let acked = infos.iter().map(|info| info.acked_bytes).sum();

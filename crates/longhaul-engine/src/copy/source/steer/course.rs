@@ -1,4 +1,4 @@
-//! What to do next, decided by what a window of time has shown.
+//! Decides on the data connections from the measurements of a window of time.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use longhaul_core::units::Rate;
 use super::steered::rate_of;
 use crate::copy::streams::{FIRST_STREAMS, MOST_STREAMS};
 
-/// What more connections must bring to stay worth it.
+/// The least increase of the rate that keeps more connections.
 const WORTH: f64 = 1.1;
-/// Share of the time from which on the senders are held up by the network.
+/// The share of the time from which on the network limits the senders.
 const HELD_UP: f64 = 0.5;
-/// Share of the host's processor time that is as good as all.
+/// The share of the host's processor time that counts as full.
 const CPU_FULL: f64 = 0.95;
 /// Bytes sent again for each byte delivered from which on loss is what limits a window: one lost
 /// segment in 20,000 keeps a loss-based window below 200 segments (RFC 3649, section 2).
@@ -20,7 +20,7 @@ const LOSSY: f64 = 5e-5;
 /// overrun a queue.
 const OVERRUN: f64 = 1e-3;
 
-/// What one window has shown, of all connections together.
+/// The measurements of one window, of all connections together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Seen {
     /// Connections that are open.
@@ -35,7 +35,7 @@ pub(super) struct Seen {
     pub(super) cpu: f64,
 }
 
-/// What is done about it.
+/// A decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Turn {
     /// Nothing.
@@ -48,7 +48,7 @@ pub(super) enum Turn {
     Stop { streams: u32, why: Why },
 }
 
-/// Why no more connections are added.
+/// The reason why no more connections are added.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Why {
     /// The last ones brought too little.
@@ -91,16 +91,16 @@ impl fmt::Display for Turn {
     }
 }
 
-/// Where the steering is.
+/// The state of the decisions.
 #[derive(Debug)]
 pub(super) struct Course {
-    /// Whether the number of connections is to be found.
+    /// True if the number of connections is chosen by measurement.
     free: bool,
-    /// Whether the congestion control may still be changed.
+    /// True if the congestion control may be changed.
     congestion_free: bool,
     /// Connections that are wanted in all.
     wanted: u32,
-    /// What was seen before connections were added.
+    /// The measurements before connections were added.
     before: Option<Seen>,
 }
 

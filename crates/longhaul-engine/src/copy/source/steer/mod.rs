@@ -1,16 +1,14 @@
-//! Chooses, while the copy runs, how many connections carry it, what controls their congestion,
-//! and how fast they may go.
+//! Controls the number of data connections, their congestion control and their rate while a copy
+//! runs.
 //!
-//! It begins with four connections and doubles them as long as the rate goes up by a tenth with
-//! it. It stops when it does not, when more gets lost since, when the senders wait for the disk
-//! rather than for the network, or when the processors are used up. A kernel's own congestion
-//! control is left alone unless segments get lost and BBR, which does not take loss for congestion,
-//! is to be had.
+//! A copy begins with four connections and doubles them while that increases the rate by a tenth.
+//! It stops when the rate does not increase, when more is lost, when the senders wait for the disk
+//! rather than for the network, or when the processors are busy. The congestion control is changed
+//! only if segments are lost and BBR, which does not take loss for congestion, is available.
 //!
-//! What is decided ([`Course`](course::Course), [`Yielding`](yielding::Yielding)) is a function of
-//! what was measured, without a clock or a socket, and is tested so; the [`StreamController`] measures and acts
-//! through the [`SteeredStreams`].
-
+//! The decisions ([`Course`](course::Course), [`Yielding`](yielding::Yielding)) are functions of
+//! measurements, without clock or socket, and are tested as such. The [`StreamController`]
+//! measures, and applies the decisions to the [`SteeredStreams`].
 mod controller;
 mod course;
 mod steered;

@@ -11,7 +11,7 @@ use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
 
 use crate::lock::lock;
 
-/// What is steered.
+/// The data connections under control.
 #[derive(Default)]
 pub(in crate::copy::source) struct SteeredStreams {
     connections: Mutex<Vec<Connection>>,
@@ -19,7 +19,7 @@ pub(in crate::copy::source) struct SteeredStreams {
     /// The congestion control that was chosen instead of the kernel's.
     chosen: Mutex<Option<String>>,
     steps: Mutex<Vec<String>>,
-    /// Of the first connection, before anything was sent over it.
+    /// The path, measured on the first connection before data was sent.
     before: OnceLock<PathBefore>,
 }
 
@@ -30,12 +30,12 @@ struct Connection {
 }
 
 impl SteeredStreams {
-    /// Takes a connection under control, which this end has opened if it `dials`.
+    /// Adds a connection, which this end has opened if it `dials`.
     pub(in crate::copy::source) fn add(&self, socket: &TcpStream, dials: bool) {
         let congestion = lock(&self.chosen).clone();
         if congestion.is_some() {
             let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
-            // Granted for the others; without it this one is as the kernel has it.
+            // On failure this connection keeps the default of the kernel.
             let _ = options.apply(socket);
         }
         if let Ok(info) = tcp_info(socket) {
@@ -50,7 +50,7 @@ impl SteeredStreams {
             });
         }
         let address = if dials { socket.peer_addr() } else { socket.local_addr() };
-        // An IPv4 address in IPv6's clothes is told as what it is.
+        // An IPv4-mapped IPv6 address counts as IPv4.
         let address = address.ok().map(|address| address.ip().to_canonical());
         let connection = socket.try_clone().map(|socket| Connection { socket, address });
         lock(&self.connections).extend(connection);
@@ -65,12 +65,13 @@ impl SteeredStreams {
         self.wanted.store(streams, Ordering::Relaxed);
     }
 
-    /// What the kernel knows of the connections now.
+    /// The present TCP state of the connections.
     pub(super) fn look(&self) -> Vec<TcpInfo> {
         lock(&self.connections).iter().filter_map(|c| tcp_info(&c.socket).ok()).collect()
     }
 
-    /// What was done, and what `tcp` says of the connections at their end.
+    /// The report on the path: the steps taken, and `tcp`, the TCP state of the connections at
+    /// their end.
     pub(in crate::copy::source) fn report(&self, tcp: &[TcpInfo]) -> PathReport {
         let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
         let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
@@ -91,7 +92,7 @@ impl SteeredStreams {
         }
     }
 
-    /// What went over each address.
+    /// The bytes per address.
     fn addresses(&self) -> Vec<AddressReport> {
         let mut by_address: BTreeMap<IpAddr, (u32, u64)> = BTreeMap::new();
         for Connection { socket, address } in lock(&self.connections).iter() {
@@ -110,7 +111,7 @@ impl SteeredStreams {
             .collect()
     }
 
-    /// What controls the congestion of the connections.
+    /// The congestion control of the connections.
     pub(super) fn congestion(&self) -> Option<String> {
         let connections = lock(&self.connections);
         Some(tcp::granted(&connections.first()?.socket).ok()?.congestion)
@@ -127,7 +128,7 @@ impl SteeredStreams {
             (rate.bytes_per_second() / connections.len().max(1) as u64).max(1)
         });
         for connection in connections.iter() {
-            // One that is gone needs no pace.
+            // A closed connection needs no pacing.
             let _ = set_max_pacing_rate(&connection.socket, each);
         }
     }

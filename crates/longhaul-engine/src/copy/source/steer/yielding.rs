@@ -1,25 +1,24 @@
-//! How fast a copy with `--nice` may go: it slows down while the path's queues grow, as LEDBAT does
-//! (RFC 6817), and takes what is left when they do not.
+//! The rate of a copy with `--nice`: it decreases while the queues of the path grow, as in LEDBAT
+//! (RFC 6817), and increases while they do not.
 
 use std::time::Duration;
 
-/// Delay added to the path's own that a copy with `--nice` allows itself (RFC 6817: 100 ms at the
-/// most; less is kinder).
+/// The queueing delay that a copy with `--nice` accepts (RFC 6817: at most 100 ms).
 const DELAY: Duration = Duration::from_millis(15);
-/// By how much it slows down and speeds up again, every tick.
+/// The factors of a decrease and of an increase per tick.
 const DOWN: f64 = 0.85;
 const UP: f64 = 1.05;
-/// What is left to it, in bytes a second: enough to feel its way back.
+/// The lowest rate in bytes per second.
 const SLOWEST: f64 = 125_000.0;
 
-/// What is allowed at present, in bytes a second.
+/// The rate limit of a copy with `--nice`, in bytes per second.
 #[derive(Debug, Default)]
 pub(super) struct Yielding {
     allowed: Option<f64>,
 }
 
 impl Yielding {
-    /// Whether a connection with this round trip, and `least` at its best, waits in a queue.
+    /// Returns whether a connection with this RTT, and the lowest RTT `least`, waits in a queue.
     pub(super) fn is_queued(rtt: Duration, least: Option<Duration>) -> bool {
         least.is_some_and(|least| rtt > least + DELAY)
     }
