@@ -53,7 +53,7 @@ impl BlockSet {
         set
     }
 
-    /// The blocks of the set that any of the bytes from `offset` to before `offset + length` are in.
+    /// The blocks of the set that overlap the bytes from `offset` to before `offset + length`.
     pub(super) fn touching(&self, (offset, length): (u64, u64), block_bytes: u64) -> Vec<u64> {
         let end = offset.saturating_add(length).div_ceil(block_bytes);
         (offset / block_bytes..end).filter(|block| self.contains(*block)).collect()

@@ -92,8 +92,8 @@ impl<'a, const N: usize> Gauge<'a, N> {
     }
 }
 
-/// The CPU time of the threads of one copy, so that a server with many clients can tell each
-/// what it cost; and how busy the whole host is meanwhile.
+/// The CPU time of the threads of one copy, so that a server with many clients can report the cost
+/// of each, and the utilisation of the host meanwhile.
 pub(crate) struct CpuMeter {
     running: Mutex<Vec<Watched>>,
     ended: Mutex<Ended>,
@@ -191,9 +191,9 @@ impl CpuMeter {
         done
     }
 
-    /// The same for a thread of its own, which gets a name that top(1) and perf(1) show.
+    /// The same for a separate thread, which gets a name that top(1) and perf(1) show.
     pub(crate) fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
-        // What the thread does does not depend on it.
+        // The work does not depend on the name.
         let _ = rustix::thread::set_name(thread_name(role));
         self.run(role, work)
     }

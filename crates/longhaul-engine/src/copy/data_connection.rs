@@ -1,7 +1,7 @@
-//! Blocks on a data connection: framing, and what protects it.
+//! Blocks on a data connection: framing and protection.
 //!
-//! Every connection has a key of its own, and its bytes flow in one direction, so a counter makes
-//! each nonce unique. `docs/design/wire.md` draws the bytes; in short:
+//! Every connection has a separate key, and its bytes flow in one direction, so a counter makes each
+//! nonce unique. `docs/design/wire.md` defines the bytes; in short:
 //!
 //! - *sealed*: the header and each 128 KiB of the payload are sealed with AES-256-GCM;
 //! - *hashed*: the header travels in the clear with a GCM tag over it; after the payload comes its
@@ -151,7 +151,7 @@ impl BlockSender {
         self.payload(&before, payload)
     }
 
-    /// Sends `before` and then `payload` with what protects it.
+    /// Sends `before`, then `payload` with its protection.
     fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
@@ -188,7 +188,7 @@ impl BlockSender {
         std::mem::take(&mut self.sealing)
     }
 
-    /// Says that no more blocks come.
+    /// Sends the end of the blocks.
     ///
     /// # Errors
     /// The connection is broken.
@@ -341,7 +341,7 @@ impl BlockReceiver {
         std::mem::take(&mut self.verifying)
     }
 
-    /// Adds the bytes that come to `count`.
+    /// Adds the received bytes to `count`.
     pub(super) fn count_into(&mut self, count: Arc<AtomicU64>) {
         self.socket.count = Some(count);
     }

@@ -17,7 +17,7 @@ use crate::lock::lock;
 /// Pieces of a file at the most: 64 TiB in blocks of 1 MiB, at some 50 bytes each.
 const PIECES_LIMIT: u64 = 1 << 26;
 
-/// The digest of one file while its blocks come.
+/// The digest of one file while its blocks arrive.
 pub(super) struct FileDigest {
     /// The length of a subtree: the largest power of two that divides the block's.
     step: u64,
@@ -26,8 +26,8 @@ pub(super) struct FileDigest {
 
 #[derive(Default)]
 struct State {
-    /// By number, the hash of each subtree that has come: memory for what a peer has sent, not
-    /// for what it has announced.
+    /// By number, the hash of each subtree that has arrived: the memory depends on the received
+    /// data, not on the announced size.
     values: BTreeMap<u64, ChainingValue>,
     /// The digest of a file that is one subtree.
     single: Option<Hash>,

@@ -4,13 +4,16 @@
 //! bounds the memory of each end:
 //!
 //! ```text
-//! source: walk -> read (threads) -> send (one thread a connection)
-//! sink:   receive and verify (one thread a connection) -> write (threads) -> sync and rename
+//! source: walk -> read (threads) -> send (one thread per connection)
+//! sink:   receive and verify (one thread per connection) -> write (threads) -> sync and rename
 //! ```
 //!
 //! All files are one queue of blocks; any connection carries any block. [`push`] and [`pull`] are
-//! the client's entry, [`serve`] the server's. What this does not do: open sessions, start ssh,
-//! draw progress.
+//! the client's entry points, [`serve`] is the server's. This module does not open sessions, start
+//! ssh, or draw progress.
+//!
+//! Files import downwards: only `run.rs` of a sink or source imports its stages, and no two files
+//! import each other.
 
 mod blocks;
 mod cancel;

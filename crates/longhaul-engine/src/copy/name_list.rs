@@ -1,4 +1,4 @@
-//! The names that follow a request for what a list has of a directory (`--files-from`).
+//! The list of names that follows a request (`--files-from`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -10,16 +10,16 @@ use super::data_connection::RECEIVE_SLACK;
 use super::disk::DIRECT_FROM_BYTES;
 use super::streams::MOST_STREAMS;
 
-/// Buffers of one end: enough for every stage to have some in hand.
+/// Buffers of one end, besides those of connections: some for every stage.
 const POOL_BUFFERS_BASE: usize = 16;
-/// Buffers added for each connection: one in its hands, one on the way to it.
+/// Buffers per connection: one in use, one queued for it.
 const POOL_BUFFERS_PER_STREAM: usize = 2;
 /// Buffers of a pack besides one in the hands of each connection: each reader or writer has one, and
 /// one is ready for it.
 const PACK_BUFFERS_BASE: usize = 8;
-/// Most bytes of all buffers of an end: twelve of the largest blocks. What is on the path is in the
-/// kernel's socket buffers, which follow the rate and the round trip by themselves; these bridge a
-/// disk that stalls, at 10 Gb/s for 160 ms.
+/// Most bytes of all buffers of an end: twelve of the largest blocks. The data in flight are in the
+/// kernel's socket buffers, which follow the BDP; these buffers bridge a disk that stalls, for 160
+/// ms at 10 Gb/s.
 const POOL_BYTES: usize = 192 << 20;
 
 /// The most bytes of small files in one block: enough that a header, a table and a queue's locks
@@ -63,7 +63,7 @@ pub(super) fn pools(options: &CopyOptions) -> Pools {
     let streams = options.streams.unwrap_or(MOST_STREAMS);
     let block = options.block_bytes.get() as usize;
     let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
-    // Blocks that come in order wait for each other: each connection needs its own, however large.
+    // Blocks in order wait for each other: each connection needs its own buffer.
     let most = if options.tree.ordered { count } else { POOL_BYTES / block };
     let packs = || {
         let count = PACK_BUFFERS_BASE + streams as usize;
@@ -81,9 +81,9 @@ pub(super) fn pools(options: &CopyOptions) -> Pools {
 /// The buffer given back last is taken first, so that few buffers are in use, and warm in the
 /// cache, when the stages keep pace with each other.
 #[derive(Clone)]
-pub(super) struct Pool(Arc<Shared>);
+pub(super) struct Pool(Arc<PoolShared>);
 
-struct Shared {
+struct PoolShared {
     state: Mutex<State>,
     returned: Condvar,
     buffer_bytes: usize,
@@ -99,7 +99,11 @@ impl Pool {
     /// A pool of `count` buffers of `buffer_bytes`, made when they are first needed.
     pub(super) fn new(count: usize, buffer_bytes: usize) -> Self {
         let state = State { free: Vec::with_capacity(count), unmade: count, closed: false };
-        Pool(Arc::new(Shared { state: Mutex::new(state), returned: Condvar::new(), buffer_bytes }))
+        Pool(Arc::new(PoolShared {
+            state: Mutex::new(state),
+            returned: Condvar::new(),
+            buffer_bytes,
+        }))
     }
 
     /// Waits for a buffer; `None` once the pool is closed.
@@ -129,7 +133,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -52,7 +52,7 @@ enum Task {
 /// Answers the request of a client that may not copy at all.
 ///
 /// # Errors
-/// The refusal, or that the client could not be told of it.
+/// The refusal, or the error of sending it.
 pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
     let ServedSession { sender, mut receiver, record, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
@@ -91,8 +91,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
         &task;
     if options.nice {
-        // For this thread and those that it starts: the session's alone. A kernel that refuses
-        // has no manners to offer.
+        // For this thread and the threads that it starts. Without the privilege it has no effect.
         let _ = longhaul_sys::cpu::yield_to_others();
     }
     let first = first_streams(options);
@@ -123,7 +122,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
             let streams = Streams::new(first, More::Accept(streams), socket_options(options));
             match &task {
-                // The client passes on what is sealed for the sink.
+                // The client passes on data that is sealed for the sink.
                 Task::Forward(_, _, _, to) => {
                     streams.of_session(SessionSecret::from_keying_material(to.keying()))
                 }
@@ -147,7 +146,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     copied.map(drop)
 }
 
-/// The end of a copy, for the record.
+/// The outcome of a copy, for the audit log.
 struct Copied {
     failures: usize,
     limit: Option<CopyLimit>,
@@ -186,7 +185,7 @@ fn note_request(request: &CopyRequest, record: &WorkRecord) {
     }
 }
 
-/// The names that follow a request for what a list has.
+/// The names that follow a request with a list.
 fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Option<Vec<PathBuf>>> {
     match request {
         CopyRequest::Send { listed: true, .. } | CopyRequest::Forward { listed: true, .. } => {
@@ -288,7 +287,7 @@ fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, Dat
 fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {
     match rights.may_read() {
         true => Ok(()),
-        false => Err((RefusalKind::NotAuthorised, "it takes files and gives none".to_owned())),
+        false => Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned())),
     }
 }
 
@@ -299,17 +298,18 @@ fn check_write(
     let refuse = |reason: &str| Err((RefusalKind::NotAuthorised, reason.to_owned()));
     let tree = &options.tree;
     if !rights.may_create() {
-        return refuse("it gives files and takes none");
+        return refuse("the server is read-only");
     }
     if rights.may_replace() {
         return Ok(());
     }
-    // Each of these would tell what is there, change it, or leave a trap for who empties the box.
+    // Each of these would reveal or change existing files, or leave a trap for the owner of the
+    // box.
     if tree.asks_first() || tree.delete.is_some() {
-        return refuse("it takes new files alone; leave away --update, --delete and --dry-run");
+        return refuse("the server takes only new files; remove --update, --delete and --dry-run");
     }
     if tree.owner != OwnerMode::Ignore || tree.xattrs || tree.manifest.is_some() {
-        return refuse("it keeps modes and times of files alone; leave away -a and --manifest");
+        return refuse("the server keeps only modes and times; remove -a and --manifest");
     }
     Ok(())
 }

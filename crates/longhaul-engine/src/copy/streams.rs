@@ -17,7 +17,7 @@ use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::{DataAcceptor, DataDialer, KeyRate, SessionSecret};
 
-/// Connections that a copy begins with unless it is told how many.
+/// The initial number of data connections, unless it is given.
 ///
 /// Each doubles its window once a round trip: over 90 ms 10,000 small files took 3.7 s from two
 /// connections on and 3.3 s with four (medians of three; bench/runs/2026-11-21-epyc-2core/cp.md).
@@ -25,9 +25,9 @@ pub(super) const FIRST_STREAMS: u32 = 4;
 /// Most connections that are opened by measurement: eight fill a path that drops one segment in
 /// ten thousand, and every one of them costs both ends two buffers.
 pub(super) const MOST_STREAMS: u32 = 16;
-/// Unsent bytes that the kernel takes from a sender before it lets it wait. Enough to keep a
-/// 100 Gb/s path busy between two wake-ups, little enough that a block goes to whichever
-/// connection is ready for it and that a dying sender leaves no memory behind.
+/// Unsent bytes that the kernel accepts from a sender (`TCP_NOTSENT_LOWAT`). Enough to keep a 100
+/// Gb/s path busy between two wake-ups, and so little that a block goes to the connection that is
+/// ready first, and that a broken sender leaves little memory behind.
 const NOTSENT_LOWAT: u32 = 1 << 20;
 /// Most data connections of one copy.
 pub(super) const STREAM_LIMIT: u32 = 128;
@@ -98,7 +98,7 @@ impl Streams {
         matches!(self.more, More::Dial(_))
     }
 
-    /// Lets `cancel` end what waits on the connections that there are now.
+    /// Lets `cancel` end all waits on the present connections.
     pub(super) fn arm(&self, cancel: &Cancel) -> Result<()> {
         lock(&self.first).iter().try_for_each(|(_, socket)| arm(cancel, socket))
     }

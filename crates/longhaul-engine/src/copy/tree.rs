@@ -182,7 +182,7 @@ impl Tree {
         Tree { min_free, ..self }
     }
 
-    /// The same files, where what is written counts against a quota.
+    /// The same files, where written bytes count against a quota.
     pub(super) fn with_quota(self, quota: Option<Arc<QuotaUse>>) -> Self {
         Tree { quota, ..self }
     }

@@ -23,7 +23,7 @@ const THREADS: usize = 4;
 
 /// The findings so far.
 #[derive(Default)]
-struct Found {
+struct Findings {
     files: u64,
     bytes: u64,
     changed: BTreeSet<PathBuf>,
@@ -47,7 +47,7 @@ pub(super) fn check_tree(
     checked: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<CheckResult> {
-    let found = Mutex::new(Found::default());
+    let found = Mutex::new(Findings::default());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS.min(manifest.files.len()) {
@@ -93,7 +93,7 @@ pub(super) fn check_tree(
 fn compare(
     tree: &Tree,
     file: &ManifestFile,
-    found: &Mutex<Found>,
+    found: &Mutex<Findings>,
     (checked, stop): (&AtomicU64, &AtomicBool),
 ) {
     let path = Path::new(OsStr::from_bytes(&file.path));
@@ -106,7 +106,7 @@ fn compare(
             found.files += 1;
             found.bytes += bytes;
         }
-        // Another kind of thing under the name is another content.
+        // A file of another type counts as changed.
         Ok(_) => {
             found.changed.insert(path.to_owned());
         }
@@ -143,12 +143,12 @@ fn digest(
     }
 }
 
-/// Adds what is below `dir` and not listed; links are named, not followed.
+/// Adds the paths below `dir` that are not listed; links are listed, not followed.
 fn look_for_extra(
     tree: &Tree,
     dir: &Path,
     listed: &HashSet<&[u8]>,
-    found: &mut Found,
+    found: &mut Findings,
     extra: &mut Vec<PathBuf>,
 ) {
     let names = match tree.list(dir) {

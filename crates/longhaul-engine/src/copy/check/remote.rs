@@ -148,7 +148,7 @@ pub(in crate::copy) fn serve_check(
         let (done, outcome) = bounded(1);
         let (over, checked) = (&over, &checked);
         scope.spawn(move || {
-            // Who waits for it leaves no sooner.
+            // The receiver waits for it.
             let _ = done.send(check_tree(&recorded, &base, checked, over));
         });
         loop {
@@ -184,7 +184,7 @@ fn open(
     dir: Option<&Path>,
 ) -> std::result::Result<(Manifest, Tree), (RefusalKind, String)> {
     if !tree.rights().may_read() {
-        return Err((RefusalKind::NotAuthorised, "it takes files and gives none".to_owned()));
+        return Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned()));
     }
     let cannot = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
         (RefusalKind::Files, format!("cannot {what} {}: {why}", path.display()))

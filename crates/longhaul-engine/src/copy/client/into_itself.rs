@@ -59,7 +59,7 @@ fn check_root(
 ) -> Result<(), IntoItself> {
     let follow = !options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
     let found = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
-    // What is missing is reported when it is copied.
+    // The copy reports a missing source.
     let Ok(found) = found else { return Ok(()) };
     let contents = SourceRoot::is_contents(path);
     let place = match path.file_name().filter(|_| target_is_dir && !contents) {

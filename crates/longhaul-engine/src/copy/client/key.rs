@@ -1,9 +1,8 @@
-//! The key of a copy: the same for the same command, and known to nobody but its user.
+//! The key of a copy: the same for the same command, and known only to its user.
 //!
 //! The key names the journal of a copy. It is a keyed BLAKE3 hash of the command under a secret of
-//! the user, so that nobody else can compute it and put a journal in its place beforehand. The
-//! input is a list of parts, each a tag, a length and bytes: it does not depend on how a type is
-//! printed.
+//! the user, so that another user cannot compute it and create a journal in advance. The input is a
+//! list of parts, each a tag, a length and bytes. `docs/design/journal.md` defines the parts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

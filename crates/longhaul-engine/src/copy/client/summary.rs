@@ -28,7 +28,7 @@ impl CopySessions {
     pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
         progress.set_limit(options.rate_bps);
         if options.nice {
-            // A kernel that refuses has no manners to offer.
+            // Without the privilege it has no effect.
             let _ = longhaul_sys::cpu::yield_to_others();
         }
         CopySessions {
@@ -63,9 +63,9 @@ impl CopySessions {
         tcp: &[TcpInfo],
     ) -> CopySummary {
         let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
-        // Of nothing there is nothing to guarantee.
+        // A copy without any file guarantees nothing.
         let any = !failed || sink.files + sink.unchanged_files > 0;
-        // What an earlier session of this command has moved was not there before it.
+        // Bytes of an earlier session of this command are not resumed bytes.
         let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
         let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
         CopySummary {

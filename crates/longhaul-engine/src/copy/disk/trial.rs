@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A way between memory and disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::copy) enum Way {
+pub(in crate::copy) enum IoMode {
     /// Past the page cache.
     Direct,
     /// Through it.
@@ -37,7 +37,7 @@ pub(super) struct Trial {
     issued: u32,
     direct: Tally,
     cached: Tally,
-    decided: Option<Way>,
+    decided: Option<IoMode>,
 }
 
 #[derive(Debug, Default)]
@@ -67,34 +67,34 @@ impl Tally {
 
 impl Trial {
     /// The outcome.
-    pub(super) fn decided(&self) -> Option<Way> {
+    pub(super) fn decided(&self) -> Option<IoMode> {
         self.decided
     }
 
     /// The way of the next block.
-    pub(super) fn next(&mut self) -> Way {
+    pub(super) fn next(&mut self) -> IoMode {
         let turn = self.issued / TURN;
         self.issued += 1;
-        if turn.is_multiple_of(2) { Way::Direct } else { Way::Cached }
+        if turn.is_multiple_of(2) { IoMode::Direct } else { IoMode::Cached }
     }
 
     /// Counts a block that went its `way`.
-    pub(super) fn count(&mut self, way: Way, cost: Cost) {
+    pub(super) fn count(&mut self, way: IoMode, cost: Cost) {
         match way {
-            Way::Direct => self.direct.count(cost),
-            Way::Cached => self.cached.count(cost),
+            IoMode::Direct => self.direct.count(cost),
+            IoMode::Cached => self.cached.count(cost),
         }
         if self.direct.blocks >= ENOUGH && self.cached.blocks >= ENOUGH {
             self.decided.get_or_insert(self.better());
         }
     }
 
-    fn better(&self) -> Way {
+    fn better(&self) -> IoMode {
         let (direct, cached) = (&self.direct, &self.cached);
         let faster = cached.rate() >= WORTH * direct.rate();
         let cheaper =
             cached.rate() >= AS_FAST * direct.rate() && cached.cpu() * WORTH <= direct.cpu();
-        if faster || cheaper { Way::Cached } else { Way::Direct }
+        if faster || cheaper { IoMode::Cached } else { IoMode::Direct }
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// The outcome where a block takes so many milliseconds, and of the processor, each way.
-    fn outcome(direct: (u64, u64), cached: (u64, u64)) -> Way {
+    fn outcome(direct: (u64, u64), cached: (u64, u64)) -> IoMode {
         let mut trial = Trial::default();
         for block in 0..100 {
             if let Some(way) = trial.decided() {
@@ -111,7 +111,7 @@ mod tests {
                 return way;
             }
             let way = trial.next();
-            let (time, cpu) = if way == Way::Direct { direct } else { cached };
+            let (time, cpu) = if way == IoMode::Direct { direct } else { cached };
             let ms = Duration::from_millis;
             trial.count(way, Cost { bytes: 4 << 20, time: ms(time), cpu: ms(cpu) });
         }
@@ -120,20 +120,20 @@ mod tests {
 
     #[test]
     fn the_cache_must_pay() {
-        assert_eq!(outcome((5, 1), (5, 2)), Way::Direct, "as fast, and dearer");
-        assert_eq!(outcome((5, 1), (5, 1)), Way::Direct, "no difference");
-        assert_eq!(outcome((5, 1), (4, 3)), Way::Direct, "a little faster is not worth it");
-        assert_eq!(outcome((20, 1), (5, 3)), Way::Cached, "much faster");
-        assert_eq!(outcome((5, 3), (5, 2)), Way::Cached, "as fast, and cheaper");
-        assert_eq!(outcome((5, 3), (9, 2)), Way::Direct, "cheaper, but slower");
+        assert_eq!(outcome((5, 1), (5, 2)), IoMode::Direct, "as fast, and dearer");
+        assert_eq!(outcome((5, 1), (5, 1)), IoMode::Direct, "no difference");
+        assert_eq!(outcome((5, 1), (4, 3)), IoMode::Direct, "a little faster is not worth it");
+        assert_eq!(outcome((20, 1), (5, 3)), IoMode::Cached, "much faster");
+        assert_eq!(outcome((5, 3), (5, 2)), IoMode::Cached, "as fast, and cheaper");
+        assert_eq!(outcome((5, 3), (9, 2)), IoMode::Direct, "cheaper, but slower");
     }
 
     #[test]
     fn ways_take_turns_of_a_block_for_each_thread() {
         let mut trial = Trial::default();
         let ways: Vec<_> = (0..12).map(|_| trial.next()).collect();
-        assert!(ways[..4].iter().chain(&ways[8..]).all(|way| *way == Way::Direct));
-        assert!(ways[4..8].iter().all(|way| *way == Way::Cached));
+        assert!(ways[..4].iter().chain(&ways[8..]).all(|way| *way == IoMode::Direct));
+        assert!(ways[4..8].iter().all(|way| *way == IoMode::Cached));
         assert_eq!(trial.decided(), None, "nothing has come back yet");
     }
 }

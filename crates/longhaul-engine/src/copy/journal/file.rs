@@ -1,6 +1,6 @@
 //! The file of a journal: found, locked, appended to, removed.
 //!
-//! The directory may be one that others write to. A file that is not [own](super::trust::is_own) is
+//! The directory may be one that others write to. A file that is not [own](is_own) is
 //! neither read nor locked nor waited for; the journal then gets a random name.
 
 use std::ffi::OsStr;
@@ -16,19 +16,19 @@ use std::time::{Duration, Instant, SystemTime};
 use longhaul_core::wire::WirePath;
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2, statat,
-    unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
+    openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
-use super::trust::{is_of_user, is_own};
 use crate::copy::names::journal_name;
 use crate::copy::temporary::{is_held, is_temporary_of};
 use crate::copy::tree::{list, list_at};
 use crate::session::random_keying_material;
 
-/// A journal that was not written to for so long is given up.
+/// The age of the last write from which on a journal is stale.
 const STALE_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 /// The pause between attempts to take a lock that another process holds.
 const LOCK_CHECK: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ pub(in crate::copy) struct Setting {
 pub(in crate::copy) enum OpenError {
     /// Another process holds the lock and did not end in time.
     Busy,
-    /// There can be none here. The copy goes on without one.
+    /// The directory can have none. The copy runs without one.
     Unavailable,
 }
 
@@ -182,8 +182,8 @@ impl Journal {
         let _ = unlinkat(&self.dir, &self.name, AtFlags::empty());
     }
 
-    /// Removes this user's journals in the same directory that were given up, with the temporary
-    /// files that they name.
+    /// Removes this user's stale journals in the same directory, with the temporary files that they
+    /// name.
     pub(in crate::copy) fn remove_stale(&self) {
         let Ok(dir) = openat(&self.dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
         else {
@@ -346,7 +346,7 @@ fn create(dir: &OwnedFd, name: &str) -> Result<Option<File>, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))?;
     if !is_own(&fstat(&fd)?) {
-        // A file system that has owners or modes of its own: no journal on it is ever believed.
+        // The file system does not keep owners or modes: a journal on it is never valid.
         let _ = unlinkat(dir, name, AtFlags::empty());
         return Err(Errno::OPNOTSUPP);
     }
@@ -373,6 +373,19 @@ fn lock(dir: &OwnedFd, name: &Path, fd: OwnedFd) -> Result<Option<File>, Errno> 
 pub(in crate::copy) fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+/// Returns whether only this user can have written the file: a regular file of this user with one
+/// name, without write permission for the group and others. An access control list that grants more
+/// shows in the bits of the group.
+pub(in crate::copy) fn is_own(stat: &Stat) -> bool {
+    is_of_user(stat) && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
+}
+
+/// Returns whether the file is a regular file of this user. Others may be able to write to it.
+pub(in crate::copy) fn is_of_user(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_uid == geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -166,8 +166,8 @@ impl Claim {
 /// A file of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::copy) enum PastFile {
-    /// Begun: these bytes were written under the temporary name. Only device and inode of `id`
-    /// tell.
+    /// Begun: these bytes were written under the temporary name. Only the device and inode of `id`
+    /// identify the file.
     Partial {
         stamp: u64,
         temporary: WirePath,
@@ -191,7 +191,7 @@ pub(in crate::copy) struct Past {
     pub(super) name: Option<WirePath>,
     /// By path relative to the target.
     pub(in crate::copy) files: HashMap<Vec<u8>, PastFile>,
-    /// The bytes that are whole records; what follows was being written when it broke off.
+    /// The length of the complete records; the rest was being written at the interruption.
     pub(in crate::copy) valid_bytes: u64,
 }
 
@@ -292,7 +292,7 @@ impl Past {
                     }));
                 }
             }
-            // Without digests nothing tells whether the bytes are still those.
+            // Bytes without digests cannot be checked.
             Record::Extents { .. } | Record::Blocks { .. } => {}
             Record::Done { path, stamp, id } => {
                 let done = PastFile::Done { stamp, id, terms: self.terms };

@@ -69,7 +69,7 @@ impl Attributes {
 pub(in crate::copy) const NO_OWNERS: &str = "the server sets owners, set-id bits, capabilities and devices only for keys with the option \
      'owners'";
 
-/// Gives entries their attributes at the sink, and counts what could not be kept.
+/// Applies attributes to entries at the sink, and counts those that it cannot apply.
 pub(in crate::copy) struct Keeper {
     preserve: bool,
     owner: OwnerMode,
@@ -135,7 +135,8 @@ impl Keeper {
                 };
                 self.note(what, shown, set);
             }
-            // What the directory's default list gave to a file that has none at the source.
+            // The default list of the directory has given one to a file that has none at the
+            // source.
             if !attributes.xattrs().iter().any(|xattr| xattr.name.as_bytes() == ACL_ACCESS) {
                 let _ = fremovexattr(file, ACL_ACCESS);
             }
@@ -233,7 +234,7 @@ impl Keeper {
         };
         let uid = find(&self.users, &owner.user, users::user_id).unwrap_or(owner.uid);
         let gid = find(&self.groups, &owner.group, users::group_id).unwrap_or(owner.gid);
-        // The largest number means "leave it" to chown(2), and is nobody's.
+        // The largest number means no change to chown(2), and is no user's.
         let valid = uid != u32::MAX && gid != u32::MAX;
         if !self.may_own {
             if (stat.st_uid, stat.st_gid) != (uid, gid) {

@@ -18,7 +18,7 @@ pub(super) use keeper::{Attributes, Keeper, NO_OWNERS};
 const CAPABILITY: &[u8] = b"security.capability";
 /// Access control list of a file.
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// Access control list that a directory gives to what is made in it.
+/// Access control list of a directory that new files in it get.
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Returns whether an extended attribute is copied.

@@ -31,7 +31,7 @@ impl Shared<'_> {
         }
         let extras = match self.books.extras.find(self.store, tree) {
             Ok(extras) => extras,
-            Err(error) => return refuse(&format!("cannot look for what to delete: {error}")),
+            Err(error) => return refuse(&format!("cannot list the target: {error}")),
         };
         if let Some(limit) = delete.limit.filter(|limit| extras.len() as u64 > *limit) {
             return refuse(&format!(

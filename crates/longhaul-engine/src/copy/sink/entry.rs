@@ -18,7 +18,7 @@ use super::ledger::{SinkFile, Stage};
 use super::outlet::Outlet;
 use super::partial::{PartialFile, UNKNOWN};
 use super::placement::Destination;
-use super::recorder::Left;
+use super::recorder::Leftover;
 use super::reread::{Reread, reusable};
 use super::shared::{HardLink, Shared, broken};
 use super::space::Need;
@@ -222,7 +222,7 @@ fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'stati
         .then_some("the target is a directory that does not exist")
 }
 
-/// Takes the directory whose contents come: the target has its attributes in the end.
+/// Takes the directory whose contents are copied: the target gets its attributes at the end.
 fn take_top(shared: &Shared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
     if let Destination::Directory { tree, contents, .. } = &shared.store.destination {
         if !contents {
@@ -249,7 +249,7 @@ fn action_of(
     Action { what, path, bytes }
 }
 
-/// A file of which nothing has come.
+/// A file without data.
 fn new_file(
     shared: &Shared<'_>,
     entry: &Entry,
@@ -268,7 +268,7 @@ fn new_file(
     file
 }
 
-/// Takes a file, and decides what there is of it already.
+/// Takes a file, and decides on its blocks.
 fn take_file(
     shared: &Shared<'_>,
     entry: &Entry,
@@ -286,11 +286,11 @@ fn take_file(
     }
     let left = match shared.context.asks {
         true => shared.recorder.left(shared.store, &file),
-        false => Left::Nothing,
+        false => Leftover::Nothing,
     };
     match left {
-        Left::Placed => return take_placed(shared, file, peer, decided),
-        Left::Partial(partial, claims) => {
+        Leftover::Placed => return take_placed(shared, file, peer, decided),
+        Leftover::Partial(partial, claims) => {
             let blocks = claimed_blocks(shared, &file, &claims);
             if partial.sparse && partial.clear_around(&bytes_of(shared, &file, &blocks)).is_err() {
                 partial.temporary.discard();
@@ -299,7 +299,7 @@ fn take_file(
                 return take_partial(shared, file, left, &holes, (whole, peer), decided);
             }
         }
-        Left::Nothing => {}
+        Leftover::Nothing => {}
     }
     let held = holes.count().saturating_mul(shared.context.options.block_bytes.get());
     claim(shared, &file, file.size().saturating_sub(held), file.size())?;
@@ -331,8 +331,8 @@ fn take_placed(
     Ok(())
 }
 
-/// Takes a file that an earlier attempt has begun. What it has written is left out by the source,
-/// and counts once it was read again.
+/// Takes a file that an earlier attempt has begun. The source leaves out its blocks, which count
+/// once they were read again.
 fn take_partial(
     shared: &Shared<'_>,
     file: SinkFile,
@@ -423,7 +423,7 @@ fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Res
     Ok(())
 }
 
-/// Announces a file, and passes it on at once if no block of it is to come.
+/// Announces a file, and passes it on if it has all blocks.
 fn announce(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
@@ -435,7 +435,7 @@ fn announce(
     Ok(())
 }
 
-/// Passes a file on if no block of it is to come any more; `ended` if it is a stream.
+/// Passes a file on if it has all blocks; `ended` if it is a stream.
 fn pass_on_whole(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
@@ -444,7 +444,7 @@ fn pass_on_whole(
 ) {
     let form = {
         let mut state = file.lock();
-        // An empty file comes in a pack, an empty stream not at all.
+        // An empty file arrives in a pack, an empty stream not at all.
         if file.size() == 0 && !ended || !state.is_whole() {
             return;
         }
@@ -490,8 +490,8 @@ fn take_outlet(
         }
         None => {
             numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
-            let changed = std::io::Error::other("it changed, and a part of it is out already");
-            shared.fail(&file, "go on with", &changed);
+            let changed = std::io::Error::other("it changed after a part of it was passed on");
+            shared.fail(&file, "resume", &changed);
             Ok(Some(Held { id: file.id, blocks: None }))
         }
     }
@@ -508,7 +508,7 @@ pub(super) fn end_stream(
     // One that is in place, or has failed, needs no end.
     let Ok(Some(file)) = shared.books.ledger.file(id) else { return Ok(()) };
     if size == UNKNOWN || !file.end_at(size, shared.context.options.block_bytes.get()) {
-        return Err(broken(peer, "it ends what has an end"));
+        return Err(broken(peer, "duplicate end of the stream"));
     }
     shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     pass_on_whole(shared, file, true, whole);

@@ -1,10 +1,9 @@
-//! `--delete`: what is in the copied directories and was not announced.
+//! `--delete`: the entries in the copied directories that were not announced.
 //!
-//! Nothing is deleted unless everything was copied, and nothing if there is more to delete than
-//! allowed. What the filters leave out is left alone here as well, and with it the directories
-//! that hold it. A directory that is reached through a link is not looked into, so that nothing
-//! outside the target is ever deleted.
-
+//! Nothing is deleted unless everything was copied, and nothing if there are more entries to delete
+//! than allowed. Entries that the filters exclude stay, and with them the directories that hold
+//! them. A directory that is reached through a link is not entered, so that nothing outside the
+//! target is ever deleted.
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -92,7 +91,7 @@ impl Extras {
         lock(&self.state).top_dirs.iter().cloned().collect()
     }
 
-    /// Everything to delete, what is in a directory before it.
+    /// The entries to delete, the contents of a directory before the directory.
     pub(super) fn find(&self, store: &Store, tree: &Tree) -> io::Result<Vec<Extra>> {
         let state = lock(&self.state);
         let mut found = Vec::new();

@@ -8,7 +8,7 @@ use std::path::Path;
 pub(in crate::copy) struct Countdown {
     #[cfg(any(test, feature = "fuzzing"))]
     left: Option<std::sync::Arc<std::sync::atomic::AtomicI64>>,
-    /// The disk changes what is written.
+    /// True if the disk changes written bytes.
     #[cfg(any(test, feature = "fuzzing"))]
     spoils: bool,
     /// The time that a read to compare and a sync take.

@@ -1,4 +1,5 @@
-//! The last stage: sync, then name. Files that become complete together are synced together.
+//! The last stage: syncs files, and gives them their final names. Files that become complete
+//! together are synced together.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -50,8 +51,8 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, verify, touched: Mutex::default() }
     }
 
-    /// Puts a wave of files in place and tells of each file how it went, and what is there now
-    /// unless bytes are dropped.
+    /// Puts a wave of files in place, and passes the outcome of each to `tell`: the identity of the
+    /// file in place, or `None` if bytes are dropped.
     pub(super) fn finish(
         &self,
         wave: Vec<CompleteFile>,
@@ -81,7 +82,7 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// Compares a file with what came, if it is to be read back.
+    /// Compares a file with the received bytes, if it has to be read back.
     fn verify(&self, form: &Form, id: &FileId, file: &SinkFile) -> io::Result<()> {
         let temporary = match form {
             Form::Dropped => return Ok(()),
@@ -143,7 +144,7 @@ impl<'a> Finisher<'a> {
 /// The syncs of one wave: one for each file system where that is possible and pays.
 struct Syncs {
     together: bool,
-    /// By handle, how it went: an error is everyone's, since it cannot be told whose it is.
+    /// The outcome by handle: an error counts for all files, because syncfs(2) does not name one.
     done: HashMap<usize, Result<(), io::ErrorKind>>,
 }
 

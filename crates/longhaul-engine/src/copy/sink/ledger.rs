@@ -60,7 +60,7 @@ pub(super) struct Piece {
 
 /// The file on disk.
 pub(super) enum Stage {
-    /// No block has come yet.
+    /// No block has arrived.
     Waiting,
     /// Being written; `None` where bytes are dropped.
     Open(Option<Arc<PartialFile>>),
@@ -69,7 +69,7 @@ pub(super) enum Stage {
 }
 
 impl SinkFile {
-    /// A file as the source announced it, of which nothing has come.
+    /// A file as the source announced it, without data.
     pub(super) fn new(
         entry: &Entry,
         path: PathBuf,
@@ -130,7 +130,7 @@ impl SinkFile {
         Some(self.size()).filter(|size| *size != UNKNOWN)
     }
 
-    /// Notes how long a stream is; false if that was known, or if blocks beyond it have come.
+    /// Sets the length of a stream; false if it was known, or if blocks beyond it have arrived.
     pub(super) fn end_at(&self, size: u64, block_bytes: u64) -> bool {
         let mut state = self.lock();
         let blocks = size.div_ceil(block_bytes);
@@ -369,8 +369,7 @@ impl Ledger {
         self.lock().standing(batch)
     }
 
-    /// Waits until every entry is settled and no more will come; `None` when the copy is over
-    /// before.
+    /// Waits until every entry is settled and all are announced; `None` if the copy ends before.
     pub(super) fn wait_complete(&self) -> Option<Standing> {
         let incomplete = |state: &mut State| !state.closed && state.total != Some(state.settled);
         let mut state = self

@@ -142,7 +142,7 @@ impl Shared<'_> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let dir = tree.open_dir(above.unwrap_or(Path::new(".")))?;
         let name = path.file_name().unwrap_or_default();
-        // What the umask leaves; the manifest says no more than the files' names.
+        // Readable as the umask allows: the manifest has no more than the files' names and digests.
         let (file, temporary) = self.store.create_new((&dir, name, 0), OFlags::empty(), 0o666)?;
         let mut file = File::from(file);
         let written = file

@@ -2,8 +2,8 @@
 //!
 //! A block is verified before its write counts. A file is written under a temporary name beside
 //! its place, and gets its final name only when every block is in it and, unless asked otherwise,
-//! it is synced. Whatever ends the copy early, temporary files are removed on the way out, but for
-//! those that the journal tells the next attempt to go on with.
+//! it is synced. If the copy ends early, temporary files are removed, except those with which the
+//! next attempt can resume by the journal.
 
 mod delete;
 mod digests;

@@ -20,7 +20,7 @@ use super::store::Store;
 use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
 
-/// Refuses links and special files where nothing may be replaced: in a drop box they would be traps
+/// Refuses links and special files if nothing may be replaced: in a drop box they would be traps
 /// for the owner of the files.
 fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
     match dir.replaces {
@@ -71,7 +71,7 @@ impl Store {
         temporary.rename()
     }
 
-    /// Makes `path` another name of what is at `first`.
+    /// Makes `path` another name of the file at `first`.
     pub(super) fn make_hard_link(&self, id: u64, path: &Path, first: &Path) -> io::Result<()> {
         let (Some((_, from, from_name)), Some((_, dir, name))) =
             (self.locate(first)?, self.locate(path)?)

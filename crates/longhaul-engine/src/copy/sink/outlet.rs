@@ -75,12 +75,12 @@ impl Outlet {
         same.then_some(state.next)
     }
 
-    /// The digest of what was passed on, if it is wanted.
+    /// The digest of the bytes that were passed on, if it is requested.
     pub(super) fn digest(&self) -> Option<blake3::Hash> {
         lock(&self.state).hasher.as_ref().map(blake3::Hasher::finalize)
     }
 
-    /// Waits until the block at `offset` may come; `None` when the copy is over.
+    /// Waits until the block at `offset` can be received; `None` if the copy is over.
     pub(super) fn wait_for(&self, offset: u64) -> Option<()> {
         let far = |state: &mut State| {
             !state.closed && offset >= state.next.saturating_add(WINDOW * state.block_bytes)
@@ -90,7 +90,7 @@ impl Outlet {
         (!state.closed).then_some(())
     }
 
-    /// Takes the block of `length` bytes at `offset`, and passes on what is next.
+    /// Takes the block of `length` bytes at `offset`, and passes on all blocks that are next.
     pub(super) fn put(&self, offset: u64, length: usize, buffer: PoolBuffer) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.early.insert(offset, (length, buffer));
@@ -183,7 +183,7 @@ mod tests {
         });
         let expected = [vec![1; 10], vec![2; 10], vec![3; 4]].concat();
         assert_eq!(*lock(&out.0), expected);
-        // A session after it goes on, with the same file alone.
+        // A later session resumes, only with the same file.
         assert!(outlet.begin(&options));
         assert_eq!((outlet.go_on(7), outlet.go_on(8)), (Some(24), None));
         outlet.close();

@@ -15,14 +15,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::open_dir::{OpenDir, file_id};
-use crate::copy::disk::{Disk, Way};
+use crate::copy::disk::{Disk, IoMode};
 use crate::copy::journal::FileId;
 
 /// The size of a stream that has not ended.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// A name beside the final one. Dropped before it is renamed or kept, what is under it is
-/// removed.
+/// A name beside the final one. Unless it is renamed or kept, the file under it is removed when
+/// this is dropped.
 pub(super) struct Temporary {
     pub(super) dir: Arc<OpenDir>,
     pub(super) temporary: OsString,
@@ -42,7 +42,7 @@ pub(super) struct PartialFile {
     pub(super) direct: bool,
     /// The final length.
     size: u64,
-    /// An earlier attempt has begun it: what is under a hole is not known to be zeros.
+    /// True if an earlier attempt has begun the file: its holes can hold data.
     pub(super) reopened: bool,
     /// Writes through the cache, where `file` writes past it and both are tried.
     cached: OnceLock<File>,
@@ -62,7 +62,7 @@ impl Temporary {
         Ok(rustix::fs::fsync(self.open(OFlags::RDONLY, id)?)?)
     }
 
-    /// Opens what is under the name. Does not wait, whatever that is.
+    /// Opens the file under the name. Does not block on a pipe or device.
     ///
     /// # Errors
     /// `ESTALE` if it is not the regular file `id`: another process has replaced it.
@@ -98,7 +98,8 @@ impl Temporary {
         now.filter(|now| FileId { ctime: None, ..id }.names(now)).unwrap_or(id)
     }
 
-    /// Removes what is under the name now, whoever still uses it: the name is free for another file.
+    /// Removes the file under the name now, even if it is in use: the name is free for another
+    /// file.
     pub(super) fn discard(&self) {
         self.released.store(true, Ordering::Relaxed);
         let _ = unlinkat(&self.dir.fd, &self.temporary, AtFlags::empty());
@@ -180,19 +181,19 @@ impl PartialFile {
             return self.write_run(offset, length, buffer);
         }
         let device = self.temporary.dir.device;
-        let going = disk.next(device, self.size);
-        let cached = match going.way {
-            Way::Cached => Some(self.through_cache()?),
-            Way::Direct => None,
+        let io = disk.next(device, self.size);
+        let cached = match io.mode {
+            IoMode::Cached => Some(self.through_cache()?),
+            IoMode::Direct => None,
         };
-        disk.count(device, going, length, || {
+        disk.count(device, io, length, || {
             let Some(file) = cached else { return self.write_run(offset, length, buffer) };
             file.write_all_at(&buffer[..length], offset)?;
             let (wait, start) =
                 (longhaul_sys::file::write_back, longhaul_sys::file::begin_writeback);
             // A trial compares what the disk has taken. Afterwards it is kept busy, and the sync is
             // short; a file system that does not do so writes in its own time.
-            let _ = if going.tried { wait } else { start }(file, offset, length as u64);
+            let _ = if io.tried { wait } else { start }(file, offset, length as u64);
             Ok(())
         })
     }

@@ -72,7 +72,7 @@ struct Placed {
 }
 
 /// The part of a file that an earlier attempt has left.
-pub(super) enum Left {
+pub(super) enum Leftover {
     /// Nothing.
     Nothing,
     /// All of it is in place.
@@ -113,7 +113,7 @@ impl Recorder {
     }
 
     /// Returns the part of `file` that an earlier attempt has left.
-    pub(super) fn left(&self, store: &Store, file: &SinkFile) -> Left {
+    pub(super) fn left(&self, store: &Store, file: &SinkFile) -> Leftover {
         let path = file.path.as_os_str().as_bytes();
         let (past, usable) = {
             let mut state = lock(&self.state);
@@ -124,9 +124,9 @@ impl Recorder {
                 if *stamp == file.stamp && usable && terms.cover(&self.terms) =>
             {
                 let there = store.placed(&file.path).ok().flatten();
-                there.is_some_and(|there| id.names(&there)).then_some(Left::Placed)
+                there.is_some_and(|there| id.names(&there)).then_some(Leftover::Placed)
             }
-            // A file that now comes in a pack comes whole: blocks of it are of no use.
+            // A file that is sent in a pack now is sent whole: its blocks are not used.
             Some(PastFile::Partial { .. }) if fits_in_pack(file.size(), self.block_bytes) => None,
             Some(PastFile::Partial { stamp, temporary, id, extents, verified })
                 if *stamp == file.stamp && usable && (*verified || !self.terms.verified) =>
@@ -139,7 +139,7 @@ impl Recorder {
                 let (path, size, sparse) = (&file.path, file.size(), file.sparse);
                 let reopen = || store.reopen(path, size, sparse, name, id).ok().flatten();
                 let partial = (!claims.is_empty()).then(reopen).flatten();
-                partial.map(|partial| Left::Partial(partial, claims))
+                partial.map(|partial| Leftover::Partial(partial, claims))
             }
             _ => None,
         };
@@ -148,10 +148,10 @@ impl Recorder {
         {
             self.remove(path, &past);
         }
-        left.unwrap_or(Left::Nothing)
+        left.unwrap_or(Leftover::Nothing)
     }
 
-    /// Notes that `file` is being written; `known` if the journal has told so.
+    /// Records that `file` is being written; `known` if the journal has a record of it.
     pub(super) fn begun(&self, file: &Arc<SinkFile>, partial: &Arc<PartialFile>, known: bool) {
         if lock(&self.journal).is_some() {
             let (file, partial) = (file.clone(), partial.clone());
@@ -160,7 +160,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that `file` is in place, as what `id` tells.
+    /// Records that `file` is in place with the identity `id`.
     pub(super) fn placed(&self, file: &SinkFile, id: FileId) {
         let Some(path) = wire_path(file) else { return };
         if lock(&self.journal).is_some() {
@@ -310,7 +310,7 @@ impl Recorder {
         }
     }
 
-    /// Removes what was begun of a file that has changed or is copied no more.
+    /// Removes the temporary file of a file that has changed or is not copied any more.
     fn remove(&self, path: &[u8], past: &PastFile) {
         if let (PastFile::Partial { temporary, id, .. }, Some(base)) = (past, &self.base) {
             remove_temporary(base, path, temporary.as_bytes(), id);
@@ -336,7 +336,7 @@ impl State {
 }
 
 impl Drop for Recorder {
-    /// A copy that ended before it began, since its client left, has nothing to come back to.
+    /// A copy that ended before it began leaves no journal.
     fn drop(&mut self) {
         self.end(false);
     }

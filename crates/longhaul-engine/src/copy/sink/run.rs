@@ -50,14 +50,14 @@ const FINISH_QUEUE: usize = 256;
 const JOURNAL_PATIENCE: Duration =
     SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
 
-/// A place that is ready to receive a copy.
+/// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
     store: Store,
     recorder: Recorder,
     asks: bool,
 }
 
-/// Another copy of the same things to the same place does not end.
+/// The error if the same copy is running already.
 #[derive(Debug, thiserror::Error)]
 #[error("the same copy is under way already; wait for it or end it")]
 pub(in crate::copy) struct Busy;
@@ -74,7 +74,7 @@ pub(in crate::copy) struct SinkOutcome {
 }
 
 impl Sink {
-    /// Makes `destination` ready for the copy `key`, and finds what an earlier attempt has left.
+    /// Prepares `destination` for the copy `key`, and finds the journal of an earlier attempt.
     pub(in crate::copy) fn open(
         destination: Destination,
         key: &CopyKey,
@@ -85,7 +85,7 @@ impl Sink {
         let again = |base: &OwnedFd| base.try_clone().ok();
         let journal = match base.as_ref().and_then(again) {
             None => None,
-            // What changes nothing leaves no journal.
+            // A dry run leaves no journal.
             Some(_) if options.tree.dry_run => None,
             Some(dir) => {
                 let patience = JOURNAL_PATIENCE;
@@ -243,7 +243,7 @@ impl Shared<'_> {
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
             scope.spawn(move || {
-                self.meters.cpu.stage(ThreadRole::Control, || report(self, &ended, stop))
+                self.meters.cpu.stage(ThreadRole::Control, || report(self, &ended, stop));
             });
             scope.spawn(move || {
                 self.meters.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
@@ -260,9 +260,9 @@ impl Shared<'_> {
             drop(onward);
             dialing.thread().unpark();
             match followed {
-                // The source closes its side once it has read that all is in place.
+                // The source closes the channel after the report of the end.
                 Err(_) if self.books.finished.load(Ordering::Relaxed) => {
-                    self.context.cancel.release()
+                    self.context.cancel.release();
                 }
                 Err(reason) => self.give_up(reason),
                 Ok(never) => match never {},

@@ -34,12 +34,12 @@ use crate::session::ControlSender;
 
 /// A verified buffer and its content.
 pub(super) struct Received {
-    pub(super) what: Content,
+    pub(super) what: ReceivedContent,
     pub(super) buffer: PoolBuffer,
 }
 
 /// The content of a buffer, and the files that it belongs to.
-pub(super) enum Content {
+pub(super) enum ReceivedContent {
     Block {
         file: Arc<SinkFile>,
         offset: u64,
@@ -191,7 +191,7 @@ impl Shared<'_> {
         self.context.control.send(&SinkMessage::Failed { id, path, reason })
     }
 
-    /// Notes that what a file claims is on the disk, or no longer needed.
+    /// Settles the space claim of a file: its bytes are on the disk, or no longer needed.
     pub(super) fn settle_claim(&self, file: &SinkFile) {
         match file.take_claim() {
             0 => {}

@@ -50,7 +50,7 @@ pub(super) struct Store {
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: no name in them can be in the way.
     made: Mutex<HashSet<PathBuf>>,
-    /// By device, what syncs the file system at once.
+    /// By device, the handle that syncs the file system.
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     token: Token,
     /// Set if an earlier attempt has left a journal.
@@ -169,7 +169,7 @@ impl Store {
     /// Makes a directory, or takes the one that is there; whether its attributes are to be set.
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
         let Some((tree, parent, name)) = self.locate(path)? else { return Ok(false) };
-        // Writable for us until all is in it; the final mode comes at the end.
+        // Writable until it is complete; the final mode is set at the end.
         match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
                 self.keeper.open_to_owner(&parent.fd, name)?;
@@ -297,7 +297,7 @@ impl Store {
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
         let mut partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
         partial.reopened = true;
-        // Whatever becomes of this attempt, it stays for the next.
+        // It stays for the next attempt, even if this one fails.
         partial.temporary.keep(true);
         Ok(Some(partial))
     }
@@ -375,7 +375,7 @@ impl Store {
         attributes: &Attributes,
     ) -> io::Result<()> {
         let overran = partial.direct && !size.is_multiple_of(DIRECT_ALIGN as u64);
-        // What an earlier attempt has left may be longer.
+        // The file of an earlier attempt can be longer.
         if overran || partial.sparse || partial.reopened {
             partial.file.set_len(size)?;
         }

@@ -26,7 +26,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// A sweep for the copy of `token`, which spares what `past` names.
+    /// A sweep for the copy of `token`, which spares the temporary files that `past` names.
     pub(super) fn new(token: u32, past: &Past) -> Self {
         Sweep { token, kept: past.temporaries(), swept: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl Sweep {
             return;
         }
         let left = |stat: Stat| is_of_user(&stat) && !self.spares((stat.st_dev, stat.st_ino));
-        // A directory that cannot be read keeps what is in it.
+        // A directory that cannot be listed is not swept.
         for name in list_at(fd).unwrap_or_default() {
             let ours = has_token(name.as_os_str().as_bytes(), self.token)
                 && statat(fd, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(left)

@@ -9,10 +9,10 @@ use crossbeam_channel::{Receiver, Sender};
 use super::finish::{CompleteFile, Form, SYNC_BATCH};
 use super::ledger::{Piece, SinkFile, Stage};
 use super::partial::PartialFile;
-use super::shared::{Content, Received, Shared};
+use super::shared::{Received, ReceivedContent, Shared};
 use crate::copy::pool::PoolBuffer;
 
-/// Writes until no more blocks come; passes on what is whole.
+/// Writes until no more blocks arrive; passes on complete files.
 pub(super) fn write_blocks(
     shared: &Shared<'_>,
     blocks: &Receiver<Received>,
@@ -21,11 +21,11 @@ pub(super) fn write_blocks(
     shared.meters.writing.join();
     for Received { what, buffer } in blocks {
         let complete = match what {
-            Content::Block { file, offset, length, digest } => {
+            ReceivedContent::Block { file, offset, length, digest } => {
                 let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });
                 write_block(shared, file, (offset, length), piece, buffer).into_iter().collect()
             }
-            Content::Pack(pieces) => {
+            ReceivedContent::Pack(pieces) => {
                 shared.meters.writing.time(|| write_pack(shared, pieces, &buffer))
             }
         };
@@ -118,9 +118,9 @@ fn write_pack(
         let before = std::mem::replace(&mut file.lock().partial, Stage::Gone);
         match before {
             Stage::Waiting => {}
-            // Blocks of it were there, from now or from an earlier attempt: the whole replaces them.
+            // The complete file replaces blocks of this or an earlier attempt.
             Stage::Open(partial) => shared.take_over(&file, partial.as_deref()),
-            // Failed, or it came twice: it is written once.
+            // It has failed or was written.
             Stage::Gone => continue,
         }
         let bytes = &buffer[start..start + file.size() as usize];
@@ -177,7 +177,7 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFil
 }
 
 impl Shared<'_> {
-    /// Forgets the blocks of a file that has come whole.
+    /// Drops the blocks of a file that has arrived whole.
     fn take_over(&self, file: &SinkFile, partial: Option<&PartialFile>) {
         self.recorder.dropped(file);
         if let Some(partial) = partial {

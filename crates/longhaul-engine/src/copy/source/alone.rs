@@ -1,5 +1,5 @@
-//! Reads a source's files as a copy does, by the same readers' code, and drops what was read: the
-//! rung of a ladder that needs no network.
+//! Reads a source's files with the readers of a copy, and drops the data: the step of a diagnosis
+//! that needs no network.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -26,12 +26,12 @@ use crate::lock::lock;
 
 /// The files of a walk.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct SampleFiles {
     files: Vec<Arc<SourceFile>>,
     failure: Option<(std::path::PathBuf, String)>,
 }
 
-impl WalkSink for Found {
+impl WalkSink for SampleFiles {
     fn announce(&mut self, _: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         self.files.extend(files);
         Ok(())
@@ -47,10 +47,10 @@ impl WalkSink for Found {
     }
 }
 
-impl Found {
+impl SampleFiles {
     /// Walks `plan`, whose options have a sample.
     fn walk(plan: &SourcePlan, options: &CopyOptions) -> Result<Self> {
-        let mut found = Found::default();
+        let mut found = SampleFiles::default();
         Walk::new(&plan.tree, options, &mut found).run(&plan.roots)?;
         match found.failure.take() {
             Some((path, reason)) if found.files.is_empty() => {
@@ -67,7 +67,7 @@ impl Found {
 /// # Errors
 /// Nothing of it can be opened.
 pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
-    let found = Found::walk(plan, options)?;
+    let found = SampleFiles::walk(plan, options)?;
     let bytes: u64 = found.files.iter().map(|file| file.size).sum();
     let files = found.files.len() as u64;
     let more = options.sample.is_some_and(|most| bytes >= most.bytes.get() || files >= most.files);
@@ -79,7 +79,7 @@ pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleRep
 /// # Errors
 /// As for [`look`].
 pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
-    for file in Found::walk(plan, options)?.files {
+    for file in SampleFiles::walk(plan, options)?.files {
         file.forget();
     }
     Ok(())
@@ -102,7 +102,7 @@ pub(crate) fn read(
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;
     loop {
-        let found = Found::walk(plan, options)?.files;
+        let found = SampleFiles::walk(plan, options)?.files;
         for file in &found {
             file.forget();
         }
@@ -176,7 +176,7 @@ impl Pass<'_> {
     fn read(&self, block: usize) -> Result<()> {
         self.clock.join();
         let mut buffer = AlignedBuffer::new(block);
-        // One at the least: on a host that hardly comes by, that tells how slow it is.
+        // At least one, so that a slow host gets a result.
         let mut first = true;
         while first || Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
             first = false;

@@ -11,7 +11,7 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::feed::{Next, ReadError};
 use super::file::SourceFile;
-use super::shared::{Content, Filled, Job, Shared};
+use super::shared::{Filled, FilledContent, Job, Shared};
 use crate::copy::channels::data_failed;
 use crate::copy::data_connection::BlockSender;
 use crate::copy::pool::PACK_BYTES;
@@ -38,7 +38,7 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
                     .reading
                     .time(|| file.read(offset, &mut buffer, &shared.context.disk))
                 {
-                    Ok(length) => Some((Content::Block { file, offset }, length)),
+                    Ok(length) => Some((FilledContent::Block { file, offset }, length)),
                     Err(error) => {
                         shared.fail(&file, &error);
                         None
@@ -48,7 +48,7 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
             Job::Pack(files) => {
                 let (files, length) =
                     shared.meters.reading.time(|| read_pack(shared, files, &mut buffer));
-                (!files.is_empty()).then_some((Content::Pack(files), length))
+                (!files.is_empty()).then_some((FilledContent::Pack(files), length))
             }
         };
         let Some((what, length)) = ready else { continue };
@@ -66,7 +66,7 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
         let Some(mut buffer) = shared.context.pools.take(block_bytes) else { return Ok(false) };
         let length = feed.copy(block, &mut buffer)?;
         let what =
-            Content::Block { file: file.clone(), offset: block * shared.context.block_bytes };
+            FilledContent::Block { file: file.clone(), offset: block * shared.context.block_bytes };
         Ok(filled.send(Filled { what, length, buffer }).is_ok())
     };
     let over = || shared.context.cancel.is_set() || file.has_failed();
@@ -143,9 +143,9 @@ pub(super) fn send_blocks(
     for Filled { what, length, mut buffer } in blocks {
         let payload = &mut buffer[..length];
         let sent = shared.meters.sending.time(|| match &what {
-            Content::Block { file, .. } if file.has_failed() => Ok(()),
-            Content::Block { file, offset } => sender.send(file.id, *offset, payload),
-            Content::Pack(files) => {
+            FilledContent::Block { file, .. } if file.has_failed() => Ok(()),
+            FilledContent::Block { file, offset } => sender.send(file.id, *offset, payload),
+            FilledContent::Pack(files) => {
                 let table: Vec<_> = files
                     .iter()
                     .map(|file| PackEntry { file: file.id, length: file.size as u32 })

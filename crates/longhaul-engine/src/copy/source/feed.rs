@@ -113,8 +113,8 @@ impl Feed {
         self.stamp
     }
 
-    /// The numbers of the blocks that were read and may be sent again, if the sink has what is
-    /// before them, as `has` tells.
+    /// The numbers of the blocks that were read and can be sent again, if the sink has all blocks
+    /// before them; `has` returns whether it has a block.
     pub(super) fn again(&self, has: impl Fn(u64) -> bool) -> Result<Vec<u64>, ReadError> {
         let kept = lock(&self.kept);
         if !(0..kept.written).all(&has) {

@@ -14,7 +14,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 use super::feed::{Feed, ReadError};
 use super::place::Place;
 use crate::copy::blocks::BlockSet;
-use crate::copy::disk::{Disk, Way};
+use crate::copy::disk::{Disk, IoMode};
 use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata};
 use crate::lock::lock;
@@ -198,12 +198,12 @@ impl SourceFile {
             return Ok(false);
         }
         let device = metadata.identity.0;
-        let going = disk.next(device, self.size);
-        let file = match going.way {
-            Way::Cached => Some(self.cached(place, metadata, open)?),
-            Way::Direct => None,
+        let io = disk.next(device, self.size);
+        let file = match io.mode {
+            IoMode::Cached => Some(self.cached(place, metadata, open)?),
+            IoMode::Direct => None,
         };
-        let read = disk.count(device, going, length, || match &file {
+        let read = disk.count(device, io, length, || match &file {
             Some(file) => read_cached(file, offset, &mut buffer[..length]),
             None => read_direct(past, offset, length, buffer),
         });
@@ -300,7 +300,7 @@ impl SourceFile {
 }
 
 /// The blocks of a file of `size` bytes that lie in holes; `None` where there are none, or where
-/// the file system does not tell. A file of very many holes is taken for one without the last.
+/// the file system does not report them. Holes beyond [`HOLES_LIMIT`] count as data.
 fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
     let mut holes = BlockSet::default();
     let mut at = 0;

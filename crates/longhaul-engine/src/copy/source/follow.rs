@@ -114,7 +114,7 @@ pub(super) fn follow_sink(
     }
 }
 
-/// Lets the watchdog know what a message says.
+/// Counts the progress in a message.
 fn watch(shared: &Shared<'_>, message: &SinkMessage) {
     shared.context.watchdog.hear(message);
 }

@@ -1,9 +1,8 @@
 //! The sending end of a copy: walk, read, send.
 //!
 //! The walk announces entries on the control channel and queues their blocks; readers fill
-//! buffers from files; each data connection has a sender that takes the next filled buffer,
-//! whichever file it belongs to; small
-//! files share a buffer. Nothing waits for a round trip per file.
+//! buffers from files; each data connection has a sender that takes the next filled buffer of any
+//! file. Small files share a buffer. Nothing waits for a round trip per file.
 
 mod alone;
 mod announce;

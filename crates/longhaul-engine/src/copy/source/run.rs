@@ -53,7 +53,7 @@ pub(in crate::copy) struct SourceOutcome {
 /// The terms of a copy that the source knows before it begins.
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct SourceTerms {
-    /// The sink says first what it wants of each file.
+    /// The sink decides on each file before it is read.
     pub(in crate::copy) asks: bool,
     /// The copy's key, by which a target within the source is noticed.
     pub(in crate::copy) key: Option<CopyKey>,
@@ -159,7 +159,7 @@ impl Shared<'_> {
                 scope.spawn(move || stage.run(|| read_blocks(self, &jobs, &filled)));
             }
             let send = move |stream: u32, socket: TcpStream| {
-                // What is not granted costs speed at the most.
+                // Options that the kernel refuses cost only speed.
                 let _ = socket_options(options).apply(&socket);
                 self.steered.add(&socket, self.context.dials);
                 let sender = streams.sender(stream, socket, options.protection);

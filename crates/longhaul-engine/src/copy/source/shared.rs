@@ -39,13 +39,13 @@ pub(super) enum Job {
 
 /// A buffer that is ready to be sent.
 pub(super) struct Filled {
-    pub(super) what: Content,
+    pub(super) what: FilledContent,
     pub(super) length: usize,
     pub(super) buffer: PoolBuffer,
 }
 
 /// The content of a filled buffer.
-pub(super) enum Content {
+pub(super) enum FilledContent {
     Block { file: Arc<SourceFile>, offset: u64 },
     Pack(Vec<Arc<SourceFile>>),
 }

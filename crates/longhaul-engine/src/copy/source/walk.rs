@@ -67,7 +67,7 @@ pub(super) struct Walk<'a, S> {
 }
 
 /// A path that the walk has found and not yet announced.
-pub(super) struct Found<'p> {
+pub(super) struct FoundPath<'p> {
     /// The path at the source.
     pub(super) path: &'p Path,
     /// The path in the copy.
@@ -140,7 +140,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     /// Announces what is at `path`. The attributes of a directory whose contents are meant go with
     /// them if they are to be kept and the target is `only` for them.
     fn root(&mut self, path: &Path, only: bool) -> Result<()> {
-        // A slash at the end asks for what a link leads to, as everywhere in Unix.
+        // A slash at the end follows a link, as everywhere in Unix.
         let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
         let (handle, metadata) = match self.tree.look(path, follow) {
             Ok(found) => found,
@@ -151,7 +151,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             if !self.options.recursive {
                 return self.sink.failed(path, NEEDS_RECURSIVE);
             }
-            let found = Found { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
+            let found = FoundPath { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
             let announced = only && self.options.preserve;
             return self.directory(found, announced, Path::new(""));
         }
@@ -161,7 +161,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if is_reserved(name.as_bytes()) {
             return self.sink.failed(path, RESERVED_ROOT);
         }
-        self.visit(Found { path, name: Path::new(name), handle, metadata })
+        self.visit(FoundPath { path, name: Path::new(name), handle, metadata })
     }
 
     /// From where the files of the root at `path` are opened, which `handle` is on.
@@ -174,7 +174,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Place::beneath(handle, path).unwrap_or_else(|_| Place::of(self.tree))
     }
 
-    pub(super) fn visit(&mut self, found: Found<'_>) -> Result<()> {
+    pub(super) fn visit(&mut self, found: FoundPath<'_>) -> Result<()> {
         let Metadata { kind, identity, .. } = found.metadata;
         let is_dir = kind == FileKind::Directory;
         if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {
@@ -218,7 +218,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     /// names.
     pub(super) fn directory(
         &mut self,
-        found: Found<'_>,
+        found: FoundPath<'_>,
         announced: bool,
         name: &Path,
     ) -> Result<()> {
@@ -232,7 +232,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if announced {
             self.announce(&found, EntryKind::Directory)?;
         }
-        let Found { path, handle, metadata, .. } = found;
+        let FoundPath { path, handle, metadata, .. } = found;
         let children = match children {
             Ok(children) => children,
             Err(error) => return self.sink.failed(path, &format!("cannot list it: {error}")),
@@ -255,7 +255,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             match self.look(&path, &child) {
                 Ok((handle, metadata)) => {
-                    self.visit(Found { path: &path, name: &name, handle, metadata })?;
+                    self.visit(FoundPath { path: &path, name: &name, handle, metadata })?;
                 }
                 Err(error) => self.sink.failed(&path, &format!("cannot open it: {error}"))?,
             }
@@ -279,9 +279,9 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         }
     }
 
-    /// Announces what was found as `kind`, or as another name of what was announced before.
-    pub(super) fn announce(&mut self, found: &Found<'_>, kind: EntryKind) -> Result<()> {
-        let Found { path, name, handle, metadata } = found;
+    /// Announces a path as `kind`, or as another name of a file that was announced before.
+    pub(super) fn announce(&mut self, found: &FoundPath<'_>, kind: EntryKind) -> Result<()> {
+        let FoundPath { path, name, handle, metadata } = found;
         let kind = match (kind, &mut self.sampling) {
             (EntryKind::File { size_bytes }, Some(sampling)) => match sampling.take(size_bytes) {
                 Some(size_bytes) => EntryKind::File { size_bytes },
@@ -325,7 +325,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             _ => None,
         };
-        // What takes bytes in order takes zeros for holes.
+        // An ordered output needs zeros for holes.
         if !self.options.tree.ordered {
             entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
         }
@@ -422,14 +422,14 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Found {
+    struct Walked {
         paths: Vec<String>,
         kinds: Vec<EntryKind>,
         failed: Vec<String>,
         skipped: Vec<String>,
     }
 
-    impl WalkSink for Found {
+    impl WalkSink for Walked {
         fn announce(&mut self, entries: Vec<Entry>, _: Vec<Arc<SourceFile>>) -> Result<()> {
             self.paths.extend(entries.iter().map(|entry| entry.path.to_string()));
             self.kinds.extend(entries.into_iter().map(|entry| entry.kind));
@@ -445,8 +445,8 @@ mod tests {
         }
     }
 
-    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Found {
-        let mut found = Found::default();
+    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Walked {
+        let mut found = Walked::default();
         let roots: Vec<_> = roots.iter().cloned().map(SourceRoot::Path).collect();
         Walk::new(&Tree::anywhere(), options, &mut found).run(&roots).unwrap();
         found

@@ -7,9 +7,9 @@ use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::tcp::TcpInfo;
 
-use super::course::{Course, Seen, Turn};
+use super::nice::NicePacer;
+use super::policy::{Decision, StreamPolicy, WindowStats};
 use super::steered::rate_of;
-use super::yielding::Yielding;
 use crate::copy::source::shared::Shared;
 
 /// Round trips after which a change has its effect.
@@ -29,9 +29,9 @@ struct Reading {
 /// Controls the streams of a copy; called every tick.
 pub(in crate::copy::source) struct StreamController<'a> {
     shared: &'a Shared<'a>,
-    course: Course,
+    policy: StreamPolicy,
     /// With `--nice`.
-    yielding: Option<Yielding>,
+    nice_pacer: Option<NicePacer>,
     window: Option<Reading>,
     /// The rate limit and the number of connections in force.
     paced: Option<(Option<Rate>, usize)>,
@@ -46,16 +46,16 @@ impl<'a> StreamController<'a> {
         streams: Option<u32>,
         nice: bool,
     ) -> Self {
-        let course = Course::new(streams, nice);
-        shared.steered.want(course.wanted());
+        let policy = StreamPolicy::new(streams, nice);
+        shared.steered.want(policy.wanted());
         if nice && shared.steered.use_congestion("lp") {
             shared.steered.note("congestion control 'lp', which yields to others".to_owned());
         }
-        let yielding = nice.then(Yielding::default);
+        let nice_pacer = nice.then(NicePacer::default);
         StreamController {
             shared,
-            course,
-            yielding,
+            policy,
+            nice_pacer,
             window: None,
             paced: None,
             last: None,
@@ -76,7 +76,7 @@ impl<'a> StreamController<'a> {
     fn steer(&mut self, infos: &[TcpInfo]) {
         self.tell_feed(infos);
         let limit = self.shared.context.progress.limit();
-        if self.yielding.is_some() {
+        if self.nice_pacer.is_some() {
             self.yield_to_others(infos, limit);
         } else if self.paced != Some((limit, infos.len())) {
             if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
@@ -93,11 +93,11 @@ impl<'a> StreamController<'a> {
         if now.at - then.at < SHORTEST_WINDOW.max(rtt * SETTLING_TRIPS) {
             return;
         }
-        let seen = Seen::between(then, &now, infos.len() as u32);
+        let seen = WindowStats::between(then, &now, infos.len() as u32);
         self.window = Some(now);
         let congestion = self.shared.steered.congestion().unwrap_or_default();
-        let turn = self.course.decide(seen, limit, &congestion);
-        self.act(turn, &congestion);
+        let decision = self.policy.decide(seen, limit, &congestion);
+        self.act(decision, &congestion);
     }
 
     fn read(&self, infos: &[TcpInfo]) -> Option<Reading> {
@@ -110,17 +110,17 @@ impl<'a> StreamController<'a> {
         })
     }
 
-    fn act(&self, turn: Turn, congestion: &str) {
+    fn act(&self, decision: Decision, congestion: &str) {
         let steered = &self.shared.steered;
-        match turn {
-            Turn::Keep => return,
-            Turn::Bbr { .. } if !steered.use_congestion("bbr") => return,
-            Turn::Bbr { .. } => {
-                steered.note(format!("congestion control from {congestion} to {turn}"));
+        match decision {
+            Decision::Keep => return,
+            Decision::Bbr { .. } if !steered.use_congestion("bbr") => return,
+            Decision::Bbr { .. } => {
+                steered.note(format!("congestion control from {congestion} to {decision}"));
             }
-            Turn::Add { .. } | Turn::Stop { .. } => steered.note(turn.to_string()),
+            Decision::Add { .. } | Decision::Stop { .. } => steered.note(decision.to_string()),
         }
-        if let Turn::Add { to, .. } = turn {
+        if let Decision::Add { to, .. } = decision {
             steered.want(to);
             if !self.shared.context.dials {
                 let told = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
@@ -141,24 +141,24 @@ impl<'a> StreamController<'a> {
     }
 
     fn yield_to_others(&mut self, infos: &[TcpInfo], limit: Option<Rate>) {
-        let Some(yielding) = &mut self.yielding else { return };
+        let Some(nice_pacer) = &mut self.nice_pacer else { return };
         let acked: u64 = infos.iter().map(|info| info.acked_bytes).sum();
         let now = Instant::now();
         let Some((then, before)) = self.last.replace((now, acked)) else { return };
         let rate = acked.saturating_sub(before) as f64 / (now - then).as_secs_f64().max(1e-3);
-        let queued = infos.iter().any(|info| Yielding::is_queued(info.rtt, info.min_rtt));
+        let queued = infos.iter().any(|info| NicePacer::is_queued(info.rtt, info.min_rtt));
         let most = limit.map_or(f64::INFINITY, |limit| limit.bytes_per_second() as f64);
-        let rate = yielding.next(queued, rate, most);
+        let rate = nice_pacer.next(queued, rate, most);
         self.shared.steered.pace(rate.is_finite().then(|| rate_of(rate)));
     }
 }
 
-impl Seen {
+impl WindowStats {
     fn between(then: &Reading, now: &Reading, streams: u32) -> Self {
         let seconds = (now.at - then.at).as_secs_f64();
         let acked = now.acked.saturating_sub(then.acked);
         let sending = now.sending.saturating_sub(then.sending).as_secs_f64();
-        Seen {
+        WindowStats {
             streams,
             rate: acked as f64 / seconds,
             loss: now.resent.saturating_sub(then.resent) as f64 / acked.max(1) as f64,

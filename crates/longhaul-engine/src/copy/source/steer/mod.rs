@@ -6,13 +6,13 @@
 //! rather than for the network, or when the processors are busy. The congestion control is changed
 //! only if segments are lost and BBR, which does not take loss for congestion, is available.
 //!
-//! The decisions ([`Course`](course::Course), [`Yielding`](yielding::Yielding)) are functions of
+//! The decisions ([`StreamPolicy`](policy::StreamPolicy), [`NicePacer`](nice::NicePacer)) are functions of
 //! measurements, without clock or socket, and are tested as such. The [`StreamController`]
 //! measures, and applies the decisions to the [`SteeredStreams`].
 mod controller;
-mod course;
+mod nice;
+mod policy;
 mod steered;
-mod yielding;
 
 pub(super) use controller::StreamController;
 pub(super) use steered::SteeredStreams;

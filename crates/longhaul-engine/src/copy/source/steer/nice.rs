@@ -13,11 +13,11 @@ const SLOWEST: f64 = 125_000.0;
 
 /// The rate limit of a copy with `--nice`, in bytes per second.
 #[derive(Debug, Default)]
-pub(super) struct Yielding {
+pub(super) struct NicePacer {
     allowed: Option<f64>,
 }
 
-impl Yielding {
+impl NicePacer {
     /// Returns whether a connection with this RTT, and the lowest RTT `least`, waits in a queue.
     pub(super) fn is_queued(rtt: Duration, least: Option<Duration>) -> bool {
         least.is_some_and(|least| rtt > least + DELAY)
@@ -28,7 +28,7 @@ impl Yielding {
     pub(super) fn next(&mut self, queued: bool, rate: f64, most: f64) -> f64 {
         let allowed = match (queued, self.allowed) {
             (true, allowed) => Some(allowed.unwrap_or(f64::INFINITY).min(rate) * DOWN),
-            // What is not used up need not grow.
+            // A limit that is not reached does not increase.
             (false, Some(allowed)) if rate < allowed / 2.0 => Some(allowed),
             (false, Some(allowed)) => Some(allowed * UP),
             (false, None) => None,
@@ -46,43 +46,43 @@ mod tests {
 
     #[test]
     fn without_queues_nothing_is_held_back() {
-        let mut yielding = Yielding::default();
+        let mut nice_pacer = NicePacer::default();
         for rate in [1e6, 1e9, 1e10] {
-            assert_eq!(yielding.next(false, rate, ALL), ALL);
+            assert_eq!(nice_pacer.next(false, rate, ALL), ALL);
         }
-        assert_eq!(yielding.next(false, 1e9, 5e8), 5e8, "the user's limit holds");
+        assert_eq!(nice_pacer.next(false, 1e9, 5e8), 5e8, "the user's limit holds");
     }
 
     #[test]
     fn it_gives_way_to_others_and_comes_back() {
-        let mut yielding = Yielding::default();
+        let mut nice_pacer = NicePacer::default();
         let mut rate = 1e9;
         for _ in 0..20 {
-            rate = yielding.next(true, rate, ALL);
+            rate = nice_pacer.next(true, rate, ALL);
         }
         assert!(rate < 0.05 * 1e9, "four seconds of queues leave {rate}");
         for _ in 0..80 {
-            rate = yielding.next(false, rate, ALL);
+            rate = nice_pacer.next(false, rate, ALL);
         }
         assert!(rate > 1e9, "sixteen without bring back {rate}");
     }
 
     #[test]
     fn it_keeps_a_little_and_hoards_nothing() {
-        let mut yielding = Yielding::default();
+        let mut nice_pacer = NicePacer::default();
         for _ in 0..100 {
-            yielding.next(true, 1.0, ALL);
+            nice_pacer.next(true, 1.0, ALL);
         }
-        assert_eq!(yielding.next(true, 1.0, ALL), SLOWEST);
-        let idle = yielding.next(false, 1.0, ALL);
-        assert_eq!(yielding.next(false, 1.0, ALL), idle, "an idle copy gathers no claim");
+        assert_eq!(nice_pacer.next(true, 1.0, ALL), SLOWEST);
+        let idle = nice_pacer.next(false, 1.0, ALL);
+        assert_eq!(nice_pacer.next(false, 1.0, ALL), idle, "an idle copy gathers no claim");
     }
 
     #[test]
     fn a_queue_is_delay_above_the_least() {
         let ms = Duration::from_millis;
-        assert!(!Yielding::is_queued(ms(100), Some(ms(90))));
-        assert!(Yielding::is_queued(ms(110), Some(ms(90))));
-        assert!(!Yielding::is_queued(ms(110), None), "nothing to compare with");
+        assert!(!NicePacer::is_queued(ms(100), Some(ms(90))));
+        assert!(NicePacer::is_queued(ms(110), Some(ms(90))));
+        assert!(!NicePacer::is_queued(ms(110), None), "nothing to compare with");
     }
 }
