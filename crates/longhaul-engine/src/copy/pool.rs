@@ -34,7 +34,7 @@ pub(super) fn fits_in_pack(size: u64, block_bytes: u64) -> bool {
 
 /// The buffers of one end: for blocks, and smaller ones for packs. In a large buffer a pack would
 /// take huge pages of which it uses half, and memory that is used for the first time is dear where
-/// it has to be had from a hypervisor.
+/// a hypervisor has to provide it.
 #[derive(Clone)]
 pub(super) struct Pools {
     pub(super) blocks: Pool,

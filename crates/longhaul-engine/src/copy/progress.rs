@@ -15,7 +15,7 @@ use crate::lock::lock;
 pub struct Progress {
     pub(super) total_bytes: AtomicU64,
     pub(super) moved_bytes: AtomicU64,
-    /// Those of the moved bytes that an earlier session or attempt had left.
+    /// The moved bytes that an earlier session or attempt had left.
     pub(super) resumed_bytes: AtomicU64,
     /// Bytes that the sink's journal returns to a later attempt.
     pub(super) kept_bytes: AtomicU64,
@@ -30,7 +30,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Forgets what an earlier session has counted.
+    /// Resets the counters for a new session.
     pub(super) fn begin(&self) {
         for counter in [
             &self.total_bytes,
@@ -47,7 +47,7 @@ impl Progress {
         *lock(&self.stages) = Default::default();
     }
 
-    /// The stage that holds the copy up at present; `None` where none stands out.
+    /// The stage that limits the copy at present; `None` if no stage stands out.
     pub fn busiest(&self) -> Option<CopyLimit> {
         let (source, sink) = *lock(&self.stages);
         slowest_stage(&source, &sink)
@@ -88,7 +88,7 @@ impl Progress {
         Bytes::new(self.moved_bytes.load(Ordering::Relaxed))
     }
 
-    /// Those of [`moved`](Self::moved) that were there before.
+    /// The part of [`moved`](Self::moved) that existed before.
     pub fn resumed(&self) -> Bytes {
         Bytes::new(self.resumed_bytes.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! The data connections of a copy: those that it begins with, and those that come while it runs.
+//! The data connections of a copy: the initial ones, and those that are opened while it runs.
 
 use std::collections::HashSet;
 use std::net::{Shutdown, TcpStream};

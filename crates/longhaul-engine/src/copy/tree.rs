@@ -50,7 +50,7 @@ pub(crate) struct Metadata {
     pub(super) ctime: (i64, u64),
     /// The allocated size, in units of 512 bytes.
     pub(super) sectors: u64,
-    /// Device and inode, which tell one file from another.
+    /// Device and inode, which identify the file.
     pub(super) identity: (u64, u64),
 }
 

@@ -46,8 +46,8 @@ pub struct Ends<'a> {
     pub target: &'a Path,
 }
 
-/// Copies between `ends`; `line` leads to the sink. `notice`
-/// is told if the data has to go through this host.
+/// Copies between `ends`; `line` connects to the sink. `notice` receives the reason if the data
+/// have to go through this host.
 ///
 /// # Errors
 /// As for [`push`](super::push).
@@ -270,9 +270,9 @@ impl Relay<'_> {
                 }
                 SourceMessage::Alive { stages } => self.progress.source_is(*stages),
                 SourceMessage::Streams { wanted } => {
-                    // The source dials by itself, or has the client do it; the sink does not.
+                    // The source opens the connections, or the client does; the sink does not.
                     if let Some(pumps) = &mut pumps {
-                        // Fewer than wanted are enough to go on with.
+                        // The copy continues with fewer connections than requested.
                         let _ = pumps.open(*wanted, self.options);
                     }
                     continue;

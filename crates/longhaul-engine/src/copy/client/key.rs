@@ -28,7 +28,7 @@ pub struct CopySecret([u8; 32]);
 
 impl CopySecret {
     /// The user's secret, made at the first use. Without a usable configuration directory it is
-    /// random: then the same command given again does not find what an earlier one has left.
+    /// random: then the same command does not find the journal of an earlier one.
     pub fn of_user() -> Self {
         ConfigDir::of_user().map_or_else(|_| Self::random(), |config| Self::load_or_create(&config))
     }
@@ -45,7 +45,7 @@ impl CopySecret {
         loaded.map_or_else(|_| Self::random(), CopySecret)
     }
 
-    /// A secret that is kept nowhere.
+    /// A secret that is not stored.
     pub fn random() -> Self {
         CopySecret(random_keying_material())
     }
@@ -105,7 +105,7 @@ impl KeyMaker {
             .path(b'w', &directory)
     }
 
-    /// Adds the server: host and port, or what ssh was given.
+    /// Adds the server: host and port, or the destination of ssh.
     pub(super) fn server(self, peer: &str) -> Self {
         self.part(b's', peer.as_bytes())
     }

@@ -27,8 +27,8 @@ pub struct Lifeline<'a> {
     pub secret: &'a CopySecret,
 }
 
-/// Runs `attempt` over one session after the other until it ends for another reason than a lost
-/// connection, or nothing has moved for too long. The first session must open at once.
+/// Runs `attempt` over one session after another, until it ends for another reason than a lost
+/// connection, or there is no progress for too long. The first session must open at once.
 pub(super) fn persist<T>(
     line: Lifeline<'_>,
     progress: &Progress,

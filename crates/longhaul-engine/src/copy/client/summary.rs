@@ -118,7 +118,7 @@ pub(super) fn result(
     }
 }
 
-/// The cores of this host, if the other end of the link is on it as well.
+/// The number of cores of this host, if the server is on it as well.
 fn same_host(link: &Channels) -> Option<f64> {
     let cores = std::thread::available_parallelism().ok()?;
     link.streams.is_within_host().then_some(cores.get() as f64)

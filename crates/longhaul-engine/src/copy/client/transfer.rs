@@ -24,10 +24,10 @@ use crate::copy::tree::Tree;
 use crate::error::{EngineError, Result};
 use crate::session::{Session, await_welcome};
 
-/// Sends `plan` to `target` at the other end of `line`.
+/// Sends `plan` to `target` at the server of `line`.
 ///
 /// # Errors
-/// The copy could not be made or went on no longer. Single files that failed are in the result.
+/// The copy failed. Single files that failed are in the result.
 pub fn push(
     line: Lifeline<'_>,
     plan: &SourcePlan,
@@ -74,7 +74,7 @@ pub enum Landing<'a> {
     Outlet(&'a Arc<Outlet>),
 }
 
-/// Fetches `files` from the other end of `line` to `target` here.
+/// Fetches `files` from the server of `line` to `target` on this host.
 ///
 /// # Errors
 /// As for [`push`].

@@ -25,7 +25,7 @@ const AS_FAST: f64 = 0.9;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) bytes: u64,
-    /// From the call until the bytes were where they were to be.
+    /// The time from the call until the bytes have arrived.
     pub(super) time: Duration,
     /// The calling thread's processor time.
     pub(super) cpu: Duration,

@@ -125,7 +125,7 @@ impl Extras {
         let name = path.file_name().unwrap_or_default();
         let stat = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // Under a reserved name another copy may be at work, or go on later.
+        // A reserved name can belong to another copy, which runs or resumes later.
         if self.filters.leaves_out(named, is_dir) || is_reserved(name.as_bytes()) {
             return Ok(false);
         }

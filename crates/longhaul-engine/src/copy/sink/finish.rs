@@ -15,10 +15,11 @@ use super::store::Store;
 use crate::copy::journal::FileId;
 use crate::copy::metadata::Attributes;
 
-/// Files that are synced together at the most; bounds how long the first of them waits.
+/// Most files that are synced together: bounds the wait of the first of them.
 pub(super) const SYNC_BATCH: usize = 4096;
-/// From so many files on, one syncfs(2) for all of them is cheaper than an fsync(2) for each: it
-/// commits the file system's journal once. Below, it could wait for what others have written.
+/// The number of files from which on one syncfs(2) is cheaper than an fsync(2) per file: it commits
+/// the journal of the file system once. For fewer files it could wait for the writes of other
+/// programs.
 const SYNCFS_FROM: usize = 8;
 
 /// A file with all its bytes.
@@ -31,7 +32,7 @@ pub(super) struct CompleteFile {
 pub(super) enum Form {
     /// Not at all: bytes are dropped.
     Dropped,
-    /// Small: written, dressed and closed.
+    /// Small: written, with its attributes, and closed.
     Closed(Temporary, FileId),
     /// Still open.
     Open(Arc<PartialFile>),
@@ -141,7 +142,7 @@ impl<'a> Finisher<'a> {
     }
 }
 
-/// The syncs of one wave: one for each file system where that is possible and pays.
+/// The syncs of one wave: one per file system where that is possible and cheaper.
 struct Syncs {
     together: bool,
     /// The outcome by handle: an error counts for all files, because syncfs(2) does not name one.

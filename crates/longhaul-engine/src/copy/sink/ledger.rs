@@ -20,19 +20,19 @@ pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
 pub(super) struct SinkFile {
     pub(super) id: u64,
     pub(super) path: PathBuf,
-    /// [`UNKNOWN`] until the source has said how long a stream is.
+    /// [`UNKNOWN`] until the source has sent the length of a stream.
     size: AtomicU64,
-    /// It was announced without a size.
+    /// True if it was announced without a size.
     pub(super) stream: bool,
     pub(super) attributes: Attributes,
     /// Changes with the source's file.
     pub(super) stamp: u64,
     pub(super) sparse: bool,
-    /// Bytes that an earlier attempt has left and that count.
+    /// Bytes of an earlier attempt that count.
     pub(super) resumed: AtomicU64,
-    /// If it is wanted.
+    /// The digest, if it is requested.
     pub(super) digest: Option<FileDigest>,
-    /// The bytes that it still claims of the file system.
+    /// The remaining claim on the space of the file system, in bytes.
     claim: AtomicU64,
     /// The memory that it takes.
     _memory: MemoryClaim,
@@ -44,7 +44,7 @@ pub(super) struct FileState {
     pub(super) partial: Stage,
     /// Blocks that are written, now or by an earlier attempt.
     pub(super) written: BlockSet,
-    /// Of those the ones that the journal is to learn of.
+    /// Written blocks that the journal has no record of.
     pub(super) fresh: Vec<Piece>,
     blocks: u64,
 }
@@ -104,12 +104,12 @@ impl SinkFile {
         SinkFile { _memory: memory, ..self }
     }
 
-    /// Claims so many bytes of the file system.
+    /// Sets the claim on the space of the file system.
     pub(super) fn set_claim(&self, bytes: u64) {
         self.claim.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what it claims.
+    /// Returns the claim and clears it.
     pub(super) fn take_claim(&self) -> u64 {
         self.claim.swap(0, Ordering::Relaxed)
     }
@@ -153,7 +153,7 @@ impl FileState {
         self.written.insert(block, block + 1) > 0 && self.is_whole()
     }
 
-    /// Takes the file on disk out once every block is written, for the one who finishes it.
+    /// Takes the file on disk for the next stage, once every block is written.
     pub(super) fn take_whole(&mut self) -> Option<Option<Arc<PartialFile>>> {
         if !self.is_whole() || !matches!(self.partial, Stage::Open(_)) {
             return None;
@@ -188,9 +188,9 @@ pub(super) struct Ledger {
 #[derive(Default)]
 struct State {
     open: HashMap<u64, Arc<SinkFile>>,
-    /// Entries announced so far, which is also the next number.
+    /// The number of announced entries, which is also the next id.
     next: u64,
-    /// Entries in all, once the source has said so.
+    /// The number of all entries, once the source has sent it.
     total: Option<u64>,
     /// Entries in place or failed.
     settled: u64,
@@ -209,13 +209,13 @@ struct State {
 pub(super) enum NoEntry {
     /// The copy is over.
     Over,
-    /// The source has announced everything, and nothing with this number.
+    /// The source has announced everything, and no entry with this id.
     Never,
 }
 
 /// The progress of a copy.
 pub(super) struct Standing {
-    /// Entries put in place since the last look.
+    /// Entries put in place since the last call.
     pub(super) done: Vec<u64>,
     /// Files in place.
     pub(super) files: u64,
@@ -294,9 +294,9 @@ impl Ledger {
         }
     }
 
-    /// Takes a file that has failed out; `None` if it was settled before. It is settled by
-    /// [`failure_told`](Self::failure_told), once the source knows: the copy must not be complete
-    /// before.
+    /// Takes out a file that has failed; `None` if it was settled before.
+    /// [`failure_told`](Self::failure_told) settles it once the source knows: the copy must not be
+    /// complete before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
         let file = {
             let mut state = self.lock();
@@ -326,7 +326,7 @@ impl Ledger {
         self.settled(&state);
     }
 
-    /// Wakes who waits for the end, if this is it.
+    /// Wakes the waiting threads if this is the end.
     fn settled(&self, state: &State) {
         if state.total == Some(state.settled) {
             self.settled.notify_all();
@@ -343,7 +343,7 @@ impl Ledger {
         self.add_written(bytes);
     }
 
-    /// Takes back bytes of an earlier attempt that are of no use after all.
+    /// Subtracts bytes of an earlier attempt that are not used after all.
     pub(super) fn take_back(&self, bytes: u64) {
         self.resumed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.written_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -357,7 +357,7 @@ impl Ledger {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Blocks of the stream that are written, from the first on without a gap.
+    /// The number of written blocks of the stream, from the first one to the first gap.
     pub(super) fn stream_blocks(&self) -> u64 {
         let stream = self.lock().stream.clone();
         stream.map_or(0, |stream| stream.lock().written.leading())
@@ -390,7 +390,7 @@ impl Ledger {
         state.total == Some(state.settled)
     }
 
-    /// Wakes all who wait: the copy is over.
+    /// Ends every wait: the copy is over.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.announced.notify_all();

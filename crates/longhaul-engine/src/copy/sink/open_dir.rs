@@ -21,7 +21,7 @@ pub(super) struct OpenDir {
     pub(super) replaces: bool,
     pub(super) faults: Countdown,
     pub(super) device: u64,
-    /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
+    /// Opened before anything was written, so that syncfs(2) on it reports every error since;
     /// `None` where one sync for all files does not hold.
     pub(super) sync: Option<Arc<File>>,
 }

@@ -35,18 +35,18 @@ pub(super) struct Temporary {
 pub(super) struct PartialFile {
     pub(super) file: File,
     pub(super) temporary: Temporary,
-    /// Holes stay holes: pages of zeros are not written.
+    /// True if pages of zeros are not written, so that holes stay holes.
     pub(super) sparse: bool,
-    /// Writes past the page cache must be aligned; the last one runs over the end, which is cut off
-    /// later. False where the file system has none.
+    /// True if writes use direct I/O, which must be aligned: the last one extends beyond the end,
+    /// which is truncated later. False if the file system has no direct I/O.
     pub(super) direct: bool,
     /// The final length.
     size: u64,
     /// True if an earlier attempt has begun the file: its holes can hold data.
     pub(super) reopened: bool,
-    /// Writes through the cache, where `file` writes past it and both are tried.
+    /// A second handle for cached writes, if `file` uses direct I/O and both are tried.
     cached: OnceLock<File>,
-    /// The file system has refused to write past the cache after all.
+    /// True if the file system has refused direct I/O after all.
     refused: AtomicBool,
 }
 
@@ -144,8 +144,8 @@ impl PartialFile {
         }
     }
 
-    /// Makes a sparse file that an earlier attempt has begun a hole everywhere but in `extents`,
-    /// which are in order and apart.
+    /// Makes holes in a sparse file of an earlier attempt, except in `extents`, which are in order
+    /// and do not overlap.
     pub(super) fn clear_around(&self, extents: &[(u64, u64)]) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let mut at = 0;
@@ -191,8 +191,8 @@ impl PartialFile {
             file.write_all_at(&buffer[..length], offset)?;
             let (wait, start) =
                 (longhaul_sys::file::write_back, longhaul_sys::file::begin_writeback);
-            // A trial compares what the disk has taken. Afterwards it is kept busy, and the sync is
-            // short; a file system that does not do so writes in its own time.
+            // A trial compares the bytes that the disk has accepted. Afterwards early writeback
+            // keeps the disk busy and the sync short.
             let _ = if io.tried { wait } else { start }(file, offset, length as u64);
             Ok(())
         })
@@ -233,7 +233,7 @@ impl PartialFile {
         let padded = length.next_multiple_of(DIRECT_ALIGN);
         buffer[length..padded].fill(0);
         match self.file.write_all_at(&buffer[..padded], offset) {
-            // A file system that takes O_DIRECT at open and refuses it here.
+            // Some file systems accept O_DIRECT at open(2) and refuse it here.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 let flags = rustix::fs::fcntl_getfl(&self.file)?;
                 rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;

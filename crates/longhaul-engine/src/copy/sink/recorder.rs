@@ -20,8 +20,8 @@ use crate::copy::pool::fits_in_pack;
 use crate::copy::temporary::release;
 use crate::lock::lock;
 
-/// Bytes of one extent, but for one block that is longer: so many are sent again where one byte is
-/// wrong.
+/// The length of an extent, unless one block is longer. One damaged byte costs the retransmission
+/// of an extent.
 const EXTENT_BYTES: u64 = 64 << 20;
 /// Extents in one record: far below the longest record.
 const RECORD_EXTENTS: usize = 4096;
@@ -64,7 +64,7 @@ struct Open {
     kept: u64,
 }
 
-/// A file in place that the journal does not know of yet.
+/// A file in place without a record in the journal.
 struct Placed {
     path: WirePath,
     stamp: u64,
@@ -82,7 +82,7 @@ pub(super) enum Leftover {
 }
 
 impl Recorder {
-    /// A recorder that keeps `journal`, which says `past`, for files in `base`.
+    /// A recorder that appends to `journal`, which holds `past`, for files in `base`.
     pub(super) fn new(
         journal: Option<(Journal, Past)>,
         base: Option<OwnedFd>,
@@ -216,7 +216,7 @@ impl Recorder {
         if !records.is_empty() {
             match writer.append(&records) {
                 Ok(()) => self.appended(&placed, noted),
-                // A full disk, at worst: the next time tries again.
+                // The next checkpoint tries again: the disk can be full.
                 Err(_) => {
                     lock(&self.state).placed.append(&mut placed);
                     for (file, _, mut pieces) in noted {
@@ -267,7 +267,7 @@ impl Recorder {
         state.kept += placed.iter().map(|placed| placed.id.size).sum::<u64>();
         for (file, partial, pieces) in noted {
             state.keep(file.id, pieces.iter().map(|piece| piece.length).sum());
-            // It may have been finished or have failed meanwhile.
+            // It can be finished or have failed meanwhile.
             if let Some(open) = state.open.get_mut(&file.id) {
                 partial.temporary.keep(true);
                 open.known = true;

@@ -151,7 +151,7 @@ impl Claimed {
                 let short = io::ErrorKind::UnexpectedEof;
                 return if read >= length { Ok(()) } else { Err(short.into()) };
             }
-            // A file system that takes O_DIRECT at open and refuses it here.
+            // Some file systems accept O_DIRECT at open(2) and refuse it here.
         }
         cached.read_exact_at(&mut buffer[..length], offset)
     }
@@ -161,7 +161,8 @@ impl Claimed {
         *self.dropped.get_or_init(|| drop_pages(cached, direct).is_ok())
     }
 
-    /// Counts blocks whose bytes are `good`, or asks for them again; the file, if it is whole.
+    /// Counts the blocks of an extent that is `good`, or requests them again; returns the file if
+    /// it is complete.
     fn decide(&self, shared: &Shared<'_>, extent: (u64, u64), good: bool) -> Option<CompleteFile> {
         let block_bytes = shared.context.options.block_bytes.get();
         let size = self.file.size();

@@ -35,8 +35,9 @@ use crate::session::random_keying_material;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
-/// File systems whose syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs, where
-/// nothing is (linux/magic.h). On others, FUSE above all, it may never reach the server behind.
+/// File systems on which syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs,
+/// where nothing is durable (linux/magic.h). On others, such as FUSE, it need not reach the server
+/// behind.
 const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// The place that entries are written to.
@@ -48,7 +49,7 @@ pub(super) struct Store {
     /// Bytes that were read to compare them.
     pub(super) checked: AtomicU64,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
-    /// Directories that this copy has made: no name in them can be in the way.
+    /// Directories that this copy has made: they hold no earlier files.
     made: Mutex<HashSet<PathBuf>>,
     /// By device, the handle that syncs the file system.
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
@@ -166,7 +167,7 @@ impl Store {
         Ok(Some(freed.map_or(0, |stat| stat.st_blocks as u64 * 512)))
     }
 
-    /// Makes a directory, or takes the one that is there; whether its attributes are to be set.
+    /// Makes a directory, or takes an existing one; returns whether it gets attributes.
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
         let Some((tree, parent, name)) = self.locate(path)? else { return Ok(false) };
         // Writable until it is complete; the final mode is set at the end.
@@ -197,7 +198,7 @@ impl Store {
         Ok(rustix::fs::fsync(dir)?)
     }
 
-    /// Makes everything on the file systems written to durable, if one call for each can.
+    /// Makes everything on the file systems durable; false if one of them needs a sync per file.
     pub(super) fn sync_all(&self) -> io::Result<bool> {
         for sync in lock(&self.syncs).values() {
             match sync {
@@ -278,7 +279,7 @@ impl Store {
     ) -> io::Result<Option<PartialFile>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let own = |stat: &Stat| is_own(stat) && (stat.st_dev, stat.st_ino) == (id.device, id.inode);
-        // Looked at before it is opened, which can have effects where it is a device.
+        // Checked before it is opened, because opening a device can have effects.
         if !is_temporary_of(name.as_bytes(), temporary.as_bytes())
             || !own(&statat(&dir.fd, temporary, AtFlags::SYMLINK_NOFOLLOW)?)
         {
@@ -327,8 +328,8 @@ impl Store {
         })
     }
 
-    /// Lets `make` make something under a temporary name of entry `id`, and returns the name. A
-    /// name that another user has taken is left alone, and one with a random number is used.
+    /// Runs `make` with a temporary name of entry `id`, and returns the name. If another user has
+    /// taken the name, a random number replaces `id`.
     pub(super) fn make_new<T>(
         &self,
         (dir, name, id): (&OwnedFd, &OsStr, u64),

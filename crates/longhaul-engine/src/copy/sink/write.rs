@@ -62,7 +62,7 @@ fn write_block(
                         .create(file.id, &file.path, file.size(), file.sparse)
                         .map_err(|error| ("create", error))?
                         .map(Arc::new);
-                    // Its space is taken: given in advance, or found to be on the way.
+                    // Its space is reserved, or is taken by the writes.
                     if !file.sparse && file.known_size().is_some() {
                         shared.settle_claim(&file);
                     }
@@ -153,7 +153,7 @@ fn create_or_write(error: &io::Error) -> &'static str {
     }
 }
 
-/// Finishes whole files, wave by wave: while one is synced the next gathers.
+/// Finishes complete files in waves: while one is synced, the next gathers.
 pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
     shared.meters.syncing.join();
     while let Ok(mut wave) = whole.recv() {

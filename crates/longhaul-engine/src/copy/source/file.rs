@@ -47,9 +47,9 @@ enum Origin {
 struct Open {
     /// Reads through the page cache.
     cached: Option<Arc<File>>,
-    /// Reads past it.
+    /// Reads with direct I/O.
     direct: Option<Arc<File>>,
-    /// The file system does not let it be read past the cache.
+    /// True if the file system refuses direct I/O.
     refused: bool,
 }
 
@@ -145,9 +145,9 @@ impl SourceFile {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Reads the block at `offset` into the front of `buffer`, which is aligned and has room up to
-    /// the next multiple of [`DIRECT_ALIGN`], and returns its length. After the last block the file is looked at
-    /// once more, so that one that changed meanwhile is not passed on as whole.
+    /// Reads the block at `offset` into the front of `buffer`, and returns its length. The buffer
+    /// is aligned and has room up to the next multiple of [`DIRECT_ALIGN`]. After the last block
+    /// the file is checked again, so that a file that changed meanwhile fails.
     pub(super) fn read(
         &self,
         offset: u64,
@@ -183,8 +183,8 @@ impl SourceFile {
         Ok(length)
     }
 
-    /// Reads a block of a file that may be read past the cache, by the way that is due. False if the
-    /// file system refuses after all.
+    /// Reads a block with direct I/O or through the cache, as the trial decides. False if the file
+    /// system refuses direct I/O after all.
     fn read_by_trial(
         &self,
         past: &File,
@@ -208,7 +208,7 @@ impl SourceFile {
             None => read_direct(past, offset, length, buffer),
         });
         match read {
-            // A file system that takes O_DIRECT at open and refuses it here.
+            // Some file systems accept O_DIRECT at open(2) and refuse it here.
             Err(ReadError::Read(error)) if error.raw_os_error() == Some(libc_einval()) => {
                 let mut open = lock(open);
                 (open.direct, open.refused) = (None, true);
@@ -235,7 +235,7 @@ impl SourceFile {
         Ok(file)
     }
 
-    /// The handle that reads past the cache, where there can be one.
+    /// The handle for direct I/O, if there can be one.
     fn direct(
         &self,
         place: &Place,

@@ -23,21 +23,21 @@ use crate::copy::names::{is_reserved, journal_name};
 use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
 use crate::error::Result;
 
-/// Entries in one batch at the most: few enough that the first blocks go out at once.
+/// Most entries in one batch: few enough that the first blocks are sent at once.
 const BATCH_ENTRIES: usize = 64;
 /// The longest path that is walked (linux/limits.h: `PATH_MAX`), which bounds how deep a tree is.
 const PATH_MAX: usize = 4096;
-/// Roots whose directory stays open until all of their files are read. Files of further roots are
-/// opened by their paths, and compared with what was walked as all are.
+/// Most roots with an open directory until all of their files are read. Files of further roots are
+/// opened by path, and compared with the walk as all are.
 const OPEN_ROOTS: usize = 64;
 
 /// Receives the findings of a walk; each call fails only if the copy is over.
 pub(super) trait WalkSink {
     /// Entries in the order of their numbers, with the files among them.
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()>;
-    /// Something that should have been copied and cannot be.
+    /// A path that cannot be copied.
     fn failed(&mut self, path: &Path, reason: &str) -> Result<()>;
-    /// Something that is not copied by design.
+    /// A path that is not copied by design.
     fn skipped(&mut self, path: &Path, reason: &str) -> Result<()>;
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Walk<'a, S> {
     pub(super) options: &'a CopyOptions,
     pub(super) filters: Filters,
     capture: Capture,
-    /// From where the files of the present root are opened.
+    /// The directory from which the files of the present root are opened.
     pub(super) place: Place,
-    /// Roots that have a descriptor of their own.
+    /// The number of roots with an open directory.
     open_roots: usize,
     /// The name of the journal of this copy.
     own_journal: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub(super) struct Walk<'a, S> {
     identities: Option<HostFiles>,
     above: Above,
     pub(super) sink: &'a mut S,
-    /// Files with several names that were announced: where, and under which number.
+    /// The id and path of the first name of each file with several names.
     several_names: HashMap<(u64, u64), (u64, WirePath)>,
     sampling: Option<Sampling>,
     entries: Vec<Entry>,
@@ -137,8 +137,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Ok(self.next_id)
     }
 
-    /// Announces what is at `path`. The attributes of a directory whose contents are meant go with
-    /// them if they are to be kept and the target is `only` for them.
+    /// Announces the root at `path`. If the contents of a directory are copied, its attributes go
+    /// with them if attributes are kept and it is the `only` root.
     fn root(&mut self, path: &Path, only: bool) -> Result<()> {
         // A slash at the end follows a link, as everywhere in Unix.
         let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
@@ -164,7 +164,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.visit(FoundPath { path, name: Path::new(name), handle, metadata })
     }
 
-    /// From where the files of the root at `path` are opened, which `handle` is on.
+    /// The directory from which the files of the root at `path` are opened; `handle` is on the
+    /// root.
     pub(super) fn place_of(&mut self, path: &Path, handle: &OwnedFd, metadata: &Metadata) -> Place {
         let is_dir = metadata.kind == FileKind::Directory;
         if !is_dir || !self.options.tree.keep_links || self.open_roots >= OPEN_ROOTS {
@@ -214,8 +215,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.announce(&found, kind)
     }
 
-    /// Walks a directory, which is `announced` or only its contents are, with `name` before their
-    /// names.
+    /// Walks a directory, whose contents get `name` as their prefix. The directory itself is
+    /// announced if `announced`.
     pub(super) fn directory(
         &mut self,
         found: FoundPath<'_>,

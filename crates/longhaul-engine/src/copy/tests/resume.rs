@@ -1,5 +1,5 @@
-//! Copies that go on with what an earlier attempt has left, where that is damaged, planted by
-//! another user, or written in blocks of another size.
+//! Copies that resume after an earlier attempt, with files that are damaged, planted by another
+//! user, or written in blocks of another size.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};

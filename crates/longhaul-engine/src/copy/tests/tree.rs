@@ -1,4 +1,4 @@
-//! Whole copies of trees: links, attributes, what is left alone, deleted or listed.
+//! Complete copies of trees: links, attributes, and files that are kept, deleted or listed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
