@@ -2,6 +2,7 @@
 
 mod direct;
 mod faults;
+mod imports;
 mod interrupted;
 mod reserved;
 mod resume;
