@@ -36,7 +36,7 @@ use crate::copy::progress::Progress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
 /// Writers, each with one write in flight: as many as the source has readers.
@@ -49,6 +49,11 @@ const FINISH_QUEUE: usize = 256;
 /// notices the silence first.
 const JOURNAL_PATIENCE: Duration =
     SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
+
+/// The longest time for receiving the data in flight from a source that has left.
+const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / HASTE);
+/// The time without data after which nothing more is in flight.
+const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
 
 /// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
@@ -264,10 +269,30 @@ impl Shared<'_> {
                 Err(_) if self.books.finished.load(Ordering::Relaxed) => {
                     self.context.cancel.release();
                 }
-                Err(reason) => self.give_up(reason),
+                Err(reason) => {
+                    if !matches!(reason, EngineError::Protocol { .. }) {
+                        self.drain();
+                    }
+                    self.give_up(reason);
+                }
                 Ok(never) => match never {},
             }
         });
         tcp.into_inner().unwrap_or_default()
+    }
+
+    /// Receives the data in flight from a source that has left: a later attempt reuses them.
+    fn drain(&self) {
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        let arrived = || self.context.arrived.load(Ordering::Relaxed);
+        let mut before = arrived();
+        while Instant::now() < deadline && !self.context.cancel.is_set() {
+            thread::sleep(DRAIN_LOOK);
+            let now = arrived();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
     }
 }

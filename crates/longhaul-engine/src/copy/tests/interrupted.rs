@@ -65,6 +65,31 @@ fn a_fast_copy_that_is_interrupted_resumes_with_what_it_has_written() {
 }
 
 #[test]
+fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
+    let world = World::new();
+    let relay = Relay::new(world.port, u64::MAX);
+    world.enter_by(relay.port);
+    large(&world.near("data"), 512);
+    let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+    let options = CopyOptions { streams: Some(2), ..options() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while progress.moved() < Bytes::mib(64) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let outcome = world.push_seen(&["data"], "data", &options, (&progress, &stop));
+        assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
+    });
+    world.push(&["data"], "data", &options).unwrap();
+    assert!(same(&world, "data"));
+    let share = relay.state.passed.load(Ordering::Relaxed) as f64 / (512 * MIB) as f64;
+    // 1.02 and more if the data in flight are lost.
+    assert!(share <= 1.01, "{share:.3} times the file passed");
+}
+
+#[test]
 fn a_copy_that_is_interrupted_while_the_disk_syncs_has_nothing_to_send() {
     let world = World::new();
     let dir = "synced-slowly";
