@@ -17,7 +17,7 @@
 # link options, such as '--loss 1e-4'; COMPARE=no leaves the comparison out, for a quick look; TOOLS
 # picks among
 #   sealed cleartext globus rsync scp   the copies,
-#   read memory write disk              the rungs they stand on, with longhaul: the source's disk to
+#   read memory write disk              the steps they stand on, with longhaul: the source's disk to
 #                                       memory, memory to memory, memory to the sink's disk; and
 #                                       read and write at once, as both ends do to one disk. With
 #                                       them the filling ratio is printed: the rate of a copy over
@@ -177,12 +177,12 @@ for (rtt, tool), seen in sorted(runs.items()):
     medians[rtt, tool] = rate
     print(f"{tool:10} {rtt:4} ms {rate:6.2f} {cpu:6.2f}   of {len(seen)}")
 for (rtt, tool), rate in medians.items():
-    rungs = {rung: medians.get((rtt, rung)) for rung in ("read", "memory", "write", "disk")}
-    if tool in ("sealed", "cleartext") and all(rungs[r] for r in ("read", "memory", "write")):
-        least = min("read", "memory", "write", key=rungs.get)
-        told = f"filling {tool} {rtt} ms: {rate / rungs[least]:.2f} of {least}"
-        if rungs["disk"]:
-            least = min(rungs, key=rungs.get)
-            told += f", {rate / rungs[least]:.2f} of {least}"
+    steps = {step: medians.get((rtt, step)) for step in ("read", "memory", "write", "disk")}
+    if tool in ("sealed", "cleartext") and all(steps[r] for r in ("read", "memory", "write")):
+        least = min("read", "memory", "write", key=steps.get)
+        told = f"filling {tool} {rtt} ms: {rate / steps[least]:.2f} of {least}"
+        if steps["disk"]:
+            least = min(steps, key=steps.get)
+            told += f", {rate / steps[least]:.2f} of {least}"
         print(told)
 PYTHON

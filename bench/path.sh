@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `longhaul path` finds of emulated links, beside what the links were told to do.
 #
-# One survey a line: the options of the link; round trip, MTU there and back, lost, duplicated and
+# One measurement per line: the options of the link; round trip, MTU there and back, lost, duplicated and
 # out of order of how many, difference of the delays, capacity there and back with its certainty, and
 # how long it took. Runs as root; needs python3.
 #
@@ -35,7 +35,7 @@ CASES = [
 ]
 WAIT = "until (exec 3<>/dev/tcp/far/5210) 2>/dev/null; do sleep 0.05; done"
 
-def survey(link, name):
+def measure(link, name):
     near = f"{WAIT}; exec {LH} path far --quiet --json -t 5"
     command = [LH, "wan", "run", *link.split(), "--far", f"exec {LH} serve", "--", "bash", "-c", near]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
@@ -57,7 +57,7 @@ print("| link | run | RTT ms | MTU | lost | duplicated | reordered | there - bac
 print("|---|---|---|---|---|---|---|---|---|---|---|")
 for number, link in enumerate(CASES):
     for run in range(1, int(sys.argv[1]) + 1):
-        d = survey(link, f"path-{number}-{run}")
+        d = measure(link, f"path-{number}-{run}")
         ways = [d["forward"], d["reverse"]]
         mtu = " ".join(str(max(p["bytes"] or 0 for p in way["mtu"])) for way in ways)
         counts = [" ".join(ratio(way["probes"][of]) for way in ways)

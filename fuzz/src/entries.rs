@@ -7,16 +7,16 @@
 use std::time::Duration;
 
 use longhaul_core::path::{Delays, Dispersion, Reordering, asymmetry, capacity};
-use longhaul_core::plan::{CpuList, FlowPlan, LinkPlan, TrainSpec, parse_addresses};
-use longhaul_core::result::{FlowEnd, FlowResult, FlowSample, SideResult, SideSample};
+use longhaul_core::plan::{CpuList, LinkPlan, TestPlan, TrainSpec, parse_addresses};
+use longhaul_core::result::{SideResult, SideSample, TestEnd, TestResult, TestSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::copy::{
     CheckMessage, CopyReply, CopyRequest, Names, SinkMessage, SourceMessage,
 };
 use longhaul_core::wire::{
-    AnyHello, BlockHeader, DataHello, DatagramHeader, FarReady, FlowEvent, FlowOrder, Greeting,
-    Hello, PROBE_BYTES, PathEvent, PathOrder, ProbeHeader, ProbeKind, RungEvent, RungOrder,
-    ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
+    AnyHello, BlockHeader, DataHello, DatagramHeader, DiagnoseEvent, DiagnoseOrder, FarReady,
+    Greeting, Hello, PROBE_BYTES, PathEvent, PathOrder, ProbeHeader, ProbeKind, TestEvent,
+    TestOrder, ThirdEvent, ThirdOrder, Welcome, read_frame, write_frame,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,11 +27,11 @@ pub type Entry = fn(&[u8]);
 /// All of them, by the names of their fuzz targets.
 pub const ENTRIES: &[(&str, Entry)] = &[
     ("opening", opening),
-    ("flow_order", flow_order),
-    ("flow_event", flow_event),
+    ("test_order", test_order),
+    ("test_event", test_event),
     ("third", third),
     ("path", path),
-    ("rung", rung),
+    ("diagnose", diagnose),
     ("copy", copy),
     ("binary", binary),
     ("text", text),
@@ -78,18 +78,18 @@ fn opening(bytes: &[u8]) {
 }
 
 /// What a server hears of the client of a test.
-fn flow_order(bytes: &[u8]) {
-    frames::<FlowOrder>(bytes, nearly, |order| {
-        if let FlowOrder::Plan(plan) = order {
+fn test_order(bytes: &[u8]) {
+    frames::<TestOrder>(bytes, nearly, |order| {
+        if let TestOrder::Plan(plan) = order {
             check_plan(&plan);
         }
     });
 }
 
-fn check_plan(plan: &FlowPlan) {
+fn check_plan(plan: &TestPlan) {
     if plan.validate().is_ok() {
-        assert!(plan.streams <= FlowPlan::MAX_STREAMS);
-        assert!(plan.write_bytes <= FlowPlan::MAX_WRITE_BYTES);
+        assert!(plan.streams <= TestPlan::MAX_STREAMS);
+        assert!(plan.write_bytes <= TestPlan::MAX_WRITE_BYTES);
         let shares = (0..plan.streams).filter_map(|stream| plan.share(stream));
         shares.fold(0u64, |sum, share| sum.checked_add(share).expect("shares add up"));
         for stream in 0..plan.streams {
@@ -100,18 +100,18 @@ fn check_plan(plan: &FlowPlan) {
 }
 
 /// What a client hears of a server: it joins and folds it with its own account.
-fn flow_event(bytes: &[u8]) {
-    frames::<FlowEvent>(bytes, nearly, |event| match event {
-        FlowEvent::Sample(sample) => join(&sample),
-        FlowEvent::Done(result) => fold(&result, bytes),
+fn test_event(bytes: &[u8]) {
+    frames::<TestEvent>(bytes, nearly, |event| match event {
+        TestEvent::Sample(sample) => join(&sample),
+        TestEvent::Done(result) => fold(&result, bytes),
         _ => {}
     });
 }
 
 fn join(theirs: &SideSample) {
     let ours = SideSample::default();
-    let joined = [FlowSample::join(theirs, Some(&ours)), FlowSample::join(&ours, Some(theirs))];
-    for sample in joined.iter().chain([&FlowSample::join(theirs, Some(theirs))]) {
+    let joined = [TestSample::join(theirs, Some(&ours)), TestSample::join(&ours, Some(theirs))];
+    for sample in joined.iter().chain([&TestSample::join(theirs, Some(theirs))]) {
         sample.shares.map(|shares| shares.largest());
     }
 }
@@ -120,16 +120,16 @@ fn fold(theirs: &SideResult, bytes: &[u8]) {
     // The samples that came before it, as a client would have them.
     let mut intervals = Vec::new();
     let mut rest = bytes;
-    while let Ok(event) = read_frame::<FlowEvent>(&mut rest) {
-        if let FlowEvent::Sample(sample) = event {
-            intervals.push(FlowSample::join(&sample, Some(&sample)));
+    while let Ok(event) = read_frame::<TestEvent>(&mut rest) {
+        if let TestEvent::Sample(sample) = event {
+            intervals.push(TestSample::join(&sample, Some(&sample)));
         }
     }
     let ours = SideResult { streams: theirs.streams.clone(), ..SideResult::default() };
     for (sender, receiver) in [(theirs, &ours), (&ours, theirs), (theirs, theirs)] {
-        let (plan, end) = (FlowPlan::new(), FlowEnd::Completed);
+        let (plan, end) = (TestPlan::new(), TestEnd::Completed);
         let intervals = intervals.clone();
-        FlowResult::fold("far:5210".to_owned(), plan, end, intervals, sender, receiver);
+        TestResult::fold("far:5210".to_owned(), plan, end, intervals, sender, receiver);
     }
 }
 
@@ -142,7 +142,7 @@ fn third(bytes: &[u8]) {
     frames::<ThirdEvent>(bytes, nearly, |_| ());
 }
 
-/// What both ends of a survey of the path hear of each other.
+/// The messages of both ends of a path measurement.
 fn path(bytes: &[u8]) {
     frames::<PathOrder>(bytes, nearly, |order| match order {
         PathOrder::Send(spec) if spec.validate().is_ok() => {
@@ -183,9 +183,9 @@ fn path(bytes: &[u8]) {
 }
 
 /// What both ends of a diagnosis hear of each other.
-fn rung(bytes: &[u8]) {
-    frames::<RungOrder>(bytes, nearly, |_| ());
-    frames::<RungEvent>(bytes, nearly, |_| ());
+fn diagnose(bytes: &[u8]) {
+    frames::<DiagnoseOrder>(bytes, nearly, |_| ());
+    frames::<DiagnoseEvent>(bytes, nearly, |_| ());
 }
 
 fn copy(bytes: &[u8]) {
@@ -233,7 +233,7 @@ fn text(bytes: &[u8]) {
     if let Ok(addresses) = parse_addresses(text) {
         assert!(addresses.len() <= 128);
     }
-    if let Ok(plan) = serde_json::from_str::<FlowPlan>(text) {
+    if let Ok(plan) = serde_json::from_str::<TestPlan>(text) {
         check_plan(&plan);
     }
     if let Ok(plan) = serde_json::from_str::<LinkPlan>(text) {
@@ -248,7 +248,7 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
         bytes.extend_from_slice(json.as_bytes());
         bytes
     };
-    let plan = serde_json::to_string(&FlowPlan::new()).expect("a plan is written");
+    let plan = serde_json::to_string(&TestPlan::new()).expect("a plan is written");
     match entry {
         "opening" => [
             r#"{"protocol":3,"version":"0.1.0","service":"test"}"#,
@@ -258,13 +258,13 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
         ]
         .map(frame)
         .into(),
-        "flow_order" => {
+        "test_order" => {
             let plan = frame(&format!(r#"{{"plan":{plan}}}"#));
             let rest =
                 [r#"{"listening":{"port":5210}}"#, r#""start""#, r#""stop""#, r#""finished""#];
             [plan].into_iter().chain(rest.map(frame)).collect()
         }
-        "flow_event" => {
+        "test_event" => {
             let (sample, done) = (frame(SAMPLE), frame(DONE));
             let both = [sample.clone(), done.clone()].concat();
             [sample, done, both]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use longhaul_core::doctor::RULES;
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyResult, Diagnosis, DoctorReport, FLOW_SCHEMA, FlowResult, PATH_SCHEMA,
-    PathResult, Rung, TargetSource, TopologyReport, Verdict,
+    COPY_SCHEMA, CopyResult, Diagnosis, DiagnosisStep, DoctorReport, PATH_SCHEMA, PathResult,
+    TEST_SCHEMA, TargetSource, TestResult, TopologyReport, Verdict,
 };
 use longhaul_core::units::Bytes;
 
@@ -20,8 +20,8 @@ fn a_copy_of_the_first_version_reads() {
 
 #[test]
 fn a_test_of_the_first_version_reads() {
-    let result: FlowResult = serde_json::from_str(include_str!("fixtures/test-1.json")).unwrap();
-    assert_eq!(result.schema, FLOW_SCHEMA);
+    let result: TestResult = serde_json::from_str(include_str!("fixtures/test-1.json")).unwrap();
+    assert_eq!(result.schema, TEST_SCHEMA);
     assert!(result.summary.throughput_bps.bps() > 0);
     assert_eq!(result.streams.len(), 2);
 }
@@ -52,7 +52,7 @@ fn an_examination_of_the_first_version_reads() {
 }
 
 #[test]
-fn a_survey_of_the_first_version_reads() {
+fn a_path_result_of_the_first_version_reads() {
     let found: PathResult = serde_json::from_str(include_str!("fixtures/path-1.json")).unwrap();
     assert_eq!(found.schema, PATH_SCHEMA);
     assert_eq!((found.forward.mtu_bytes(), found.reverse.mtu_bytes()), (Some(1500), Some(1500)));
@@ -63,11 +63,11 @@ fn a_survey_of_the_first_version_reads() {
 
 #[test]
 fn a_diagnosis_of_the_first_version_reads() {
-    let text = include_str!("fixtures/ladders/link-rate.json");
+    let text = include_str!("fixtures/diagnoses/link-rate.json");
     let diagnosis: Diagnosis = serde_json::from_str(text).unwrap();
     assert_eq!(diagnosis.schema, Diagnosis::SCHEMA);
-    assert_eq!(diagnosis.rungs.iter().map(|one| one.rung).collect::<Vec<_>>(), Rung::ALL);
-    let whole = diagnosis.rung(Rung::Whole).unwrap();
+    assert_eq!(diagnosis.steps.iter().map(|one| one.step).collect::<Vec<_>>(), DiagnosisStep::ALL);
+    let whole = diagnosis.step(DiagnosisStep::Whole).unwrap();
     assert!(whole.rounds.iter().all(|round| round.source_host.is_some()));
     assert!(diagnosis.ends.source.is_some() && diagnosis.rtt_ms.is_some());
 }

@@ -8,7 +8,7 @@
 mod entries;
 
 use longhaul_core::result::{SideResult, SideSample};
-use longhaul_core::wire::{FlowEvent, FlowOrder, Welcome, read_frame};
+use longhaul_core::wire::{TestEvent, TestOrder, Welcome, read_frame};
 use proptest::prelude::*;
 
 /// One change to a message.
@@ -124,19 +124,19 @@ fn changed_messages_are_read_or_refused() {
 fn the_seeds_are_messages() {
     let reads = |bytes: &Vec<u8>| {
         let mut rest = bytes.as_slice();
-        read_frame::<FlowEvent>(&mut rest).is_ok() && rest.is_empty()
-            || read_frame::<FlowEvent>(&mut bytes.as_slice()).is_ok()
+        read_frame::<TestEvent>(&mut rest).is_ok() && rest.is_empty()
+            || read_frame::<TestEvent>(&mut bytes.as_slice()).is_ok()
     };
-    assert!(entries::seeds("flow_event").iter().all(reads));
-    let orders = entries::seeds("flow_order");
-    assert!(orders.iter().all(|o| read_frame::<FlowOrder>(&mut o.as_slice()).is_ok()));
+    assert!(entries::seeds("test_event").iter().all(reads));
+    let orders = entries::seeds("test_order");
+    assert!(orders.iter().all(|o| read_frame::<TestOrder>(&mut o.as_slice()).is_ok()));
     let welcomes = &entries::seeds("opening")[1..];
     assert!(welcomes.iter().all(|w| read_frame::<Welcome>(&mut w.as_slice()).is_ok()));
-    let event: FlowEvent = read_frame(&mut entries::seeds("flow_event")[0].as_slice()).unwrap();
-    let FlowEvent::Sample(SideSample { host: Some(_), streams, .. }) = event else {
+    let event: TestEvent = read_frame(&mut entries::seeds("test_event")[0].as_slice()).unwrap();
+    let TestEvent::Sample(SideSample { host: Some(_), streams, .. }) = event else {
         panic!("{event:?}")
     };
     assert!(streams[0].tcp.is_some() && streams[0].udp.is_some() && streams[0].thread.is_some());
-    let event: FlowEvent = read_frame(&mut entries::seeds("flow_event")[1].as_slice()).unwrap();
-    assert!(matches!(event, FlowEvent::Done(SideResult { curve: Some(_), .. })), "{event:?}");
+    let event: TestEvent = read_frame(&mut entries::seeds("test_event")[1].as_slice()).unwrap();
+    assert!(matches!(event, TestEvent::Done(SideResult { curve: Some(_), .. })), "{event:?}");
 }

@@ -1,22 +1,22 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
 //!
-//! [`session`] is how two longhauls meet; [`serve`] is the listening end; [`flow`] measures from
-//! memory to memory; [`copy`] moves files; [`ladder`] measures each part of a copy by itself; [`path`]
-//! asks what lies between; [`precursor`] asks what this host alone can do.
+//! [`session`] connects client and server; [`serve`] is the listener; [`test`] measures from memory
+//! to memory; [`copy`] moves files; [`diagnose`] measures each part of a copy separately; [`path`]
+//! measures the network path; [`doctor`] measures this host without a network.
 
 mod anonymous;
 pub mod copy;
+pub mod diagnose;
+pub mod doctor;
 mod error;
-pub mod flow;
-pub mod ladder;
 mod lock;
 mod noise;
 pub mod path;
-pub mod precursor;
 mod quota;
 pub mod serve;
 pub mod session;
 mod share;
+pub mod test;
 
 pub use anonymous::AnonymousPool;
 pub use error::{EngineError, Result, TurnedAway};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use longhaul_core::result::{Certificate, Check, CheckVerdict, Unit};
-use longhaul_lab::archive::{Archive, Contents, FILE_NAME, Survey};
+use longhaul_lab::archive::{Archive, Contents, FILE_NAME, PathRecord};
 use longhaul_lab::{LabError, drivers, plan};
 
 fn contents() -> Contents {
@@ -80,7 +80,7 @@ fn what_was_kept_comes_back_whole() {
     archive.keep_certificate(&certificate).unwrap();
     expected.certificate = Some(certificate);
     let document = include_str!("../../longhaul-core/tests/fixtures/path-1.json");
-    let found = Survey {
+    let found = PathRecord {
         path: "20ms".into(),
         measured_at: "2026-11-21T09:00:00Z".into(),
         found: Some(serde_json::from_str(document).unwrap()),
@@ -89,9 +89,9 @@ fn what_was_kept_comes_back_whole() {
     assert_eq!(found.mtu_bytes(), [Some(1500); 2]);
     assert!(found.rtt_ms()[0].is_some() && found.loss().is_some_and(|(of, _)| of > 3900));
     let failure = Some("no path".into());
-    let missing = Survey { path: "0ms".into(), found: None, failure, ..found.clone() };
-    expected.surveys = vec![found, missing];
-    expected.surveys.iter().for_each(|survey| archive.keep_survey(survey).unwrap());
+    let missing = PathRecord { path: "0ms".into(), found: None, failure, ..found.clone() };
+    expected.path_records = vec![found, missing];
+    expected.path_records.iter().for_each(|record| archive.keep_path_record(record).unwrap());
     assert_eq!(Archive::open(dir.path()).unwrap().contents().unwrap(), expected);
 }
 

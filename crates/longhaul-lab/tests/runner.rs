@@ -261,7 +261,7 @@ impl Bench {
             sources: &sources,
             scratch: &scratch,
             memory: None,
-            surveyor: None,
+            path_program: None,
             retry_failed: false,
             stop: &stop,
         };

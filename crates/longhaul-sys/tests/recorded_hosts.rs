@@ -5,11 +5,11 @@ use std::time::Duration;
 use longhaul_core::doctor::{HostFacts, Target, examine};
 use longhaul_core::result::{Finding, Measurement, TargetSource, Verdict};
 use longhaul_core::units::parse_span;
-use longhaul_sys::inspect::{Query, Source, inspect};
+use longhaul_sys::doctor::{Query, Source, read_facts};
 
 fn facts(recording: &str, disk: &str) -> HostFacts {
     let source = Source::recorded(recording.parse().unwrap());
-    inspect(&source, &Query { disks: vec![disk.to_owned()], ..Query::default() })
+    read_facts(&source, &Query { disks: vec![disk.to_owned()], ..Query::default() })
 }
 
 fn target(rate: &str, rtt: &str) -> Target {
@@ -216,7 +216,7 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
     };
     let target = target("10G", "10ms");
     let (begun, source) = (std::time::Instant::now(), Source::host());
-    let found = examine(&inspect(&source, &query), &[], &target);
+    let found = examine(&read_facts(&source, &query), &[], &target);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(finding(&found, "path_route").seen, "127.0.0.1 by lo");
     let there = finding(&found, "interface_there");
@@ -227,5 +227,5 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
 
     let recording = source.recording().to_string();
     let again = Source::recorded(recording.parse().unwrap());
-    assert_eq!(examine(&inspect(&again, &query), &[], &target), found);
+    assert_eq!(examine(&read_facts(&again, &query), &[], &target), found);
 }

@@ -17,7 +17,7 @@ pub const REFUSED: u8 = 4;
 pub const FILES: u8 = 5;
 /// This host lacks a permission, a device or a program.
 pub const HOST: u8 = 6;
-/// The work was done in part: some files, runs or parts of a survey failed, and the output says which.
+/// The work was done in part: some files, runs or parts of a measurement failed, and the output says which.
 pub const PARTIAL: u8 = 7;
 /// `wan selftest`: a check failed; the certificate says which.
 pub const UNPROVEN: u8 = 8;

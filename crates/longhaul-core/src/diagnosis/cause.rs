@@ -1,6 +1,6 @@
 //! Possible limits of a copy, and the thresholds by which they are recognised.
 
-use crate::result::{BusyThread, CopyEvidence, Diagnosis, End, Resource, Rung, RungRound};
+use crate::result::{BusyThread, CopyEvidence, Diagnosis, DiagnosisStep, End, Resource, StepRound};
 use crate::units::Rate;
 
 /// A resource that limits a part of the copy.
@@ -8,8 +8,8 @@ use crate::units::Rate;
 pub(super) struct Cause {
     pub(super) resource: Resource,
     pub(super) end: Option<End>,
-    /// The rung that shows the limit.
-    pub(super) rung: Rung,
+    /// The step that shows the limit.
+    pub(super) step: DiagnosisStep,
     /// The rate that the resource allows.
     pub(super) allows: Rate,
     pub(super) sentence: String,
@@ -39,22 +39,25 @@ pub(super) fn are_small(diagnosis: &Diagnosis) -> bool {
     diagnosis.sample.files > 1 && diagnosis.sample.mean_bytes() < SMALL_FILE_BYTES
 }
 
-/// Returns the median round of a rung.
-pub(super) fn round(diagnosis: &Diagnosis, rung: Rung) -> Option<&RungRound> {
-    diagnosis.rung(rung)?.median()
+/// Returns the median round of a step.
+pub(super) fn round(diagnosis: &Diagnosis, step: DiagnosisStep) -> Option<&StepRound> {
+    diagnosis.step(step)?.median()
 }
 
-/// Returns the round nearest to the rung's median that has a copy's account. A round that was cut
+/// Returns the round nearest to the step's median that has a copy's account. A round that was cut
 /// short has none.
-pub(super) fn told(diagnosis: &Diagnosis, rung: Rung) -> Option<(&RungRound, &CopyEvidence)> {
-    let report = diagnosis.rung(rung)?;
+pub(super) fn told(
+    diagnosis: &Diagnosis,
+    step: DiagnosisStep,
+) -> Option<(&StepRound, &CopyEvidence)> {
+    let report = diagnosis.step(step)?;
     let median = report.throughput_bps?.bps();
     let accounts = report.rounds.iter().filter_map(|round| Some((round, round.copy.as_deref()?)));
     accounts.min_by_key(|(round, _)| round.throughput_bps.bps().abs_diff(median))
 }
 
 /// Returns the share of a round in which a quota throttled the process of `end`.
-pub(super) fn throttled(round: &RungRound, end: End) -> f64 {
+pub(super) fn throttled(round: &StepRound, end: End) -> f64 {
     let host = match end {
         End::Sender => round.source_host,
         End::Receiver => round.sink_host,

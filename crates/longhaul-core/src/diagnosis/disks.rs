@@ -3,7 +3,7 @@
 use super::cause::{
     Cause, THROTTLED, are_small, cpu_of, is_bound, name_of, round, thread_words, throttled,
 };
-use crate::result::{Diagnosis, End, Resource, Rung, RungRound};
+use crate::result::{Diagnosis, DiagnosisStep, End, Resource, StepRound};
 use crate::units::Bytes;
 
 /// The factor by which overwriting is faster than writing new files if allocating space takes the
@@ -13,20 +13,20 @@ const ALLOCATION: f64 = 1.6;
 /// Returns the limit of reading at the source or writing at the sink; `None` if it was not
 /// measured.
 pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {
-    let (rung, disk) = match end {
-        End::Sender => (Rung::Read, Resource::SourceDisk),
-        End::Receiver => (Rung::Write, Resource::SinkDisk),
+    let (step, disk) = match end {
+        End::Sender => (DiagnosisStep::Read, Resource::SourceDisk),
+        End::Receiver => (DiagnosisStep::Write, Resource::SinkDisk),
     };
     // A rate of zero over the whole time gives no information.
-    let allows = diagnosis.rate(rung).filter(|rate| rate.bps() > 0)?;
-    let measured = round(diagnosis, rung)?;
+    let allows = diagnosis.rate(step).filter(|rate| rate.bps() > 0)?;
+    let measured = round(diagnosis, step)?;
     let (resource, sentence) = resource(diagnosis, measured, end, disk);
-    Some(Cause { resource, end: Some(end), rung, allows, sentence })
+    Some(Cause { resource, end: Some(end), step, allows, sentence })
 }
 
 fn resource(
     diagnosis: &Diagnosis,
-    round: &RungRound,
+    round: &StepRound,
     end: End,
     disk: Resource,
 ) -> (Resource, String) {

@@ -1,6 +1,6 @@
 //! The target rate for the doctor's examination of both hosts.
 
-use crate::result::{Rung, RungReport};
+use crate::result::{DiagnosisStep, StepReport};
 use crate::units::Rate;
 
 /// The highest target rate.
@@ -10,8 +10,9 @@ const LEAST: Rate = Rate::from_bps(10_000_000_000);
 
 /// Returns the rate that the path's settings should allow: the rate of the slower disk, limited to
 /// 10 to 100 Gb/s.
-pub fn goal(rungs: &[RungReport]) -> Rate {
-    let alone = rungs.iter().filter(|one| matches!(one.rung, Rung::Read | Rung::Write));
+pub fn goal(steps: &[StepReport]) -> Rate {
+    let alone =
+        steps.iter().filter(|one| matches!(one.step, DiagnosisStep::Read | DiagnosisStep::Write));
     let slower = alone.filter_map(|one| one.throughput_bps).min();
     slower.unwrap_or(LEAST).clamp(LEAST, MOST)
 }

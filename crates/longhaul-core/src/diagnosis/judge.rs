@@ -1,8 +1,8 @@
-//! Determines the limits of a copy from the rungs.
+//! Determines the limits of a copy from the steps.
 
 use super::cause::Cause;
 use super::{cures, disks, path, whole};
-use crate::result::{Bottleneck, Diagnosis, End, Resource, Rung};
+use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, Resource};
 
 /// Fills in the limits of the copy and the answer.
 pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
@@ -17,7 +17,7 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
         Bottleneck {
             resource: cause.resource,
             end: cause.end,
-            rung: cause.rung,
+            step: cause.step,
             allows_bps: cause.allows,
             without_bps,
             gain,
@@ -68,7 +68,7 @@ fn sentence(diagnosis: &Diagnosis) -> String {
             None => "The limit of the copy is unknown: too little was measured".to_owned(),
         };
     };
-    let whole = diagnosis.rate(Rung::Whole);
+    let whole = diagnosis.rate(DiagnosisStep::Whole);
     let reached = match (whole, diagnosis.interrupted) {
         (Some(rate), _) => format!("The copy reaches {rate}, {}", first.sentence),
         (None, true) => {
@@ -87,7 +87,7 @@ fn sentence(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// The smallest gain that is reported; shorter rungs vary by more.
+/// The smallest gain that is reported; shorter steps vary by more.
 const WORTH_TELLING: f64 = 1.15;
 
 fn article(resource: Resource) -> String {

@@ -1,6 +1,6 @@
 //! Limits between the disks: processors and kernels of both hosts, and the network.
 //!
-//! Three rungs measure this part: tests over one and over several connections, each with the
+//! Three steps measure this part: tests over one and over several connections, each with the
 //! [reason](crate::result::Reason) for its rate, and a copy from memory to memory, which also
 //! encrypts or hashes and verifies. If that copy is slower than a test over as many connections and
 //! a processor is fully loaded, encryption is the limit.
@@ -10,7 +10,8 @@ use super::cause::{
     throttled, told,
 };
 use crate::result::{
-    CopyEvidence, Diagnosis, End, EndReport, FlowFacts, Limit, Reason, Resource, Rung, RungRound,
+    CopyEvidence, Diagnosis, DiagnosisStep, End, EndReport, Limit, Reason, Resource, StepRound,
+    TestFacts,
 };
 use crate::units::Rate;
 
@@ -50,13 +51,13 @@ pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     };
     let Some(plain) = plain.or_else(|| by_the_copy(diagnosis)) else { return causes };
     // A copy that changes its congestion control or opens more connections may be faster.
-    let reached = [Rung::Protected, Rung::Whole].map(|rung| diagnosis.rate(rung));
+    let reached = [DiagnosisStep::Protected, DiagnosisStep::Whole].map(|step| diagnosis.rate(step));
     let allows = reached.into_iter().flatten().max().unwrap_or(plain.allows);
     causes.push(Cause { allows, ..plain });
     causes
 }
 
-/// Returns the limit that most tests name, with one vote per round of both rungs: a single round
+/// Returns the limit that most tests name, with one vote per round of both steps: a single round
 /// may have met other load on a shared host.
 fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let tests = tests(diagnosis);
@@ -78,16 +79,16 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let weight = |one: &Cause| (votes(one), one.resource != Resource::LinkRate);
     // Among equals the first, which is from a test over several connections.
     let found = named.iter().rev().max_by_key(|one| weight(one)).cloned();
-    let rungs = [Rung::Memory, Rung::MemoryOne];
-    let (rung, allows) = rungs.into_iter().find_map(|rung| Some((rung, diagnosis.rate(rung)?)))?;
+    let steps = [DiagnosisStep::Memory, DiagnosisStep::MemoryOne];
+    let (step, allows) = steps.into_iter().find_map(|step| Some((step, diagnosis.rate(step)?)))?;
     let found = found.or_else(|| by_the_copy(diagnosis))?;
-    Some(Cause { allows, rung, ..found })
+    Some(Cause { allows, step, ..found })
 }
 
 /// Returns, of two ends that both lack processor time, the one whose threads wait less for a core
 /// during a copy.
 fn less_short_of_cores(diagnosis: &Diagnosis) -> Option<End> {
-    let copies = [Rung::Protected, Rung::Whole].map(|rung| told(diagnosis, rung));
+    let copies = [DiagnosisStep::Protected, DiagnosisStep::Whole].map(|step| told(diagnosis, step));
     let waited = |end| {
         let busiest = copies.iter().flatten().filter_map(|(_, copy)| of_end(copy, end).end.busiest);
         busiest.map(|thread| thread.waiting_percent).reduce(f64::max)
@@ -96,20 +97,20 @@ fn less_short_of_cores(diagnosis: &Diagnosis) -> Option<End> {
     Some(if receiver > sender { End::Sender } else { End::Receiver })
 }
 
-/// A test: one round of one of its rungs.
+/// A test: one round of one of its steps.
 struct Test<'a> {
-    rung: Rung,
-    round: &'a RungRound,
+    step: DiagnosisStep,
+    round: &'a StepRound,
     reason: &'a Reason,
 }
 
 /// Returns all tests, those over several connections first, sorted by distance from their median.
 fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
     let mut tests = Vec::new();
-    for rung in [Rung::Memory, Rung::MemoryOne] {
-        let Some(report) = diagnosis.rung(rung) else { continue };
+    for step in [DiagnosisStep::Memory, DiagnosisStep::MemoryOne] {
+        let Some(report) = diagnosis.step(step) else { continue };
         let median = report.throughput_bps.unwrap_or_default().bps();
-        let told = |round| Some(Test { rung, round, reason: round.reason.as_deref()? });
+        let told = |round| Some(Test { step, round, reason: round.reason.as_deref()? });
         let mut rounds: Vec<_> = report.rounds.iter().filter_map(told).collect();
         rounds.sort_by_key(|test| test.round.throughput_bps.bps().abs_diff(median));
         tests.extend(rounds);
@@ -119,11 +120,11 @@ fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
 
 /// Returns the limit that a test names; `None` if it names none.
 fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option<Cause> {
-    let Test { rung, round, reason } = *test;
+    let Test { step, round, reason } = *test;
     let allows = round.throughput_bps;
     let facts = &reason.facts;
     let cause =
-        |resource, end, sentence: String| Some(Cause { resource, end, rung, allows, sentence });
+        |resource, end, sentence: String| Some(Cause { resource, end, step, allows, sentence });
     let said = || reason.sentence.trim_start_matches("limited by ").to_owned();
     if let Limit::TcpMemory = reason.limit {
         return cause(Resource::TcpMemory, reason.end, said());
@@ -202,7 +203,7 @@ fn is_lossy(tests: &[Test<'_>]) -> Option<f64> {
     (least >= LOSSY_PERCENT && high > AS_FAST * low && !dropped).then_some(least)
 }
 
-fn loss_words(percent: f64, facts: &FlowFacts) -> String {
+fn loss_words(percent: f64, facts: &TestFacts) -> String {
     format!(
         "loss: {percent:.2} % of the segments were sent again, at which {} keeps its window at {} \
          against a bandwidth-delay product of {} ({} at {:.1} ms)",
@@ -217,13 +218,13 @@ fn loss_words(percent: f64, facts: &FlowFacts) -> String {
 /// Returns encryption or hashing as the limit if a copy from memory to memory is slower because of
 /// it.
 fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
-    let sealed = diagnosis.rate(Rung::Protected)?;
-    let test = diagnosis.rate(Rung::Memory)?;
+    let sealed = diagnosis.rate(DiagnosisStep::Protected)?;
+    let test = diagnosis.rate(DiagnosisStep::Memory)?;
     if sealed.bps() as f64 >= SEALING_COSTS * test.bps() as f64 {
         return None;
     }
     // An end that lacks a core for encryption lacks it for everything.
-    let reason = round(diagnosis, Rung::Memory).and_then(|round| round.reason.as_deref());
+    let reason = round(diagnosis, DiagnosisStep::Memory).and_then(|round| round.reason.as_deref());
     let others = |end| {
         reason.is_some_and(|reason| reason.facts.end(end).core_others_percent >= OTHERS_PERCENT)
     };
@@ -239,7 +240,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     if plain.is_some_and(|plain| other.contains(&plain.resource)) {
         return None;
     }
-    let (measured, copy) = told(diagnosis, Rung::Protected)?;
+    let (measured, copy) = told(diagnosis, DiagnosisStep::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
     let held_by_quota = throttled(measured, end) >= THROTTLED;
     // A quota belongs to the group of the process, whatever else runs on the core.
@@ -262,8 +263,8 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
         name_of(end),
         100.0 * share,
     );
-    let (resource, rung) = (Resource::Encryption, Rung::Protected);
-    Some(Cause { resource, end: Some(end), rung, allows: sealed, sentence })
+    let (resource, step) = (Resource::Encryption, DiagnosisStep::Protected);
+    Some(Cause { resource, end: Some(end), step, allows: sealed, sentence })
 }
 
 fn of_end(copy: &CopyEvidence, end: End) -> &EndReport {
@@ -275,7 +276,7 @@ fn of_end(copy: &CopyEvidence, end: End) -> &EndReport {
 
 /// Returns the end whose processors are fully loaded in a copy, and the share of time that
 /// encryption or decryption takes there.
-fn busiest_end(copy: &CopyEvidence, round: &RungRound) -> Option<(End, f64)> {
+fn busiest_end(copy: &CopyEvidence, round: &StepRound) -> Option<(End, f64)> {
     let share = |end| match end {
         End::Sender => copy.source.stages.seal,
         End::Receiver => copy.sink.stages.verify,
@@ -301,8 +302,8 @@ fn busiest_end(copy: &CopyEvidence, round: &RungRound) -> Option<(End, f64)> {
 /// Returns an end whose threads wait for a core during most of a copy from memory to memory, which
 /// otherwise looks like a slow link.
 fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
-    let rung = Rung::Protected;
-    let (round, copy) = told(diagnosis, rung)?;
+    let step = DiagnosisStep::Protected;
+    let (round, copy) = told(diagnosis, step)?;
     let waiting = |end| {
         let thread = of_end(copy, end).end.busiest?;
         (thread.waiting_percent >= WAITING_PERCENT).then_some((end, thread))
@@ -311,15 +312,15 @@ fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     let (end, thread) = ends.max_by(|a, b| a.1.waiting_percent.total_cmp(&b.1.waiting_percent))?;
     let sentence = format!("the {}'s processors: {}", name_of(end), thread_words(&thread));
     let allows = round.throughput_bps;
-    Some(Cause { resource: cpu_of(end), end: Some(end), rung, allows, sentence })
+    Some(Cause { resource: cpu_of(end), end: Some(end), step, allows, sentence })
 }
 
 /// Returns the limit of the path that a copy from memory to memory, or the whole copy, reports if
 /// no test could run.
 fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
-    let rungs = [Rung::Protected, Rung::Whole];
-    let (rung, (round, copy)) =
-        rungs.into_iter().find_map(|rung| Some((rung, told(diagnosis, rung)?)))?;
+    let steps = [DiagnosisStep::Protected, DiagnosisStep::Whole];
+    let (step, (round, copy)) =
+        steps.into_iter().find_map(|step| Some((step, told(diagnosis, step)?)))?;
     let path = &copy.path;
     let percent = |share: f64| format!("{:.0} % of the time", 100.0 * share);
     let bound = |end: End| {
@@ -342,5 +343,5 @@ fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
         let rate = round.throughput_bps;
         (Resource::LinkRate, None, format!("the path, which carries {rate} for a copy"))
     };
-    Some(Cause { resource, end, rung, allows: round.throughput_bps, sentence })
+    Some(Cause { resource, end, step, allows: round.throughput_bps, sentence })
 }

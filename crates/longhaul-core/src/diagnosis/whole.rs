@@ -1,24 +1,24 @@
 //! Limits of the whole copy if it is much slower than its slowest part.
 
 use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, thread_words, told};
-use crate::result::{CopyLimit, Diagnosis, End, EndReport, Resource, Rung};
+use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Resource};
 use crate::units::{Bytes, Rate};
 
 /// The share of its slowest part's rate from which a whole copy is as fast as that part; short
-/// rungs vary.
+/// steps vary.
 const NEAR: f64 = 0.6;
 
 /// Returns the limit that the whole copy's report names if it is much slower than `parts`.
 pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     let slowest = parts.first()?;
-    let (rung, allows) = slowest_copy(diagnosis)?;
+    let (step, allows) = slowest_copy(diagnosis)?;
     if allows.bps() as f64 >= NEAR * slowest.allows.bps() as f64 {
         return None;
     }
     let of =
-        |resource, end, sentence: String| Some(Cause { resource, end, rung, allows, sentence });
+        |resource, end, sentence: String| Some(Cause { resource, end, step, allows, sentence });
     if are_small(diagnosis) {
-        let files = diagnosis.rung(rung)?.files_per_second.unwrap_or(0.0);
+        let files = diagnosis.step(step)?.files_per_second.unwrap_or(0.0);
         let mean = Bytes::new(diagnosis.sample.mean_bytes());
         let sentence = format!(
             "small files: {files:.0} files are copied per second, which at {mean} each is \
@@ -28,7 +28,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         return of(Resource::SmallFiles, None, sentence);
     }
     // Rounds that were all cut short report no limit.
-    let (_, copy) = told(diagnosis, rung)?;
+    let (_, copy) = told(diagnosis, step)?;
     let known =
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
     // The copy names the same part, which was faster when measured separately.
@@ -50,7 +50,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         _ => &[],
     };
     if let Some(part) = known(named) {
-        return Some(Cause { allows, rung, ..part.clone() });
+        return Some(Cause { allows, step, ..part.clone() });
     }
     // A limit per connection affects a copy more, because it starts with fewer connections than the
     // tests.
@@ -91,9 +91,9 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     of(Resource::Contention, None, sentence)
 }
 
-/// Returns the rung and rate of the whole copy, or of the slowest partial copy.
-fn slowest_copy(diagnosis: &Diagnosis) -> Option<(Rung, Rate)> {
-    let rate = |rung| Some((rung, diagnosis.rate(rung)?));
-    let halves = [Rung::ReadSend, Rung::SendWrite].into_iter().filter_map(rate);
-    rate(Rung::Whole).or_else(|| halves.min_by_key(|(_, rate)| *rate))
+/// Returns the step and rate of the whole copy, or of the slowest partial copy.
+fn slowest_copy(diagnosis: &Diagnosis) -> Option<(DiagnosisStep, Rate)> {
+    let rate = |step| Some((step, diagnosis.rate(step)?));
+    let halves = [DiagnosisStep::ReadSend, DiagnosisStep::SendWrite].into_iter().filter_map(rate);
+    rate(DiagnosisStep::Whole).or_else(|| halves.min_by_key(|(_, rate)| *rate))
 }

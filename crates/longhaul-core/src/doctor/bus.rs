@@ -1,6 +1,6 @@
 //! PCI Express: the capacity of a link, and the capability in a device's configuration space.
 
-use crate::doctor::Link;
+use crate::doctor::PcieLink;
 use crate::units::{Bytes, Rate};
 
 /// The bytes around each payload: start, sequence number, header, checksum, end (1 + 2 + 16 + 4 +
@@ -10,7 +10,7 @@ pub const PCIE_OVERHEAD_BYTES: u64 = 24;
 /// Returns the theoretical maximum of `link` with packets of `payload`: payload / (payload + 24) x
 /// encoding x lanes x rate per lane. This is Goddard's formula for all generations: 8b/10b up to 5
 /// GT/s, 128b/130b up to 32, and 242 of 256 bytes of a FLIT at 64 (PCI Express 6.0, section 4.2.3).
-pub fn theoretical_maximum(link: Link, payload: Bytes) -> Rate {
+pub fn theoretical_maximum(link: PcieLink, payload: Bytes) -> Rate {
     let encoding = encoding(link.giga_transfers);
     let payload = payload.get() as f64;
     let useful = payload / (payload + PCIE_OVERHEAD_BYTES as f64);
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn the_published_figures_come_out() {
         // "With MaxPayload defaulted to 128, the TMT = 53.8947 Gbps", 256: 58.5142 (SC10).
-        let link = Link { giga_transfers: 5.0, lanes: 16 };
+        let link = PcieLink { giga_transfers: 5.0, lanes: 16 };
         assert_eq!(theoretical_maximum(link, Bytes::new(128)).bps() / 100_000, 538_947);
         assert_eq!(theoretical_maximum(link, Bytes::new(256)).bps() / 100_000, 585_142);
-        let third = Link { giga_transfers: 8.0, lanes: 16 };
+        let third = PcieLink { giga_transfers: 8.0, lanes: 16 };
         assert_eq!(theoretical_maximum(third, Bytes::new(256)).to_string(), "115 Gb/s");
-        let sixth = Link { giga_transfers: 64.0, lanes: 16 };
+        let sixth = PcieLink { giga_transfers: 64.0, lanes: 16 };
         assert_eq!(theoretical_maximum(sixth, Bytes::new(512)).to_string(), "925 Gb/s");
     }
 

@@ -8,7 +8,7 @@
 //! Wanted values follow the kernel's arithmetic and the guide of ESnet for data-transfer nodes
 //! (<https://fasterdata.es.net/host-tuning/>); rules cite the guide if they depend on it.
 //!
-//! This module does not read a host. `longhaul_sys::inspect` does, and its answers can be stored as
+//! This module does not read a host. `longhaul_sys::doctor` does, and its answers can be stored as
 //! a [`Recording`] and examined elsewhere.
 
 mod bus;
@@ -23,8 +23,8 @@ pub use bus::{Capability, PCIE_OVERHEAD_BYTES, express_capability, theoretical_m
 pub use examine::{examine, summary};
 pub use facts::{
     Cause, Chain, ClockFacts, Coalescing, DirectIo, DiskFacts, FirewallFacts, HostFacts, IdleState,
-    InterfaceFacts, InterfaceKind, Interrupt, Limit, Link, MountFacts, Offloads, PathFacts, Pause,
-    PciFacts, ProcessorFacts, Queueing, Rings, Seen, TcpMemoryFacts, Traffic, Unseen,
+    InterfaceFacts, InterfaceKind, Interrupt, Limit, MountFacts, Offloads, PathFacts, Pause,
+    PciFacts, PcieLink, ProcessorFacts, Queueing, Rings, Seen, TcpMemoryFacts, Traffic, Unseen,
 };
 pub use recording::{Entry, Recording, RecordingError};
 pub use rule::{Answer, Judge, Rule, Said};

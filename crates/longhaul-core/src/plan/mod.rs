@@ -6,11 +6,11 @@
 mod copy;
 mod error;
 pub mod filter;
-mod flow;
 pub mod link;
 mod matrix;
 mod path;
 mod seconds;
+mod test;
 mod topology;
 mod tree;
 
@@ -19,15 +19,15 @@ pub use copy::{
     Verify,
 };
 pub use error::PlanError;
-pub use flow::{
-    Amount, CpuList, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, Protocol,
-    parse_addresses,
-};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
     Condition, Conditions, Content, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Mixed,
     PlanCell, Precision, RealPath, Row, Rule, Step, Store, Work, WorkFault, Workload,
 };
 pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
+pub use test::{
+    Amount, CpuList, Direction, LinkAddress, Opener, Pacing, Placement, Protocol, TestLink,
+    TestPlan, parse_addresses,
+};
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

@@ -1,4 +1,4 @@
-//! The plan of a path survey.
+//! The plan of a path measurement.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::PlanError;
 use super::seconds;
 
-/// The measurements of a path survey.
+/// The measurements of a path measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathPlan {
     /// The number of round trips per packet size.
@@ -31,7 +31,7 @@ pub struct PathPlan {
     pub skip: Vec<PathPart>,
 }
 
-/// A part of a path survey.
+/// A part of a path measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathPart {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::filter::FilterRule;
-use crate::wire::WirePath;
+use crate::wire::FilePath;
 
 /// The attributes of a tree that are copied in addition to file contents, and the treatment of
 /// existing files.
@@ -36,7 +36,7 @@ pub struct TreeOptions {
     /// offsets, such as standard output.
     pub ordered: bool,
     /// The name of a manifest that the sink writes beside the copied files.
-    pub manifest: Option<WirePath>,
+    pub manifest: Option<FilePath>,
 }
 
 /// The treatment of owner and group.

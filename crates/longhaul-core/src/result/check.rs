@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CopyFailure;
 use crate::units::Bytes;
-use crate::wire::WirePath;
+use crate::wire::FilePath;
 
 /// The schema of [`CheckResult`] in JSON.
 pub const CHECK_SCHEMA: &str = "longhaul.check/1";
@@ -19,11 +19,11 @@ pub struct CheckResult {
     /// The bytes in these files.
     pub unchanged_bytes: Bytes,
     /// The recorded files with different contents.
-    pub changed: Vec<WirePath>,
+    pub changed: Vec<FilePath>,
     /// The recorded files that are missing.
-    pub missing: Vec<WirePath>,
+    pub missing: Vec<FilePath>,
     /// The files in the manifest's directories that it does not list.
-    pub extra: Vec<WirePath>,
+    pub extra: Vec<FilePath>,
     /// The files that could not be read.
     pub failures: Vec<CopyFailure>,
 }

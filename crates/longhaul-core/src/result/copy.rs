@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::Verify;
 use crate::units::{Bytes, Rate};
-use crate::wire::WirePath;
+use crate::wire::FilePath;
 
 /// The schema of [`CopyResult`] in JSON.
 pub const COPY_SCHEMA: &str = "longhaul.cp/1";
@@ -351,7 +351,7 @@ pub struct Action {
     /// What.
     pub what: ActionKind,
     /// With which path at the sink; a directory's ends with a slash.
-    pub path: WirePath,
+    pub path: FilePath,
     /// The bytes that a file would bring.
     #[serde(default)]
     pub bytes: Bytes,
@@ -384,7 +384,7 @@ impl ActionKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DigestOf {
     /// Its path at the sink, relative to the target's directory.
-    pub path: WirePath,
+    pub path: FilePath,
     /// Its size.
     pub bytes: Bytes,
     /// BLAKE3, 64 hexadecimal digits, as `b3sum` prints it.

@@ -23,10 +23,11 @@ pub struct Diagnosis {
     pub target: String,
     /// The lowest round-trip time between the ends in ms; `None` if no connection measured it.
     pub rtt_ms: Option<f64>,
-    /// The data that the rungs copied.
+    /// The data that the steps copied.
     pub sample: SampleReport,
-    /// The rungs, from the source to the whole copy.
-    pub rungs: Vec<RungReport>,
+    /// The steps, from the source to the whole copy.
+    #[serde(rename = "rungs")]
+    pub steps: Vec<StepReport>,
     /// The hosts of source and sink, as far as they could be examined.
     pub ends: Ends,
     /// The limits of the copy, the tightest first; the others would be the next limits.
@@ -45,9 +46,9 @@ impl Diagnosis {
     /// The schema's name and version.
     pub const SCHEMA: &str = "longhaul.diagnose/1";
 
-    /// Returns the report of a rung.
-    pub fn rung(&self, rung: Rung) -> Option<&RungReport> {
-        self.rungs.iter().find(|report| report.rung == rung)
+    /// Returns the report of a step.
+    pub fn step(&self, step: DiagnosisStep) -> Option<&StepReport> {
+        self.steps.iter().find(|report| report.step == step)
     }
 
     /// Returns the unmeasured parts, grouped by reason.
@@ -65,9 +66,9 @@ impl Diagnosis {
         reasons
     }
 
-    /// Returns the rate of a rung.
-    pub fn rate(&self, rung: Rung) -> Option<Rate> {
-        self.rung(rung)?.throughput_bps
+    /// Returns the rate of a step.
+    pub fn rate(&self, step: DiagnosisStep) -> Option<Rate> {
+        self.step(step)?.throughput_bps
     }
 }
 
@@ -89,10 +90,10 @@ impl SampleReport {
     }
 }
 
-/// One rung of a diagnosis: one part of a copy, measured separately.
+/// One step of a diagnosis: one part of a copy, measured separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rung {
+pub enum DiagnosisStep {
     /// The source's files, read and discarded on the source's host.
     Read,
     /// Memory to memory over the path with one connection, like `longhaul test`.
@@ -111,63 +112,64 @@ pub enum Rung {
     Whole,
 }
 
-impl Rung {
-    /// All rungs, from the source to the whole copy.
-    pub const ALL: [Rung; 8] = [
-        Rung::Read,
-        Rung::MemoryOne,
-        Rung::Memory,
-        Rung::Protected,
-        Rung::ReadSend,
-        Rung::SendWrite,
-        Rung::Write,
-        Rung::Whole,
+impl DiagnosisStep {
+    /// All steps, from the source to the whole copy.
+    pub const ALL: [DiagnosisStep; 8] = [
+        DiagnosisStep::Read,
+        DiagnosisStep::MemoryOne,
+        DiagnosisStep::Memory,
+        DiagnosisStep::Protected,
+        DiagnosisStep::ReadSend,
+        DiagnosisStep::SendWrite,
+        DiagnosisStep::Write,
+        DiagnosisStep::Whole,
     ];
 
     /// Returns a short title.
     pub fn title(self) -> &'static str {
         match self {
-            Rung::Read => "source read alone",
-            Rung::MemoryOne => "memory to memory, 1 stream",
-            Rung::Memory => "memory to memory, streams",
-            Rung::Protected => "memory to memory, as cp",
-            Rung::ReadSend => "source to far memory",
-            Rung::SendWrite => "memory to far disk",
-            Rung::Write => "sink write alone",
-            Rung::Whole => "the whole copy",
+            DiagnosisStep::Read => "source read alone",
+            DiagnosisStep::MemoryOne => "memory to memory, 1 stream",
+            DiagnosisStep::Memory => "memory to memory, streams",
+            DiagnosisStep::Protected => "memory to memory, as cp",
+            DiagnosisStep::ReadSend => "source to far memory",
+            DiagnosisStep::SendWrite => "memory to far disk",
+            DiagnosisStep::Write => "sink write alone",
+            DiagnosisStep::Whole => "the whole copy",
         }
     }
 }
 
-/// The report of a rung.
+/// The report of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RungReport {
-    /// The rung.
-    pub rung: Rung,
-    /// [`Rung::title`].
+pub struct StepReport {
+    /// The step.
+    #[serde(rename = "rung")]
+    pub step: DiagnosisStep,
+    /// [`DiagnosisStep::title`].
     pub title: String,
     /// The median of the rounds; `None` if none succeeded.
     pub throughput_bps: Option<Rate>,
     /// The median number of files per second, if files are copied.
     pub files_per_second: Option<f64>,
     /// The rounds of the measurement.
-    pub rounds: Vec<RungRound>,
+    pub rounds: Vec<StepRound>,
     /// The method of measurement, or the reason why there is no rate.
     pub note: String,
 }
 
-impl RungReport {
+impl StepReport {
     /// Returns the round whose rate is the median or the next above it.
-    pub fn median(&self) -> Option<&RungRound> {
+    pub fn median(&self) -> Option<&StepRound> {
         let mut rounds: Vec<_> = self.rounds.iter().collect();
         rounds.sort_by_key(|round| round.throughput_bps);
         rounds.get(rounds.len() / 2).copied()
     }
 }
 
-/// One round of one rung.
+/// One round of one step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct RungRound {
+pub struct StepRound {
     /// The number of the round, from 1.
     pub number: u32,
     /// The goodput after ramp-up: the start of a copy, in which TCP increases its window, is
@@ -381,8 +383,9 @@ pub struct Bottleneck {
     pub resource: Resource,
     /// The end of the resource, if it belongs to one.
     pub end: Option<End>,
-    /// The rung that shows the limit.
-    pub rung: Rung,
+    /// The step that shows the limit.
+    #[serde(rename = "rung")]
+    pub step: DiagnosisStep,
     /// The rate that the resource allows.
     pub allows_bps: Rate,
     /// The rate that a copy would reach without this limit, which the next limit allows; `None` for

@@ -10,7 +10,6 @@ mod check;
 mod copy;
 mod diagnosis;
 mod doctor;
-mod flow;
 mod impairments;
 mod latency;
 mod lateness;
@@ -19,6 +18,7 @@ mod manifest;
 mod path;
 mod run;
 mod side;
+mod test;
 mod topology;
 mod udp;
 mod warning;
@@ -32,16 +32,11 @@ pub use copy::{
     ThreadRole, TransferEnd,
 };
 pub use diagnosis::{
-    AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, Diagnosis, EndView, Ends, Gap, HostUse,
-    Resource, Rung, RungReport, RungRound, SampleReport,
+    AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, Diagnosis, DiagnosisStep, EndView, Ends,
+    Gap, HostUse, Resource, SampleReport, StepReport, StepRound,
 };
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,
-};
-pub use flow::{
-    Curve, EndFacts, FLOW_SCHEMA, FlowEnd, FlowFacts, FlowHalf, FlowResult, FlowSample,
-    FlowSummary, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
-    StreamResult, StreamSample,
 };
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
@@ -50,8 +45,8 @@ pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorSh
 pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
 pub use path::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, DelayVariation, Hop, Hops, MtuLimit,
-    MtuProof, PATH_SCHEMA, PathEnd, PathResult, ProbeFigures, Prober, Proportion, RoundTrips,
-    RttFigures, SentProbes, TcpSegments, Unmeasured, Way,
+    MtuProof, PATH_SCHEMA, PathDirection, PathEnd, PathResult, ProbeFigures, Prober, Proportion,
+    RoundTrips, RttFigures, SentProbes, TcpSegments, Unmeasured,
 };
 pub use run::{
     Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,
@@ -60,6 +55,11 @@ pub use run::{
 pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,
+};
+pub use test::{
+    Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
+    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestResult, TestSample,
+    TestSummary,
 };
 pub use topology::{SiteReport, TopologyLinkReport, TopologyReport};
 pub use udp::{UdpCounts, UdpResult};

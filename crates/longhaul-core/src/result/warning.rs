@@ -72,7 +72,7 @@ pub enum WarningKind {
     },
     /// A connection of an MPTCP test was plain TCP.
     NotMultipath,
-    /// The clock that times arrivals was set during a path survey.
+    /// The clock that times arrivals was set during a path measurement.
     ClockStepped {
         /// The change of the clock in ms.
         step_ms: f64,
@@ -108,7 +108,7 @@ impl WarningKind {
                 format!("the receiver's full socket buffer dropped {datagrams} datagrams")
             }
             WarningKind::ClockStepped { step_ms } => {
-                format!("the clock of this host was set by {step_ms:.0} ms during the survey")
+                format!("the clock of this host was set by {step_ms:.0} ms during the measurement")
             }
             WarningKind::NotMultipath => {
                 "a connection fell back from MPTCP to plain TCP".to_owned()

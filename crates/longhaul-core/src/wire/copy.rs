@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use super::entry::{
     DeviceNumber, Entry, EntryKind, Owner, TOP_DIRECTORY, XATTRS_LIMIT_BYTES, Xattr,
 };
-use super::{RefusalKind, WirePath};
+use super::{FilePath, RefusalKind};
 use crate::plan::CopyOptions;
 use crate::result::{Action, CopyFailure, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
 use crate::units::{Bytes, Rate};
@@ -40,7 +40,7 @@ pub enum CopyRequest {
         /// Which copy this is.
         key: CopyKey,
         /// Where the server puts what comes.
-        target: WirePath,
+        target: FilePath,
         /// What comes at the top level.
         top: Top,
         /// How.
@@ -49,7 +49,7 @@ pub enum CopyRequest {
     /// The client is the sink.
     Send {
         /// What the server sends.
-        paths: Vec<WirePath>,
+        paths: Vec<FilePath>,
         /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
         /// What is sent of the directory that is the only path follows as [`Names`].
@@ -65,7 +65,7 @@ pub enum CopyRequest {
     /// say.
     Forward {
         /// What the server sends.
-        paths: Vec<WirePath>,
+        paths: Vec<FilePath>,
         /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
         /// As for [`CopyRequest::Send`].
@@ -83,9 +83,9 @@ pub enum CopyRequest {
     /// answers with [`CheckMessage`]s once it is ready.
     Check {
         /// The manifest.
-        manifest: WirePath,
+        manifest: FilePath,
         /// Where the files are; beside the manifest if not given.
-        dir: Option<WirePath>,
+        dir: Option<FilePath>,
         /// Milliseconds without progress after which an end stops; a client that sends it knows
         /// [`CheckMessage::Progress`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,11 +105,11 @@ pub enum CheckMessage {
         checked_bytes: Bytes,
     },
     /// Recorded files with other bytes.
-    Changed(Vec<WirePath>),
+    Changed(Vec<FilePath>),
     /// Recorded files that are not there.
-    Missing(Vec<WirePath>),
+    Missing(Vec<FilePath>),
     /// Files that the manifest does not list.
-    Extra(Vec<WirePath>),
+    Extra(Vec<FilePath>),
     /// What could not be looked at.
     Failures(Vec<CopyFailure>),
     /// The last message: the check could not be made.
@@ -130,7 +130,7 @@ pub enum CheckMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Paths relative to the request's only path.
-    pub names: Vec<WirePath>,
+    pub names: Vec<FilePath>,
     /// More follow.
     pub more: bool,
 }
@@ -255,14 +255,14 @@ pub enum SourceMessage {
         /// Its entry, if it was announced.
         id: Option<u64>,
         /// Its path at the source.
-        path: WirePath,
+        path: FilePath,
         /// Why, as a clause that follows the path.
         reason: String,
     },
     /// This is not copied by design: a device, a socket, a loop of links.
     Skipped {
         /// Its path at the source.
-        path: WirePath,
+        path: FilePath,
         /// Why, as a clause that follows the path.
         reason: String,
     },
@@ -352,7 +352,7 @@ pub enum SinkMessage {
         /// Its entry; `None` for a directory that is there and could not be finished.
         id: Option<u64>,
         /// Its path at the sink.
-        path: WirePath,
+        path: FilePath,
         /// Why, as a clause that follows the path.
         reason: String,
     },
@@ -423,5 +423,5 @@ pub struct SinkReport {
     pub deleted: u64,
     /// The manifest's path, if one was written.
     #[serde(default)]
-    pub manifest: Option<WirePath>,
+    pub manifest: Option<FilePath>,
 }

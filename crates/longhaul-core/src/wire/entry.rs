@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::WirePath;
+use super::FilePath;
 use crate::units::Bytes;
 
 /// The most bytes of extended attributes, names and values, of an entry. With base64 and the rest
@@ -19,7 +19,7 @@ pub struct Entry {
     /// The id of the entry, counted from 0 in the order of announcement.
     pub id: u64,
     /// The path relative to the target; it starts with the top-level name.
-    pub path: WirePath,
+    pub path: FilePath,
     /// The kind of the entry.
     pub kind: EntryKind,
     /// The permission bits.
@@ -48,7 +48,7 @@ pub struct Entry {
 
 impl Entry {
     /// Creates an entry with this name, kind and mode and no other attributes; the id is set later.
-    pub fn new(path: WirePath, kind: EntryKind, mode: u32) -> Self {
+    pub fn new(path: FilePath, kind: EntryKind, mode: u32) -> Self {
         Entry {
             id: 0,
             path,
@@ -82,14 +82,14 @@ pub enum EntryKind {
     /// A symbolic link.
     Symlink {
         /// The target of the link, unchanged.
-        target: WirePath,
+        target: FilePath,
     },
     /// Another name of a file that was announced earlier.
     HardLink {
         /// The id of the file's entry.
         first: u64,
         /// The file's path, relative to the target.
-        path: WirePath,
+        path: FilePath,
     },
     /// A named pipe.
     Fifo,
@@ -130,7 +130,7 @@ pub struct Owner {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
     /// The name, including its namespace.
-    pub name: WirePath,
+    pub name: FilePath,
     /// The value; base64 on the wire.
     #[serde(with = "base64_bytes")]
     pub value: Vec<u8>,
@@ -170,15 +170,16 @@ mod tests {
     fn a_whole_entry_comes_back() {
         let entry = Entry {
             id: 1,
-            path: WirePath::new("dev/x").unwrap(),
+            path: FilePath::new("dev/x").unwrap(),
             kind: EntryKind::CharDevice(DeviceNumber { major: 1, minor: 3 }),
             mode: 0o600,
             mtime_seconds: -5,
             mtime_ns: 9,
             stamp: u64::MAX,
+            identities: vec![5],
             holes: Some(vec![(3, 4)]),
             owner: Some(Owner { uid: 0, gid: 7, user: Some("root".into()), group: None }),
-            xattrs: vec![Xattr { name: WirePath::new("user.x").unwrap(), value: vec![0, 255, 10] }],
+            xattrs: vec![Xattr { name: FilePath::new("user.x").unwrap(), value: vec![0, 255, 10] }],
         };
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);

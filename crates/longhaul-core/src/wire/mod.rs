@@ -7,29 +7,29 @@
 mod block;
 pub mod copy;
 mod datagram;
+mod diagnose;
 mod entry;
-mod flow;
+mod file_path;
 mod frame;
 mod hello;
 mod opening;
 mod path;
 mod probe;
-mod rung;
-mod survey;
+mod test;
 mod third;
 
 pub use block::{
     BLOCK_HEADER_BYTES, BLOCK_LIMIT, BlockHeader, PACK_ENTRY_BYTES, PACK_FILES_LIMIT, PackEntry,
 };
 pub use datagram::{DATAGRAM_HEADER_BYTES, DatagramHeader, Greeting, GreetingKind};
-pub use flow::{FlowEvent, FlowOrder};
+pub use diagnose::{DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder};
+pub use file_path::FilePath;
 pub use frame::{FRAME_LIMIT_BYTES, FrameError, read_frame, write_frame};
 pub use hello::{DataHello, HELLO_BYTES, HelloError, MAC_BYTES, SessionId};
 pub use opening::{
     AnyHello, FarReady, Hello, HostKey, HostKeys, PROTOCOL_VERSION, RefusalKind, Service, Welcome,
 };
-pub use path::WirePath;
+pub use path::{PathEvent, PathOrder};
 pub use probe::{PROBE_BYTES, ProbeHeader, ProbeKind};
-pub use rung::{RUNG_LIMIT_SECONDS, RungEvent, RungOrder};
-pub use survey::{PathEvent, PathOrder};
+pub use test::{TestEvent, TestOrder};
 pub use third::{TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};

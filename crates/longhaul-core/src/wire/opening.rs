@@ -18,10 +18,11 @@ pub enum Service {
     Copy,
     /// A test between this server and another one.
     ThirdParty,
-    /// A path survey.
+    /// A path measurement.
     Path,
-    /// The rungs of a diagnosis at one end, which reads or writes files and examines its host.
-    Rung,
+    /// The steps of a diagnosis at one end, which reads or writes files and examines its host.
+    #[serde(rename = "rung")]
+    Diagnose,
 }
 
 /// The client's first message.

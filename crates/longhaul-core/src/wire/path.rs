@@ -1,125 +1,102 @@
-//! File paths on the wire.
+//! The control messages of a path measurement.
 
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use super::RefusalKind;
+use crate::path::{Arrival, Clock};
+use crate::plan::{StreamSpec, TrainSpec};
+use crate::result::{Hops, MtuProof, ProbeFigures, SentProbes, TcpSegments};
 
-use crate::text::escape_name;
-
-/// A file path as in the file system: any bytes except NUL.
-///
-/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control and format characters and for `%`,
-/// so that every name can be represented and most stay readable.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WirePath(Vec<u8>);
-
-impl WirePath {
-    /// Creates a path from bytes; `None` if one of them is NUL.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
-        let bytes = bytes.into();
-        (!bytes.contains(&0)).then_some(WirePath(bytes))
-    }
-
-    /// Returns the bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Returns whether this is a plain relative path: no empty, `.` or `..` component and no
-    /// leading or trailing slash. A peer may create only such paths.
-    pub fn is_plain_relative(&self) -> bool {
-        self.0
-            .split(|byte| *byte == b'/')
-            .all(|part| !matches!(part, b"" | b"." | b"..") && part.len() <= 255)
-    }
-
-    fn escaped(&self) -> String {
-        escape_name(&self.0)
-    }
-
-    fn unescaped(text: &str) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let [first, tail @ ..] = rest {
-            if *first == b'%' {
-                let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
-                // from_str_radix would accept a sign.
-                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                    return None;
-                }
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = &tail[2..];
-            } else {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-        WirePath::new(bytes)
-    }
+/// The messages of a path measurement's client on the control channel: `Begin`, then any of the others,
+/// each after the answer to the previous one, and `Finished`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathOrder {
+    /// Announces the duration of the loss measurement.
+    Begin {
+        /// The duration in seconds.
+        seconds: f64,
+    },
+    /// Data may arrive on the flow.
+    Start,
+    /// Stop the current operation early; it is answered nevertheless.
+    Stop,
+    /// Determine the hops to the client.
+    Hops {
+        /// The largest number of hops.
+        most: u8,
+    },
+    /// Determine the largest packet that reaches the client.
+    Mtu,
+    /// The client opens data connection 0: return its data, and report the segment size of TCP.
+    Tcp,
+    /// Send this stream.
+    Send(StreamSpec),
+    /// Send these trains.
+    SendTrains(TrainSpec),
+    /// The client's stream has ended: report the result.
+    Count {
+        /// The number of its datagrams, including those that the client's host dropped.
+        datagrams: u64,
+        /// The number that the client's host dropped.
+        sender_dropped: u64,
+    },
+    /// The client's trains have ended: report the arrival times of their packets. The server
+    /// discards them.
+    Arrivals {
+        /// The number of trains.
+        trains: u8,
+    },
+    /// The client has finished; the session ends.
+    Finished,
 }
 
-impl fmt::Debug for WirePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.escaped())
-    }
-}
-
-impl fmt::Display for WirePath {
-    /// Formats the path for messages: readable, and harmless on a terminal.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.escaped())
-    }
-}
-
-impl Serialize for WirePath {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.escaped())
-    }
-}
-
-impl<'de> Deserialize<'de> for WirePath {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        WirePath::unescaped(&text).ok_or_else(|| serde::de::Error::custom("not an escaped path"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn stays_legible_and_harmless() {
-        let path = WirePath::new(b"caf\xc3\xa9/100%\x1b[31m\xff".to_vec()).unwrap();
-        assert_eq!(path.to_string(), "caf\u{e9}/100%25%1B[31m%FF");
-    }
-
-    #[test]
-    fn knows_the_paths_that_a_peer_may_create() {
-        for good in ["a", "a/b", ".hidden", "a..b"] {
-            assert!(WirePath::new(good).unwrap().is_plain_relative(), "{good}");
-        }
-        for bad in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "a/."] {
-            assert!(!WirePath::new(bad).unwrap().is_plain_relative(), "{bad}");
-        }
-        assert!(!WirePath::new("x".repeat(256)).unwrap().is_plain_relative());
-    }
-
-    #[test]
-    fn refuses_bad_escapes() {
-        for text in ["\"%\"", "\"%4\"", "\"%+1\"", "\"%zz\"", "\"%00\"", "\"%\u{e9}\""] {
-            assert!(serde_json::from_str::<WirePath>(text).is_err(), "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_name_comes_back(bytes in proptest::collection::vec(1_u8.., 0..64)) {
-            let path = WirePath::new(bytes).unwrap();
-            let text = serde_json::to_string(&path).unwrap();
-            prop_assert_eq!(serde_json::from_str::<WirePath>(&text).unwrap(), path);
-        }
-    }
+/// The messages of a path measurement's server, one per order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathEvent {
+    /// The answer to `Begin`: the client may open UDP flow 0.
+    Accepted {
+        /// The state of the server's clock.
+        clock: Clock,
+        /// Derived from the session's secret and the boot id of the host. Equal values mean that
+        /// both ends run on one kernel, and so on one clock.
+        boot: Option<[u8; 16]>,
+    },
+    /// The server refuses the measurement; the session ends.
+    Refused {
+        /// The class of the reason.
+        kind: RefusalKind,
+        /// The reason as one sentence for the user.
+        reason: String,
+    },
+    /// The flow is open.
+    Ready,
+    /// The answer to `Start`.
+    Started,
+    /// The answer to `Hops`.
+    Hops(Hops),
+    /// The answer to `Mtu`.
+    Mtu(MtuProof),
+    /// The answer to `Tcp`, after the connection ended.
+    Tcp(TcpSegments),
+    /// The answer to `Send`, after the stream ended.
+    Sent(SentProbes),
+    /// The answer to `SendTrains`, after the trains ended: the time that each took to leave.
+    SentTrains {
+        /// The packets that the kernel accepted and the seconds this took, per train.
+        trains: Vec<(u32, f64)>,
+    },
+    /// The answer to `Count`.
+    Counted(Box<ProbeFigures>),
+    /// The answer to `Arrivals`, per train.
+    Arrived {
+        /// The packets of each train, in order of arrival.
+        trains: Vec<Vec<Arrival>>,
+    },
+    /// One operation failed; the session continues.
+    Failed {
+        /// The reason as one sentence for the user.
+        reason: String,
+    },
 }

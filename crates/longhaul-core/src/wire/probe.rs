@@ -1,4 +1,4 @@
-//! The datagrams of a path survey.
+//! The datagrams of a path measurement.
 
 /// The length of the header of every probe datagram; zeros follow.
 pub const PROBE_BYTES: usize = 40;

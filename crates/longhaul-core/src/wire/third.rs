@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::RefusalKind;
-use crate::plan::FlowPlan;
-use crate::result::{FlowResult, FlowSample};
+use crate::plan::TestPlan;
+use crate::result::{TestResult, TestSample};
 
 /// The longest name or address of another server in a request: a DNS name (RFC 1035), brackets and
 /// a port.
@@ -19,7 +19,7 @@ pub enum ThirdOrder {
         /// `HOST:PORT` of the other server, as the requested server resolves it.
         target: String,
         /// The plan, seen from the requested server.
-        plan: Box<FlowPlan>,
+        plan: Box<TestPlan>,
     },
     /// Stop early and cleanly.
     Stop,
@@ -41,9 +41,9 @@ pub enum ThirdEvent {
     /// The test has started.
     Started,
     /// The sample of one interval, combined from both ends.
-    Sample(Box<FlowSample>),
+    Sample(Box<TestSample>),
     /// The result of the whole test, without its intervals.
-    Done(Box<FlowResult>),
+    Done(Box<TestResult>),
     /// The test failed; the session ends.
     Failed {
         /// The reason as one sentence for the user.

@@ -25,7 +25,7 @@ pub(super) struct End {
 
 /// A running link. Dropping it stops its packets.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct RunningLink {
     plan: LinkPlan,
     /// The near and the far end.
     pub(super) ends: [End; 2],
@@ -37,21 +37,21 @@ pub(super) struct Link {
     driver: Driver,
 }
 
-impl Link {
+impl RunningLink {
     /// Joins two devices, near and far.
     pub(super) fn start(
         plan: &LinkPlan,
         ends: [End; 2],
         devices: [Device; 2],
         warnings: Vec<LinkWarning>,
-    ) -> Result<Link, EmuError> {
+    ) -> Result<RunningLink, EmuError> {
         let offloads = devices[0].offloads();
         let [near, far] = devices.map(Arc::new);
         let lanes = vec![lane(plan, Side::Near, &near, &far)?, lane(plan, Side::Far, &far, &near)?];
         let driver = Driver::start(lanes)
             .map_err(|source| EmuError::Driver { operation: "start a thread", source })?;
         let plan = plan.clone();
-        Ok(Link { plan, ends, offloads, warnings, started: Instant::now(), driver })
+        Ok(RunningLink { plan, ends, offloads, warnings, started: Instant::now(), driver })
     }
 
     /// Applies `plan` to packets that enter from now on.

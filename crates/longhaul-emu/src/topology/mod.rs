@@ -12,6 +12,6 @@ mod running;
 
 use addresses::hosts;
 use fit::check_fit;
-use link::Link;
+use link::RunningLink;
 use routes::Routes;
 pub use running::Topology;

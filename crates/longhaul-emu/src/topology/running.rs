@@ -10,7 +10,7 @@ use longhaul_core::result::{LinkWarning, SiteReport, TopologyLinkReport, Topolog
 use longhaul_core::units::Bytes;
 
 use super::link::End;
-use super::{Link, Routes, check_fit, hosts};
+use super::{Routes, RunningLink, check_fit, hosts};
 use crate::EmuError;
 use crate::device::Device;
 use crate::link::random_seed;
@@ -26,7 +26,7 @@ pub struct Topology {
     plan: TopologyPlan,
     started: Instant,
     // Fields drop in this order: packets stop first, then the sites' processes end.
-    links: Vec<Link>,
+    links: Vec<RunningLink>,
     sites: Vec<Site>,
 }
 
@@ -76,7 +76,7 @@ impl Topology {
                     .ok_or_else(|| EmuError::SiteGone { site: site() })
             };
             let [near, far] = ends.map(device);
-            links.push(Link::start(&link.plan, ends, [near?, far?], warnings)?);
+            links.push(RunningLink::start(&link.plan, ends, [near?, far?], warnings)?);
         }
         Ok(Topology { plan: plan.clone(), started: Instant::now(), links, sites })
     }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{NAMES_BATCH_BYTES, NAMES_LIMIT_BYTES, Names};
 
 use crate::error::{EngineError, Result};
@@ -33,8 +33,8 @@ pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()
 ///
 /// # Errors
 /// It has a NUL.
-pub(super) fn sent_path(path: &Path) -> Result<WirePath> {
-    WirePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
+pub(super) fn sent_path(path: &Path) -> Result<FilePath> {
+    FilePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
         operation: "use",
         path: path.to_owned(),
         source: std::io::ErrorKind::InvalidInput.into(),

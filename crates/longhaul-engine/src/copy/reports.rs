@@ -78,7 +78,7 @@ fn cut(mut text: String) -> String {
 mod tests {
     use longhaul_core::result::ActionKind;
     use longhaul_core::units::Bytes;
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
 
     use super::*;
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_peer_has_no_end_of_actions() {
         let mut reports = FileReports { peer_bytes: PEER_BYTES - 1000, ..FileReports::default() };
-        let path = WirePath::new("p".repeat(100)).unwrap();
+        let path = FilePath::new("p".repeat(100)).unwrap();
         let action = Action { what: ActionKind::Create, path, bytes: Bytes::new(0) };
         reports.peer_acts(vec![action; 1000]);
         assert!((3..8).contains(&reports.actions.len()), "{}", reports.actions.len());

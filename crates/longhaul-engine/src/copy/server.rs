@@ -14,7 +14,7 @@ use longhaul_core::result::CopyLimit;
 use longhaul_core::text::chain;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
-use longhaul_core::wire::{BLOCK_LIMIT, RefusalKind, WirePath};
+use longhaul_core::wire::{BLOCK_LIMIT, FilePath, RefusalKind};
 
 use super::channels::Channels;
 use super::check::{CheckOrder, serve_check};
@@ -170,7 +170,7 @@ fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> 
 
 /// Records the operation and its paths as the client wrote them.
 fn note_request(request: &CopyRequest, record: &WorkRecord) {
-    let path = |path| Path::new(OsStr::from_bytes(WirePath::as_bytes(path)));
+    let path = |path| Path::new(OsStr::from_bytes(FilePath::as_bytes(path)));
     match request {
         CopyRequest::Receive { target, .. } => record.asked(Operation::Put, [path(target)]),
         CopyRequest::Send { paths, .. } => record.asked(Operation::Get, paths.iter().map(path)),
@@ -197,10 +197,10 @@ fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Opt
 
 /// The roots of a request's paths and names.
 fn roots(
-    paths: &[WirePath],
+    paths: &[FilePath],
     names: Option<Vec<PathBuf>>,
 ) -> std::result::Result<Vec<SourceRoot>, (RefusalKind, String)> {
-    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match (paths, names) {
         (paths, None) => Ok(paths.iter().map(|root| SourceRoot::Path(path(root))).collect()),
         ([base], Some(names)) => {
@@ -234,7 +234,7 @@ fn plan(
     tree: &Tree,
     stop: &AtomicBool,
 ) -> std::result::Result<Task, (RefusalKind, String)> {
-    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
         CopyRequest::Receive { key, target, top, options } => {
             let options = bounded(options);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::units::MinFree;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use twox_hash::XxHash3_128;
@@ -302,10 +302,10 @@ fn sorted(dir: Dir) -> io::Result<Vec<PathBuf>> {
 }
 
 /// `path` as it travels.
-pub(crate) fn wire_path(path: &Path) -> WirePath {
+pub(crate) fn wire_path(path: &Path) -> FilePath {
     // A path that the operating system took holds no NUL; one from a peer was checked.
-    WirePath::new(path.as_os_str().as_bytes())
-        .or_else(|| WirePath::new("?"))
+    FilePath::new(path.as_os_str().as_bytes())
+        .or_else(|| FilePath::new("?"))
         .expect("a question mark is a path")
 }
 

@@ -13,7 +13,7 @@ use longhaul_core::result::{
 use super::ask::Ask;
 use super::client::{USUAL_MTU, empty, patience};
 use super::echo::{gentle_trips, round_trips};
-use super::strangers::{ClosedPort, Echo};
+use super::probers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
 use crate::error::{EngineError, Result};
 
@@ -26,12 +26,12 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 const HANDSHAKES: u32 = 10;
 const HANDSHAKE_PACE: Duration = Duration::from_millis(50);
 
-/// Surveys the path to `address`, which was named `target`, without anybody's help there; `why` is
+/// Measures the path to `address`, which was named `target`, without anybody's help there; `why` is
 /// why there is none. When `stop` is set it ends in order, with what was measured.
 ///
 /// # Errors
 /// There is no way there.
-pub fn survey_alone(
+pub fn run_without_server(
     address: SocketAddr,
     target: &str,
     why: &str,
@@ -46,9 +46,9 @@ pub fn survey_alone(
     let mut result = empty(target, far, plan);
     result.local = closed.local();
     result.alone_because = Some(why.to_owned());
-    let mut survey = Alone { address, plan, stop, note, result, patience: FIRST_PATIENCE };
-    survey.run(closed);
-    let mut result = survey.result;
+    let mut client = Alone { address, plan, stop, note, result, patience: FIRST_PATIENCE };
+    client.run(closed);
+    let mut result = client.result;
     for (part, what) in [
         (PathPart::Loss, "loss, duplication, reordering and jitter"),
         (PathPart::Capacity, "the capacity"),

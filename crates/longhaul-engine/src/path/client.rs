@@ -1,4 +1,4 @@
-//! The client of a survey with `longhaul serve`.
+//! The client of a measurement with `longhaul serve`.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use longhaul_core::path::{Clock, asymmetry};
 use longhaul_core::plan::{PathPart, PathPlan, StreamSpec, TrainSpec};
 use longhaul_core::result::{
-    PATH_SCHEMA, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured, Warning,
-    WarningKind, Way,
+    PATH_SCHEMA, PathDirection, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured,
+    Warning, WarningKind,
 };
 use longhaul_core::text::chain;
 use longhaul_core::wire::{PathEvent, PathOrder};
@@ -19,11 +19,11 @@ use longhaul_sys::probe::now_nanos;
 use super::ask::Ask;
 use super::echo::{Trips, gentle_trips, round_trips};
 use super::flow::ProbeFlow;
-use super::strangers::Echo;
+use super::probers::Echo;
 use super::{hops, mtu, stream, tcp, trains};
 use crate::error::{EngineError, Result};
-use crate::flow::STEP_LIMIT;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session, SessionSecret};
+use crate::test::STEP_LIMIT;
 
 /// Round trips by which is known how long an answer takes.
 const FIRST_TRIPS: u32 = 10;
@@ -41,13 +41,13 @@ const CLOCK_STEP_NS: i64 = 5_000_000;
 /// What is taken for a full packet where the MTU is not looked for: that of Ethernet.
 pub(super) const USUAL_MTU: u32 = 1500;
 
-/// Surveys the path to the other end of `session`, which was named `target`; says with `note` what
+/// Measures the path to the other end of `session`, which was named `target`; says with `note` what
 /// it is about. When `stop` is set it ends in order, with what was measured.
 ///
 /// # Errors
-/// The server refuses the survey, or no data can be exchanged with it. What fails later is named
+/// The server refuses the measurement, or no data can be exchanged with it. What fails later is named
 /// in the result.
-pub fn survey(
+pub fn run(
     session: Session,
     target: &str,
     plan: &PathPlan,
@@ -56,10 +56,10 @@ pub fn survey(
 ) -> Result<PathResult> {
     let begun = Instant::now();
     let clock_at_begin = now_nanos();
-    let mut survey = Survey::open(session, target, plan, stop, note)?;
-    survey.run();
-    let _ = survey.sender.send(&PathOrder::Finished);
-    let mut result = survey.result;
+    let mut client = PathClient::open(session, target, plan, stop, note)?;
+    client.run();
+    let _ = client.sender.send(&PathOrder::Finished);
+    let mut result = client.result;
     let elapsed = begun.elapsed();
     result.seconds = elapsed.as_secs_f64();
     let step = now_nanos().wrapping_sub(clock_at_begin) as i64 - elapsed.as_nanos() as i64;
@@ -87,8 +87,8 @@ pub(super) fn empty(target: &str, address: IpAddr, plan: &PathPlan) -> PathResul
         end: PathEnd::Completed,
         seconds: 0.0,
         rtt: None,
-        forward: Way::default(),
-        reverse: Way::default(),
+        forward: PathDirection::default(),
+        reverse: PathDirection::default(),
         asymmetry: None,
         unmeasured: Vec::new(),
         warnings: Vec::new(),
@@ -119,7 +119,7 @@ pub(super) fn patience(trips: &[Trips]) -> Duration {
     }
 }
 
-struct Survey<'a, N> {
+struct PathClient<'a, N> {
     sender: ControlSender,
     receiver: ControlReceiver,
     dialer: DataDialer,
@@ -134,7 +134,7 @@ struct Survey<'a, N> {
     result: PathResult,
 }
 
-impl<'a, N: FnMut(&str)> Survey<'a, N> {
+impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     fn open(
         session: Session,
         target: &str,
@@ -159,7 +159,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
         let mut result = empty(target, address.map_err(failed)?, plan);
         (result.local, result.served) = (local, true);
         let same_clock = boot.is_some() && boot == boot_mark(dialer.secret());
-        Ok(Survey {
+        Ok(PathClient {
             sender,
             receiver,
             dialer,
@@ -327,7 +327,7 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
     }
 
     fn capacity(&mut self) -> Result<()> {
-        let mtu = |way: &Way| way.mtu_bytes().unwrap_or(USUAL_MTU);
+        let mtu = |way: &PathDirection| way.mtu_bytes().unwrap_or(USUAL_MTU);
         let (there, back) = (mtu(&self.result.forward), mtu(&self.result.reverse));
         (self.note)("estimating the capacity there, by trains of packets");
         let found = trains::estimate(&mut Forward(self), there, |_| TrainSpec::MOST_PACKETS)?;
@@ -397,43 +397,43 @@ impl<'a, N: FnMut(&str)> Survey<'a, N> {
 }
 
 /// The trains from here to there.
-struct Forward<'s, 'a, N>(&'s mut Survey<'a, N>);
+struct Forward<'s, 'a, N>(&'s mut PathClient<'a, N>);
 
-impl<N: FnMut(&str)> trains::Way for Forward<'_, '_, N> {
+impl<N: FnMut(&str)> trains::TrainDirection for Forward<'_, '_, N> {
     fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
-        let survey = &mut *self.0;
-        let most = trains::most_packets(&survey.flow, spec.packet_bytes);
+        let client = &mut *self.0;
+        let most = trains::most_packets(&client.flow, spec.packet_bytes);
         let spec = TrainSpec { packets: spec.packets.min(most), ..*spec };
-        let stop = survey.stop;
-        let sent = trains::send(&survey.flow, &spec, || stop.load(Ordering::Acquire))
+        let stop = client.stop;
+        let sent = trains::send(&client.flow, &spec, || stop.load(Ordering::Acquire))
             .map_err(|source| EngineError::System { operation: "send probes", source })?;
-        survey.settle(&spec);
-        survey.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
-        match survey.awaited(STEP_LIMIT)? {
+        client.settle(&spec);
+        client.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
+        match client.awaited(STEP_LIMIT)? {
             PathEvent::Arrived { trains: arrived } => Ok(trains::Trains { sent, arrived }),
-            _ => out_of_turn(&survey.sender),
+            _ => out_of_turn(&client.sender),
         }
     }
 }
 
 /// The trains from there to here.
-struct Reverse<'s, 'a, N>(&'s mut Survey<'a, N>);
+struct Reverse<'s, 'a, N>(&'s mut PathClient<'a, N>);
 
-impl<N: FnMut(&str)> trains::Way for Reverse<'_, '_, N> {
+impl<N: FnMut(&str)> trains::TrainDirection for Reverse<'_, '_, N> {
     fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
-        let survey = &mut *self.0;
-        survey.sender.send(&PathOrder::SendTrains(*spec))?;
+        let client = &mut *self.0;
+        client.sender.send(&PathOrder::SendTrains(*spec))?;
         let time = Duration::from_nanos(spec.gap_ns.saturating_mul(spec.trains.into()));
-        let sent = match survey.awaited(time + STEP_LIMIT)? {
+        let sent = match client.awaited(time + STEP_LIMIT)? {
             PathEvent::SentTrains { trains } => trains,
-            _ => return out_of_turn(&survey.sender),
+            _ => return out_of_turn(&client.sender),
         };
-        survey.settle(spec);
-        Ok(trains::Trains { sent, arrived: survey.flow.take_arrivals(spec.trains) })
+        client.settle(spec);
+        Ok(trains::Trains { sent, arrived: client.flow.take_arrivals(spec.trains) })
     }
 }
 
-impl<N> Survey<'_, N> {
+impl<N> PathClient<'_, N> {
     /// The last train may still be on the way.
     fn settle(&self, spec: &TrainSpec) {
         thread::sleep(self.patience + Duration::from_nanos(spec.gap_ns));

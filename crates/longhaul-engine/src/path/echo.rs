@@ -43,7 +43,7 @@ const FIRST_TRIPS: u32 = 3;
 /// Of the time from one large packet to the next it may take this part on the slowest link, there
 /// and back together.
 const SHARE: f64 = 0.2;
-/// What the round trips of a survey take at most, where no fewer than [`LEAST_TRIPS`] are left.
+/// What the round trips of a measurement take at most, where no fewer than [`LEAST_TRIPS`] are left.
 const ALL_TIME: Duration = Duration::from_secs(10);
 const LEAST_TRIPS: u32 = 5;
 

@@ -34,7 +34,7 @@ const MOST_HEARD: usize = 1 << 14;
 /// What a sender over its rate may have sent beyond it: a burst of trains.
 const ALLOWANCE_BYTES: u64 = 64 << 20;
 
-/// One end of the flow of a survey: a thread answers requests, counts and keeps times; whoever owns
+/// One end of the flow of a measurement: a thread answers requests, counts and keeps times; whoever owns
 /// it asks and sends.
 pub(super) struct ProbeFlow {
     pub(super) shared: Arc<Shared>,

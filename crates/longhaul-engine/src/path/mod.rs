@@ -23,15 +23,15 @@ mod flow;
 mod hops;
 
 mod mtu;
+mod probers;
 mod serve;
-mod strangers;
 mod stream;
 mod tally;
 mod tcp;
 mod trains;
 
-pub use alone::survey_alone;
-pub use client::survey;
+pub use alone::run_without_server;
+pub use client::run;
 pub use serve::serve;
 
 #[cfg(test)]

@@ -17,13 +17,13 @@ use super::flow::{ProbeFlow, RECEIVE_BUFFER_BYTES};
 use super::{hops, mtu, stream, tcp, trains};
 use crate::anonymous::AnonymousPool;
 use crate::error::{EngineError, Result};
-use crate::flow::{FlowLimits, PLAN_LIMIT, STEP_LIMIT};
 use crate::session::{
     Announced, ControlReceiver, ControlSender, DataAcceptor, Operation, ServedSession,
 };
 use crate::share::Portion;
+use crate::test::{PLAN_LIMIT, STEP_LIMIT, TestLimits};
 
-/// What a survey takes beside its probes for loss, at the very most: that of 30 silent hops, a
+/// What a measurement takes beside its probes for loss, at the very most: that of 30 silent hops, a
 /// search of the MTU by halves and trains over a slow link, with a second between question and
 /// answer.
 const OTHER_TIME: Duration = Duration::from_secs(300);
@@ -32,29 +32,29 @@ const OTHER_TIME: Duration = Duration::from_secs(300);
 const SILENCE_LIMIT: Duration = Duration::from_secs(120);
 /// How often that is looked at.
 const SILENCE_LOOK: Duration = Duration::from_secs(1);
-/// What a survey takes beside its socket: arrival times, answers that wait, a thread.
+/// What a measurement takes beside its socket: arrival times, answers that wait, a thread.
 const FIXED_BYTES: u64 = 3 << 20;
 /// Its socket holds at least the kernel's own default (`net.core.rmem_default`).
 const LEAST_SOCKET_BYTES: usize = 208 << 10;
 /// Round trips of our own, by which is known how long an answer takes.
 const FIRST_TRIPS: u32 = 5;
 
-/// Serves one survey under `limits`, on the calling thread. It returns in bounded time whatever the
+/// Serves one measurement under `limits`, on the calling thread. It returns in bounded time whatever the
 /// client does.
 ///
 /// # Errors
 /// The client was refused (and told so), its flow did not come, or the control channel broke.
-pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
+pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     let own = rate.map(|rate| rate.limit());
     let rate = [limits.rate, own].into_iter().flatten().min();
-    let limits = &FlowLimits { rate, ..limits.clone() };
+    let limits = &TestLimits { rate, ..limits.clone() };
     record.asked(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
     receiver.set_timeout(Some(PLAN_LIMIT))?;
     let PathOrder::Begin { seconds } = receiver.receive()? else {
-        return Err(protocol("it did not say how long the survey takes"));
+        return Err(protocol("it did not say how long the measurement takes"));
     };
     let time = match Duration::try_from_secs_f64(seconds) {
         Ok(time) if time <= limits.time => time,
@@ -82,7 +82,7 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     let (mut flows, answers) = streams.accept_all_flows(1, STEP_LIMIT)?;
     sender.send(&PathEvent::Ready)?;
     let PathOrder::Start = receiver.receive()? else {
-        return Err(protocol("it did not start the survey"));
+        return Err(protocol("it did not start the measurement"));
     };
     drop(answers);
     let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
@@ -91,7 +91,7 @@ pub fn serve(session: ServedSession, limits: &FlowLimits) -> Result<()> {
     record.time(|| attend(&sender, receiver, flow, &streams, limits, time))
 }
 
-/// The memory of a survey.
+/// The memory of a measurement.
 struct Memory(Option<Portion>);
 
 impl Memory {
@@ -102,12 +102,12 @@ impl Memory {
     }
 }
 
-/// The memory and the descriptors of a survey, or why it is not run here.
-fn reserve(limits: &FlowLimits, streams: &DataAcceptor) -> std::result::Result<Memory, String> {
+/// The memory and the descriptors of a measurement, or why it is not run here.
+fn reserve(limits: &TestLimits, streams: &DataAcceptor) -> std::result::Result<Memory, String> {
     let wanted = FIXED_BYTES + RECEIVE_BUFFER_BYTES as u64;
     let memory = Memory(limits.pool.as_ref().map(|pool| pool.memory(wanted)));
     if memory.socket_bytes() < LEAST_SOCKET_BYTES {
-        let reason = "this server has too little memory left for a survey without an authorised \
+        let reason = "this server has too little memory left for a measurement without an authorised \
                       key; try again later";
         return Err(reason.to_owned());
     }
@@ -119,7 +119,7 @@ fn reserve(limits: &FlowLimits, streams: &DataAcceptor) -> std::result::Result<M
 fn start(
     flow: UdpSocket,
     streams: &DataAcceptor,
-    limits: &FlowLimits,
+    limits: &TestLimits,
     socket_bytes: usize,
 ) -> Result<ProbeFlow> {
     let tag = streams.secret().datagram_tag(0);
@@ -133,7 +133,7 @@ fn attend(
     mut receiver: ControlReceiver,
     flow: ProbeFlow,
     streams: &DataAcceptor,
-    limits: &FlowLimits,
+    limits: &TestLimits,
     time: Duration,
 ) -> Result<()> {
     let until = Instant::now() + time + OTHER_TIME;
@@ -183,19 +183,19 @@ fn attend(
 
 /// Notices a client that holds its place for nothing.
 struct Silence<'a> {
-    limits: &'a FlowLimits,
+    limits: &'a TestLimits,
     begun: Instant,
     since: Instant,
     received: u64,
 }
 
 impl<'a> Silence<'a> {
-    fn new(limits: &'a FlowLimits) -> Self {
+    fn new(limits: &'a TestLimits) -> Self {
         let now = Instant::now();
         Silence { limits, begun: now, since: now, received: 0 }
     }
 
-    /// Why the survey ends, if it does, when `received` bytes of probes have come.
+    /// Why the measurement ends, if it does, when `received` bytes of probes have come.
     fn ended(&mut self, received: u64, now: Instant) -> Option<&'static str> {
         if received != self.received {
             (self.received, self.since) = (received, now);
@@ -205,7 +205,7 @@ impl<'a> Silence<'a> {
         }
         let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::others_wait);
         (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
-            "the survey took longer than five minutes while others waited for its place; with \
+            "the measurement took longer than five minutes while others waited for its place; with \
              an authorised key it may",
         )
     }
@@ -252,7 +252,7 @@ fn refused(limit: Rate) -> EngineError {
 struct Service<'a> {
     flow: ProbeFlow,
     streams: &'a DataAcceptor,
-    limits: &'a FlowLimits,
+    limits: &'a TestLimits,
     stop: &'a AtomicBool,
     until: Instant,
     /// How long an answer takes, when that is known.
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_client_that_holds_its_place_for_nothing_is_noticed() {
         let pool = AnonymousPool::default();
-        let limits = FlowLimits { pool: Some(pool.clone()), ..FlowLimits::default() };
+        let limits = TestLimits { pool: Some(pool.clone()), ..TestLimits::default() };
         let mut silence = Silence::new(&limits);
         let begun = silence.begun;
         let after = |seconds| begun + Duration::from_secs(seconds);

@@ -1,7 +1,7 @@
 use longhaul_core::path::{Delays, Reordering};
 use longhaul_core::result::{ProbeFigures, Proportion};
 
-use crate::flow::Account;
+use crate::test::Account;
 
 /// Counts what comes of a stream of probes.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Surveys over loopback, client and server in one process; and peers that break the rules.
+//! Measures over loopback, client and server in one process; and peers that break the rules.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -11,16 +11,16 @@ use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind, Service};
 
 use super::ask::{Ask, Question};
 use super::flow::ProbeFlow;
-use super::{serve, survey};
+use super::{run, serve};
 use crate::error::{EngineError, Result};
-use crate::flow::FlowLimits;
 use crate::serve::testing::TestServer;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session};
+use crate::test::TestLimits;
 
 struct Server(TestServer);
 
 impl Server {
-    fn start(limits: FlowLimits) -> Self {
+    fn start(limits: TestLimits) -> Self {
         Server(TestServer::start(move |session| serve(session, &limits)))
     }
 
@@ -28,8 +28,8 @@ impl Server {
         self.0.session(Service::Path).unwrap()
     }
 
-    fn survey(&self, plan: &PathPlan) -> Result<PathResult> {
-        survey(self.session(), "here", plan, &AtomicBool::new(false), |_| {})
+    fn measure(&self, plan: &PathPlan) -> Result<PathResult> {
+        run(self.session(), "here", plan, &AtomicBool::new(false), |_| {})
     }
 
     fn outcome(&self) -> Result<()> {
@@ -72,9 +72,9 @@ impl Client {
 }
 
 #[test]
-fn loopback_is_surveyed_whole() {
-    let server = Server::start(FlowLimits::default());
-    let found = server.survey(&short()).unwrap();
+fn loopback_is_measured_whole() {
+    let server = Server::start(TestLimits::default());
+    let found = server.measure(&short()).unwrap();
     assert!(found.is_complete(), "{:?}", found.unmeasured);
     assert!(found.asymmetry.unwrap().same_clock);
     for way in [&found.forward, &found.reverse] {
@@ -92,9 +92,9 @@ fn loopback_is_surveyed_whole() {
 
 #[test]
 fn only_what_is_asked_for_is_measured() {
-    let server = Server::start(FlowLimits::default());
+    let server = Server::start(TestLimits::default());
     let skip = vec![PathPart::Mtu, PathPart::Hops, PathPart::Capacity, PathPart::Loss];
-    let found = server.survey(&PathPlan { skip, ..short() }).unwrap();
+    let found = server.measure(&PathPlan { skip, ..short() }).unwrap();
     assert!(found.is_complete() && found.rtt.is_some());
     let ways = [&found.forward, &found.reverse];
     assert!(
@@ -104,16 +104,16 @@ fn only_what_is_asked_for_is_measured() {
 
 #[test]
 fn limits_are_told() {
-    let limits = FlowLimits { time: Duration::from_secs(1), ..FlowLimits::default() };
+    let limits = TestLimits { time: Duration::from_secs(1), ..TestLimits::default() };
     let server = Server::start(limits);
-    let long = server.survey(&PathPlan { probe_time: Duration::from_secs(2), ..short() });
+    let long = server.measure(&PathPlan { probe_time: Duration::from_secs(2), ..short() });
     assert!(matches!(long, Err(EngineError::Refused { kind: RefusalKind::Limit, .. })), "{long:?}");
     assert!(matches!(server.outcome(), Err(EngineError::Refused { .. })));
 
     // Too fast a stream back is refused, and the rest is measured.
-    let limits = FlowLimits { rate: Some(Rate::from_bps(100_000)), ..FlowLimits::default() };
+    let limits = TestLimits { rate: Some(Rate::from_bps(100_000)), ..TestLimits::default() };
     let server = Server::start(limits);
-    let found = server.survey(&PathPlan { skip: vec![PathPart::Capacity], ..short() }).unwrap();
+    let found = server.measure(&PathPlan { skip: vec![PathPart::Capacity], ..short() }).unwrap();
     assert!(found.forward.probes.is_some() && found.reverse.probes.is_none());
     let [missing] = &found.unmeasured[..] else { panic!("{:?}", found.unmeasured) };
     assert_eq!(missing.part, PathPart::Loss);
@@ -122,7 +122,7 @@ fn limits_are_told() {
 
 #[test]
 fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
-    let server = Server::start(FlowLimits::default());
+    let server = Server::start(TestLimits::default());
     let mut client = Client::of(&server);
     let mut flow = client.begin();
     for nonsense in [
@@ -158,7 +158,7 @@ fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
 
 #[test]
 fn a_client_that_leaves_ends_what_was_sent_for_it() {
-    let server = Server::start(FlowLimits::default());
+    let server = Server::start(TestLimits::default());
     let mut client = Client::of(&server);
     let flow = client.begin();
     let hour = StreamSpec { datagrams: 3_600_000, interval_ns: 1_000_000, packet_bytes: 128 };
@@ -173,7 +173,7 @@ fn a_client_that_leaves_ends_what_was_sent_for_it() {
 #[test]
 fn a_client_that_sends_too_fast_is_not_heard_any_more() {
     // What is allowed beside the rate is a burst of 64 MiB.
-    let limits = FlowLimits { rate: Some(Rate::from_bps(8000)), ..FlowLimits::default() };
+    let limits = TestLimits { rate: Some(Rate::from_bps(8000)), ..TestLimits::default() };
     let server = Server::start(limits);
     let mut client = Client::of(&server);
     let mut flow = client.begin();

@@ -86,7 +86,7 @@ pub(super) struct Trains {
 }
 
 /// The trains of one direction, whoever sends them.
-pub(super) trait Way {
+pub(super) trait TrainDirection {
     /// Sends, and tells what came of each.
     ///
     /// # Errors
@@ -106,9 +106,9 @@ pub(super) fn most_packets(flow: &ProbeFlow, packet_bytes: u32) -> u32 {
 /// the rate.
 ///
 /// # Errors
-/// As [`Way::trains`].
+/// As [`TrainDirection::trains`].
 pub(super) fn estimate(
-    way: &mut impl Way,
+    way: &mut impl TrainDirection,
     mtu: u32,
     most_packets: impl Fn(u32) -> u32,
 ) -> Result<CapacityFigures> {
@@ -151,7 +151,7 @@ fn suited(rate: f64, packet_bytes: u32, most_packets: u32) -> TrainSpec {
     }
 }
 
-fn round(way: &mut impl Way, spec: &TrainSpec) -> Result<(Vec<Train>, Vec<Dispersion>)> {
+fn round(way: &mut impl TrainDirection, spec: &TrainSpec) -> Result<(Vec<Train>, Vec<Dispersion>)> {
     let Trains { sent, arrived } = way.trains(spec)?;
     let train = |(packets, seconds): &(u32, f64)| Train {
         packet_bytes: spec.packet_bytes,
@@ -168,12 +168,12 @@ mod tests {
     use super::*;
 
     /// A link of a rate, with a sender that is faster.
-    struct Link {
+    struct EmulatedLink {
         bps: f64,
         asked: Vec<TrainSpec>,
     }
 
-    impl Way for Link {
+    impl TrainDirection for EmulatedLink {
         fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
             spec.validate().expect("a peer would take it");
             self.asked.push(*spec);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn trains_suit_the_rate_and_leave_the_link_to_others() {
         for bps in [1e5, 1e6, 1e8, 1e9, 1e10, 1e11] {
-            let mut link = Link { bps, asked: Vec::new() };
+            let mut link = EmulatedLink { bps, asked: Vec::new() };
             let found = estimate(&mut link, 1500, |_| 200).unwrap();
             let estimate = found.estimate_bps.unwrap().bps() as f64;
             assert!((estimate / bps - 1.0).abs() < 0.01, "{bps}: {estimate}");
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn nothing_that_arrives_is_too_few() {
         struct Nothing;
-        impl Way for Nothing {
+        impl TrainDirection for Nothing {
             fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
                 let sent = vec![(spec.packets, 1e-5); 3];
                 Ok(Trains { sent, arrived: vec![Vec::new(); 3] })

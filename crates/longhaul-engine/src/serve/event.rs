@@ -163,7 +163,7 @@ mod tests {
 
     impl Services for Recorder {
         fn refusal(&self, service: Service, _: bool) -> Option<(RefusalKind, String)> {
-            (service == Service::Rung).then(|| (RefusalKind::NotAuthorised, "no".to_owned()))
+            (service == Service::Diagnose).then(|| (RefusalKind::NotAuthorised, "no".to_owned()))
         }
 
         fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
@@ -196,9 +196,9 @@ mod tests {
         assert_eq!(report.work.operation, Some(Operation::Get));
         assert_eq!(report.work.paths, [PathBuf::from("run17")]);
 
-        assert!(server.session(Service::Rung).is_err());
+        assert!(server.session(Service::Diagnose).is_err());
         let Event::Ended(report) = next() else { panic!("a refusal is no event") };
-        assert_eq!((report.began, report.service), (false, Some(Service::Rung)));
+        assert_eq!((report.began, report.service), (false, Some(Service::Diagnose)));
         assert!(matches!(report.outcome, Err(EngineError::Refused { .. })), "{report:?}");
 
         let strange = |bytes: &[u8]| {

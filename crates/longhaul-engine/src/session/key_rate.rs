@@ -37,7 +37,7 @@ struct State {
 
 /// The way of bytes, seen from the server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// From a client.
     In,
     /// To a client.
@@ -62,7 +62,7 @@ impl KeyRate {
     }
 
     /// Waits until `bytes` more may pass.
-    pub(crate) fn take(&self, way: Way, bytes: usize) {
+    pub(crate) fn take(&self, way: Direction, bytes: usize) {
         let wait = self.due(way, bytes, Instant::now());
         if !wait.is_zero() {
             thread::sleep(wait);
@@ -70,7 +70,7 @@ impl KeyRate {
     }
 
     /// Takes `bytes` from the allowance at `now`, and returns the wait until they may pass.
-    fn due(&self, way: Way, bytes: usize, now: Instant) -> Duration {
+    fn due(&self, way: Direction, bytes: usize, now: Instant) -> Duration {
         let mut state = lock(&self.state);
         let limit = self.limit.bps();
         let left = limit.saturating_sub(state.reserved_bps).max(limit / COPIES_SHARE);
@@ -109,7 +109,7 @@ mod tests {
     const MEGABYTE: usize = 1_000_000;
 
     /// How long ten megabytes take that are taken one by one by two sessions.
-    fn ten_megabytes(rate: &KeyRate, way: Way, now: Instant) -> Duration {
+    fn ten_megabytes(rate: &KeyRate, way: Direction, now: Instant) -> Duration {
         let mut wait = Duration::ZERO;
         (0..10).for_each(|_| wait = rate.due(way, MEGABYTE, now));
         wait
@@ -119,11 +119,11 @@ mod tests {
     fn the_sessions_of_a_key_share_its_rate_in_each_direction() {
         let rate = KeyRate::new(Rate::from_bps(80_000_000));
         let now = Instant::now();
-        assert_eq!(ten_megabytes(&rate, Way::In, now), Duration::from_secs(1));
-        assert_eq!(ten_megabytes(&rate, Way::Out, now), Duration::from_secs(1));
-        assert_eq!(ten_megabytes(&rate, Way::In, now), Duration::from_secs(2));
+        assert_eq!(ten_megabytes(&rate, Direction::In, now), Duration::from_secs(1));
+        assert_eq!(ten_megabytes(&rate, Direction::Out, now), Duration::from_secs(1));
+        assert_eq!(ten_megabytes(&rate, Direction::In, now), Duration::from_secs(2));
         let later = now + Duration::from_secs(10);
-        let burst = ten_megabytes(&rate, Way::In, later);
+        let burst = ten_megabytes(&rate, Direction::In, later);
         assert_eq!(burst, Duration::from_secs(1) - BURST, "a pause is not saved up");
     }
 
@@ -134,9 +134,9 @@ mod tests {
         let test = rate.reserve(Some(Rate::from_bps(60_000_000))).unwrap();
         assert_eq!(rate.reserve(Some(rate.limit())).unwrap_err(), Rate::from_bps(20_000_000));
         let now = Instant::now();
-        assert_eq!(ten_megabytes(&rate, Way::In, now), Duration::from_secs(4));
+        assert_eq!(ten_megabytes(&rate, Direction::In, now), Duration::from_secs(4));
         let _rest = rate.reserve(Some(Rate::from_bps(20_000_000))).unwrap();
-        assert_eq!(ten_megabytes(&rate, Way::Out, now), Duration::from_secs(16));
+        assert_eq!(ten_megabytes(&rate, Direction::Out, now), Duration::from_secs(16));
         drop(test);
         assert!(rate.reserve(Some(Rate::from_bps(60_000_000))).is_ok());
     }

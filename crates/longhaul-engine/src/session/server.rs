@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use longhaul_core::plan::FlowPlan;
+use longhaul_core::plan::TestPlan;
 use longhaul_core::wire::{
     AnyHello, DataHello, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION, RefusalKind,
     Service, SessionId, Welcome,
@@ -24,7 +24,7 @@ use super::key_rate::KeyRate;
 use super::rotation;
 use super::secret::SessionSecret;
 use super::tls;
-use super::udp::{self, FlowAnswers};
+use super::udp::{self, TestAnswers};
 use super::work::WorkRecord;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -36,7 +36,7 @@ const VANISHED: Duration = Duration::from_secs(30);
 const OVERTAKEN: Duration = Duration::from_secs(3);
 /// Most data connections that may wait to be taken by their session: those of the largest test,
 /// which has 128 streams in each direction and one for latency.
-const WAITING_STREAMS: usize = 2 * FlowPlan::MAX_STREAMS as usize + 1;
+const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
 /// A client that says nothing for this long is asked whether it is there, again after
 /// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
@@ -245,7 +245,7 @@ impl DataAcceptor {
         &self,
         count: u32,
         timeout: Duration,
-    ) -> Result<(Vec<UdpSocket>, FlowAnswers)> {
+    ) -> Result<(Vec<UdpSocket>, TestAnswers)> {
         let deadline = Instant::now() + timeout;
         let mut flows = Numbered::new(count);
         let mut found = 0;
@@ -260,7 +260,7 @@ impl DataAcceptor {
             }
         }
         let flows = flows.in_order();
-        let answers = FlowAnswers::start(&flows, &self.secret)
+        let answers = TestAnswers::start(&flows, &self.secret)
             .map_err(|source| EngineError::System { operation: "start a thread", source })?;
         Ok((flows, answers))
     }

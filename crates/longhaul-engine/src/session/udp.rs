@@ -8,7 +8,7 @@
 //! kernel keeps strangers out.
 //!
 //! Greetings may be lost: the opener repeats them, and who accepts answers
-//! [for as long](FlowAnswers) as the opener may not have heard.
+//! [for as long](TestAnswers) as the opener may not have heard.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -191,12 +191,12 @@ pub(super) fn answer_again<'a>(
 }
 
 /// Answers on accepted flows until it is dropped, which must be before data may come.
-pub(crate) struct FlowAnswers {
+pub(crate) struct TestAnswers {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl FlowAnswers {
+impl TestAnswers {
     pub(super) fn start(flows: &[UdpSocket], secret: &SessionSecret) -> io::Result<Self> {
         let flows: Vec<_> = flows.iter().map(UdpSocket::try_clone).collect::<Result<_, _>>()?;
         let (secret, stop) = (secret.clone(), Arc::new(AtomicBool::new(false)));
@@ -207,11 +207,11 @@ impl FlowAnswers {
                 thread::park_timeout(FIRST_WAIT / 10);
             }
         })?;
-        Ok(FlowAnswers { stop, thread: Some(thread) })
+        Ok(TestAnswers { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for FlowAnswers {
+impl Drop for TestAnswers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -358,7 +358,7 @@ mod tests {
             })
         };
         let (_, flow) = acceptor.accept_flow(Duration::from_secs(5)).unwrap();
-        let _answers = FlowAnswers::start(&[flow], &secret).unwrap();
+        let _answers = TestAnswers::start(&[flow], &secret).unwrap();
         assert_eq!(opener.join().unwrap(), GreetingKind::Accept);
     }
 }

@@ -27,7 +27,7 @@ pub enum Operation {
     Forward,
     /// The server compares files with a manifest.
     Check,
-    /// A survey of the path.
+    /// A measurement of the path.
     Path,
     /// A diagnosis: this end reads, writes or examines its host.
     Diagnose,

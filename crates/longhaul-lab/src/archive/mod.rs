@@ -4,14 +4,14 @@
 //! `docs/design/archive.md` describes the format. The database holds the data for tables and plots;
 //! the documents hold everything, including raw output.
 
+mod path_record;
 mod read;
 mod schema;
 mod seal;
-mod survey;
 mod write;
 
+pub use path_record::PathRecord;
 pub use schema::FILE_NAME;
-pub use survey::Survey;
 
 use longhaul_core::plan::MatrixPlan;
 use longhaul_core::result::{Certificate, RunRecord};
@@ -85,8 +85,8 @@ pub struct Contents {
     pub tools: Vec<Tool>,
     /// The runs in order of their numbers. Their output is shortened; the documents have all of it.
     pub runs: Vec<RunRecord>,
-    /// The survey of each path before its first run, in the order of measurement.
-    pub surveys: Vec<Survey>,
+    /// The measurements of each path before its first run, in the order of measurement.
+    pub path_records: Vec<PathRecord>,
     /// The certificate of the emulator on this machine, if one is attached.
     pub certificate: Option<Certificate>,
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
 use super::write::failed;
-use super::{Archive, Contents, FILE_NAME, Header, Survey, Tool, schema, seal};
+use super::{Archive, Contents, FILE_NAME, Header, PathRecord, Tool, schema, seal};
 use crate::LabError;
 
 /// A run's sequence and attempt.
@@ -83,8 +83,8 @@ impl Archive {
             })
         })?;
         let (header, runs) = (self.header()?, self.runs()?);
-        let (surveys, certificate) = (self.surveys()?, self.certificate()?);
-        Ok(Contents { header, tools, runs, surveys, certificate })
+        let (path_records, certificate) = (self.path_records()?, self.certificate()?);
+        Ok(Contents { header, tools, runs, path_records, certificate })
     }
 
     /// Reads the runs with their samples, in the order of places and attempts.
@@ -125,12 +125,12 @@ impl Archive {
         Ok(all)
     }
 
-    /// Reads the survey of each path before its first run; empty for archives that do not record
+    /// Reads the measurements of each path before its first run; empty for archives that do not record
     /// it.
     ///
     /// # Errors
     /// The database cannot be read, is damaged, or has a document of a later version.
-    pub fn surveys(&self) -> Result<Vec<Survey>, LabError> {
+    pub fn path_records(&self) -> Result<Vec<PathRecord>, LabError> {
         if !self.has_column("path", "seal")? {
             return Ok(Vec::new());
         }

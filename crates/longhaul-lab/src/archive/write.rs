@@ -7,7 +7,7 @@ use longhaul_core::result::{Certificate, LinkReport, Outcome, RunRecord, ToolOut
 use rusqlite::{Connection, ErrorCode, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, FILE_NAME, Header, Survey, Tool, schema, seal};
+use super::{Archive, FILE_NAME, Header, PathRecord, Tool, schema, seal};
 use crate::LabError;
 use crate::plan::fingerprint;
 
@@ -107,7 +107,7 @@ impl Archive {
             Outcome::Invalid { reason } => ("invalid", Some(reason)),
         };
         let work = run.work.as_ref();
-        let link = Link::of(run);
+        let link = LinkCounters::of(run);
         let json = to_json(&cut(run));
         self.connection.execute(
             "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
@@ -159,28 +159,28 @@ impl Archive {
         Ok(())
     }
 
-    /// Stores the survey of a path; a later call replaces an earlier one.
+    /// Stores the measurement of a path; a later call replaces an earlier one.
     ///
     /// # Errors
     /// The database cannot be written.
-    pub fn keep_survey(&mut self, survey: &Survey) -> Result<(), LabError> {
-        let json = to_json(survey);
-        let ([small, full], [there, back]) = (survey.rtt_ms(), survey.mtu_bytes());
-        let (probes, lost) = survey.loss().unzip();
+    pub fn keep_path_record(&mut self, record: &PathRecord) -> Result<(), LabError> {
+        let json = to_json(record);
+        let ([small, full], [there, back]) = (record.rtt_ms(), record.mtu_bytes());
+        let (probes, lost) = record.loss().unzip();
         let whole = |count: Option<u64>| count.and_then(|count| i64::try_from(count).ok());
         self.connection
             .execute(
                 "INSERT OR REPLACE INTO path VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 params![
-                    survey.path,
-                    survey.measured_at,
+                    record.path,
+                    record.measured_at,
                     small,
                     full,
                     there,
                     back,
                     whole(probes),
                     whole(lost),
-                    survey.failure,
+                    record.failure,
                     json,
                     seal::of_text(&json)
                 ],
@@ -209,18 +209,18 @@ impl Archive {
 }
 
 /// The counters of a run's link, both directions together.
-struct Link {
+struct LinkCounters {
     /// The segments that did not arrive, lost by the plan or by accident.
     lost_segments: Option<i64>,
     /// The lateness in ms of the worse direction.
     late_p999_ms: Option<f64>,
 }
 
-impl Link {
+impl LinkCounters {
     /// Returns empty counters for a path that is not an emulated link.
     fn of(run: &RunRecord) -> Self {
         let report = LinkReport::deserialize(&run.path).ok();
-        Link {
+        LinkCounters {
             lost_segments: report.as_ref().map(|link| {
                 let ways = [&link.up, &link.down];
                 ways.map(|way| (way.not_delivered().segments + way.interface_drops) as i64)

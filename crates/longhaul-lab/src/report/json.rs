@@ -3,7 +3,7 @@
 use longhaul_core::result::RunRecord;
 use serde::Serialize;
 
-use crate::archive::{Contents, Header, Survey, Tool};
+use crate::archive::{Contents, Header, PathRecord, Tool};
 use crate::plan::fingerprint;
 use crate::table::Table;
 
@@ -15,7 +15,8 @@ struct Document<'a> {
     header: &'a Header,
     tools: &'a [Tool],
     table: &'a Table,
-    surveys: &'a [Survey],
+    #[serde(rename = "surveys")]
+    path_records: &'a [PathRecord],
     runs: &'a [RunRecord],
 }
 
@@ -27,7 +28,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
         header: &contents.header,
         tools: &contents.tools,
         table,
-        surveys: &contents.surveys,
+        path_records: &contents.path_records,
         runs: &contents.runs,
     };
     // Serialization cannot fail: the document consists of numbers, texts and lists of them.

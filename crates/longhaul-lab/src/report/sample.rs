@@ -6,7 +6,7 @@ use longhaul_core::plan::{Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, W
 use longhaul_core::result::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use crate::archive::{Contents, Data, Header, Survey, Tool};
+use crate::archive::{Contents, Data, Header, PathRecord, Tool};
 
 pub(crate) fn contents() -> Contents {
     let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
@@ -84,7 +84,7 @@ pub(crate) fn contents() -> Contents {
             found("scp", "OpenSSH_9.2p1"),
         ],
         runs,
-        surveys: vec![Survey {
+        path_records: vec![PathRecord {
             path: "180ms".into(),
             measured_at: "2026-11-21T09:00:00Z".into(),
             found: None,

@@ -19,8 +19,8 @@ pub enum Event<'a> {
         /// The missing program.
         program: &'a str,
     },
-    /// A path is surveyed before its first run.
-    Surveying {
+    /// A path is measured before its first run.
+    MeasuringPath {
         /// The path.
         condition: &'a Condition,
     },

@@ -13,7 +13,7 @@ use longhaul_core::result::RunRecord;
 use super::estimate::Estimate;
 use super::run::{Run, Work};
 use super::tally::Tally;
-use super::{Cell, Event, Progress, cells, survey};
+use super::{Cell, Event, Progress, cells, path};
 use crate::LabError;
 use crate::archive::{Archive, Tool};
 use crate::data::Source;
@@ -35,8 +35,8 @@ pub struct Setup<'a> {
     pub scratch: &'a Path,
     /// A private directory in memory, for the workloads that write there.
     pub memory: Option<&'a Path>,
-    /// The longhaul that surveys each path before its first run; `None` for no surveys.
-    pub surveyor: Option<&'a Path>,
+    /// The longhaul that measures each path before its first run; `None` for no measurements.
+    pub path_program: Option<&'a Path>,
     /// True to repeat runs that failed in an earlier session.
     pub retry_failed: bool,
     /// Set to stop early: the current run is discarded, all others are kept.
@@ -108,8 +108,8 @@ impl<'a> Matrix<'a> {
             let limit = plan.precision.as_ref().and_then(Precision::limit);
             limit.is_some_and(|limit| begun.elapsed() > limit)
         };
-        let mut surveyed: HashSet<String> =
-            self.archive.surveys()?.into_iter().map(|survey| survey.path).collect();
+        let mut measured: HashSet<String> =
+            self.archive.path_records()?.into_iter().map(|record| record.path).collect();
         let mut tally = Tally::new(plan, &self.archive.runs()?, retry_failed);
         let mut estimate = Estimate::new(plan, drivers, sources);
 
@@ -127,8 +127,8 @@ impl<'a> Matrix<'a> {
             if !tally.wants(sequence, &cell) {
                 continue;
             }
-            if surveyed.insert(self.conditions[cell.condition].label())
-                && !self.survey(cell.condition, show)?
+            if measured.insert(self.conditions[cell.condition].label())
+                && !self.measure_path(cell.condition, show)?
             {
                 return Ok(Ended::Interrupted);
             }
@@ -167,19 +167,19 @@ impl<'a> Matrix<'a> {
         &self.setup.plan.entries[self.rows[cell.row].entry].tool
     }
 
-    /// Surveys a path. Returns false if the stop flag ended the survey.
-    fn survey(
+    /// Measures a path. Returns false if the stop flag ended the measurement.
+    fn measure_path(
         &mut self,
         condition: usize,
         show: &mut dyn FnMut(Event<'_>),
     ) -> Result<bool, LabError> {
-        let Setup { plan, surveyor, stop, .. } = self.setup;
-        let Some(program) = surveyor else { return Ok(true) };
+        let Setup { plan, path_program, stop, .. } = self.setup;
+        let Some(program) = path_program else { return Ok(true) };
         let condition = &self.conditions[condition];
-        show(Event::Surveying { condition });
+        show(Event::MeasuringPath { condition });
         let seed = derive_seed(plan.seed, &[&plan.name, &condition.label(), "survey"]);
-        match survey::survey(program, self.network, condition, seed, stop) {
-            Some(survey) => self.archive.keep_survey(&survey).map(|()| true),
+        match path::measure(program, self.network, condition, seed, stop) {
+            Some(record) => self.archive.keep_path_record(&record).map(|()| true),
             None => Ok(false),
         }
     }

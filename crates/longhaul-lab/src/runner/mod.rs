@@ -4,7 +4,7 @@
 //! A new path per run costs some tenths of a second and makes runs independent: no cached TCP
 //! metrics, no leftover server or child, no emulator memory touched by another tool. A tool that
 //! fails, hangs or delivers wrong bytes is a run with that outcome, and the matrix continues. Each
-//! path is surveyed before its first run. A run over a path that violates its conditions is
+//! path is measured before its first run. A run over a path that violates its conditions is
 //! repeated, at most twice.
 
 mod compare;
@@ -18,13 +18,13 @@ mod listing;
 mod load;
 mod matrix;
 mod order;
+mod path;
 mod process;
 mod ready;
 mod run;
 mod script;
 mod shell;
 mod strays;
-mod survey;
 mod tally;
 mod tools;
 

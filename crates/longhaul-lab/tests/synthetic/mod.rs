@@ -68,7 +68,7 @@ pub(crate) fn contents(plan: MatrixPlan) -> Contents {
         },
         tools,
         runs,
-        surveys: Vec::new(),
+        path_records: Vec::new(),
         certificate: None,
     }
 }

@@ -1,12 +1,12 @@
 //! Messages that a client may send, by service and in the order of the protocol.
 
-use longhaul_core::plan::{CopyOptions, FlowPlan, Protection, StreamSpec, TrainSpec};
+use longhaul_core::plan::{CopyOptions, Protection, StreamSpec, TestPlan, TrainSpec};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{
     CopyKey, CopyRequest, Entry, EntryKind, Held, Introduction, Names, SinkMessage, SourceMessage,
     Top,
 };
-use longhaul_core::wire::{FlowOrder, PathOrder, RungOrder, Service, ThirdOrder, WirePath};
+use longhaul_core::wire::{DiagnoseOrder, FilePath, PathOrder, Service, TestOrder, ThirdOrder};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -34,17 +34,17 @@ fn value(message: &impl Serialize) -> Value {
     serde_json::to_value(message).expect("a message is written")
 }
 
-fn path(text: &str) -> WirePath {
-    WirePath::new(text).expect("no NUL")
+fn path(text: &str) -> FilePath {
+    FilePath::new(text).expect("no NUL")
 }
 
 /// A path that is right, or leads elsewhere.
-fn any_path(dice: &mut Dice, right: &str) -> WirePath {
+fn any_path(dice: &mut Dice, right: &str) -> FilePath {
     if dice.chance(70) {
         return path(right);
     }
     let text = mutate::text(dice);
-    WirePath::new(text).unwrap_or_else(|| path(right))
+    FilePath::new(text).unwrap_or_else(|| path(right))
 }
 
 /// Messages of a session for `service`.
@@ -53,8 +53,8 @@ pub(crate) fn orders(dice: &mut Dice, service: Service) -> Orders {
         Service::Copy => copy(dice),
         Service::Test => test(dice),
         Service::ThirdParty => third(dice),
-        Service::Path => survey(dice),
-        Service::Rung => rung(dice),
+        Service::Path => measure_path(dice),
+        Service::Diagnose => diagnose(dice),
     }
 }
 
@@ -216,19 +216,19 @@ fn sink(dice: &mut Dice) -> Vec<Value> {
     (0..1 + dice.below(6)).map(|_| dice.choose(&all).clone()).collect()
 }
 
-fn plan(dice: &mut Dice) -> FlowPlan {
-    FlowPlan { streams: 1 + dice.below(3) as u32, ..FlowPlan::new() }
+fn plan(dice: &mut Dice) -> TestPlan {
+    TestPlan { streams: 1 + dice.below(3) as u32, ..TestPlan::new() }
 }
 
 fn test(dice: &mut Dice) -> Orders {
     let plan = plan(dice);
     let streams = plan.streams;
     let mut then =
-        vec![value(&FlowOrder::Start), value(&FlowOrder::Stop), value(&FlowOrder::Finished)];
+        vec![value(&TestOrder::Start), value(&TestOrder::Stop), value(&TestOrder::Finished)];
     if dice.chance(20) {
-        then.insert(0, value(&FlowOrder::Listening { port: dice.next() as u16 }));
+        then.insert(0, value(&TestOrder::Listening { port: dice.next() as u16 }));
     }
-    simple(vec![value(&FlowOrder::Plan(Box::new(plan)))], then, streams)
+    simple(vec![value(&TestOrder::Plan(Box::new(plan)))], then, streams)
 }
 
 fn third(dice: &mut Dice) -> Orders {
@@ -237,7 +237,7 @@ fn third(dice: &mut Dice) -> Orders {
     simple(vec![value(&run)], vec![value(&ThirdOrder::Stop), value(&ThirdOrder::Finished)], 0)
 }
 
-fn survey(dice: &mut Dice) -> Orders {
+fn measure_path(dice: &mut Dice) -> Orders {
     let stream =
         StreamSpec { datagrams: dice.next() % 50, interval_ns: 1_000_000, packet_bytes: 128 };
     let trains = TrainSpec { trains: 2, packets: 8, packet_bytes: 1500, gap_ns: 1_000_000 };
@@ -256,8 +256,8 @@ fn survey(dice: &mut Dice) -> Orders {
     simple(vec![value(&PathOrder::Begin { seconds: 1.0 })], then, 1)
 }
 
-fn rung(dice: &mut Dice) -> Orders {
-    let open = RungOrder::Open {
+fn diagnose(dice: &mut Dice) -> Orders {
+    let open = DiagnoseOrder::Open {
         sources: vec![any_path(dice, "files")],
         target: dice.chance(50).then(|| any_path(dice, "up")),
         options: options(dice),
@@ -265,12 +265,12 @@ fn rung(dice: &mut Dice) -> Orders {
     let seconds = 0.05;
     let bytes = Bytes::new(1 << 16);
     let all = [
-        value(&RungOrder::Read { options: options(dice), seconds }),
-        value(&RungOrder::Write { bytes, files: dice.next() % 3, durable: false, seconds }),
-        value(&RungOrder::Forget { options: options(dice) }),
-        value(&RungOrder::Fresh),
-        value(&RungOrder::Look),
-        value(&RungOrder::Examine { rate_bps: Rate::from_bps(1 << 30), rtt_ms: 9.0 }),
+        value(&DiagnoseOrder::Read { options: options(dice), seconds }),
+        value(&DiagnoseOrder::Write { bytes, files: dice.next() % 3, durable: false, seconds }),
+        value(&DiagnoseOrder::Forget { options: options(dice) }),
+        value(&DiagnoseOrder::Fresh),
+        value(&DiagnoseOrder::Look),
+        value(&DiagnoseOrder::Examine { rate_bps: Rate::from_bps(1 << 30), rtt_ms: 9.0 }),
     ];
     let then = (0..1 + dice.below(4)).map(|_| dice.choose(&all).clone()).collect();
     simple(vec![value(&open)], then, 0)

@@ -18,7 +18,7 @@ use crate::mutate::{frame, mutated};
 use crate::orders::{Orders, orders};
 
 const SERVICES: [Service; 5] =
-    [Service::Copy, Service::Test, Service::ThirdParty, Service::Path, Service::Rung];
+    [Service::Copy, Service::Test, Service::ThirdParty, Service::Path, Service::Diagnose];
 /// How long a client listens for what it may be told.
 const PATIENCE: Duration = Duration::from_millis(80);
 /// A message is sent so often at the most.

@@ -22,7 +22,7 @@ use longhaul_core::plan::{
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
+use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
     CopySecret, Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, check_apart, pull,
@@ -297,7 +297,7 @@ impl Args {
                 return usage("/dev/null has no place for a manifest; use --digest");
             }
             Some(name) => {
-                let name = WirePath::new(name.as_bytes());
+                let name = FilePath::new(name.as_bytes());
                 match name {
                     Some(name) if name.as_bytes().is_empty() || name.is_plain_relative() => {
                         Some(name)

@@ -1,4 +1,4 @@
-//! `longhaul diagnose`: arguments to a plan, the climb, its judgement and its output.
+//! `longhaul diagnose`: arguments to a plan, the run, its judgement and its output.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use longhaul_core::result::{Diagnosis, End};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::Result as EngineResult;
-use longhaul_engine::ladder::{Climbed, LadderPlan, Openers, Way, climb};
+use longhaul_engine::diagnose::{CopyDirection, DiagnoseOutcome, DiagnosePlan, Openers, run};
 use longhaul_engine::session::{HostPort, Session};
 use longhaul_lab::report;
 
 use super::cp::{Far, Gate, far};
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{LadderView, after_printing, answer, diagnosis_text, document};
+use crate::output::{DiagnoseView, after_printing, answer, diagnosis_text, document};
 use crate::remote::SshOptions;
 
 #[derive(Debug, clap::Args)]
@@ -38,17 +38,17 @@ pub(super) struct Args {
     /// Where to
     #[arg(value_name = "DST")]
     target: Location,
-    /// Copy so much in each rung and round, instead of what the time allows
+    /// Copy so much in each step and round, instead of what the time allows
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
-    /// For each rung, all its rounds together
+    /// For each step, all its rounds together
     #[arg(long, value_name = "TIME", default_value = "3.5s", value_parser = parse_span)]
     time: Duration,
-    /// Measure every rung so many times, in turn
-    #[arg(long, value_name = "N", default_value_t = LadderPlan::ROUNDS,
+    /// Measure every step so many times, in turn
+    #[arg(long, value_name = "N", default_value_t = DiagnosePlan::ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// As 'cp -P': connections that carry the data [default: as cp chooses; 4 in the rung of
+    /// As 'cp -P': connections that carry the data [default: as cp chooses; 4 in the step of
     /// memory with several]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -67,7 +67,7 @@ pub(super) struct Args {
     /// Print one JSON document, "longhaul.diagnose/1"
     #[arg(long)]
     json: bool,
-    /// Write a page with the ladder drawn, too; 'longhaul report' draws it of the JSON document
+    /// Write a page with the diagnosis drawn, too; 'longhaul report' draws it of the JSON document
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -78,11 +78,11 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let begun = Instant::now();
         let mut gates = Gates::new(&self, interrupt.flag())?;
-        let view = LadderView::start(plan.rungs(), plan.rounds);
-        let climbed = climb(&plan, &mut gates, interrupt.flag(), &|step| view.show(&step));
+        let view = DiagnoseView::start(plan.steps(), plan.rounds);
+        let outcome = run(&plan, &mut gates, interrupt.flag(), &|step| view.show(&step));
         gates.finish();
         view.finish();
-        let Climbed { rungs, ends, sample, rtt_ms, gaps, failure, interrupted } = climbed;
+        let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted } = outcome;
         let diagnosis = judge(Diagnosis {
             schema: Diagnosis::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -90,7 +90,7 @@ impl Args {
             target: shown(&self.target),
             rtt_ms,
             sample,
-            rungs,
+            steps,
             ends,
             limits: Vec::new(),
             sentence: String::new(),
@@ -116,7 +116,7 @@ impl Args {
         }
     }
 
-    fn plan(&self) -> Result<LadderPlan, Coded> {
+    fn plan(&self) -> Result<DiagnosePlan, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         if [&self.source, &self.target].contains(&&Location::Standard) {
             return usage("standard input and output have no disk; give a file or directory");
@@ -125,7 +125,7 @@ impl Args {
             return usage("/dev/zero is a source and /dev/null a target");
         }
         if self.time < LEAST_TIME || self.time > MOST_TIME {
-            return usage("--time is from 0.5 to 60 seconds for each rung");
+            return usage("--time is from 0.5 to 60 seconds for each step");
         }
         if self.size.is_some_and(|size| size.get() == 0) {
             return usage("--size is one byte at the least");
@@ -135,15 +135,15 @@ impl Args {
             _ => None,
         };
         let way = match (far(&self.source), far(&self.target)) {
-            (None, None) => Way::Local,
-            (None, Some(_)) => Way::Push,
-            (Some(_), None) => Way::Pull,
+            (None, None) => CopyDirection::Local,
+            (None, Some(_)) => CopyDirection::Push,
+            (Some(_), None) => CopyDirection::Pull,
             (Some(_), Some(_)) => {
                 let both = server(&self.source).and(server(&self.target));
-                Way::Between(both)
+                CopyDirection::Between(both)
             }
         };
-        let protection = match self.cleartext || way == Way::Local {
+        let protection = match self.cleartext || way == CopyDirection::Local {
             true => Protection::Hashed,
             false => Protection::Sealed,
         };
@@ -155,7 +155,7 @@ impl Args {
             recursive: true,
             ..CopyOptions::default()
         };
-        Ok(LadderPlan {
+        Ok(DiagnosePlan {
             way,
             source: path(&self.source),
             target: path(&self.target).filter(|path| path.as_os_str() != "/dev/null"),
@@ -163,7 +163,7 @@ impl Args {
             time: self.time,
             size: self.size,
             rounds: self.rounds,
-            streams: LadderPlan::STREAMS,
+            streams: DiagnosePlan::STREAMS,
         })
     }
 }
@@ -173,7 +173,7 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 /// More is a copy.
 const MOST_TIME: Duration = Duration::from_secs(60);
 
-/// How long a rung waits for its turn at a server.
+/// How long a step waits for its turn at a server.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Where the files are at their end; `None` for memory.
@@ -201,7 +201,7 @@ fn shown(location: &Location) -> String {
 }
 
 /// The ways to the hosts of both ends: each has one for the session that is kept throughout, and
-/// one for those of single rungs.
+/// one for those of single steps.
 struct Gates<'a> {
     kept: [Gate<'a>; 2],
     passing: [Gate<'a>; 2],
@@ -226,7 +226,7 @@ impl<'a> Gates<'a> {
 
 impl Openers for Gates<'_> {
     fn open(&mut self, end: End, service: Service) -> EngineResult<Session> {
-        let gates = if service == Service::Rung { &mut self.kept } else { &mut self.passing };
+        let gates = if service == Service::Diagnose { &mut self.kept } else { &mut self.passing };
         let gate = match end {
             End::Sender => &mut gates[0],
             End::Receiver => &mut gates[1],

@@ -8,9 +8,9 @@ use anyhow::{Context, anyhow};
 use longhaul_core::doctor::{HostFacts, InterfaceKind, Recording, Target, examine, summary};
 use longhaul_core::result::{DoctorReport, TargetSource};
 use longhaul_core::units::{Rate, format_span, parse_span};
-use longhaul_engine::precursor;
+use longhaul_engine::doctor;
 use longhaul_engine::session::{DEFAULT_PORT, HostPort};
-use longhaul_sys::inspect::{Query, Source, inspect};
+use longhaul_sys::doctor::{Query, Source, read_facts};
 
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
@@ -96,7 +96,7 @@ impl Args {
             Some(path) => Source::recorded(read_recording(path)?),
         };
         let query = self.query()?;
-        let facts = inspect(&source, &query);
+        let facts = read_facts(&source, &query);
         let target = self.target(&facts);
         let measurements = if self.active { self.measure()? } else { Vec::new() };
         let findings = examine(&facts, &measurements, &target);
@@ -169,7 +169,7 @@ impl Args {
 
     fn measure(&self) -> Result<Vec<longhaul_core::result::Measurement>, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
-        let measurements = precursor::measure(&self.disk, interrupt.flag(), |what| {
+        let measurements = doctor::measure(&self.disk, interrupt.flag(), |what| {
             say(format_args!("measuring {what}"));
         });
         match interrupt.exit_code() {

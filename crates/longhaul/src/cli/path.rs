@@ -1,4 +1,4 @@
-//! `longhaul path`: what is asked of a path, the survey, its output.
+//! `longhaul path`: what is asked of a path, the measurement, its output.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -102,13 +102,13 @@ impl Args {
         let result = match self.far(&interrupt)? {
             Far::Served(session, ssh) => {
                 let address = session.data_addresses().first().copied();
-                let found = path::survey(*session, &self.host, &plan, interrupt.flag(), note);
+                let found = path::run(*session, &self.host, &plan, interrupt.flag(), note);
                 ssh.into_iter().for_each(SshFar::finish);
                 match (found, address) {
                     // The control channel is up, and datagrams do not pass.
                     (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
                         let why = format!("{:#}", anyhow::Error::from(error));
-                        path::survey_alone(
+                        path::run_without_server(
                             address,
                             &self.host,
                             &why,
@@ -121,7 +121,7 @@ impl Args {
                 }
             }
             Far::Alone(address, why) => {
-                path::survey_alone(address, &self.host, &why, &plan, interrupt.flag(), note)?
+                path::run_without_server(address, &self.host, &why, &plan, interrupt.flag(), note)?
             }
         };
         for warning in &result.warnings {
@@ -190,7 +190,7 @@ impl Args {
 }
 
 /// Whether there is nobody at the far end that could help: no longhaul, or one that does not know
-/// surveys. One that turns this client away is to be heard.
+/// measurements. One that turns this client away is to be heard.
 fn is_no_help(error: &EngineError) -> bool {
     matches!(
         error,

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
-    Amount, Direction, FlowPlan, Link, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol,
-    parse_addresses,
+    Amount, Direction, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol, TestLink,
+    TestPlan, parse_addresses,
 };
-use longhaul_core::result::{FLOW_SCHEMA, FlowEnd, FlowResult, FlowSample};
+use longhaul_core::result::{TEST_SCHEMA, TestEnd, TestResult, TestSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
-use longhaul_engine::flow;
 use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort};
+use longhaul_engine::test;
 use serde_json::json;
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::interrupt::Interrupt;
-use crate::output::{FlowText, after_printing, answer, document, document_line, remark};
+use crate::output::{TestText, after_printing, answer, document, document_line, remark};
 use crate::passphrase;
 
 #[derive(Debug, clap::Args)]
@@ -213,7 +213,7 @@ fn parse_tos(text: &str) -> Result<u8, PlanError> {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         // What is wrong is said before anyone is called.
-        let mut plan = self.plan(FlowPlan::DATAGRAM_BYTES)?;
+        let mut plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
         let mut target = self.host.clone();
         target.port = self.port.unwrap_or(target.port);
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
@@ -237,11 +237,11 @@ impl Args {
         }
         let mut lines = Lines { interrupt: &interrupt, printed: Ok(()) };
         let shown = self.other.as_ref().unwrap_or(&target);
-        let text = FlowText::new(&shown.to_string(), &plan);
+        let text = TestText::new(&shown.to_string(), &plan);
         if !self.json && !self.json_stream {
             lines.text(&text.head());
         }
-        let show = |sample: &FlowSample| {
+        let show = |sample: &TestSample| {
             if self.json_stream {
                 lines.event("interval", &json!(sample));
             } else if !self.json {
@@ -249,8 +249,8 @@ impl Args {
             }
         };
         let result = match &self.other {
-            None => flow::run(session, &plan, interrupt.flag(), show),
-            Some(other) => flow::run_third(session, other, &plan, interrupt.flag(), show),
+            None => test::run(session, &plan, interrupt.flag(), show),
+            Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
         }?;
         for warning in &result.warnings {
             remark(format_args!("warning: {}: {}", warning.message, warning.advice));
@@ -259,31 +259,31 @@ impl Args {
             lines.keep(document(&result));
         } else if self.json_stream {
             // The intervals have been printed.
-            let whole = FlowResult { intervals: Vec::new(), ..result.clone() };
+            let whole = TestResult { intervals: Vec::new(), ..result.clone() };
             lines.event("result", &json!(whole));
         } else {
             lines.text(&text.block(&result));
         }
         match result.end {
-            FlowEnd::Completed => after_printing(exit::OK, lines.printed),
-            FlowEnd::Interrupted => {
+            TestEnd::Completed => after_printing(exit::OK, lines.printed),
+            TestEnd::Interrupted => {
                 after_printing(interrupt.exit_code().unwrap_or(exit::OK), lines.printed)
             }
-            FlowEnd::Cut { reason } => {
+            TestEnd::Cut { reason } => {
                 Err(Coded::new(exit::UNREACHABLE, anyhow!("the test was cut: {reason}")))
             }
         }
     }
 
     /// The plan; `datagram_bytes` is what a datagram has unless the user says it.
-    fn plan(&self, datagram_bytes: Bytes) -> Result<FlowPlan, Coded> {
-        let defaults = FlowPlan::new();
+    fn plan(&self, datagram_bytes: Bytes) -> Result<TestPlan, Coded> {
+        let defaults = TestPlan::new();
         let protocol = match (self.udp, self.mptcp) {
             (true, _) => Protocol::Udp,
             (false, true) => Protocol::Mptcp,
             (false, false) => Protocol::Tcp,
         };
-        let links = Link::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
+        let links = TestLink::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
         let streams = self.streams.unwrap_or(links.len().max(1) as u32);
         let rate_bps = self.rate.map(|rate| match self.per_stream {
             true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
@@ -292,11 +292,11 @@ impl Args {
         let write_bytes = self.length.unwrap_or(match (protocol, rate_bps) {
             (Protocol::Udp, _) => datagram_bytes,
             (Protocol::Tcp | Protocol::Mptcp, Some(rate)) if self.blocks.is_none() => {
-                FlowPlan::paced_write_bytes(rate, streams)
+                TestPlan::paced_write_bytes(rate, streams)
             }
             (Protocol::Tcp | Protocol::Mptcp, _) => defaults.write_bytes,
         });
-        let plan = FlowPlan {
+        let plan = TestPlan {
             direction: match (self.reverse, self.bidir) {
                 (_, true) => Direction::Both,
                 (true, false) => Direction::Reverse,
@@ -352,7 +352,7 @@ impl Lines<'_> {
     }
 
     fn event(&mut self, name: &str, data: &serde_json::Value) {
-        let event = json!({ "schema": FLOW_SCHEMA, "event": name, "data": data });
+        let event = json!({ "schema": TEST_SCHEMA, "event": name, "data": data });
         self.keep(document_line(&event));
     }
 
@@ -378,7 +378,7 @@ mod tests {
         args: Args,
     }
 
-    fn plan(line: &str) -> Result<FlowPlan, Coded> {
+    fn plan(line: &str) -> Result<TestPlan, Coded> {
         let words = std::iter::once("test").chain(line.split_whitespace());
         Program::try_parse_from(words).expect("clap takes it").args.plan(Bytes::new(8972))
     }
@@ -387,7 +387,7 @@ mod tests {
     fn flags_follow_iperf3() {
         let plan =
             plan("far -R -P 4 -n 4G -b 10G -l 1M -w 64M -C bbr -M 1400 -O 2 -i 0.5").unwrap();
-        let expected = FlowPlan {
+        let expected = TestPlan {
             direction: Direction::Reverse,
             amount: Amount::Bytes(Bytes::gib(4)),
             omit: Duration::from_secs(2),
@@ -398,14 +398,14 @@ mod tests {
             congestion: Some("bbr".to_owned()),
             mss: Some(1400),
             rate_bps: Some(Rate::from_bps(10_000_000_000)),
-            ..FlowPlan::new()
+            ..TestPlan::new()
         };
         assert_eq!(plan, expected);
     }
 
     #[test]
     fn without_flags_it_is_the_default_plan() {
-        assert_eq!(plan("far").unwrap(), FlowPlan::new());
+        assert_eq!(plan("far").unwrap(), TestPlan::new());
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
             "far -u --bidir --flip -b 1G -P 4 --per-stream --burst 64K -S 0xb8 --latency \
              -A 0-1,2+4",
         );
-        let expected = FlowPlan {
+        let expected = TestPlan {
             protocol: Protocol::Udp,
             direction: Direction::Both,
             opener: Opener::Server,
@@ -428,11 +428,11 @@ mod tests {
                 client: Some("0-1".parse().unwrap()),
                 server: Some("2+4".parse().unwrap()),
             },
-            ..FlowPlan::new()
+            ..TestPlan::new()
         };
         assert_eq!(found.unwrap(), expected);
         let found = plan("far --mptcp -Z --skip-rx-copy -N --dscp af41 -k 3 -l 64K -A off");
-        let expected = FlowPlan {
+        let expected = TestPlan {
             protocol: Protocol::Mptcp,
             zero_copy: true,
             skip_receive_copy: true,
@@ -441,7 +441,7 @@ mod tests {
             write_bytes: Bytes::new(65536),
             amount: Amount::Bytes(Bytes::new(3 * 65536)),
             placement: Placement::Free,
-            ..FlowPlan::new()
+            ..TestPlan::new()
         };
         assert_eq!(found.unwrap(), expected);
         let found = plan("far --local 10.0.1.1+256*2 --remote 10.0.1.2,10.0.2.2").unwrap();

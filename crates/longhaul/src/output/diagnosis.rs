@@ -1,67 +1,67 @@
-//! A ladder as it fills, and the diagnosis, for people.
+//! The steps of a diagnosis as they are measured, and the diagnosis, for people.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_core::result::{Bottleneck, Cure, Diagnosis, Rung, RungReport};
+use longhaul_core::result::{Bottleneck, Cure, Diagnosis, DiagnosisStep, StepReport};
 use longhaul_core::units::Rate;
-use longhaul_engine::ladder::Step;
+use longhaul_engine::diagnose::DiagnoseProgress;
 
-use super::flow::words::wrap;
+use super::test::words::wrap;
 use super::{error_is_terminal, harmless, say};
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
-/// For a rung's name.
+/// For a step's name.
 const NAME: usize = 28;
 /// For its bar.
 const BAR: usize = 28;
 
-/// Shows the ladder on standard error while it is climbed: bars on a terminal, else a line for each
-/// rung that was measured.
-pub(crate) struct LadderView {
+/// Shows the diagnosis on standard error while it runs: bars on a terminal, else a line for each
+/// step that was measured.
+pub(crate) struct DiagnoseView {
     rounds: u32,
     bars: Option<Bars>,
 }
 
 struct Bars {
     all: MultiProgress,
-    rungs: Vec<(Rung, ProgressBar)>,
+    steps: Vec<(DiagnosisStep, ProgressBar)>,
     /// The fastest so far, which the longest bar stands for.
     most: Mutex<u64>,
 }
 
-impl LadderView {
-    pub(crate) fn start(rungs: impl Iterator<Item = Rung>, rounds: u32) -> Self {
+impl DiagnoseView {
+    pub(crate) fn start(steps: impl Iterator<Item = DiagnosisStep>, rounds: u32) -> Self {
         let bars = error_is_terminal().then(|| {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix:28} {bar:28} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = |rung: Rung| {
+            let bar = |step: DiagnosisStep| {
                 let bar = all.add(ProgressBar::new(1));
                 bar.set_style(style.clone());
-                bar.set_prefix(rung.title());
+                bar.set_prefix(step.title());
                 bar.tick();
-                (rung, bar)
+                (step, bar)
             };
-            Bars { rungs: rungs.map(bar).collect(), all: all.clone(), most: Mutex::new(1) }
+            Bars { steps: steps.map(bar).collect(), all: all.clone(), most: Mutex::new(1) }
         });
-        LadderView { rounds, bars }
+        DiagnoseView { rounds, bars }
     }
 
-    pub(crate) fn show(&self, step: &Step<'_>) {
+    pub(crate) fn show(&self, step: &DiagnoseProgress<'_>) {
         match (&self.bars, step) {
-            (Some(bars), Step::Begun { rung, round, .. }) => {
+            (Some(bars), DiagnoseProgress::Begun { step, round, .. }) => {
                 let name = format!("round {round} of {}", self.rounds);
-                bars.with(*rung, |bar| bar.set_message(name));
+                bars.with(*step, |bar| bar.set_message(name));
             }
-            (Some(bars), Step::Moving { rung, rate }) => bars.set(*rung, *rate, "..."),
-            (Some(bars), Step::Ended(report)) => match report.throughput_bps {
-                Some(rate) => bars.set(report.rung, rate, ""),
-                None => bars.with(report.rung, |bar| bar.set_message("not measured")),
+            (Some(bars), DiagnoseProgress::Moving { step, rate }) => bars.set(*step, *rate, "..."),
+            (Some(bars), DiagnoseProgress::Ended(report)) => match report.throughput_bps {
+                Some(rate) => bars.set(report.step, rate, ""),
+                None => bars.with(report.step, |bar| bar.set_message("not measured")),
             },
-            (None, Step::Ended(report)) => say(line(report)),
+            (None, DiagnoseProgress::Ended(report)) => say(line(report)),
             (None, _) => {}
         }
     }
@@ -75,27 +75,27 @@ impl LadderView {
 }
 
 impl Bars {
-    fn with(&self, rung: Rung, change: impl FnOnce(&ProgressBar)) {
-        if let Some((_, bar)) = self.rungs.iter().find(|(other, _)| *other == rung) {
+    fn with(&self, step: DiagnosisStep, change: impl FnOnce(&ProgressBar)) {
+        if let Some((_, bar)) = self.steps.iter().find(|(other, _)| *other == step) {
             change(bar);
         }
     }
 
-    fn set(&self, rung: Rung, rate: Rate, more: &str) {
+    fn set(&self, step: DiagnosisStep, rate: Rate, more: &str) {
         let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
         if rate.bps() > *most {
             *most = rate.bps();
-            self.rungs.iter().for_each(|(_, bar)| bar.set_length(*most));
+            self.steps.iter().for_each(|(_, bar)| bar.set_length(*most));
         }
-        self.with(rung, |bar| {
+        self.with(step, |bar| {
             bar.set_position(rate.bps());
             bar.set_message(format!("{rate}{more}"));
         });
     }
 }
 
-/// A rung that was measured once more.
-fn line(report: &RungReport) -> String {
+/// A step that was measured once more.
+fn line(report: &StepReport) -> String {
     match (report.rounds.last(), report.throughput_bps) {
         (Some(round), Some(_)) => format!(
             "round {}  {:<NAME$} {}{}",
@@ -114,7 +114,7 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     let rtt = diagnosis.rtt_ms.map_or(String::new(), |rtt| format!(" over {rtt:.1} ms"));
     let _ = writeln!(text, "{} -> {}{rtt}\n", diagnosis.source, diagnosis.target);
-    ladder(&mut text, diagnosis);
+    steps(&mut text, diagnosis);
     match diagnosis.limits.split_first() {
         None => {}
         Some((first, rest)) => {
@@ -135,11 +135,11 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
     text
 }
 
-fn ladder(text: &mut String, diagnosis: &Diagnosis) {
-    let most = diagnosis.rungs.iter().filter_map(|report| report.throughput_bps).max();
+fn steps(text: &mut String, diagnosis: &Diagnosis) {
+    let most = diagnosis.steps.iter().filter_map(|report| report.throughput_bps).max();
     let most = most.map_or(1, Rate::bps).max(1);
-    let limit = diagnosis.limits.first().map(|limit| limit.rung);
-    for report in &diagnosis.rungs {
+    let limit = diagnosis.limits.first().map(|limit| limit.step);
+    for report in &diagnosis.steps {
         let Some(rate) = report.throughput_bps else {
             let _ = writeln!(text, "{:<NAME$} {:<BAR$} not measured", report.title, "");
             continue;
@@ -147,7 +147,7 @@ fn ladder(text: &mut String, diagnosis: &Diagnosis) {
         let length = (rate.bps() as f64 / most as f64 * BAR as f64).round() as usize;
         let bar = "#".repeat(length.clamp(1, BAR));
         let files = report.files_per_second.map_or(String::new(), |n| format!(", {n:.0} files/s"));
-        let mark = if limit == Some(report.rung) { "  <- limit" } else { "" };
+        let mark = if limit == Some(report.step) { "  <- limit" } else { "" };
         let _ = writeln!(text, "{:<NAME$} {bar:<BAR$} {rate}{files}{mark}", report.title);
     }
     text.push('\n');

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use longhaul_core::result::{DoctorReport, Finding, Measurement, Verdict};
 use longhaul_core::units::format_span;
 
-use super::flow::words::{count, wrap};
 use super::harmless;
 use super::style::{Style, styled};
+use super::test::words::{count, wrap};
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use longhaul_core::result::{
-    Hop, Hops, MtuLimit, MtuProof, PathResult, ProbeFigures, RoundTrips, Way,
+    Hop, Hops, MtuLimit, MtuProof, PathDirection, PathResult, ProbeFigures, RoundTrips,
 };
 
-use super::flow::words::{count, millis, wrap};
 use super::harmless;
+use super::test::words::{count, millis, wrap};
 
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
@@ -38,7 +38,7 @@ pub(crate) fn path_text(result: &PathResult) -> String {
     text
 }
 
-fn ways(result: &PathResult) -> [(&'static str, &Way); 2] {
+fn ways(result: &PathResult) -> [(&'static str, &PathDirection); 2] {
     [("there", &result.forward), ("back", &result.reverse)]
 }
 
@@ -107,7 +107,7 @@ fn hop_table(text: &mut String, way: &str, hops: &Hops) {
 }
 
 fn mtu_table(text: &mut String, result: &PathResult) {
-    let shown = |way: &Way| !way.mtu.is_empty() || way.tcp.is_some();
+    let shown = |way: &PathDirection| !way.mtu.is_empty() || way.tcp.is_some();
     if !ways(result).into_iter().any(|(_, way)| shown(way)) {
         return;
     }

@@ -103,7 +103,7 @@ pub(crate) fn topology_end(report: &TopologyReport) -> String {
     let report = &harmless(report);
     let mut text = format!("'{}' was up for {:.1} s\n", report.name, report.seconds);
     for link in &report.links {
-        let way = |way: Way| {
+        let way = |way: NamedDirection| {
             format!("{} to {}: {}", way.from, way.to, Bytes::new(way.direction.delivered.bytes))
         };
         let [up, down] = ways(link).map(way);
@@ -114,24 +114,24 @@ pub(crate) fn topology_end(report: &TopologyReport) -> String {
 }
 
 /// A direction of a link, with the names of its sites.
-struct Way<'a> {
+struct NamedDirection<'a> {
     from: &'a str,
     to: &'a str,
     side: Side,
     direction: &'a DirectionReport,
 }
 
-fn ways(link: &TopologyLinkReport) -> [Way<'_>; 2] {
+fn ways(link: &TopologyLinkReport) -> [NamedDirection<'_>; 2] {
     let (near, far) = (&*link.near, &*link.far);
     [
-        Way { from: near, to: far, side: Side::Near, direction: &link.link.up },
-        Way { from: far, to: near, side: Side::Far, direction: &link.link.down },
+        NamedDirection { from: near, to: far, side: Side::Near, direction: &link.link.up },
+        NamedDirection { from: far, to: near, side: Side::Far, direction: &link.link.down },
     ]
 }
 
-fn row(link: &TopologyLinkReport, way: &Way<'_>) -> Vec<String> {
+fn row(link: &TopologyLinkReport, way: &NamedDirection<'_>) -> Vec<String> {
     let planned = link.link.plan.from(way.side);
-    let Way { direction, .. } = way;
+    let NamedDirection { direction, .. } = way;
     vec![
         link.name.clone(),
         way.from.to_owned(),

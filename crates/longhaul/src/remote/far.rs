@@ -6,17 +6,17 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::wire::{FarReady, RefusalKind, Service, write_frame};
 use longhaul_engine::copy::{self, Tree};
-use longhaul_engine::flow::{self, FlowLimits};
-use longhaul_engine::ladder;
+use longhaul_engine::diagnose;
 use longhaul_engine::path;
 use longhaul_engine::serve::{DataPort, InProcess, Services};
 use longhaul_engine::session::{ServedSession, Session, SessionSecret, random_keying_material};
+use longhaul_engine::test::{self, TestLimits};
 use longhaul_engine::{EngineError, Result};
 
 use crate::output::raw_output;
 
 /// The services for one client that is this user already: the whole file system, with this user's
-/// rights, tests, and surveys of the path.
+/// rights, tests, and measurements of the path.
 struct OwnFiles {
     stop: Arc<AtomicBool>,
 }
@@ -31,9 +31,9 @@ impl Services for OwnFiles {
 
     fn run(&self, service: Service, session: ServedSession) -> Result<()> {
         match service {
-            Service::Test => flow::serve(session, &FlowLimits::default()),
-            Service::Path => path::serve(session, &FlowLimits::default()),
-            Service::Rung => ladder::serve(session, &Tree::anywhere(), &self.stop),
+            Service::Test => test::serve(session, &TestLimits::default()),
+            Service::Path => path::serve(session, &TestLimits::default()),
+            Service::Diagnose => diagnose::serve(session, &Tree::anywhere(), &self.stop),
             Service::Copy | Service::ThirdParty => {
                 copy::serve(session, &Tree::anywhere(), &self.stop)
             }

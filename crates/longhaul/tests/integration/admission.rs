@@ -7,9 +7,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{CopyOptions, FlowPlan};
+use longhaul_core::plan::{CopyOptions, TestPlan};
 use longhaul_core::wire::copy::{CopyReply, CopyRequest};
-use longhaul_core::wire::{FlowEvent, FlowOrder, Service, WirePath};
+use longhaul_core::wire::{FilePath, Service, TestEvent, TestOrder};
 use longhaul_engine::session::{
     ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session, connect,
     connect_early,
@@ -240,16 +240,16 @@ fn silent_at(step: Step, stranger: &Stranger, server: &Server) -> Box<dyn Send> 
     if step == Step::Welcome {
         return Box::new((sender, receiver));
     }
-    let plan = FlowPlan { streams: 1, latency: false, ..FlowPlan::new() };
-    sender.send(&FlowOrder::Plan(Box::new(plan))).unwrap();
-    assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Accepted);
+    let plan = TestPlan { streams: 1, latency: false, ..TestPlan::new() };
+    sender.send(&TestOrder::Plan(Box::new(plan))).unwrap();
+    assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
     if step == Step::Plan {
         return Box::new((sender, receiver));
     }
     let stream = dialer.open(0, |_| Ok(())).unwrap();
-    assert_eq!(receiver.receive::<FlowEvent>().unwrap(), FlowEvent::Ready);
+    assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Ready);
     if step == Step::Started {
-        sender.send(&FlowOrder::Start).unwrap();
+        sender.send(&TestOrder::Start).unwrap();
     }
     Box::new((sender, receiver, stream))
 }
@@ -309,7 +309,7 @@ fn a_silent_copy_gives_up_its_place_before_its_data_connections() {
         let (sender, mut receiver, _dialer) = copy.split();
         if asks {
             let request = CopyRequest::Send {
-                paths: vec![WirePath::new(b"data".to_vec()).unwrap()],
+                paths: vec![FilePath::new(b"data".to_vec()).unwrap()],
                 asks: false,
                 listed: false,
                 key: None,

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use longhaul_core::result::{Diagnosis, Resource, Rung};
+use longhaul_core::result::{Diagnosis, DiagnosisStep, Resource};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::{PROGRAM, TestHost, assert_code, names, text, wait_for};
@@ -15,16 +15,16 @@ fn report(output: &Output) -> Diagnosis {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// One round of half a second for each rung.
+/// One round of half a second for each step.
 const QUICK: [&str; 6] = ["diagnose", "--time", "0.5s", "--rounds", "1", "--json"];
 
 fn diagnose(host: &TestHost, ends: &[&str]) -> Output {
     host.run(&[&QUICK[..], ends].concat())
 }
 
-fn measured(diagnosis: &Diagnosis) -> Vec<Rung> {
-    let rungs = diagnosis.rungs.iter().filter(|one| one.throughput_bps.is_some());
-    rungs.map(|one| one.rung).collect()
+fn measured(diagnosis: &Diagnosis) -> Vec<DiagnosisStep> {
+    let steps = diagnosis.steps.iter().filter(|one| one.throughput_bps.is_some());
+    steps.map(|one| one.step).collect()
 }
 
 /// Diagnoses a copy over an emulated link, with what the far end does before it serves.
@@ -47,14 +47,19 @@ fn a_slow_link_is_named_with_what_would_come_next() {
     host.file("data", 64 << 20);
     let diagnosis = over_a_link(&host, &["--rtt", "10ms", "--rate", "100M"], "");
     assert_eq!(diagnosis.schema, Diagnosis::SCHEMA);
-    assert_eq!(measured(&diagnosis), Rung::ALL);
+    assert_eq!(measured(&diagnosis), DiagnosisStep::ALL);
     let first = &diagnosis.limits[0];
     assert_eq!(first.resource, Resource::LinkRate, "{}", diagnosis.sentence);
     assert!(first.gain.unwrap() > 1.0 && !first.cures.is_empty(), "{first:?}");
     // The link carries no more, whatever the host does.
-    for rung in [Rung::MemoryOne, Rung::Memory, Rung::Protected, Rung::Whole] {
-        let rate = diagnosis.rate(rung).unwrap().bps();
-        assert!(rate > 0 && rate < 150_000_000, "{rung:?}: {rate}");
+    for step in [
+        DiagnosisStep::MemoryOne,
+        DiagnosisStep::Memory,
+        DiagnosisStep::Protected,
+        DiagnosisStep::Whole,
+    ] {
+        let rate = diagnosis.rate(step).unwrap().bps();
+        assert!(rate > 0 && rate < 150_000_000, "{step:?}: {rate}");
     }
     assert!(diagnosis.rtt_ms.unwrap() >= 10.0);
     assert_eq!((diagnosis.sample.files, diagnosis.sample.bytes.get()), (1, 64 << 20));
@@ -74,29 +79,39 @@ fn a_small_receive_window_is_named_with_the_value_to_set() {
 }
 
 #[test]
-fn every_pair_of_ends_has_its_ladder_and_nothing_stays() {
+fn every_pair_of_ends_has_its_diagnosis_and_nothing_stays() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 3 << 20);
     fs::copy(host.near("data"), host.far("there")).unwrap();
     let (there, far) = (server.url("there"), server.url(""));
-    let memory = [Rung::MemoryOne, Rung::Memory, Rung::Protected];
+    let memory = [DiagnosisStep::MemoryOne, DiagnosisStep::Memory, DiagnosisStep::Protected];
     for (source, target, without) in [
         ("data", far.as_str(), &[][..]),
         (&there, "copy", &[]),
         (&there, &far, &[]),
         ("data", "copy", &[]),
-        ("/dev/zero", &far, &[Rung::Read, Rung::ReadSend, Rung::SendWrite]),
-        ("data", "/dev/null", &[Rung::Write, Rung::ReadSend, Rung::SendWrite]),
+        (
+            "/dev/zero",
+            &far,
+            &[DiagnosisStep::Read, DiagnosisStep::ReadSend, DiagnosisStep::SendWrite],
+        ),
+        (
+            "data",
+            "/dev/null",
+            &[DiagnosisStep::Write, DiagnosisStep::ReadSend, DiagnosisStep::SendWrite],
+        ),
     ] {
         let output = diagnose(&host, &[source, target]);
         assert_code(&output, 0);
         let diagnosis = report(&output);
-        let expected = Rung::ALL.into_iter().filter(|rung| !without.contains(rung));
+        let expected = DiagnosisStep::ALL.into_iter().filter(|step| !without.contains(step));
         assert_eq!(measured(&diagnosis), expected.collect::<Vec<_>>(), "{source} {target}");
-        assert!(memory.iter().all(|rung| diagnosis.rung(*rung).is_some()));
-        let missed =
-            diagnosis.gaps.iter().any(|gap| Rung::ALL.map(Rung::title).contains(&&*gap.what));
+        assert!(memory.iter().all(|step| diagnosis.step(*step).is_some()));
+        let missed = diagnosis
+            .gaps
+            .iter()
+            .any(|gap| DiagnosisStep::ALL.map(DiagnosisStep::title).contains(&&*gap.what));
         assert!(!diagnosis.limits.is_empty() && !missed, "{:?}", diagnosis.gaps);
         assert_eq!(names(&host.near("")), ["data"]);
         wait_for("the far end to clear up", || names(&host.far("")) == ["there"]);
@@ -104,7 +119,7 @@ fn every_pair_of_ends_has_its_ladder_and_nothing_stays() {
 }
 
 #[test]
-fn a_tree_of_small_files_is_what_the_rungs_copy() {
+fn a_tree_of_small_files_is_what_the_step_copy() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir(host.near("tree")).unwrap();
@@ -115,9 +130,15 @@ fn a_tree_of_small_files_is_what_the_rungs_copy() {
     assert_code(&output, 0);
     let diagnosis = report(&output);
     assert_eq!((diagnosis.sample.files, diagnosis.sample.bytes.get()), (600, 600 * 900));
-    for rung in [Rung::Read, Rung::ReadSend, Rung::SendWrite, Rung::Write, Rung::Whole] {
-        let report = diagnosis.rung(rung).unwrap();
-        assert!(report.files_per_second.unwrap() > 0.0, "{rung:?}");
+    for step in [
+        DiagnosisStep::Read,
+        DiagnosisStep::ReadSend,
+        DiagnosisStep::SendWrite,
+        DiagnosisStep::Write,
+        DiagnosisStep::Whole,
+    ] {
+        let report = diagnosis.step(step).unwrap();
+        assert!(report.files_per_second.unwrap() > 0.0, "{step:?}");
         assert!(
             report.rounds.iter().all(|round| round.bytes.get() == round.files * 900),
             "{report:?}"
@@ -136,7 +157,7 @@ fn it_goes_over_ssh() {
     let ssh = ["-e", &sshd.rsh, "--far-longhaul", PROGRAM];
     let output = diagnose(&host, &[&ssh[..], &["data", &there]].concat());
     assert_code(&output, 0);
-    assert_eq!(measured(&report(&output)), Rung::ALL);
+    assert_eq!(measured(&report(&output)), DiagnosisStep::ALL);
     wait_for("the far end to clear up", || names(&host.far("")).is_empty());
 }
 
@@ -147,7 +168,7 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
     let output = diagnose(&host, &["data", "lh://127.0.0.1:1/"]);
     assert_code(&output, 3);
     let diagnosis = report(&output);
-    assert_eq!(measured(&diagnosis), [Rung::Read]);
+    assert_eq!(measured(&diagnosis), [DiagnosisStep::Read]);
     assert!(diagnosis.limits.is_empty() && diagnosis.sentence.contains("is unknown"));
     let named = |diagnosis: &Diagnosis, words: &str| {
         diagnosis.gaps.iter().any(|gap| gap.why.contains(words))
@@ -162,7 +183,13 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
         let diagnosis = report(&output);
         assert_eq!(
             measured(&diagnosis),
-            [Rung::Read, Rung::MemoryOne, Rung::Memory, Rung::Protected, Rung::ReadSend]
+            [
+                DiagnosisStep::Read,
+                DiagnosisStep::MemoryOne,
+                DiagnosisStep::Memory,
+                DiagnosisStep::Protected,
+                DiagnosisStep::ReadSend
+            ]
         );
         assert!(named(&diagnosis, missing), "{:?}", diagnosis.gaps);
         assert!(!diagnosis.limits.is_empty());
@@ -191,8 +218,11 @@ fn a_sink_without_room_says_so_and_the_rest_is_shown() {
     let _ = Command::new("umount").arg(&small).status();
     assert_code(&output, 7);
     let diagnosis = report(&output);
-    assert!(diagnosis.rate(Rung::Memory).is_some() && diagnosis.rate(Rung::Write).is_none());
-    let gap = diagnosis.gaps.iter().find(|gap| gap.what == Rung::Write.title()).unwrap();
+    assert!(
+        diagnosis.rate(DiagnosisStep::Memory).is_some()
+            && diagnosis.rate(DiagnosisStep::Write).is_none()
+    );
+    let gap = diagnosis.gaps.iter().find(|gap| gap.what == DiagnosisStep::Write.title()).unwrap();
     assert!(gap.why.contains("No space") || gap.why.contains("no storage space"), "{gap:?}");
 }
 
@@ -224,9 +254,9 @@ fn the_answer_is_text_and_a_page() {
     for words in ["source read alone", "the whole copy", "<- limit", "LIMIT: ", "limited by"] {
         assert!(said.contains(words), "'{words}' is not in {said}");
     }
-    // Without a terminal, a line for each rung.
+    // Without a terminal, a line for each step.
     let lines = text(&output.stderr);
-    assert_eq!(lines.matches("round 1").count(), Rung::ALL.len(), "{lines}");
+    assert_eq!(lines.matches("round 1").count(), DiagnosisStep::ALL.len(), "{lines}");
     let page = fs::read_to_string(host.near("page.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("What limits this copy"));
 

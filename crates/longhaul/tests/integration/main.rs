@@ -27,7 +27,7 @@ mod path;
 mod serve_rights;
 mod ssh;
 mod test;
-mod test_ways;
+mod test_options;
 mod topology;
 mod wan;
 mod wan_abuse;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use longhaul_core::result::{PathResult, Way};
+use longhaul_core::result::{PathDirection, PathResult};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -157,12 +157,12 @@ workload = "few"
     assert_eq!(seen, expected.collect());
     // Each path was looked at before its first run, and was what had been asked for.
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let surveys = document["surveys"].as_array().unwrap();
-    assert_eq!(surveys.len(), 2);
-    for survey in surveys {
-        assert!(survey["failure"].is_null(), "{survey}");
-        let found: PathResult = serde_json::from_value(survey["found"].clone()).unwrap();
-        assert_eq!([&found.forward, &found.reverse].map(Way::mtu_bytes), [Some(9000); 2]);
+    let records = document["surveys"].as_array().unwrap();
+    assert_eq!(records.len(), 2);
+    for record in records {
+        assert!(record["failure"].is_null(), "{record}");
+        let found: PathResult = serde_json::from_value(record["found"].clone()).unwrap();
+        assert_eq!([&found.forward, &found.reverse].map(PathDirection::mtu_bytes), [Some(9000); 2]);
         assert!(found.rtt.is_some() && found.forward.probes.unwrap().sent > 0);
     }
     let page = fs::read_to_string(host.near("out/report.html")).unwrap();

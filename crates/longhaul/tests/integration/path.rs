@@ -16,7 +16,7 @@ use crate::host::{PROGRAM, TestHost, assert_code, text};
 use crate::ssh::Sshd;
 use crate::topology::Up;
 
-/// A shell command that surveys `far` as soon as a server listens there.
+/// A shell command that measurements `far` as soon as a server listens there.
 fn once_served(arguments: &str) -> String {
     format!(
         "for i in $(seq 100); do \
@@ -26,12 +26,12 @@ fn once_served(arguments: &str) -> String {
     )
 }
 
-/// Surveys an emulated link, with a server at its far end.
+/// Measures an emulated link, with a server at its far end.
 fn over(host: &TestHost, link: &[&str], arguments: &str) -> Output {
     let serve = format!("{PROGRAM} serve");
-    let survey = once_served(arguments);
+    let measure = once_served(arguments);
     let arguments =
-        [&["wan", "run"], link, &["--far", &serve, "--", "bash", "-c", &survey]].concat();
+        [&["wan", "run"], link, &["--far", &serve, "--", "bash", "-c", &measure]].concat();
     host.run(&arguments)
 }
 
@@ -41,14 +41,14 @@ fn document(output: &Output) -> PathResult {
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-/// Surveys until `good`: times on a machine that others use are only ever too long, and trains too
+/// Measures until `good`: times on a machine that others use are only ever too long, and trains too
 /// slow.
 #[track_caller]
-fn until(survey: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
+fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     const TRIES: usize = 5;
     let mut last = None;
     for _ in 0..TRIES {
-        let found = survey();
+        let found = measure();
         if good(&found) {
             return;
         }
@@ -138,8 +138,8 @@ fn what_a_link_was_told_to_do_is_what_is_found() {
 fn times_and_rates_agree_with_the_link() {
     let host = TestHost::new();
     let link = ["--up-delay", "15ms", "--down-delay", "5ms", "--rate", "50M", "--mtu", "1500"];
-    let survey = || document(&over(&host, &link, "-t 0.2 -c 50 --skip hops --json"));
-    until(survey, |found| {
+    let measure = || document(&over(&host, &link, "-t 0.2 -c 50 --skip hops --json"));
+    until(measure, |found| {
         let asymmetry = found.asymmetry.unwrap();
         let known = asymmetry.same_clock && asymmetry.verdict == AsymmetryVerdict::Known;
         let small = found.rtt.as_ref().unwrap().small.as_ref().unwrap().times.min_ms;
@@ -179,7 +179,7 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
     let home = host.home().display().to_string();
     let mut server =
         up.start("right", &format!("HOME={home} {PROGRAM} serve >/dev/null 2>&1 & echo on; wait"));
-    let survey = |arguments: &str| {
+    let measure = |arguments: &str| {
         let script = format!(
             "for i in $(seq 100); do \
                if (exec 3<>/dev/tcp/right/5210) 2>/dev/null; then break; fi; sleep 0.1; \
@@ -192,7 +192,7 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
         ("-4", "198.18.0.2", "198.18.0.1", "198.18.0.3"),
         ("-6", "2001:2::2", "2001:2::1", "2001:2::3"),
     ] {
-        let output = survey(&format!("--skip capacity,loss {family}"));
+        let output = measure(&format!("--skip capacity,loss {family}"));
         assert_code(&output, 0);
         let found = document(&output);
         assert_eq!(addresses(&found.forward.hops), [[ip(middle)], [ip(right)]]);
@@ -212,7 +212,7 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
         assert_eq!(found.reverse.mtu[0].limit, MtuLimit::Interface);
 
         // Without anybody's help the way there is the same, and what is missing is named.
-        let output = survey(&format!("--alone {family}"));
+        let output = measure(&format!("--alone {family}"));
         assert_code(&output, 7);
         let alone = document(&output);
         assert!(!alone.served && alone.rtt.is_some());
@@ -229,8 +229,8 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
 #[test]
 fn a_host_that_is_silent_ends_in_bounded_time() {
     let host = TestHost::new();
-    let survey = format!("exec {PROGRAM} path far -q --json");
-    let link = ["wan", "run", "--rtt", "10ms", "--loss", "1", "--", "bash", "-c", &survey];
+    let measure = format!("exec {PROGRAM} path far -q --json");
+    let link = ["wan", "run", "--rtt", "10ms", "--loss", "1", "--", "bash", "-c", &measure];
     let output = host.run(&link);
     assert_code(&output, 3);
     let found = document(&output);
@@ -309,7 +309,7 @@ fn ctrl_c_shows_what_was_measured() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let shown = text(&output.stdout);
-    assert!(shown.contains("The survey was interrupted"), "{shown}");
+    assert!(shown.contains("The measurement was interrupted"), "{shown}");
     assert!(shown.contains("No loss there in") && shown.contains("No loss back in"), "{shown}");
 }
 

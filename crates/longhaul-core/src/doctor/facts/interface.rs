@@ -142,9 +142,9 @@ pub struct PciFacts {
     /// Domain, bus, device and function.
     pub address: String,
     /// The current link; `None` without one, as in a virtual machine.
-    pub link: Seen<Option<Link>>,
+    pub link: Seen<Option<PcieLink>>,
     /// The fastest link that the device supports.
-    pub link_max: Seen<Option<Link>>,
+    pub link_max: Seen<Option<PcieLink>>,
     /// The configured payload of a packet on the bus.
     pub payload: Seen<Bytes>,
     /// The largest payload that the device and all bridges above it support.
@@ -157,14 +157,14 @@ pub struct PciFacts {
 
 /// A PCI Express link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Link {
+pub struct PcieLink {
     /// The rate of one lane in GT/s.
     pub giga_transfers: f64,
     /// The number of lanes.
     pub lanes: u32,
 }
 
-impl std::fmt::Display for Link {
+impl std::fmt::Display for PcieLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} GT/s x{}", self.giga_transfers, self.lanes)
     }

@@ -11,7 +11,7 @@ pub use host::{
     TcpMemoryFacts,
 };
 pub use interface::{
-    Coalescing, InterfaceFacts, InterfaceKind, Interrupt, Link, Offloads, Pause, PciFacts,
+    Coalescing, InterfaceFacts, InterfaceKind, Interrupt, Offloads, Pause, PciFacts, PcieLink,
     Queueing, Rings, Traffic,
 };
 pub use seen::{Cause, Seen, Unseen};

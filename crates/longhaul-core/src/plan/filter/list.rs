@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Pattern;
-use crate::wire::WirePath;
+use crate::wire::FilePath;
 
 /// The most rules that a peer may send.
 pub(super) const RULES_LIMIT: usize = 10_000;
@@ -16,7 +16,7 @@ pub struct FilterRule {
     /// True if matching paths are copied.
     pub include: bool,
     /// The pattern in rsync's syntax.
-    pub pattern: WirePath,
+    pub pattern: FilePath,
 }
 
 /// The reason why a text is not a list of rules.
@@ -63,7 +63,7 @@ impl FilterList {
         }
         let pattern = Some(pattern)
             .filter(|pattern| pattern.len() <= PATTERN_LIMIT_BYTES)
-            .and_then(WirePath::new)
+            .and_then(FilePath::new)
             .ok_or(FilterError::Pattern)?;
         self.rules.push(FilterRule { include, pattern });
         Ok(())
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(list.add(b"", false), Err(FilterError::Empty));
         assert_eq!(list.add(b"- ", true), Err(FilterError::Empty));
         assert_eq!(list.add(&[b'x'; 5000], true), Err(FilterError::Pattern));
-        let rule = FilterRule { include: true, pattern: WirePath::new("x").unwrap() };
+        let rule = FilterRule { include: true, pattern: FilePath::new("x").unwrap() };
         assert_eq!(Filters::check(&vec![rule; RULES_LIMIT + 1]), Err(FilterError::TooMany));
     }
 }

@@ -1,4 +1,4 @@
-//! The result document of a path survey.
+//! The result document of a path measurement.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::stats::quantile;
 /// The schema of [`PathResult`].
 pub const PATH_SCHEMA: &str = "longhaul.path/1";
 
-/// The result of a path survey; `docs/design/results.md` describes every field.
+/// The result of a path measurement; `docs/design/results.md` describes every field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathResult {
     /// [`PATH_SCHEMA`].
@@ -30,18 +30,18 @@ pub struct PathResult {
     pub served: bool,
     /// The reason why no server took part; `None` if one did.
     pub alone_because: Option<String>,
-    /// The plan of the survey.
+    /// The plan of the measurement.
     pub plan: PathPlan,
-    /// The way in which the survey ended.
+    /// The way in which the measurement ended.
     pub end: PathEnd,
     /// The duration in seconds.
     pub seconds: f64,
     /// The round-trip times; `None` if nothing answered.
     pub rtt: Option<RttFigures>,
     /// The direction from this host to the other.
-    pub forward: Way,
+    pub forward: PathDirection,
     /// The direction from the other host to this one.
-    pub reverse: Way,
+    pub reverse: PathDirection,
     /// The difference of the two directions' delays; `None` if it was not measured.
     pub asymmetry: Option<Asymmetry>,
     /// The requested measurements that failed, with reasons.
@@ -81,11 +81,11 @@ impl PathResult {
     }
 }
 
-/// The way in which a survey ended.
+/// The way in which a measurement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathEnd {
-    /// The survey completed its plan.
+    /// The measurement completed its plan.
     Completed,
     /// The user stopped it.
     Interrupted,
@@ -152,7 +152,7 @@ impl RoundTrips {
 
 /// The measurements of one direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Way {
+pub struct PathDirection {
     /// The routers on the path.
     pub hops: Option<Hops>,
     /// The path MTU by each kind of packet that could be measured.
@@ -165,7 +165,7 @@ pub struct Way {
     pub capacity: Option<CapacityFigures>,
 }
 
-impl Way {
+impl PathDirection {
     /// Returns the path MTU: the largest packet that arrived.
     pub fn mtu_bytes(&self) -> Option<u32> {
         self.mtu.iter().filter_map(|proof| proof.bytes).max()
@@ -215,7 +215,7 @@ pub enum AsymmetryVerdict {
 /// A measurement that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmeasured {
-    /// The part of the survey.
+    /// The part of the measurement.
     pub part: PathPart,
     /// The measurement, as text.
     pub what: String,

@@ -1,4 +1,4 @@
-//! The figures of a path survey.
+//! The figures of a path measurement.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The result of a path survey; `docs/design/results.md` describes every field.
+//! The result of a path measurement; `docs/design/results.md` describes every field.
 
 mod document;
 mod figures;
@@ -6,8 +6,8 @@ mod hops;
 mod words;
 
 pub use document::{
-    Asymmetry, AsymmetryVerdict, PATH_SCHEMA, PathEnd, PathResult, Prober, RoundTrips, RttFigures,
-    Unmeasured, Way,
+    Asymmetry, AsymmetryVerdict, PATH_SCHEMA, PathDirection, PathEnd, PathResult, Prober,
+    RoundTrips, RttFigures, Unmeasured,
 };
 pub use figures::{
     CapacityFigures, Certainty, DelayVariation, ProbeFigures, Proportion, SentProbes,

@@ -1,8 +1,8 @@
-//! The summary of a path survey as sentences.
+//! The summary of a path measurement as sentences.
 
 use super::{
-    Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathEnd,
-    PathResult, ProbeFigures, Proportion, Way,
+    Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathDirection,
+    PathEnd, PathResult, ProbeFigures, Proportion,
 };
 use crate::text::capitalised;
 
@@ -15,7 +15,7 @@ const JUMBO: u32 = 9216;
 pub(super) fn summary(result: &PathResult) -> Vec<String> {
     let mut said = Vec::new();
     if result.end == PathEnd::Interrupted {
-        said.push("The survey was interrupted; these are the results until then.".to_owned());
+        said.push("The measurement was interrupted; these are the results until then.".to_owned());
     }
     said.extend(round_trip(result));
     said.extend(mtu(result));
@@ -55,7 +55,7 @@ fn round_trip(result: &PathResult) -> Option<String> {
 }
 
 /// Returns the decisive proof for a direction: the one with the largest packet.
-fn best(way: &Way) -> Option<&MtuProof> {
+fn best(way: &PathDirection) -> Option<&MtuProof> {
     way.mtu.iter().filter(|proof| proof.bytes.is_some()).max_by_key(|proof| proof.bytes)
 }
 
@@ -109,7 +109,8 @@ fn why(proof: &MtuProof) -> String {
 }
 
 fn hops(result: &PathResult) -> Option<String> {
-    let reached = |way: &Way| way.hops.as_ref().filter(|hops| hops.reached).map(|h| h.list.len());
+    let reached =
+        |way: &PathDirection| way.hops.as_ref().filter(|hops| hops.reached).map(|h| h.list.len());
     let word = |count: usize| if count == 1 { "hop" } else { "hops" };
     match (reached(&result.forward), reached(&result.reverse)) {
         (Some(there), Some(back)) if there != back => Some(format!(

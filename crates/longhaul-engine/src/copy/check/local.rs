@@ -217,7 +217,7 @@ mod tests {
         fs::write(at("t/sub/new"), "x").unwrap();
         fs::write(at("outside"), "x").unwrap();
         let result = check(&manifest, dir.path(), &stop).unwrap();
-        let names = |paths: &[longhaul_core::wire::WirePath]| {
+        let names = |paths: &[longhaul_core::wire::FilePath]| {
             paths.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(!result.holds());

@@ -15,7 +15,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CheckMessage, CopyReply, CopyRequest};
-use longhaul_core::wire::{RefusalKind, WirePath};
+use longhaul_core::wire::{FilePath, RefusalKind};
 
 use super::local::check_tree;
 use crate::copy::client::REPLY_TIMEOUT;
@@ -119,8 +119,8 @@ fn bytes_of(message: &CheckMessage) -> usize {
 
 /// The request of a client for a check.
 pub(in crate::copy) struct CheckOrder<'a> {
-    pub(in crate::copy) manifest: &'a WirePath,
-    pub(in crate::copy) dir: Option<&'a WirePath>,
+    pub(in crate::copy) manifest: &'a FilePath,
+    pub(in crate::copy) dir: Option<&'a FilePath>,
     /// The client's limit of time without progress; `None` for one that knows no progress.
     pub(in crate::copy) patience: Option<Duration>,
 }
@@ -132,7 +132,7 @@ pub(in crate::copy) fn serve_check(
     order: &CheckOrder<'_>,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let path = |path: &WirePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+    let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     let (manifest, dir) = (path(order.manifest), order.dir.map(path));
     let (recorded, base) = match open(tree, &manifest, dir.as_deref()) {
         Ok(opened) => opened,
@@ -208,10 +208,10 @@ fn open(
 
 /// Sends the findings, in as many messages as they need.
 fn tell(sender: &ControlSender, found: CheckResult) -> Result<()> {
-    let paths = |paths, message: fn(Vec<WirePath>) -> CheckMessage| {
+    let paths = |paths, message: fn(Vec<FilePath>) -> CheckMessage| {
         batches(
             paths,
-            |path: &WirePath| path.as_bytes().len(),
+            |path: &FilePath| path.as_bytes().len(),
             |batch| sender.send(&message(batch)),
         )
     };
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_server_has_no_end_of_findings() {
-        let paths = vec![WirePath::new("p".repeat(4000)).unwrap(); 10];
+        let paths = vec![FilePath::new("p".repeat(4000)).unwrap(); 10];
         let each = bytes_of(&CheckMessage::Extra(paths.clone()));
         assert_eq!(each, 10 * (4000 + ITEM_BYTES));
         let failures = vec![CopyFailure { path: "p".into(), reason: "r".into() }];

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
@@ -52,7 +52,7 @@ pub(in crate::copy) struct Setting {
     pub(in crate::copy) durable: bool,
     pub(in crate::copy) terms: CopyTerms,
     /// The name that the only top-level entry gets instead of its own.
-    pub(in crate::copy) name: Option<WirePath>,
+    pub(in crate::copy) name: Option<FilePath>,
 }
 
 /// The reason why a copy has no journal.
@@ -78,7 +78,7 @@ enum Taken {
 }
 
 /// A locked journal.
-struct Found {
+struct LockedJournal {
     name: String,
     file: File,
     /// True if there was one before, believed or not.
@@ -97,7 +97,7 @@ impl Journal {
         stop: &AtomicBool,
     ) -> Result<(Self, Past), OpenError> {
         let deadline = Instant::now() + patience;
-        let Found { name, file, found } = loop {
+        let LockedJournal { name, file, found } = loop {
             if let Some(taken) = find(&dir, key).map_err(|_| OpenError::Unavailable)? {
                 break taken;
             }
@@ -136,7 +136,7 @@ impl Journal {
 
     /// The name that an earlier attempt of the copy `key`, with its journal in `dir`, has given to
     /// its only top-level entry.
-    pub(in crate::copy) fn given_name(dir: &OwnedFd, key: &CopyKey) -> Option<WirePath> {
+    pub(in crate::copy) fn given_name(dir: &OwnedFd, key: &CopyKey) -> Option<FilePath> {
         let plain = PathBuf::from(journal_name(key));
         let names = std::iter::once(plain).chain(random_names(dir, key));
         names.filter_map(|name| open_own(dir, &name)).find_map(|file| {
@@ -252,16 +252,16 @@ fn is_journal(name: &OsStr, prefix: &str) -> bool {
 }
 
 /// Finds or makes the journal of `key` and locks it; `None` while another process has the lock.
-fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Found>, Errno> {
+fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<LockedJournal>, Errno> {
     let plain = journal_name(key);
     let taken = take(dir, &plain)?;
     let found = !matches!(taken, Taken::Absent);
     match taken {
-        Taken::Locked(file) => return Ok(Some(Found { name: plain, file, found })),
+        Taken::Locked(file) => return Ok(Some(LockedJournal { name: plain, file, found })),
         Taken::Busy => return Ok(None),
         Taken::Absent | Taken::Discarded => match create(dir, &plain) {
             Err(Errno::EXIST) => return Ok(None),
-            created => return Ok(created?.map(|file| Found { name: plain, file, found })),
+            created => return Ok(created?.map(|file| LockedJournal { name: plain, file, found })),
         },
         Taken::Foreign => {}
     }
@@ -279,15 +279,17 @@ fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Found>, Errno> {
         let _ = unlinkat(dir, &name, AtFlags::empty());
         return Ok(None);
     }
-    Ok(Some(Found { name, file, found }))
+    Ok(Some(LockedJournal { name, file, found }))
 }
 
 /// Takes a journal of `key` under a random name. The inner `None`: another process has the lock.
-fn find_random(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Option<Found>>, Errno> {
+fn find_random(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Option<LockedJournal>>, Errno> {
     for name in random_names(dir, key) {
         let Some(name) = name.to_str().map(str::to_owned) else { continue };
         match take(dir, &name)? {
-            Taken::Locked(file) => return Ok(Some(Some(Found { name, file, found: true }))),
+            Taken::Locked(file) => {
+                return Ok(Some(Some(LockedJournal { name, file, found: true })));
+            }
             Taken::Busy => return Ok(Some(None)),
             Taken::Absent | Taken::Discarded | Taken::Foreign => {}
         }
@@ -390,7 +392,7 @@ pub(in crate::copy) fn is_of_user(stat: &Stat) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
 
     use super::super::format::FileId;
     use super::*;
@@ -418,8 +420,8 @@ mod tests {
     }
 
     fn partial(temporary: &str, id: FileId) -> Record {
-        let temporary = WirePath::new(temporary).unwrap();
-        Record::Partial { path: WirePath::new("f").unwrap(), stamp: 1, temporary, id }
+        let temporary = FilePath::new(temporary).unwrap();
+        Record::Partial { path: FilePath::new("f").unwrap(), stamp: 1, temporary, id }
     }
 
     fn no_file() -> FileId {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 
 use longhaul_core::plan::{CopyOptions, OwnerMode, Verify};
-use longhaul_core::wire::{BLOCK_LIMIT, WirePath};
+use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_sys::memory::DIRECT_ALIGN;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
@@ -33,18 +33,18 @@ pub(in crate::copy) enum Record {
         terms: Option<CopyTerms>,
         /// The name that the only top-level entry gets instead of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<WirePath>,
+        name: Option<FilePath>,
     },
     /// A file has been begun under a temporary name.
-    Partial { path: WirePath, stamp: u64, temporary: WirePath, id: FileId },
+    Partial { path: FilePath, stamp: u64, temporary: FilePath, id: FileId },
     /// More of its bytes are written. Digests are over pieces of `piece_bytes`.
-    Written { path: WirePath, piece_bytes: u64, extents: Vec<Extent> },
+    Written { path: FilePath, piece_bytes: u64, extents: Vec<Extent> },
     /// The record of version 2, without digests. Its bytes are not reused.
-    Extents { path: WirePath, extents: Vec<(u64, u64)> },
+    Extents { path: FilePath, extents: Vec<(u64, u64)> },
     /// The record of version 1, in blocks. Its bytes are not reused.
-    Blocks { path: WirePath, spans: Vec<(u64, u64)> },
+    Blocks { path: FilePath, spans: Vec<(u64, u64)> },
     /// It is in place.
-    Done { path: WirePath, stamp: u64, id: FileId },
+    Done { path: FilePath, stamp: u64, id: FileId },
 }
 
 /// The options under which a sink accepts bytes and puts files in place.
@@ -170,7 +170,7 @@ pub(in crate::copy) enum PastFile {
     /// identify the file.
     Partial {
         stamp: u64,
-        temporary: WirePath,
+        temporary: FilePath,
         id: FileId,
         extents: Vec<Claim>,
         /// Every extent was verified when it arrived.
@@ -188,7 +188,7 @@ pub(in crate::copy) struct Past {
     /// The terms of records that are appended.
     pub(super) terms: Option<CopyTerms>,
     /// The name that the only top-level entry gets instead of its own.
-    pub(super) name: Option<WirePath>,
+    pub(super) name: Option<FilePath>,
     /// By path relative to the target.
     pub(in crate::copy) files: HashMap<Vec<u8>, PastFile>,
     /// The length of the complete records; the rest was being written at the interruption.
@@ -306,8 +306,8 @@ impl Past {
 mod tests {
     use super::*;
 
-    fn path(text: &str) -> WirePath {
-        WirePath::new(text).unwrap()
+    fn path(text: &str) -> FilePath {
+        FilePath::new(text).unwrap()
     }
 
     const ID: FileId =
@@ -356,7 +356,7 @@ mod tests {
     };
 
     fn begin() -> Record {
-        let name = WirePath::new("new");
+        let name = FilePath::new("new");
         Record::Begin { version: VERSION, block_bytes: None, boot: None, terms: Some(TERMS), name }
     }
 

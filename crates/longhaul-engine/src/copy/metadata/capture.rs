@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use longhaul_core::plan::{OwnerMode, TreeOptions};
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{Owner, XATTRS_LIMIT_BYTES, Xattr};
 use longhaul_sys::users;
 use rustix::buffer::spare_capacity;
@@ -85,7 +85,7 @@ impl Capture {
                 return Err(Errno::TOOBIG.into());
             }
             // A name from the kernel holds no NUL.
-            xattrs.extend(WirePath::new(name).map(|name| Xattr { name, value }));
+            xattrs.extend(FilePath::new(name).map(|name| Xattr { name, value }));
         }
         Ok(xattrs)
     }

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 
 use crate::lock::lock;
 
 /// Gathers digests, if any are wanted.
 pub(super) struct Digests {
     pub(super) told: bool,
-    pub(super) manifest: Option<WirePath>,
+    pub(super) manifest: Option<FilePath>,
     pub(super) done: Mutex<Vec<Done>>,
     /// Files that were there already, to be read at the end.
     pub(super) unchanged: Mutex<Vec<PathBuf>>,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use longhaul_core::plan::{CopyOptions, DeleteOptions, filter::Filters};
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use rustix::fs::{AtFlags, FileType, statat};
 use twox_hash::XxHash3_128;
 
@@ -63,7 +63,7 @@ impl Extras {
     }
 
     /// Takes note of an entry.
-    pub(super) fn note(&self, path: &WirePath, is_dir: bool) {
+    pub(super) fn note(&self, path: &FilePath, is_dir: bool) {
         let bytes = path.as_bytes();
         let mut state = lock(&self.state);
         if !bytes.contains(&b'/') {

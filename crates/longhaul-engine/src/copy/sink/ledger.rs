@@ -405,14 +405,14 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use longhaul_core::units::Bytes;
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
     use longhaul_core::wire::copy::EntryKind;
 
     use super::*;
 
     fn file(id: u64, size: u64) -> Arc<SinkFile> {
         let kind = EntryKind::File { size_bytes: Bytes::new(size) };
-        let mut entry = Entry::new(WirePath::new("f").unwrap(), kind, 0);
+        let mut entry = Entry::new(FilePath::new("f").unwrap(), kind, 0);
         entry.id = id;
         Arc::new(SinkFile::new(&entry, "f".into(), size, Attributes::default(), 10))
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_core::result::{DigestOf, Manifest, ManifestFile, hex};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::SinkMessage;
 use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
 
@@ -66,7 +66,7 @@ impl Shared<'_> {
     }
 
     /// Reports all digests and writes the manifest; returns its path.
-    pub(super) fn tell_digests(&self) -> Result<Option<WirePath>> {
+    pub(super) fn tell_digests(&self) -> Result<Option<FilePath>> {
         if !self.books.digests.wanted() {
             return Ok(None);
         }
@@ -99,7 +99,7 @@ impl Shared<'_> {
         self.write_manifest(done)
     }
 
-    fn write_manifest(&self, done: Vec<Done>) -> Result<Option<WirePath>> {
+    fn write_manifest(&self, done: Vec<Done>) -> Result<Option<FilePath>> {
         let (Some(name), Destination::Directory { tree, contents, .. }) =
             (&self.books.digests.manifest, &self.store.destination)
         else {

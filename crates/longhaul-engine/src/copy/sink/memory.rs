@@ -43,15 +43,15 @@ impl Drop for MemoryClaim {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
     use longhaul_core::wire::copy::{EntryKind, Xattr};
 
     use super::*;
 
     #[test]
     fn entries_take_memory_until_they_are_dropped() {
-        let name = WirePath::new("user.a").unwrap();
-        let mut entry = Entry::new(WirePath::new("f").unwrap(), EntryKind::Directory, 0);
+        let name = FilePath::new("user.a").unwrap();
+        let mut entry = Entry::new(FilePath::new("f").unwrap(), EntryKind::Directory, 0);
         entry.xattrs = vec![Xattr { name, value: vec![0; 255 << 10] }];
         let memory = EntryMemory::default();
         let claims: Vec<_> = std::iter::from_fn(|| memory.claim(&entry)).take(10_000).collect();

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul_core::result::ActionKind;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{DeviceNumber, EntryKind};
 use rustix::fs::{
     AtFlags, FileType, Mode, linkat, makedev, mknodat, readlinkat, statat, symlinkat, unlinkat,
@@ -141,7 +141,7 @@ impl Store {
     }
 
     /// A path at the sink, for a list of actions.
-    pub(super) fn shown(&self, path: &Path, is_dir: bool) -> WirePath {
+    pub(super) fn shown(&self, path: &Path, is_dir: bool) -> FilePath {
         let mut path = self.display(path).into_os_string();
         if is_dir {
             path.push("/");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, Top};
 use rustix::fs::Mode;
 
@@ -71,9 +71,9 @@ impl Destination {
     }
 
     /// The name that the only top-level entry gets instead of its own.
-    pub(super) fn given_name(&self) -> Option<WirePath> {
+    pub(super) fn given_name(&self) -> Option<FilePath> {
         let Destination::Directory { rename: Some(name), .. } = self else { return None };
-        WirePath::new(name.as_bytes())
+        FilePath::new(name.as_bytes())
     }
 
     /// The directory that entries go into.

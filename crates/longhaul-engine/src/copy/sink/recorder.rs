@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 
 use super::ledger::{Piece, SinkFile};
 use super::partial::PartialFile;
@@ -66,7 +66,7 @@ struct Open {
 
 /// A file in place without a record in the journal.
 struct Placed {
-    path: WirePath,
+    path: FilePath,
     stamp: u64,
     id: FileId,
 }
@@ -243,7 +243,7 @@ impl Recorder {
         let Some(path) = wire_path(file) else { return records };
         if !known {
             let name = partial.temporary.temporary.as_bytes();
-            let (Some(temporary), Ok(id)) = (WirePath::new(name), partial.id()) else {
+            let (Some(temporary), Ok(id)) = (FilePath::new(name), partial.id()) else {
                 return records;
             };
             let path = path.clone();
@@ -360,6 +360,6 @@ fn extents(pieces: &[Piece], block_bytes: u64) -> Vec<Extent> {
     pieces.chunk_by(follows).map(extent).collect()
 }
 
-fn wire_path(file: &SinkFile) -> Option<WirePath> {
-    WirePath::new(file.path.as_os_str().as_bytes())
+fn wire_path(file: &SinkFile) -> Option<FilePath> {
+    FilePath::new(file.path.as_os_str().as_bytes())
 }

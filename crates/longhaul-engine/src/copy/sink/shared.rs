@@ -10,7 +10,7 @@ use std::time::Instant;
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::Action;
 use longhaul_core::wire::copy::{SinkMessage, SinkReport, SourceReport};
-use longhaul_core::wire::{RefusalKind, WirePath};
+use longhaul_core::wire::{FilePath, RefusalKind};
 
 use super::digests::Digests;
 use super::extras::Extras;
@@ -185,7 +185,7 @@ impl Shared<'_> {
         error: &io::Error,
     ) -> Result<()> {
         let path = self.store.display(path);
-        let path = WirePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
+        let path = FilePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
         let reason = format!("cannot {operation} it: {error}");
         lock(&self.books.reports).fail(path.to_string(), reason.clone());
         self.context.control.send(&SinkMessage::Failed { id, path, reason })

@@ -62,7 +62,7 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::MetadataExt;
 
-    use longhaul_core::wire::WirePath;
+    use longhaul_core::wire::FilePath;
 
     use super::*;
     use crate::copy::journal::{FileId, PastFile};
@@ -92,7 +92,7 @@ mod tests {
             mtime_ns: 0,
             ctime: None,
         };
-        let (temporary, extents) = (WirePath::new(kept.as_bytes()).unwrap(), Vec::new());
+        let (temporary, extents) = (FilePath::new(kept.as_bytes()).unwrap(), Vec::new());
         let partial = PastFile::Partial { stamp: 0, temporary, id, extents, verified: true };
         let mut past = Past::default();
         past.files.insert(b"sub/b".to_vec(), partial);

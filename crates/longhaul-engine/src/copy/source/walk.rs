@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use longhaul_core::plan::filter::Filters;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
@@ -58,7 +58,7 @@ pub(super) struct Walk<'a, S> {
     above: Above,
     pub(super) sink: &'a mut S,
     /// The id and path of the first name of each file with several names.
-    several_names: HashMap<(u64, u64), (u64, WirePath)>,
+    several_names: HashMap<(u64, u64), (u64, FilePath)>,
     sampling: Option<Sampling>,
     entries: Vec<Entry>,
     files: Vec<Arc<SourceFile>>,
@@ -114,14 +114,14 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                     let block_bytes = self.options.block_bytes.get();
                     let file = SourceFile::zero(self.next_id, size.get(), block_bytes);
                     let kind = EntryKind::File { size_bytes: *size };
-                    let zero = WirePath::new("zero").expect("the name holds no NUL");
+                    let zero = FilePath::new("zero").expect("the name holds no NUL");
                     let entry = Entry::new(zero, kind, 0o644);
                     self.push(entry, Some(file))?;
                 }
                 SourceRoot::Feed(feed) => {
                     let block_bytes = self.options.block_bytes.get();
                     let file = SourceFile::feed(self.next_id, feed, block_bytes);
-                    let name = WirePath::new("stdin").expect("the name holds no NUL");
+                    let name = FilePath::new("stdin").expect("the name holds no NUL");
                     let mut entry = Entry::new(name, EntryKind::Stream, 0o644);
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                     entry.mtime_seconds = now.as_secs() as i64;
@@ -195,7 +195,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             FileKind::File => EntryKind::File { size_bytes: Bytes::new(found.metadata.size) },
             FileKind::Symlink => match rustix::fs::readlinkat(&found.handle, "", Vec::new()) {
-                Ok(target) => match WirePath::new(target.into_bytes()) {
+                Ok(target) => match FilePath::new(target.into_bytes()) {
                     Some(target) => EntryKind::Symlink { target },
                     None => return Ok(()),
                 },
@@ -291,7 +291,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             (kind, _) => kind,
         };
         // A path from the file system holds no NUL.
-        let Some(name) = WirePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
+        let Some(name) = FilePath::new(name.as_os_str().as_bytes()) else { return Ok(()) };
         let kind = match self.earlier_name(&kind, metadata, &name) {
             Some((first, path)) => EntryKind::HardLink { first, path },
             None => kind,
@@ -350,8 +350,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         &mut self,
         kind: &EntryKind,
         metadata: &Metadata,
-        name: &WirePath,
-    ) -> Option<(u64, WirePath)> {
+        name: &FilePath,
+    ) -> Option<(u64, FilePath)> {
         let several = metadata.names > 1 && !matches!(kind, EntryKind::Directory);
         if !several || !self.options.tree.hard_links {
             return None;
@@ -498,7 +498,7 @@ mod tests {
         let found = walk(&options, &[at(".")]);
         assert_eq!(found.paths, ["a", "b", "c", "d"]);
         assert!(found.failed.is_empty() && found.skipped.is_empty());
-        let path = |name: &str| WirePath::new(name).unwrap();
+        let path = |name: &str| FilePath::new(name).unwrap();
         let [_, kinds @ ..] = found.kinds.as_slice() else { panic!("four were found") };
         assert_eq!(
             kinds,

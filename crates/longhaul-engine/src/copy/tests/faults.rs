@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhaul_core::plan::{CopyOptions, Protection, Verify};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
@@ -235,7 +235,7 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
     let (sender, mut receiver, dialer) = world.session().split();
     let request = CopyRequest::Receive {
         key: CopyKey::new(1),
-        target: WirePath::new(".").unwrap(),
+        target: FilePath::new(".").unwrap(),
         top: Top::Several,
         options: CopyOptions { streams: Some(1), ..options() },
     };
@@ -267,7 +267,7 @@ pub(super) fn settles(world: &World, expected: &[&str]) {
 
 fn entry(id: u64, path: &str, size: u64) -> Entry {
     let kind = EntryKind::File { size_bytes: Bytes::new(size) };
-    Entry { id, ..Entry::new(WirePath::new(path).unwrap(), kind, 0o644) }
+    Entry { id, ..Entry::new(FilePath::new(path).unwrap(), kind, 0o644) }
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn noise_on_every_channel_ends_its_session_alone() {
         let (sender, mut receiver, dialer) = world.session().split();
         let request = CopyRequest::Receive {
             key: CopyKey::new(2),
-            target: WirePath::new(".").unwrap(),
+            target: FilePath::new(".").unwrap(),
             top: Top::Several,
             options: CopyOptions { streams: Some(1), ..options() },
         };

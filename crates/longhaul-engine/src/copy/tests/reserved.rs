@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_core::plan::{CopyOptions, DeleteOptions, TreeOptions};
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
@@ -18,8 +18,8 @@ use crate::session::Rights;
 const JOURNAL: &str = ".longhaul-0123456789abcdef0123456789abcdef.journal";
 const TEMPORARY: &str = ".victim.longhaul-0123abcd-0.part";
 
-fn path(text: &str) -> WirePath {
-    WirePath::new(text).unwrap()
+fn path(text: &str) -> FilePath {
+    FilePath::new(text).unwrap()
 }
 
 /// Announces `entries` to the server as a source that keeps to the protocol, and returns what it

@@ -12,7 +12,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
-use longhaul_core::wire::{PackEntry, WirePath};
+use longhaul_core::wire::{FilePath, PackEntry};
 
 use super::faults::{broken_off, settles};
 use super::{World, bytes, names, options};
@@ -122,7 +122,7 @@ fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
     let (sender, mut receiver, dialer) = world.session().split();
     let request = CopyRequest::Receive {
         key: CopyKey::new(3),
-        target: WirePath::new(".").unwrap(),
+        target: FilePath::new(".").unwrap(),
         top: Top::Several,
         options: CopyOptions { streams: Some(2), ..options() },
     };
@@ -174,7 +174,7 @@ impl Speaker {
         let protection = Protection::Sealed;
         let request = CopyRequest::Receive {
             key: CopyKey::new(4),
-            target: WirePath::new(".").unwrap(),
+            target: FilePath::new(".").unwrap(),
             top: Top::Several,
             options: CopyOptions {
                 streams: Some(1),
@@ -193,7 +193,7 @@ impl Speaker {
 
     /// Announces one file, and nothing more.
     fn announce(&self, kind: EntryKind) {
-        let entry = Entry::new(WirePath::new("f").unwrap(), kind, 0o644);
+        let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
         self.sender.send(&SourceMessage::Entries(vec![entry])).unwrap();
         self.sender.send(&SourceMessage::End { entries: 1 }).unwrap();
     }

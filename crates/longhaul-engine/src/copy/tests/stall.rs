@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
@@ -68,7 +68,7 @@ fn hold<S: Serialize + Sync, H: DeserializeOwned>(
 }
 
 fn receive(key: u128) -> CopyRequest {
-    let (key, target) = (CopyKey::new(key), WirePath::new(".").unwrap());
+    let (key, target) = (CopyKey::new(key), FilePath::new(".").unwrap());
     CopyRequest::Receive { key, target, top: Top::Several, options: patient() }
 }
 
@@ -87,7 +87,7 @@ fn abort_reason(heard: &[SinkMessage]) -> &str {
 fn a_source_that_sends_signs_of_life_alone_is_ended() {
     let world = World::new();
     let kind = EntryKind::File { size_bytes: Bytes::mib(5) };
-    let entry = Entry::new(WirePath::new("f").unwrap(), kind, 0o644);
+    let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
     let announced = SourceMessage::Entries(vec![entry]);
     for (first, waited_for) in [
         (vec![], "announce what it sends"),
@@ -123,7 +123,7 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
     };
     for (file, asks) in [("small", false), ("small", true), ("large", false)] {
         let request = CopyRequest::Send {
-            paths: vec![WirePath::new(file).unwrap()],
+            paths: vec![FilePath::new(file).unwrap()],
             asks,
             listed: false,
             key: None,
@@ -148,7 +148,7 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
     let world = World::new();
     fs::write(world.far("large"), bytes(40 << 20)).unwrap();
     let request = CopyRequest::Send {
-        paths: vec![WirePath::new("large").unwrap()],
+        paths: vec![FilePath::new("large").unwrap()],
         asks: false,
         listed: false,
         key: None,
@@ -168,7 +168,7 @@ fn a_late_request_for_a_block_is_ignored_and_a_false_one_ends_the_session() {
     for (id, is_ignored) in [(0, true), (1, false)] {
         let (sender, mut receiver, dialer) = world.session().split();
         let request = CopyRequest::Send {
-            paths: vec![WirePath::new("f").unwrap()],
+            paths: vec![FilePath::new("f").unwrap()],
             asks: false,
             listed: false,
             key: None,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use longhaul_core::plan::filter::FilterList;
 use longhaul_core::plan::{CopyOptions, DeleteOptions, OwnerMode, TreeOptions};
 use longhaul_core::result::{ActionKind, CopyResult, Manifest, hex};
-use longhaul_core::wire::WirePath;
+use longhaul_core::wire::FilePath;
 
 use super::{World, bytes, names, options};
 
@@ -23,7 +23,7 @@ fn with(change: impl FnOnce(&mut TreeOptions)) -> CopyOptions {
 }
 
 fn actions(result: &CopyResult) -> Vec<(ActionKind, String)> {
-    let name = |path: &WirePath| {
+    let name = |path: &FilePath| {
         let text = path.to_string();
         let slash = if text.ends_with('/') { "/" } else { "" };
         format!("{}{slash}", Path::new(&text).file_name().unwrap().display())
@@ -141,7 +141,7 @@ fn names_win_over_numbers_unless_numbers_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     for (mode, expected) in [(OwnerMode::Names, 0), (OwnerMode::Numbers, 12_345)] {
         let file = fs::File::create(dir.path().join("f")).unwrap();
-        let mut entry = Entry::new(WirePath::new("f").unwrap(), EntryKind::Fifo, 0o600);
+        let mut entry = Entry::new(FilePath::new("f").unwrap(), EntryKind::Fifo, 0o600);
         entry.owner =
             Some(Owner { uid: 12_345, gid: 23_456, user: Some("root".into()), group: None });
         let mut options = options();
@@ -292,7 +292,7 @@ fn digests_are_told_and_written_beside_the_files() {
     fs::write(world.near("t/empty"), "").unwrap();
     let wanted = with(|tree| {
         tree.digests = true;
-        tree.manifest = WirePath::new("");
+        tree.manifest = FilePath::new("");
     });
     let result = world.push(&["t"], ".", &wanted).unwrap();
     let pulled = world.pull(&["t"], ".", &wanted).unwrap();

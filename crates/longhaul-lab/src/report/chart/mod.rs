@@ -9,18 +9,18 @@
 
 mod bars;
 mod heat;
-mod ladder;
 mod legend;
 mod lines;
 mod scale;
+mod steps;
 mod style;
 mod svg;
 
 pub(super) use bars::{Bar, BarChart};
 pub(super) use heat::HeatMap;
-pub(super) use ladder::{LadderChart, LadderRung};
 pub(super) use lines::{Line, LineChart, LineKind, Panel, Point};
 pub(super) use scale::{Axis, Scale, plain};
+pub(super) use steps::{StepBar, StepChart};
 pub(super) use style::STYLE;
 pub(super) use svg::Drawing;
 

@@ -1,12 +1,14 @@
 //! The page of a diagnosis: the answer, a chart of the measurements, the limits and their remedies.
 
-use longhaul_core::result::{Bottleneck, BusyThread, Cure, Diagnosis, Rung, RungReport, RungRound};
+use longhaul_core::result::{
+    Bottleneck, BusyThread, Cure, Diagnosis, DiagnosisStep, StepReport, StepRound,
+};
 use longhaul_core::text::capitalised;
 use longhaul_core::units::Rate;
 use maud::{Markup, PreEscaped, html as markup};
 
 use super::document::frame;
-use crate::report::chart::{LadderChart, LadderRung, Width};
+use crate::report::chart::{StepBar, StepChart, Width};
 
 /// Renders the page.
 pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
@@ -20,7 +22,7 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
             p.lead { (diagnosis.sentence) "." }
             (tiles(diagnosis))
         }
-        section id="ladder" {
+        section id="chart" {
             h2 { "Measurements" }
             figure {
                 (PreEscaped(chart.draw(Width::Page).embedded("wide")))
@@ -35,9 +37,9 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
                 }
             }
         }
-        section id="rungs" {
+        section id="steps" {
             h2 { "All measurements" }
-            (rungs(diagnosis))
+            (steps(diagnosis))
         }
         @if !diagnosis.gaps.is_empty() {
             section id="gaps" {
@@ -75,7 +77,7 @@ fn about(diagnosis: &Diagnosis) -> String {
 
 fn tiles(diagnosis: &Diagnosis) -> Markup {
     let first = diagnosis.limits.first();
-    let whole = diagnosis.rate(Rung::Whole);
+    let whole = diagnosis.rate(DiagnosisStep::Whole);
     let all = [
         whole.map(|rate| (rate.to_string(), "the whole copy")),
         first.map(|limit| (limit.resource.to_string(), "limits it")),
@@ -91,24 +93,24 @@ fn tiles(diagnosis: &Diagnosis) -> Markup {
     }
 }
 
-fn chart(diagnosis: &Diagnosis) -> LadderChart {
-    let limit = diagnosis.limits.first().map(|limit| limit.rung);
+fn chart(diagnosis: &Diagnosis) -> StepChart {
+    let limit = diagnosis.limits.first().map(|limit| limit.step);
     let gigabits = |rate: Rate| rate.bps() as f64 / 1e9;
-    let rung = |report: &RungReport| {
+    let step = |report: &StepReport| {
         let rates = || report.rounds.iter().map(|round| gigabits(round.throughput_bps));
         let (low, high) = (rates().reduce(f64::min), rates().reduce(f64::max));
-        LadderRung {
+        StepBar {
             name: report.title.clone(),
             value: report.throughput_bps.map(|rate| (gigabits(rate), rate.to_string())),
             range: low.zip(high).filter(|(low, high)| low < high),
-            mark: (limit == Some(report.rung)).then(|| "limit".to_owned()),
+            mark: (limit == Some(report.step)).then(|| "limit".to_owned()),
         }
     };
-    LadderChart {
+    StepChart {
         title: "Each part separately, and the whole copy".to_owned(),
         subtitle: "Median of the rounds, with a line from the lowest to the highest".to_owned(),
         label: "Gb/s".to_owned(),
-        rungs: diagnosis.rungs.iter().map(rung).collect(),
+        steps: diagnosis.steps.iter().map(step).collect(),
     }
 }
 
@@ -154,9 +156,9 @@ fn line(cure: &Cure) -> Markup {
     }
 }
 
-fn rungs(diagnosis: &Diagnosis) -> Markup {
+fn steps(diagnosis: &Diagnosis) -> Markup {
     let share = |share: f64| format!("{:.0} %", 100.0 * share);
-    let busy = |round: &RungRound| {
+    let busy = |round: &StepRound| {
         let hosts = [("source", round.source_host), ("sink", round.sink_host)];
         let known = hosts.into_iter().filter_map(|(name, host)| Some((name, host?)));
         let said: Vec<_> =
@@ -167,13 +169,13 @@ fn rungs(diagnosis: &Diagnosis) -> Markup {
         div.scroll {
             table.small {
                 thead { tr {
-                    th { "Rung" }
+                    th { "Step" }
                     th.figure { "Median" }
                     th.figure { "Rounds" }
                     th { "Processors busy" }
                     th { "Details" }
                 } }
-                tbody { @for report in &diagnosis.rungs {
+                tbody { @for report in &diagnosis.steps {
                     tr {
                         th scope="row" { (report.title) }
                         td.figure {
@@ -196,7 +198,7 @@ fn rungs(diagnosis: &Diagnosis) -> Markup {
     }
 }
 
-fn own_words(report: &RungReport) -> String {
+fn own_words(report: &StepReport) -> String {
     let Some(round) = report.median() else { return report.note.clone() };
     if let Some(reason) = &round.reason {
         return reason.sentence.clone();

@@ -1,12 +1,12 @@
-//! The section of the path surveys.
+//! The section of the path measurements.
 
 use maud::{Markup, html as markup};
 
-use crate::archive::{Contents, Survey};
+use crate::archive::{Contents, PathRecord};
 
-/// Returns the survey of each path before its first run; `None` for archives without surveys.
+/// Returns the measurements of each path before its first run; `None` for archives without them.
 pub(super) fn section(contents: &Contents) -> Option<Markup> {
-    if contents.surveys.is_empty() {
+    if contents.path_records.is_empty() {
         return None;
     }
     Some(markup! {
@@ -24,21 +24,21 @@ pub(super) fn section(contents: &Contents) -> Option<Markup> {
                     th.figure { "MTU reverse" }
                     th.figure { "Lost" }
                 } }
-                tbody { @for survey in &contents.surveys { (line(survey)) } }
+                tbody { @for record in &contents.path_records { (line(record)) } }
             }
         }
     })
 }
 
-fn line(survey: &Survey) -> Markup {
+fn line(record: &PathRecord) -> Markup {
     let millis = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
     let bytes = |value: Option<u32>| value.map_or("-".to_owned(), |bytes| bytes.to_string());
-    let lost = survey.loss().map_or("-".to_owned(), |(of, lost)| format!("{lost} of {of}"));
-    let ([small, full], [there, back]) = (survey.rtt_ms(), survey.mtu_bytes());
+    let lost = record.loss().map_or("-".to_owned(), |(of, lost)| format!("{lost} of {of}"));
+    let ([small, full], [there, back]) = (record.rtt_ms(), record.mtu_bytes());
     markup! {
         tr {
-            th scope="row" { (survey.path) }
-            @match &survey.failure {
+            th scope="row" { (record.path) }
+            @match &record.failure {
                 Some(reason) => td.wrap.bad colspan="5" { "not measured: " (reason) },
                 None => {
                     td.figure { (millis(small)) }

@@ -21,14 +21,14 @@ use crate::remote::{SshFar, SshOptions, start_here};
 
 /// What opens sessions with one place.
 pub(in crate::cli) struct Gate<'a> {
-    way: Way,
+    way: Transport,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
     /// How long it waits in a server's queue.
     patience: Duration,
 }
 
-enum Way {
+enum Transport {
     Here { far: Option<InProcess> },
     Server { host: HostPort, config: ConfigDir, identity: Identity, policy: HostPolicy },
     Ssh { destination: String, options: SshOptions, far: Option<SshFar> },
@@ -71,15 +71,15 @@ impl<'a> Gate<'a> {
             false => HostPolicy::RequireKnown,
         };
         let way = match far {
-            Far::Here => Way::Here { far: None },
+            Far::Here => Transport::Here { far: None },
             Far::Server(address) => {
                 let config = ConfigDir::of_user()?;
                 let identity = passphrase::identity(&config)?;
-                Way::Server { host: address.parse()?, config, identity, policy }
+                Transport::Server { host: address.parse()?, config, identity, policy }
             }
             Far::Ssh(destination) => {
                 let (destination, options) = (destination.clone(), ssh.clone());
-                Way::Ssh { destination, options, far: None }
+                Transport::Ssh { destination, options, far: None }
             }
         };
         Ok(Gate { way, stop, addresses, patience: Duration::MAX })
@@ -98,12 +98,12 @@ impl<'a> Gate<'a> {
     /// As [`open`](Self::open), for another service.
     pub(in crate::cli) fn open_for(&mut self, service: Service) -> EngineResult<Session> {
         let session = match &mut self.way {
-            Way::Here { far } => {
+            Transport::Here { far } => {
                 let (started, session) = start_here(service, self.stop)?;
                 *far = Some(started);
                 session
             }
-            Way::Server { host, config, identity, policy } => {
+            Transport::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
                 // Who waits for a turn however long it takes may ask before it has come.
@@ -113,7 +113,7 @@ impl<'a> Gate<'a> {
                     connect_within(host, service, &options, self.stop, self.patience)?
                 }
             }
-            Way::Ssh { destination, options, far } => {
+            Transport::Ssh { destination, options, far } => {
                 *far = None;
                 let (started, session) = SshFar::start(destination, service, options)?;
                 *far = Some(started);
@@ -134,9 +134,9 @@ impl<'a> Gate<'a> {
     /// As [`finish`](Self::finish), with more sessions to come.
     pub(in crate::cli) fn rest(&mut self) {
         match &mut self.way {
-            Way::Here { far } => far.take().into_iter().for_each(InProcess::finish),
-            Way::Ssh { far, .. } => far.take().into_iter().for_each(SshFar::finish),
-            Way::Server { .. } => {}
+            Transport::Here { far } => far.take().into_iter().for_each(InProcess::finish),
+            Transport::Ssh { far, .. } => far.take().into_iter().for_each(SshFar::finish),
+            Transport::Server { .. } => {}
         }
     }
 
@@ -146,7 +146,7 @@ impl<'a> Gate<'a> {
             return Ok(session);
         };
         let mut found = match (addresses, &self.way) {
-            (Addresses::All, Way::Server { host, .. }) => host.resolve()?,
+            (Addresses::All, Transport::Server { host, .. }) => host.resolve()?,
             (Addresses::All, _) => session.data_addresses().to_vec(),
             (Addresses::These(names), _) => {
                 let resolve = |name: &String| {

@@ -43,7 +43,7 @@ impl<'a> Show<'a> {
     pub(super) fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::MakingData => self.line("longhaul: making the data"),
-            Event::Surveying { condition } => {
+            Event::MeasuringPath { condition } => {
                 let what = format!("looking at the path: {}", condition.label());
                 match &self.live {
                     Some(live) => live.bar.set_message(escape(&what).into_owned()),

@@ -52,7 +52,7 @@ pub(in crate::cli) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         sources: &checked.sources,
         scratch: &checked.scratch,
         memory: checked.memory_scratch.as_deref(),
-        surveyor: Some(&program),
+        path_program: Some(&program),
         retry_failed: args.retry_failed,
         stop: interrupt.flag(),
     };

@@ -11,7 +11,7 @@ use crate::exit::{self, Coded};
 /// Files of any user, as root has them.
 const FILES: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::FOWNER);
-/// Congestion control, raw sockets of a path survey, priorities, locked memory, limits.
+/// Congestion control, raw sockets of a path measurement, priorities, locked memory, limits.
 const TUNING: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::SYS_NICE)

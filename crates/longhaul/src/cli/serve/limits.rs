@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_engine::AnonymousPool;
-use longhaul_engine::flow::FlowLimits;
 use longhaul_engine::serve::{ClientLimits, StartupLimits};
+use longhaul_engine::test::TestLimits;
 
 /// Clients and streams are counted from one.
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -47,7 +47,7 @@ pub(super) struct LimitArgs {
     /// authorised keys, 32 for others]
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     max_per_address: Option<usize>,
-    /// Memory for the buffers of all tests and surveys without an authorised key together
+    /// Memory for the buffers of all tests and measurements without an authorised key together
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     anonymous_memory: Bytes,
     /// From START connections that are not authenticated yet, drop RATE % of the silent ones for
@@ -86,13 +86,13 @@ pub(super) struct LimitArgs {
 /// What a test may take, by who asks for it.
 #[derive(Debug)]
 pub(super) struct Tiers {
-    anyone: FlowLimits,
-    authorised: FlowLimits,
+    anyone: TestLimits,
+    authorised: TestLimits,
 }
 
 impl Tiers {
     /// The limits of a client whose key is, or is not, in the list.
-    pub(super) fn of(&self, authorised: bool) -> &FlowLimits {
+    pub(super) fn of(&self, authorised: bool) -> &TestLimits {
         if authorised { &self.authorised } else { &self.anyone }
     }
 }
@@ -134,20 +134,20 @@ impl LimitArgs {
     pub(super) fn tiers(&self, pool: &AnonymousPool) -> Tiers {
         let streams = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Tiers {
-            anyone: FlowLimits {
+            anyone: TestLimits {
                 time: self.max_time,
                 streams: streams(self.max_streams),
                 rate: self.max_rate,
                 pool: Some(pool.clone()),
-                ..FlowLimits::default()
+                ..TestLimits::default()
             },
-            authorised: FlowLimits {
+            authorised: TestLimits {
                 time: self.key_max_time,
                 streams: streams(self.key_max_streams),
                 rate: self.key_max_rate,
                 // 128 streams of the longest writes.
                 buffers: Bytes::mib(512),
-                ..FlowLimits::default()
+                ..TestLimits::default()
             },
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(pool, AnonymousPool::default());
         assert_eq!(limits.clients(&pool), ClientLimits::default());
         let tiers = limits.tiers(&pool);
-        let anyone = FlowLimits { pool: Some(pool), ..FlowLimits::default() };
+        let anyone = TestLimits { pool: Some(pool), ..TestLimits::default() };
         assert_eq!(tiers.of(false), &anyone);
         assert_eq!(tiers.of(true).pool, None);
         assert!(tiers.of(true).time > tiers.of(false).time);

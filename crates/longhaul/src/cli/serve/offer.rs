@@ -6,11 +6,11 @@ use longhaul_core::units::MinFree;
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
-use longhaul_engine::flow;
-use longhaul_engine::ladder;
+use longhaul_engine::diagnose;
 use longhaul_engine::path;
 use longhaul_engine::serve::{Event, Host, Services, is_out_of_reach};
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
+use longhaul_engine::test;
 
 use super::limits::Tiers;
 use super::log::Log;
@@ -78,11 +78,11 @@ impl Services for Offer {
                     "it tests against other servers for authorised keys alone: {NOT_AUTHORISED}"
                 )
             }
-            (Service::Copy | Service::Rung, None) if !self.host.authorised.has_roots() => {
+            (Service::Copy | Service::Diagnose, None) if !self.host.authorised.has_roots() => {
                 "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
-            (Service::Copy | Service::Rung, _) if !authorised => NOT_AUTHORISED.to_owned(),
-            (Service::Copy | Service::Rung, _) => return None,
+            (Service::Copy | Service::Diagnose, _) if !authorised => NOT_AUTHORISED.to_owned(),
+            (Service::Copy | Service::Diagnose, _) => return None,
         };
         Some((RefusalKind::NotAuthorised, reason))
     }
@@ -93,16 +93,16 @@ impl Services for Offer {
                 Ok(files) => copy::serve(session, &files, &self.stop),
                 Err(reason) => copy::refuse(session, RefusalKind::NotAuthorised, reason),
             },
-            Service::Rung => match self.files_of(&session.grant) {
-                Ok(files) => ladder::serve(session, &files, &self.stop),
-                Err(reason) => ladder::refuse(session, RefusalKind::NotAuthorised, reason),
+            Service::Diagnose => match self.files_of(&session.grant) {
+                Ok(files) => diagnose::serve(session, &files, &self.stop),
+                Err(reason) => diagnose::refuse(session, RefusalKind::NotAuthorised, reason),
             },
             Service::ThirdParty if session.grant.no_third_party => {
-                flow::refuse_third(session, NO_THIRD_PARTY.to_owned())
+                test::refuse_third(session, NO_THIRD_PARTY.to_owned())
             }
             Service::ThirdParty => {
                 let limits = self.tiers.of(session.authorised);
-                flow::serve_third(session, (&self.host.identity, &self.config), limits)
+                test::serve_third(session, (&self.host.identity, &self.config), limits)
             }
             Service::Path => {
                 let limits = self.tiers.of(session.authorised);
@@ -110,7 +110,7 @@ impl Services for Offer {
             }
             Service::Test => {
                 let limits = self.tiers.of(session.authorised);
-                flow::serve(session, limits)
+                test::serve(session, limits)
             }
         }
     }

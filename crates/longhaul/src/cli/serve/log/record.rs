@@ -168,7 +168,7 @@ fn service(service: Service) -> &'static str {
         Service::Copy => "copy",
         Service::ThirdParty => "third_party",
         Service::Path => "path",
-        Service::Rung => "diagnose",
+        Service::Diagnose => "diagnose",
     }
 }
 

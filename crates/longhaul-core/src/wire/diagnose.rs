@@ -1,0 +1,109 @@
+//! The messages of a diagnosis: what its client has one end do by itself. The server answers each
+//! order in turn, and keeps its scratch directory until the channel closes.
+//!
+//! ```text
+//! client                                     server
+//!   Open                     ->
+//!                            <-              Opened
+//!   Read, Write, Forget, Fresh, Look, Examine, in any order
+//!                            <-              the event that belongs to each, or Failed
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::{FilePath, RefusalKind};
+use crate::plan::CopyOptions;
+use crate::result::{AloneReport, EndView, Finding, HostUse, SampleReport};
+use crate::units::{Bytes, Rate};
+
+/// The longest time in seconds that one order may take.
+pub const DIAGNOSE_LIMIT_SECONDS: f64 = 60.0;
+
+/// The orders of the client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiagnoseOrder {
+    /// The first order: states which end this is.
+    Open {
+        /// The paths to read here; empty at a sink.
+        sources: Vec<FilePath>,
+        /// The target of the copy; `None` at a source.
+        target: Option<FilePath>,
+        /// The options of the copy.
+        options: CopyOptions,
+    },
+    /// Read the sample and discard it.
+    Read {
+        /// The options, with the sample.
+        options: CopyOptions,
+        /// The time limit in seconds.
+        seconds: f64,
+    },
+    /// Write files into the scratch directory.
+    Write {
+        /// The largest number of bytes in all files.
+        bytes: Bytes,
+        /// The number of files.
+        files: u64,
+        /// True to sync them, as the copy would.
+        durable: bool,
+        /// The time limit in seconds.
+        seconds: f64,
+    },
+    /// Drop the sample from the page cache.
+    Forget {
+        /// The options, with the sample.
+        options: CopyOptions,
+    },
+    /// Remove the copied files and create an empty directory.
+    Fresh,
+    /// Report the load of the processors since the last such order.
+    Look,
+    /// Examine the host for this target.
+    Examine {
+        /// The target rate.
+        rate_bps: Rate,
+        /// The round-trip time in ms.
+        rtt_ms: f64,
+    },
+}
+
+/// The answers of the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiagnoseEvent {
+    /// The answer to [`DiagnoseOrder::Open`].
+    Opened {
+        /// The examination of its host.
+        view: Box<EndView>,
+        /// The files to copy, at a source.
+        sample: Option<SampleReport>,
+        /// The reason why nothing can be read or written here.
+        failure: Option<String>,
+    },
+    /// The answer to [`DiagnoseOrder::Read`] and [`DiagnoseOrder::Write`].
+    Done(Box<AloneReport>),
+    /// The answer to [`DiagnoseOrder::Forget`].
+    Forgotten,
+    /// The answer to [`DiagnoseOrder::Fresh`].
+    Fresh {
+        /// The directory, as a copy's target names it.
+        path: FilePath,
+    },
+    /// The answer to [`DiagnoseOrder::Look`].
+    Looked(HostUse),
+    /// The answer to [`DiagnoseOrder::Examine`].
+    Findings(Vec<Finding>),
+    /// An order other than the first failed.
+    Failed {
+        /// The reason as one sentence.
+        reason: String,
+    },
+    /// The server refuses the first order.
+    Refused {
+        /// The class of the reason.
+        kind: RefusalKind,
+        /// The reason as one sentence.
+        reason: String,
+    },
+}

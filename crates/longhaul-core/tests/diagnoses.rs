@@ -1,0 +1,195 @@
+//! Diagnoses as they were recorded with a limit put in the way on purpose, judged again. Each is the
+//! document of one run of `bench/diagnose.sh`, with the doctor's findings that concern no limit
+//! left out.
+
+use longhaul_core::diagnosis::judge;
+use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Limit, Resource, Verdict};
+use longhaul_core::units::Rate;
+
+macro_rules! recorded {
+    ($($name:literal => $resource:ident,)*) => {
+        const RECORDED: &[(&str, &str, Resource)] = &[
+            $(($name, include_str!(concat!("fixtures/diagnoses/", $name, ".json")), Resource::$resource),)*
+        ];
+    };
+}
+
+recorded! {
+    "source-disk" => SourceDisk,
+    "sink-disk" => SinkDisk,
+    "sender-cpu" => SenderCpu,
+    "receiver-cpu" => ReceiverCpu,
+    "receiver-window" => ReceiverWindow,
+    "sender-window" => SenderWindow,
+    "link-rate" => LinkRate,
+    "loss-cubic" => Loss,
+    "loss-bbr" => Loss,
+    "tcp-memory" => TcpMemory,
+    "tiny-files" => SmallFiles,
+    "encryption" => Encryption,
+}
+
+fn read(name: &str) -> Diagnosis {
+    let (_, text, _) = RECORDED.iter().find(|(other, ..)| *other == name).unwrap();
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn each_limit_that_was_injected_is_named_first() {
+    for (name, text, expected) in RECORDED {
+        let judged = judge(serde_json::from_str(text).unwrap());
+        let Some(first) = judged.limits.first() else { panic!("{name}: nothing is named") };
+        assert_eq!(first.resource, *expected, "{name}: {}", judged.sentence);
+        assert!(!first.cures.is_empty(), "{name}: there is no cure");
+        let rate = judged.rate(DiagnosisStep::Whole).unwrap().to_string();
+        assert!(judged.sentence.starts_with(&format!("The copy reaches {rate}, limited by")));
+        assert!(!judged.sentence.ends_with('.') && !first.sentence.ends_with('.'), "{name}");
+    }
+}
+
+#[test]
+fn limits_are_in_order_and_the_gain_is_the_next_ones() {
+    for (name, text, _) in RECORDED {
+        let judged = judge(serde_json::from_str(text).unwrap());
+        let rates: Vec<Rate> = judged.limits.iter().map(|limit| limit.allows_bps).collect();
+        assert!(rates.is_sorted(), "{name}: {rates:?}");
+        for limit in &judged.limits {
+            let expected =
+                limit.without_bps.map(|next| next.bps() as f64 / limit.allows_bps.bps() as f64);
+            assert_eq!(limit.gain, expected, "{name}");
+        }
+        // Judged again, it is the same.
+        assert_eq!(judge(judged.clone()), judged, "{name}");
+    }
+}
+
+#[test]
+fn cures_have_the_present_and_the_wanted_value() {
+    let judged = judge(read("receiver-window"));
+    let cure = &judged.limits[0].cures[0];
+    let finding = judged.ends.of(End::Receiver).unwrap().finding("tcp_rmem").unwrap();
+    assert_eq!(finding.verdict, Verdict::Problem);
+    assert_eq!((&cure.present, &cure.proposed), (&finding.seen, &finding.wanted));
+    assert!(cure.command.contains("net.ipv4.tcp_rmem"), "{cure:?}");
+    let encryption = judge(read("encryption"));
+    let cures = &encryption.limits[0].cures;
+    assert!(cures.iter().any(|cure| cure.command.contains("--cleartext")), "{cures:?}");
+}
+
+#[test]
+fn nothing_is_named_where_the_path_was_not_measured() {
+    let mut diagnosis = read("source-disk");
+    for report in &mut diagnosis.steps {
+        if !matches!(report.step, DiagnosisStep::Read | DiagnosisStep::Write) {
+            report.rounds.clear();
+            report.throughput_bps = None;
+        }
+    }
+    let judged = judge(diagnosis);
+    assert!(judged.limits.is_empty(), "{:?}", judged.limits);
+    assert!(judged.sentence.contains("is unknown"), "{}", judged.sentence);
+}
+
+#[test]
+fn a_diagnosis_without_its_disks_is_judged_by_the_rest() {
+    for missing in [DiagnosisStep::Read, DiagnosisStep::Write, DiagnosisStep::Whole] {
+        let mut diagnosis = read("link-rate");
+        diagnosis.steps.retain(|report| report.step != missing);
+        let judged = judge(diagnosis);
+        assert_eq!(judged.limits[0].resource, Resource::LinkRate, "without {missing:?}");
+    }
+}
+
+/// Changes the rate of all rounds of a step.
+fn set(diagnosis: &mut Diagnosis, step: DiagnosisStep, bps: u64) {
+    let report = diagnosis.steps.iter_mut().find(|report| report.step == step).unwrap();
+    report.throughput_bps = Some(Rate::from_bps(bps));
+    report.rounds.iter_mut().for_each(|round| round.throughput_bps = Rate::from_bps(bps));
+}
+
+#[test]
+fn writing_anew_that_is_slower_than_writing_over_is_allocation() {
+    let mut diagnosis = read("sink-disk");
+    let report =
+        diagnosis.steps.iter_mut().find(|report| report.step == DiagnosisStep::Write).unwrap();
+    for round in &mut report.rounds {
+        let twice = Rate::from_bps(round.throughput_bps.bps() * 2);
+        round.alone.as_mut().unwrap().overwrite_bps = Some(twice);
+    }
+    let judged = judge(diagnosis);
+    assert_eq!(judged.limits[0].resource, Resource::FileAllocation, "{}", judged.sentence);
+}
+
+#[test]
+fn a_whole_that_is_slower_than_every_part_is_contention() {
+    let mut diagnosis = read("link-rate");
+    set(&mut diagnosis, DiagnosisStep::Whole, 20_000_000);
+    let whole =
+        diagnosis.steps.iter_mut().find(|report| report.step == DiagnosisStep::Whole).unwrap();
+    for copy in whole.rounds.iter_mut().filter_map(|round| round.copy.as_mut()) {
+        copy.limit = None;
+        (copy.source.end.busiest, copy.sink.end.busiest) = (None, None);
+        (copy.source.end.host_busy, copy.sink.end.host_busy) = (None, None);
+    }
+    let judged = judge(diagnosis);
+    assert_eq!(judged.limits[0].resource, Resource::Contention, "{}", judged.sentence);
+    assert_eq!(judged.limits[1].resource, Resource::LinkRate);
+}
+
+fn names(judged: &Diagnosis) -> Vec<Resource> {
+    judged.limits.iter().map(|limit| limit.resource).collect()
+}
+
+#[test]
+fn of_two_ends_short_of_cores_the_copy_tells_which() {
+    for (name, expected) in [("sender-cpu", End::Sender), ("receiver-cpu", End::Receiver)] {
+        let mut diagnosis = read(name);
+        let tests = diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds);
+        for (round, limit) in tests
+            .filter(|round| round.reason.is_some())
+            .zip([Limit::SenderCpu, Limit::ReceiverCpu].into_iter().cycle())
+        {
+            let reason = round.reason.as_mut().unwrap();
+            reason.limit = limit;
+        }
+        let judged = judge(diagnosis);
+        assert_eq!(judged.limits[0].end, Some(expected), "{name}: {}", judged.sentence);
+    }
+}
+
+#[test]
+fn others_on_the_core_do_not_excuse_a_quota() {
+    let mut diagnosis = read("encryption");
+    for round in diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds) {
+        if let Some(reason) = &mut round.reason {
+            reason.facts.sender.core_others_percent = 60.0;
+        }
+    }
+    let judged = judge(diagnosis);
+    assert_eq!(judged.limits[0].resource, Resource::Encryption, "{}", judged.sentence);
+}
+
+#[test]
+fn interrupts_and_memory_are_told_from_a_busy_thread() {
+    let change = |change: &dyn Fn(&mut longhaul_core::result::TestFacts)| {
+        let mut diagnosis = read("sender-cpu");
+        for round in diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds) {
+            if let Some(reason) = &mut round.reason {
+                reason.limit = Limit::SenderCpu;
+                change(&mut reason.facts);
+            }
+        }
+        judge(diagnosis)
+    };
+    let judged = change(&|facts| {
+        (facts.sender.running_percent, facts.sender.waiting_percent) = (20.0, 5.0);
+        facts.sender.interrupts_percent = 97.0;
+    });
+    assert!(names(&judged).contains(&Resource::InterruptCpu), "{:?}", names(&judged));
+    let judged = change(&|facts| {
+        (facts.sender.running_percent, facts.sender.waiting_percent) = (96.0, 2.0);
+        (facts.sender.core_others_percent, facts.sender.interrupts_percent) = (1.0, 1.0);
+        facts.throughput_bps = Rate::from_bps(1_000_000_000_000);
+    });
+    assert!(names(&judged).contains(&Resource::MemoryBandwidth), "{:?}", names(&judged));
+}

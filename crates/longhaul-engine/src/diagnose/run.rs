@@ -1,0 +1,409 @@
+//! The run: rounds over the steps, each sized by what was measured before it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::diagnosis::goal;
+use longhaul_core::plan::{CopyOptions, SampleContent};
+use longhaul_core::result::{
+    DiagnosisStep, End, Ends, Finding, Gap, SampleReport, StepReport, StepRound, Verdict,
+};
+use longhaul_core::text::chain;
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::wire::{RefusalKind, Service};
+
+use super::end::{EndWorker, OpenedEnd};
+use super::plan::{DiagnosePlan, Openers};
+use super::steps::{LOOK, StepRunner};
+use crate::error::{EngineError, Result};
+
+/// What is copied at least, where there is so much: less is over before it is under way.
+const LEAST_BYTES: u64 = 8 << 20;
+/// The most that one step copies in a round.
+const MOST_BYTES: u64 = 8 << 30;
+/// Of the sink's room this part is used.
+const ROOM_PART: u64 = 3;
+/// A step over a path takes so many of its round trips, in which TCP gathers speed.
+const TRIPS: u32 = 15;
+const TRIPS_AND: Duration = Duration::from_millis(500);
+
+/// What happens, for whoever shows it.
+#[derive(Debug)]
+pub enum DiagnoseProgress<'a> {
+    /// A step begins.
+    Begun {
+        /// Which.
+        step: DiagnosisStep,
+        /// Its round, from 1.
+        round: u32,
+        /// For about so long.
+        time: Duration,
+    },
+    /// How fast it is now.
+    Moving {
+        /// Which.
+        step: DiagnosisStep,
+        /// Its rate.
+        rate: Rate,
+    },
+    /// It ended, and this is what is known of it.
+    Ended(&'a StepReport),
+}
+
+/// What a run found.
+#[derive(Debug)]
+pub struct DiagnoseOutcome {
+    /// The steps, from the source to the whole.
+    pub steps: Vec<StepReport>,
+    /// Both hosts.
+    pub ends: Ends,
+    /// What there is to copy.
+    pub sample: SampleReport,
+    /// The least round-trip time.
+    pub rtt_ms: Option<f64>,
+    /// What could not be measured or seen.
+    pub gaps: Vec<Gap>,
+    /// The first thing that failed.
+    pub failure: Option<EngineError>,
+    /// `stop` was set.
+    pub interrupted: bool,
+}
+
+/// Runs the diagnosis of `plan`. When `stop` is set, it ends in order with what it has.
+pub fn run(
+    plan: &DiagnosePlan,
+    openers: &mut dyn Openers,
+    stop: &AtomicBool,
+    on: &(dyn Fn(DiagnoseProgress<'_>) + Sync),
+) -> DiagnoseOutcome {
+    let mut outcome = DiagnoseOutcome {
+        steps: plan.steps().map(empty).collect(),
+        ends: Ends { same_host: plan.way == super::CopyDirection::Local, ..Ends::default() },
+        sample: SampleReport::default(),
+        rtt_ms: None,
+        gaps: Vec::new(),
+        failure: None,
+        interrupted: false,
+    };
+    let source = outcome.open_end(plan, openers, End::Sender);
+    let sink = outcome.open_end(plan, openers, End::Receiver);
+    let steps = StepRunner {
+        plan,
+        openers,
+        stop,
+        time: plan.time / plan.rounds.max(1),
+        rtt: None,
+        bytes: outcome.sample.bytes.get(),
+        files: outcome.sample.files,
+    };
+    let mut runner = Runner { outcome, steps, source, sink, on, hopeless: None };
+    for round in 1..=plan.rounds {
+        for step in plan.steps() {
+            if !stop.load(Ordering::Relaxed) {
+                runner.step(step, round);
+            }
+        }
+    }
+    runner.end()
+}
+
+fn empty(step: DiagnosisStep) -> StepReport {
+    StepReport {
+        step,
+        title: step.title().to_owned(),
+        throughput_bps: None,
+        files_per_second: None,
+        rounds: Vec::new(),
+        note: String::new(),
+    }
+}
+
+impl DiagnoseOutcome {
+    fn open_end(
+        &mut self,
+        plan: &DiagnosePlan,
+        openers: &mut dyn Openers,
+        end: End,
+    ) -> Option<EndWorker> {
+        let options = CopyOptions { sample: Some(LOOK), ..plan.options.clone() };
+        let role = plan.role(end);
+        let opened = match plan.way.is_here(end) {
+            true => Ok(EndWorker::local(&role, &options)),
+            false => openers
+                .open(end, Service::Diagnose)
+                .and_then(|session| EndWorker::remote(session, &role, &options)),
+        };
+        let what = match end {
+            End::Sender => "the source's end",
+            End::Receiver => "the sink's end",
+        };
+        match opened {
+            Ok(OpenedEnd { worker, view, sample, failure }) => {
+                match end {
+                    End::Sender => self.ends.source = Some(view),
+                    End::Receiver => self.ends.sink = Some(view),
+                }
+                self.sample = sample.unwrap_or(self.sample);
+                if let Some(why) = failure {
+                    self.gaps.push(Gap { what: what.to_owned(), why: why.clone() });
+                    let path = match end {
+                        End::Sender => plan.source.clone(),
+                        End::Receiver => plan.target.clone(),
+                    };
+                    let failed = EngineError::file("use", path.unwrap_or_default());
+                    self.failure.get_or_insert(failed(std::io::Error::other(why)));
+                }
+                Some(worker)
+            }
+            Err(error) => {
+                self.gaps.push(Gap { what: what.to_owned(), why: chain(&error) });
+                self.failure.get_or_insert(error);
+                None
+            }
+        }
+    }
+}
+
+struct Runner<'a> {
+    outcome: DiagnoseOutcome,
+    steps: StepRunner<'a>,
+    source: Option<EndWorker>,
+    sink: Option<EndWorker>,
+    on: &'a (dyn Fn(DiagnoseProgress<'_>) + Sync),
+    /// Why nothing can go over the path.
+    hopeless: Option<String>,
+}
+
+impl Runner<'_> {
+    fn step(&mut self, step: DiagnosisStep, round: u32) {
+        let crosses = !matches!(step, DiagnosisStep::Read | DiagnosisStep::Write);
+        if crosses && let Some(why) = self.hopeless.clone() {
+            self.missed(step, why);
+            return;
+        }
+        let on = self.on;
+        self.steps.time = self.time(crosses);
+        on(DiagnoseProgress::Begun { step, round, time: self.steps.time });
+        let begun = Instant::now();
+        match self.measure(step) {
+            // A round that the user ended is none.
+            Ok(_) if self.steps.stop.load(Ordering::Relaxed) => {}
+            Ok(measured) => {
+                let hosts = [&mut self.source, &mut self.sink];
+                let [source_host, sink_host] =
+                    hosts.map(|worker| worker.as_mut().and_then(EndWorker::look));
+                let seconds = match measured.seconds {
+                    0.0 => begun.elapsed().as_secs_f64(),
+                    seconds => seconds,
+                };
+                self.keep(
+                    step,
+                    StepRound { number: round, seconds, source_host, sink_host, ..measured },
+                );
+            }
+            Err(EngineError::Interrupted) if self.steps.stop.load(Ordering::Relaxed) => {}
+            Err(error) => {
+                let unreachable = matches!(
+                    error,
+                    EngineError::Resolve { .. }
+                        | EngineError::Connect { .. }
+                        | EngineError::KeyUnknown { .. }
+                        | EngineError::KeyChanged { .. }
+                        | EngineError::Handshake { .. }
+                        | EngineError::Spawn { .. }
+                        | EngineError::Refused { kind: RefusalKind::Limit, .. }
+                );
+                let why = chain(&error);
+                if crosses && unreachable {
+                    self.hopeless = Some(why.clone());
+                }
+                self.outcome.failure.get_or_insert(error);
+                self.missed(step, why);
+            }
+        }
+    }
+
+    /// For a step in this round.
+    fn time(&self, crosses: bool) -> Duration {
+        let planned = self.steps.plan.time / self.steps.plan.rounds.max(1);
+        match self.steps.rtt {
+            Some(rtt) if crosses => planned.max(TRIPS_AND + rtt * TRIPS),
+            _ => planned,
+        }
+    }
+
+    fn measure(&mut self, step: DiagnosisStep) -> Result<StepRound> {
+        let on = self.on;
+        let moving = move |rate| on(DiagnoseProgress::Moving { step, rate });
+        let streams = self.steps.plan.options.streams.unwrap_or(self.steps.plan.streams);
+        let bytes = self.bytes(step);
+        match step {
+            DiagnosisStep::Read => {
+                let worker = self.source.as_mut().ok_or_else(|| unseen("the source's end"))?;
+                self.steps.read(worker)
+            }
+            DiagnosisStep::Write => {
+                let worker = self.sink.as_mut().ok_or_else(|| unseen("the sink's end"))?;
+                self.steps.write(worker)
+            }
+            DiagnosisStep::MemoryOne => self.steps.memory(1, &moving),
+            DiagnosisStep::Memory => self.steps.memory(streams, &moving),
+            DiagnosisStep::Protected => {
+                self.steps.copy(SampleContent::Memory, bytes, Some(streams), None, &moving)
+            }
+            DiagnosisStep::ReadSend => {
+                self.forget();
+                self.steps.copy(SampleContent::Files, bytes, None, None, &moving)
+            }
+            DiagnosisStep::SendWrite => self.copy_to_scratch(SampleContent::Zeros, bytes, &moving),
+            DiagnosisStep::Whole => {
+                self.forget();
+                match self.steps.plan.target {
+                    Some(_) => self.copy_to_scratch(SampleContent::Files, bytes, &moving),
+                    None => self.steps.copy(SampleContent::Files, bytes, None, None, &moving),
+                }
+            }
+        }
+    }
+
+    fn copy_to_scratch(
+        &mut self,
+        content: SampleContent,
+        bytes: u64,
+        moving: &(dyn Fn(Rate) + Sync),
+    ) -> Result<StepRound> {
+        let sink = self.sink.as_mut().ok_or_else(|| unseen("the sink's end"))?;
+        let target = sink.fresh()?;
+        let round = self.steps.copy(content, bytes, None, Some(target), moving);
+        // Its room is given back at once.
+        sink.fresh()?;
+        round
+    }
+
+    /// Has the source's page cache forget what is copied next; a source that cannot says so in its
+    /// own step.
+    fn forget(&mut self) {
+        let options = CopyOptions { sample: Some(LOOK), ..self.steps.plan.options.clone() };
+        if let Some(source) = &mut self.source {
+            let _ = source.forget(&options);
+        }
+    }
+
+    /// How much a copy copies: what the slowest part of it moved so far would move in the time.
+    fn bytes(&self, step: DiagnosisStep) -> u64 {
+        if let Some(size) = self.steps.plan.size {
+            return size.get();
+        }
+        let parts: &[DiagnosisStep] = match step {
+            DiagnosisStep::ReadSend => &[DiagnosisStep::Read, DiagnosisStep::Protected],
+            DiagnosisStep::SendWrite => &[DiagnosisStep::Protected, DiagnosisStep::Write],
+            DiagnosisStep::Whole => &[DiagnosisStep::ReadSend, DiagnosisStep::SendWrite],
+            _ => &[DiagnosisStep::Memory],
+        };
+        let last = |step: &DiagnosisStep| {
+            let report = self.outcome.steps.iter().find(|report| report.step == *step)?;
+            Some(report.rounds.last()?.throughput_bps.bytes_per_second())
+        };
+        let own = last(&step);
+        let speed = own.or_else(|| parts.iter().filter_map(last).min()).unwrap_or(0);
+        let bytes = speed as f64 * self.steps.time.as_secs_f64();
+        let room = self.outcome.ends.sink.as_ref().and_then(|sink| sink.free_bytes);
+        let room = match step {
+            DiagnosisStep::SendWrite | DiagnosisStep::Whole => {
+                room.map_or(u64::MAX, Bytes::get) / ROOM_PART
+            }
+            _ => u64::MAX,
+        };
+        (bytes as u64).clamp(LEAST_BYTES, MOST_BYTES).min(room)
+    }
+
+    fn keep(&mut self, step: DiagnosisStep, round: StepRound) {
+        let told = round.reason.as_ref().map(|reason| reason.facts.rtt_min_ms);
+        if let Some(rtt) = told.filter(|rtt| *rtt > 0.0) {
+            let least = self.outcome.rtt_ms.map_or(rtt, |known| known.min(rtt));
+            self.outcome.rtt_ms = Some(least);
+            self.steps.rtt = Duration::try_from_secs_f64(least / 1e3).ok();
+        }
+        let Some(report) = self.outcome.steps.iter_mut().find(|one| one.step == step) else {
+            return;
+        };
+        if let Some(alone) = &round.alone {
+            report.note.clone_from(&alone.how);
+        }
+        if step == DiagnosisStep::Memory
+            && let Some(reason) = &round.reason
+        {
+            report.title = format!("memory to memory, {} streams", reason.facts.streams);
+        }
+        report.rounds.push(round);
+        let per_second = |round: &StepRound| {
+            let mean = round.bytes.get() as f64 / round.files as f64;
+            round.throughput_bps.bps() as f64 / 8.0 / mean.max(1.0)
+        };
+        let median = report
+            .median()
+            .map(|round| (round.throughput_bps, (round.files > 1).then(|| per_second(round))));
+        report.throughput_bps = median.map(|(rate, _)| rate);
+        report.files_per_second = median.and_then(|(_, files)| files);
+        (self.on)(DiagnoseProgress::Ended(report));
+    }
+
+    fn missed(&mut self, step: DiagnosisStep, why: String) {
+        let what = step.title().to_owned();
+        if !self.outcome.gaps.iter().any(|gap| gap.what == what) {
+            self.outcome.gaps.push(Gap { what, why: why.clone() });
+        }
+        if let Some(report) = self.outcome.steps.iter_mut().find(|one| one.step == step) {
+            if report.rounds.is_empty() {
+                report.note = why;
+            }
+            (self.on)(DiagnoseProgress::Ended(report));
+        }
+    }
+
+    /// Examines both hosts for what they could reach, and lets go of them: what was made is removed
+    /// here.
+    fn end(self) -> DiagnoseOutcome {
+        let Runner { mut outcome, steps, source, sink, .. } = self;
+        outcome.interrupted = steps.stop.load(Ordering::Relaxed);
+        let rtt = steps.rtt.unwrap_or_default();
+        let rate = goal(&outcome.steps);
+        for (end, worker) in [(End::Sender, source), (End::Receiver, sink)] {
+            let Some(mut worker) = worker else { continue };
+            if outcome.interrupted {
+                continue;
+            }
+            let (view, host) = match end {
+                End::Sender => (&mut outcome.ends.source, "the source's host"),
+                End::Receiver => (&mut outcome.ends.sink, "the sink's host"),
+            };
+            match worker.examine(rate, rtt) {
+                Ok(findings) => {
+                    // What another right would show, not what this kernel does not have.
+                    let unseen =
+                        |one: &&Finding| one.verdict == Verdict::Unseen && !one.commands.is_empty();
+                    outcome.gaps.extend(findings.iter().filter(unseen).map(|one| Gap {
+                        what: format!("{host}: {}", one.title),
+                        why: one.seen.clone(),
+                    }));
+                    if let Some(view) = view {
+                        view.findings = findings;
+                    }
+                }
+                Err(error) => {
+                    let what = format!("{host}: its settings");
+                    outcome.gaps.push(Gap { what, why: chain(&error) });
+                }
+            }
+        }
+        outcome
+    }
+}
+
+fn unseen(what: &str) -> EngineError {
+    EngineError::Failed {
+        peer: what.to_owned(),
+        reason: "it could not be reached, see above".to_owned(),
+        again: false,
+    }
+}

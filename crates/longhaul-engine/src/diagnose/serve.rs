@@ -1,0 +1,178 @@
+//! The service: one end's local end, for a client elsewhere.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::text::chain;
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::{
+    DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder, FilePath, RefusalKind,
+};
+
+use super::local_end::{LocalEnd, Opened, Role};
+use super::write::Writing;
+use crate::copy::tree::wire_path;
+use crate::copy::{Tree, check_options as check};
+use crate::error::{EngineError, Result};
+use crate::session::{Operation, ServedSession, WorkRecord};
+
+/// How long the client may take to say what it wants.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it may be silent: the steps that are not this end's.
+const SILENCE_LIMIT: Duration = Duration::from_secs(600);
+/// Orders that wait: a client gives the next once it has the answer.
+const ORDERS: usize = 1;
+
+/// Serves the steps of one client within `tree`; the client is authorised already. What was made is
+/// removed when it leaves, or `stop` is set.
+///
+/// # Errors
+/// The client was refused, or its channel broke.
+pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
+    let ServedSession { sender, mut receiver, streams, record, quota, .. } = session;
+    // Data connections are not for this service.
+    drop(streams);
+    let peer = sender.peer().to_owned();
+    receiver.set_timeout(Some(OPENING_TIMEOUT))?;
+    let DiagnoseOrder::Open { sources, target, options } = receiver.receive()? else {
+        return Err(EngineError::Protocol { peer, what: "it did not say which end this is" });
+    };
+    let paths: Vec<_> = target.iter().chain(&sources).map(path).collect();
+    record.asked(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
+    let role = match target {
+        Some(target) => {
+            Role::Sink(Some(path(&target)).filter(|path| path != Path::new("/dev/null")))
+        }
+        None => Role::Source(sources.iter().map(path).collect()),
+    };
+    let allowed = allowed(tree, &role, quota.is_some())
+        .map_err(|reason| (RefusalKind::NotAuthorised, reason));
+    if let Err((kind, reason)) = allowed.and_then(|()| check(&options)) {
+        sender.send(&DiagnoseEvent::Refused { kind, reason: reason.clone() })?;
+        return Err(EngineError::Refused { peer, kind, reason });
+    }
+    let Opened { mut local_end, view, sample, failure } = LocalEnd::open(tree, &role, &options);
+    let failure = failure.map(|error| chain(&error));
+    sender.send(&DiagnoseEvent::Opened { view: Box::new(view), sample, failure })?;
+    receiver.set_timeout(Some(SILENCE_LIMIT))?;
+    let closer = receiver.closer();
+    let gone = AtomicBool::new(false);
+    let (orders, waiting) = mpsc::sync_channel(ORDERS);
+    thread::scope(|scope| {
+        let gone = &gone;
+        scope.spawn(move || {
+            // A client that leaves ends what it has ordered.
+            while let Ok(order) = receiver.receive::<DiagnoseOrder>() {
+                if orders.send(order).is_err() {
+                    break;
+                }
+            }
+            gone.store(true, Ordering::Relaxed);
+        });
+        let done = loop {
+            match waiting.recv_timeout(Duration::from_millis(100)) {
+                Ok(order) => {
+                    let event = obey(&mut local_end, order, gone)
+                        .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) });
+                    note(&record, &event);
+                    if let Err(error) = sender.send(&event) {
+                        break Err(error);
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    break Err(EngineError::Interrupted);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break Ok(()),
+            }
+        };
+        drop(waiting);
+        closer();
+        done
+    })
+}
+
+/// Adds what was read or written to the account.
+fn note(record: &WorkRecord, event: &DiagnoseEvent) {
+    if let DiagnoseEvent::Done(report) = event {
+        record.note(|work| {
+            work.bytes = Bytes::new(work.bytes.get().saturating_add(report.bytes.get()));
+            let time = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
+            work.duration = Some(work.duration.unwrap_or_default().saturating_add(time));
+        });
+    }
+}
+
+/// Tells a client that these files are not for it.
+///
+/// # Errors
+/// The refusal, for the server's record, or the control channel broke.
+pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
+    let ServedSession { sender, mut receiver, .. } = session;
+    receiver.set_timeout(Some(OPENING_TIMEOUT))?;
+    let _: DiagnoseOrder = receiver.receive()?;
+    sender.send(&DiagnoseEvent::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
+}
+
+fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), String> {
+    let rights = tree.rights();
+    match role {
+        Role::Source(_) if !rights.may_read() => Err("it takes files and gives none".to_owned()),
+        // What a diagnosis writes it also removes.
+        Role::Sink(Some(_)) if !rights.may_replace() => {
+            Err("this key may not remove what a diagnosis would write".to_owned())
+        }
+        Role::Sink(Some(_)) if quota => {
+            Err("this key has a quota, and a diagnosis would write beside it".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn path(path: &FilePath) -> PathBuf {
+    Path::new(OsStr::from_bytes(path.as_bytes())).to_owned()
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.min(DIAGNOSE_LIMIT_SECONDS)).unwrap_or_default()
+}
+
+fn obey(
+    local_end: &mut LocalEnd,
+    order: DiagnoseOrder,
+    gone: &AtomicBool,
+) -> Result<DiagnoseEvent> {
+    if let DiagnoseOrder::Read { options, .. } | DiagnoseOrder::Forget { options } = &order
+        && let Err((_, reason)) = check(options)
+    {
+        return Ok(DiagnoseEvent::Failed { reason });
+    }
+    Ok(match order {
+        DiagnoseOrder::Open { .. } => {
+            let what = "it said twice which end this is";
+            return Err(EngineError::Protocol { peer: "the client".to_owned(), what });
+        }
+        DiagnoseOrder::Read { options, seconds: time } => {
+            DiagnoseEvent::Done(Box::new(local_end.read(&options, seconds(time), gone)?))
+        }
+        DiagnoseOrder::Write { bytes, files, durable, seconds: time } => {
+            let writing = Writing { bytes: bytes.get(), files, durable, time: seconds(time) };
+            DiagnoseEvent::Done(Box::new(local_end.write(writing, gone)?))
+        }
+        DiagnoseOrder::Forget { options } => {
+            local_end.forget(&options)?;
+            DiagnoseEvent::Forgotten
+        }
+        DiagnoseOrder::Fresh => DiagnoseEvent::Fresh { path: wire_path(&local_end.fresh()?) },
+        DiagnoseOrder::Look => DiagnoseEvent::Looked(local_end.look()),
+        DiagnoseOrder::Examine { rate_bps, rtt_ms } => {
+            DiagnoseEvent::Findings(local_end.examine(rate_bps, seconds(rtt_ms / 1e3)))
+        }
+    })
+}

@@ -1,0 +1,268 @@
+//! One step, measured once.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::{Amount, CopyOptions, Direction, Sample, SampleContent, TestPlan};
+use longhaul_core::result::{
+    AloneReport, CopyEvidence, CopyResult, End, StepRound, TestResult, TestSample,
+};
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::wire::{RefusalKind, Service};
+
+use super::end::EndWorker;
+use super::pace::{Opened, Pace, follow};
+use super::plan::{CopyDirection, DiagnosePlan, Openers};
+use super::write::Writing;
+use crate::copy::{
+    self, CopySecret, DIRECT_FROM_BYTES, FarFiles, Landing, Lifeline, Progress, SourcePlan,
+    SourceRoot, Tree, between, pull, push,
+};
+use crate::error::{EngineError, Result};
+use crate::session::Session;
+use crate::test;
+
+/// The longest that a copy may take, in times of what it was made to take.
+const PATIENCE: f64 = 1.6;
+/// What is left of that for opening and closing a session.
+const AROUND: Duration = Duration::from_millis(800);
+/// Round trips that opening and closing a session take.
+const TRIPS_AROUND: u32 = 8;
+/// The most that a look at a source counts.
+pub(super) const LOOK: Sample =
+    Sample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
+/// Blocks of a copy at the least, as small as they may be for that.
+const LEAST_BLOCKS: u64 = 64;
+const LEAST_BLOCK: Bytes = Bytes::kib(128);
+/// The most that is written alone in a round.
+const MOST_WRITTEN: u64 = 8 << 30;
+
+/// What the steps share.
+pub(super) struct StepRunner<'a> {
+    pub(super) plan: &'a DiagnosePlan,
+    pub(super) openers: &'a mut dyn Openers,
+    pub(super) stop: &'a AtomicBool,
+    /// Of a round, by the plan; longer where the round trip asks for it.
+    pub(super) time: Duration,
+    pub(super) rtt: Option<Duration>,
+    /// What there is to copy.
+    pub(super) bytes: u64,
+    pub(super) files: u64,
+}
+
+impl StepRunner<'_> {
+    pub(super) fn read(&mut self, source: &mut EndWorker) -> Result<StepRound> {
+        let sample = Sample { bytes: self.plan.size.unwrap_or(LOOK.bytes), ..LOOK };
+        let options = CopyOptions { sample: Some(sample), ..self.plan.options.clone() };
+        let report = source.read(&options, self.time, self.stop)?;
+        Ok(alone(report))
+    }
+
+    pub(super) fn write(&mut self, sink: &mut EndWorker) -> Result<StepRound> {
+        let most = self.plan.size.map_or(MOST_WRITTEN, Bytes::get);
+        // Large files are one, so that there is enough to write; small ones are as they are.
+        let large = self.files == 0 || self.bytes / self.files >= DIRECT_FROM_BYTES;
+        let (bytes, files) = match large {
+            true => (most, 1),
+            false => (self.bytes.min(most), self.files),
+        };
+        let writing = Writing { bytes, files, durable: self.plan.options.durable, time: self.time };
+        Ok(alone(sink.write(writing, self.stop)?))
+    }
+
+    /// Memory to memory as `longhaul test` does it.
+    pub(super) fn memory(&mut self, streams: u32, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
+        let begun = Instant::now();
+        let plan = TestPlan {
+            amount: Amount::Time(self.time),
+            streams,
+            interval: Duration::from_millis(250).max(self.time / 12),
+            direction: match self.plan.way {
+                CopyDirection::Pull => Direction::Reverse,
+                _ => Direction::Forward,
+            },
+            ..TestPlan::new()
+        };
+        let sample = |sample: &TestSample| on(sample.throughput_bps);
+        let result = match &self.plan.way {
+            CopyDirection::Between(None) => Err(EngineError::Refused {
+                peer: "the source's host".to_owned(),
+                kind: RefusalKind::Invalid,
+                reason: "it tests against servers alone; give both ends as lh://HOST/PATH"
+                    .to_owned(),
+            }),
+            CopyDirection::Between(Some(sink)) => {
+                let session = self.openers.open(End::Sender, Service::ThirdParty)?;
+                test::run_third(session, sink, &plan, self.stop, sample)
+            }
+            way => {
+                let session = self.openers.open(way.other(), Service::Test)?;
+                test::run(session, &plan, self.stop, sample)
+            }
+        };
+        self.openers.done();
+        Ok(tested(result?, begun.elapsed()))
+    }
+
+    /// A copy of `bytes` of `content`, to `target` or nowhere.
+    pub(super) fn copy(
+        &mut self,
+        content: SampleContent,
+        bytes: u64,
+        streams: Option<u32>,
+        target: Option<PathBuf>,
+        on: &(dyn Fn(Rate) + Sync),
+    ) -> Result<StepRound> {
+        let sample = Sample { bytes: Bytes::new(bytes), files: LOOK.files, content };
+        let content = match self.plan.source {
+            None => SampleContent::Memory,
+            Some(_) => content,
+        };
+        let options = CopyOptions {
+            sample: Some(Sample { content, ..sample }),
+            streams: self.plan.options.streams.or(streams),
+            block_bytes: block_of(bytes, self.plan.options.block_bytes),
+            ..self.plan.options.clone()
+        };
+        let rtt = self.rtt.unwrap_or_default();
+        let limit = self.time.mul_f64(PATIENCE) + AROUND + rtt * TRIPS_AROUND;
+        let (progress, opened) = (Progress::default(), Opened::default());
+        let target = target.unwrap_or_else(|| "/dev/null".into());
+        let (outcome, pace) = follow((&progress, &opened), (limit, rtt), self.stop, on, |enough| {
+            self.one(&target, &options, (&progress, &opened), enough)
+        });
+        self.openers.done();
+        match outcome {
+            // Nothing of it could be read, or written.
+            Ok(result) if result.summary.bytes.get() == 0 => Err(nothing(&result)),
+            Ok(result) => Ok(copied(&result, pace)),
+            Err(EngineError::Interrupted) if pace.cut && pace.bytes.get() > 0 => Ok(cut(pace)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn one(
+        &mut self,
+        target: &Path,
+        options: &CopyOptions,
+        (progress, opened): (&Progress, &Opened),
+        enough: &AtomicBool,
+    ) -> Result<CopyResult> {
+        // What cannot be named is not looked at: bytes come from memory.
+        let path = self.plan.source.clone().unwrap_or_else(|| "memory".into());
+        let (way, openers) = (&self.plan.way, &mut *self.openers);
+        let files = FarFiles { paths: std::slice::from_ref(&path), names: None };
+        // A step is never resumed.
+        let secret = CopySecret::random();
+        if let CopyDirection::Between(_) = way {
+            // Both are opened by the same worker, one after the other.
+            let openers = std::cell::RefCell::new(openers);
+            let mut to = || openers.borrow_mut().open(End::Receiver, Service::Copy);
+            let mut from =
+                || openers.borrow_mut().open(End::Sender, Service::Copy).inspect(|_| opened.note());
+            let line = line(&mut to, &secret);
+            let ends = copy::Ends { source: &mut from, files, target };
+            return between(line, ends, options, progress, &|_| (), enough);
+        }
+        let mut connect = || openers.open(way.other(), Service::Copy).inspect(|_| opened.note());
+        let line = line(&mut connect, &secret);
+        match way {
+            CopyDirection::Pull => {
+                pull(line, files, Landing::Path(target), options, progress, enough)
+            }
+            _ => {
+                let roots = vec![SourceRoot::Path(path.clone())];
+                let plan = SourcePlan { tree: Tree::anywhere(), roots };
+                push(line, &plan, target, options, progress, enough)
+            }
+        }
+    }
+}
+
+/// A line that is not made again once it breaks.
+fn line<'a>(
+    connect: &'a mut dyn FnMut() -> Result<Session>,
+    secret: &'a CopySecret,
+) -> Lifeline<'a> {
+    Lifeline { connect, give_up: Duration::ZERO, lost: &|_| (), secret }
+}
+
+/// The block for a copy of `bytes`, up to `most`: few blocks do not divide among connections, where
+/// the many of a long copy do.
+fn block_of(bytes: u64, most: Bytes) -> Bytes {
+    let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
+    let block = (bytes / LEAST_BLOCKS).max(LEAST_BLOCK.get()) / page * page;
+    Bytes::new(block.min(most.get()))
+}
+
+fn alone(report: AloneReport) -> StepRound {
+    let elapsed = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
+    StepRound {
+        throughput_bps: Rate::mean(report.bytes, elapsed),
+        bytes: report.bytes,
+        files: report.files,
+        seconds: report.seconds,
+        alone: Some(report),
+        ..StepRound::default()
+    }
+}
+
+fn tested(result: TestResult, elapsed: Duration) -> StepRound {
+    let late_loss_percent = late_loss(&result);
+    let summary = result.summary;
+    let steady = summary.steady.as_ref().map(|steady| steady.throughput_bps);
+    StepRound {
+        throughput_bps: steady.unwrap_or(summary.throughput_bps),
+        bytes: summary.receiver.bytes,
+        seconds: elapsed.as_secs_f64(),
+        reason: summary.reason.map(Box::new),
+        late_loss_percent,
+        ..StepRound::default()
+    }
+}
+
+/// Segments sent again in the second half of a test, in percent.
+fn late_loss(result: &TestResult) -> Option<f64> {
+    let half = result.intervals.last()?.end_seconds / 2.0;
+    let late = result.intervals.iter().filter(|interval| interval.start_seconds >= half);
+    let senders = late.flat_map(|interval| &interval.streams).filter_map(|one| one.sender.as_ref());
+    let (segments, again) = senders.fold((0, 0), |(segments, again), sender| {
+        (segments + sender.segments, again + sender.retransmits)
+    });
+    (segments > 0).then(|| 100.0 * again as f64 / segments as f64)
+}
+
+fn nothing(result: &CopyResult) -> EngineError {
+    let reason = match result.failures.first() {
+        Some(failure) => format!("{}: {}", failure.path, failure.reason),
+        None => "there is nothing to copy".to_owned(),
+    };
+    EngineError::Failed { peer: "the copy".to_owned(), reason, again: false }
+}
+
+fn copied(result: &CopyResult, pace: Pace) -> StepRound {
+    let evidence = CopyEvidence {
+        limit: result.limit,
+        path: result.path.clone(),
+        source: result.source.clone(),
+        sink: result.sink.clone(),
+    };
+    StepRound {
+        bytes: result.summary.bytes,
+        files: result.summary.files,
+        copy: Some(Box::new(evidence)),
+        ..cut(pace)
+    }
+}
+
+fn cut(pace: Pace) -> StepRound {
+    StepRound {
+        throughput_bps: pace.rate,
+        bytes: pace.bytes,
+        files: pace.files,
+        seconds: pace.elapsed.as_secs_f64(),
+        cut: pace.cut,
+        ..StepRound::default()
+    }
+}

@@ -1,0 +1,164 @@
+//! A run with both ends in this process, whose path is loopback.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::result::{DiagnosisStep, End};
+use longhaul_core::wire::{RefusalKind, Service};
+
+use super::{CopyDirection, DiagnosePlan, DiagnoseProgress, Openers, run, serve};
+use crate::copy::{self, Tree};
+use crate::error::{EngineError, Result};
+use crate::serve::{InProcess, Services};
+use crate::session::{ServedSession, Session};
+use crate::test::{self, TestLimits};
+
+/// The far end, for one session.
+struct Far {
+    /// Copies break.
+    broken: bool,
+}
+
+impl Services for Far {
+    fn refusal(&self, service: Service, _: bool) -> Option<(RefusalKind, String)> {
+        let broken = self.broken && service == Service::Copy;
+        broken.then(|| (RefusalKind::NotAuthorised, "no copies today".to_owned()))
+    }
+
+    fn run(&self, service: Service, session: ServedSession) -> Result<()> {
+        let stop = AtomicBool::new(false);
+        match service {
+            Service::Test => test::serve(session, &TestLimits::default()),
+            Service::Diagnose => serve(session, &Tree::anywhere(), &stop),
+            _ => copy::serve(session, &Tree::anywhere(), &stop),
+        }
+    }
+}
+
+/// Opens sessions with far ends in this process.
+#[derive(Default)]
+struct Fars {
+    broken: bool,
+    started: Vec<InProcess>,
+}
+
+impl Openers for Fars {
+    fn open(&mut self, _: End, service: Service) -> Result<Session> {
+        let (far, session) = InProcess::start(Far { broken: self.broken }, service)?;
+        self.started.push(far);
+        Ok(session)
+    }
+
+    fn done(&mut self) {}
+}
+
+impl Drop for Fars {
+    fn drop(&mut self) {
+        self.started.drain(..).for_each(InProcess::finish);
+    }
+}
+
+fn plan(way: CopyDirection, source: &Path, target: &Path) -> DiagnosePlan {
+    let protection = Protection::Hashed;
+    DiagnosePlan {
+        way,
+        source: Some(source.to_owned()),
+        target: Some(target.to_owned()),
+        options: CopyOptions { protection, recursive: true, ..CopyOptions::default() },
+        time: Duration::from_millis(300),
+        size: None,
+        rounds: 1,
+        streams: 2,
+    }
+}
+
+#[test]
+fn all_step_are_measured_either_way_and_nothing_stays() {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    fs::create_dir(&target).unwrap();
+    fs::write(&source, vec![7; 5 << 20]).unwrap();
+    for way in [CopyDirection::Push, CopyDirection::Pull, CopyDirection::Local] {
+        let plan = plan(way, &source, &target);
+        let mut openers = Fars::default();
+        let seen = std::sync::Mutex::new(Vec::new());
+        let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|step| {
+            if let DiagnoseProgress::Ended(report) = step {
+                seen.lock().unwrap().push(report.step);
+            }
+        });
+        drop(openers);
+        assert!(outcome.failure.is_none() && !outcome.interrupted, "{:?}", outcome.failure);
+        assert_eq!(seen.into_inner().unwrap(), DiagnosisStep::ALL, "{:?}", plan.way);
+        for report in &outcome.steps {
+            let round = &report.rounds[0];
+            assert!(round.throughput_bps.bps() > 0 && round.bytes.get() > 0, "{report:?}");
+            assert!(round.source_host.is_some() && round.sink_host.is_some());
+        }
+        // Copies are no more than there is; of memory there is more.
+        let of = |step| outcome.steps.iter().find(|one| one.step == step).unwrap();
+        assert_eq!(of(DiagnosisStep::Whole).rounds[0].bytes.get(), 5 << 20);
+        assert!(of(DiagnosisStep::Whole).rounds[0].copy.is_some());
+        assert!(of(DiagnosisStep::Memory).rounds[0].reason.is_some());
+        assert!(!outcome.ends.source.unwrap().findings.is_empty());
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    }
+    assert_eq!(fs::read(&source).unwrap(), vec![7; 5 << 20]);
+}
+
+#[test]
+fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let source = dir.path().join("source");
+    fs::write(&source, vec![7; 1 << 20]).unwrap();
+    let plan = plan(CopyDirection::Push, &source, dir.path());
+    let mut openers = Fars { broken: true, started: Vec::new() };
+    let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|_| {});
+    // The far end removes what it made once it hears that the client has gone.
+    drop(openers);
+    let measured: Vec<_> = outcome
+        .steps
+        .iter()
+        .filter(|one| one.throughput_bps.is_some())
+        .map(|one| one.step)
+        .collect();
+    assert_eq!(
+        measured,
+        [
+            DiagnosisStep::Read,
+            DiagnosisStep::MemoryOne,
+            DiagnosisStep::Memory,
+            DiagnosisStep::Write
+        ]
+    );
+    assert!(
+        outcome.gaps.iter().any(|gap| gap.why.contains("no copies today")),
+        "{:?}",
+        outcome.gaps
+    );
+    assert!(matches!(outcome.failure, Some(EngineError::Refused { .. })));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_diagnosis_that_is_stopped_has_what_it_measured() {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let source = dir.path().join("source");
+    fs::write(&source, vec![7; 1 << 20]).unwrap();
+    let plan = plan(CopyDirection::Push, &source, dir.path());
+    let stop = AtomicBool::new(false);
+    let outcome = run(&plan, &mut Fars::default(), &stop, &|step| {
+        if let DiagnoseProgress::Ended(report) = step
+            && report.step == DiagnosisStep::MemoryOne
+        {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert!(outcome.interrupted);
+    let measured = outcome.steps.iter().filter(|one| one.throughput_bps.is_some()).count();
+    assert_eq!(measured, 2);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,202 @@
+//! The data connections of a test: opened by one end, accepted by the other.
+//!
+//! Numbers are given by direction and stream: those of the first direction from 0, those of the
+//! second behind them, and behind all TCP connections the one for latency probes.
+
+use std::io;
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::plan::{Protocol, TestLink, TestPlan};
+use longhaul_core::result::End;
+
+use super::end::Part;
+use super::mover::Carrier;
+use super::options::{accepted_options, socket_options};
+use super::udp::{self, UdpFlow};
+use crate::error::{EngineError, Result};
+use crate::session::{Announced, DataAcceptor, DataDialer, Route, SessionSecret, TestAnswers};
+
+/// The connections of one end.
+pub(super) struct Connections {
+    /// By direction, in the order of the streams.
+    pub(super) parts: Vec<(Part, Vec<Carrier>)>,
+    /// For latency probes.
+    pub(super) probe: Option<TcpStream>,
+    /// Keeps answering who opens UDP flows; to be dropped before data may come.
+    pub(super) answers: Option<TestAnswers>,
+}
+
+/// Descriptors of the two pipes of a stream that sends without a copy.
+const PIPES: u32 = 4;
+
+/// TCP connections and UDP flows of `plan`.
+fn counts(plan: &TestPlan) -> (u32, u32) {
+    let streams = plan.streams * plan.directions();
+    let probes = u32::from(plan.latency);
+    match plan.protocol {
+        Protocol::Tcp | Protocol::Mptcp => (streams + probes, 0),
+        Protocol::Udp => (probes, streams),
+    }
+}
+
+/// The connections of `plan`, as the server announces them.
+pub(super) fn announced(plan: &TestPlan) -> Announced {
+    let (streams, flows) = counts(plan);
+    let sends = Part::of(plan.direction, false).iter().any(|part| part.role == End::Sender);
+    let beside = if plan.zero_copy && sends { PIPES } else { 0 };
+    Announced { streams, flows, further: 0, beside }
+}
+
+/// Checks that the sockets of `plan` can be had here, so that what cannot be is named rather than
+/// seen as a connection that does not open.
+///
+/// # Errors
+/// A socket or an option that this host does not have.
+pub(super) fn check(plan: &TestPlan, at_client: bool) -> Result<()> {
+    let (kind, protocol, operation) = match plan.protocol {
+        Protocol::Tcp => (socket2::Type::STREAM, socket2::Protocol::TCP, "open a socket"),
+        Protocol::Mptcp => (
+            socket2::Type::STREAM,
+            socket2::Protocol::MPTCP,
+            "open an MPTCP socket; the kernel needs CONFIG_MPTCP and net.mptcp.enabled=1",
+        ),
+        Protocol::Udp => (socket2::Type::DGRAM, socket2::Protocol::UDP, "open a socket"),
+    };
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, Some(protocol))
+        .map_err(|source| EngineError::System { operation, source })?;
+    for part in Part::of(plan.direction, at_client) {
+        socket_options(plan, part.role).apply(&socket)?;
+    }
+    Ok(())
+}
+
+/// Opens all connections at once: over a long path one after the other would take minutes. The
+/// socket of a UDP flow holds no more than `socket_bytes`.
+///
+/// # Errors
+/// One cannot be opened.
+pub(super) fn open(
+    dialer: &DataDialer,
+    plan: &TestPlan,
+    at_client: bool,
+    socket_bytes: usize,
+) -> Result<Connections> {
+    let (tcp, udp) = counts(plan);
+    let parts = Part::of(plan.direction, at_client);
+    let role = |number: u32| parts[(number / plan.streams) as usize].role;
+    let route = |number: u32| route(plan, number % plan.streams, at_client);
+    let protocol = match plan.protocol {
+        Protocol::Mptcp => socket2::Protocol::MPTCP,
+        Protocol::Tcp | Protocol::Udp => socket2::Protocol::TCP,
+    };
+    let open_tcp = |number: u32| {
+        if plan.latency && number == tcp - 1 {
+            let route = route(0);
+            return dialer
+                .open_tcp(number, socket2::Protocol::TCP, &route, |s| s.set_tcp_nodelay(true));
+        }
+        let options = socket_options(plan, role(number));
+        dialer.open_tcp(number, protocol, &route(number), |s| {
+            options.apply(s).map_err(io::Error::other)
+        })
+    };
+    let open_udp = |number: u32| {
+        let options = socket_options(plan, role(number));
+        dialer.open_flow(number, &route(number), |s| options.apply(s).map_err(io::Error::other))
+    };
+    let (open_tcp, open_udp) = (&open_tcp, &open_udp);
+    let (streams, flows) = thread::scope(|scope| {
+        let streams: Vec<_> = (0..tcp).map(|n| scope.spawn(move || open_tcp(n))).collect();
+        let flows: Vec<_> = (0..udp).map(|n| scope.spawn(move || open_udp(n))).collect();
+        (join_all(streams), join_all(flows))
+    });
+    assemble(plan, &parts, streams?, flows?, socket_bytes, dialer.secret(), None)
+}
+
+fn join_all<T>(threads: Vec<thread::ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
+    // All are joined before the first error is told.
+    let results: Vec<_> =
+        threads.into_iter().map(|t| t.join().unwrap_or(Err(EngineError::Interrupted))).collect();
+    results.into_iter().collect()
+}
+
+/// Takes all connections that the other end opens, and gives them their options. The socket of a
+/// UDP flow holds no more than `socket_bytes`.
+///
+/// # Errors
+/// They do not come within `limit`, or an option does not work here.
+pub(super) fn accept(
+    acceptor: &DataAcceptor,
+    plan: &TestPlan,
+    at_client: bool,
+    socket_bytes: usize,
+    limit: Duration,
+) -> Result<Connections> {
+    let (tcp, udp) = counts(plan);
+    let parts = Part::of(plan.direction, at_client);
+    let (flows, answers) = match udp {
+        0 => (Vec::new(), None),
+        _ => {
+            let (flows, answers) = acceptor.accept_all_flows(udp, limit)?;
+            (flows, Some(answers))
+        }
+    };
+    let streams = acceptor.accept_all(tcp, limit)?;
+    let role = |number: usize| parts[number / plan.streams as usize].role;
+    for (number, flow) in flows.iter().enumerate() {
+        accepted_options(plan, role(number)).apply(flow)?;
+    }
+    let data = streams.len() - usize::from(plan.latency);
+    for (number, stream) in streams[..data].iter().enumerate() {
+        accepted_options(plan, role(number)).apply(stream)?;
+    }
+    if let Some(probe) = streams.get(data) {
+        // A kernel that does not take it answers later, not wrongly.
+        let _ = probe.set_nodelay(true);
+    }
+    assemble(plan, &parts, streams, flows, socket_bytes, acceptor.secret(), answers)
+}
+
+fn assemble(
+    plan: &TestPlan,
+    parts: &[Part],
+    mut streams: Vec<TcpStream>,
+    flows: Vec<std::net::UdpSocket>,
+    socket_bytes: usize,
+    secret: &SessionSecret,
+    answers: Option<TestAnswers>,
+) -> Result<Connections> {
+    let probe = if plan.latency { streams.pop() } else { None };
+    let window = plan.window_bytes.map(|w| w.get() as usize);
+    let payload = plan.write_bytes.get() as u32;
+    let buffer_bytes = udp::receive_buffer_bytes(flows.len()).min(socket_bytes);
+    let flow = |(number, socket): (usize, _)| {
+        let tag = secret.datagram_tag(number as u32);
+        UdpFlow::new(socket, tag, payload, window, buffer_bytes)
+            .map(|flow| Carrier::Udp(Box::new(flow)))
+            .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
+    };
+    let mut carriers: Vec<Carrier> = streams.into_iter().map(Carrier::Tcp).collect();
+    for flow in flows.into_iter().enumerate().map(flow) {
+        carriers.push(flow?);
+    }
+    let mut carriers = carriers.into_iter();
+    let parts = parts
+        .iter()
+        .map(|part| (*part, carriers.by_ref().take(plan.streams as usize).collect()))
+        .collect();
+    Ok(Connections { parts, probe, answers })
+}
+
+/// Which way stream `stream` goes, seen from the end that opens it.
+fn route(plan: &TestPlan, stream: u32, at_client: bool) -> Route {
+    match plan.link_of(stream) {
+        Some((_, TestLink { client, server })) if at_client => {
+            Route { local: client.clone(), remote: server.clone() }
+        }
+        // Links and connections that the server opens do not go together: the plan says so.
+        _ => Route::default(),
+    }
+}

@@ -1,0 +1,137 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_core::units::{Bytes, Rate, format_span};
+
+use crate::anonymous::AnonymousPool;
+use crate::session::{KeyRate, Reserved};
+
+/// A stream on which nothing moves for this long is given up; iperf3's receive timeout too is of
+/// this order, and no retransmission timer of a live path is (RFC 6298 allows it to grow to a
+/// minute, but only over several losses in a row).
+pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(30);
+/// What a test by time may take beyond its time, for what is in flight at the end to drain.
+pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// How long a client whose turn it is may take to say what it wants; others wait for it.
+pub(crate) const PLAN_LIMIT: Duration = Duration::from_secs(5);
+/// How long the other side may take for one step of setting up.
+pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a server allows one test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestLimits {
+    /// Longest test, the omitted time included. A test by bytes is cut at this time.
+    pub time: Duration,
+    /// Most streams.
+    pub streams: u32,
+    /// Fastest test, over all streams of a direction; `None` is no limit. Who asks for more, or for
+    /// no rate at all, is refused, and who sends faster all the same is cut.
+    pub rate: Option<Rate>,
+    /// Most memory for buffers: streams times write length.
+    pub buffers: Bytes,
+    /// Give up a test on which no byte has moved for this long.
+    pub idle: Duration,
+    /// What it shares with all sessions that have no authorised key; `None` for one that has.
+    pub pool: Option<AnonymousPool>,
+}
+
+impl Default for TestLimits {
+    /// An hour and a little, so that `-t 3600 -O 10` passes; 128 streams; 256 MiB.
+    fn default() -> Self {
+        TestLimits {
+            time: Duration::from_secs(3700),
+            streams: TestPlan::MAX_STREAMS,
+            rate: None,
+            buffers: Bytes::mib(256),
+            idle: IDLE_LIMIT,
+            pool: None,
+        }
+    }
+}
+
+/// Reserves the rate of a test among all that its key does, until the value is dropped.
+///
+/// # Errors
+/// The sentence for a client that asks for more than is left.
+pub(super) fn reserve_rate(
+    rate: Option<&Arc<KeyRate>>,
+    plan: &TestPlan,
+) -> std::result::Result<Option<Reserved>, String> {
+    let Some(rate) = rate else { return Ok(None) };
+    rate.reserve(plan.rate_bps).map(Some).map_err(|left| {
+        format!("of the {} of this key {left} are left; ask for no more (-b)", rate.limit())
+    })
+}
+
+impl TestLimits {
+    /// The same for a client whose key has a rate of its own: a test that sends faster than it
+    /// has asked for is cut.
+    pub(super) fn within(&self, rate: Option<&KeyRate>, plan: &TestPlan) -> Self {
+        let own = rate.map(|rate| plan.rate_bps.unwrap_or(rate.limit()).min(rate.limit()));
+        let rate = [self.rate, own].into_iter().flatten().min();
+        TestLimits { rate, ..self.clone() }
+    }
+
+    /// Why `plan` is over a limit, as a sentence without a full stop; `None` when it is not.
+    pub(super) fn refusal(&self, plan: &TestPlan) -> Option<String> {
+        if plan.streams > self.streams {
+            return Some(format!(
+                "this server allows {} streams, not {}",
+                self.streams, plan.streams
+            ));
+        }
+        let time =
+            plan.omit + if let Amount::Time(time) = plan.amount { time } else { Duration::ZERO };
+        if time > self.time {
+            return Some(format!(
+                "this server allows tests of {}, not {}",
+                format_span(self.time),
+                format_span(time)
+            ));
+        }
+        if let Some(limit) = self.rate
+            && plan.rate_bps.is_none_or(|rate| rate > limit)
+        {
+            return Some(match plan.rate_bps {
+                Some(rate) => format!("this server allows {limit}, not {rate} (-b)"),
+                None => format!("this server allows {limit}; ask for no more than that (-b)"),
+            });
+        }
+        let buffers = Bytes::new(plan.write_bytes.get().saturating_mul(plan.streams.into()));
+        if buffers > self.buffers {
+            return Some(format!(
+                "this server allows {} of buffers, not {} streams of {}",
+                self.buffers, plan.streams, plan.write_bytes
+            ));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_named_when_it_is_passed() {
+        let limits = TestLimits { streams: 8, ..TestLimits::default() };
+        let plan = TestPlan::new();
+        assert_eq!(limits.refusal(&plan), None);
+        let streams = TestPlan { streams: 9, ..plan.clone() };
+        assert_eq!(limits.refusal(&streams).unwrap(), "this server allows 8 streams, not 9");
+        let day = Amount::Time(Duration::from_secs(86400));
+        let long = TestPlan { amount: day, ..plan.clone() };
+        assert!(limits.refusal(&long).unwrap().contains("not 86400s"));
+        let hour = Amount::Time(Duration::from_secs(3600));
+        let omit = Duration::from_secs(600);
+        assert!(limits.refusal(&TestPlan { amount: hour, omit, ..plan.clone() }).is_some());
+        let slow = TestLimits { rate: Some(Rate::from_bps(1_000_000)), ..limits.clone() };
+        assert!(slow.refusal(&plan).unwrap().contains("allows 1.00 Mb/s; ask for no more"));
+        let paced = |bps| TestPlan { rate_bps: Some(Rate::from_bps(bps)), ..plan.clone() };
+        assert!(slow.refusal(&paced(2_000_000)).unwrap().contains("not 2.00 Mb/s"));
+        assert_eq!(slow.refusal(&paced(1_000_000)), None);
+        let large = TestPlan { streams: 128, write_bytes: Bytes::mib(4), ..plan };
+        assert!(TestLimits::default().refusal(&large).unwrap().contains("256 MiB of buffers"));
+    }
+}

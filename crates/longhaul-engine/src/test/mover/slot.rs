@@ -1,0 +1,113 @@
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::CpuList;
+use longhaul_sys::cpu::{self, ThreadClock};
+
+use super::Carrier;
+
+/// A count on cache lines of its own: two, since Intel's prefetcher takes them in pairs. One
+/// thread writes it, the sampler reads it once an interval.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(in crate::test) struct Count(AtomicU64);
+
+impl Count {
+    /// Its thread's new count.
+    pub(in crate::test) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    pub(in crate::test) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A stream as its thread leaves it for others to see.
+#[derive(Debug)]
+pub(in crate::test) struct Slot {
+    /// Bytes moved so far; of datagrams that count.
+    pub(in crate::test) moved: Count,
+    /// The connection or flow; the sampler shuts it to wake a thread that waits in it.
+    pub(in crate::test) carrier: Carrier,
+    /// The CPUs that the thread is bound to.
+    pub(in crate::test) cpus: Option<CpuList>,
+    clock: OnceLock<ThreadClock>,
+    ended: OnceLock<Ended>,
+}
+
+/// How a stream's thread ended.
+#[derive(Debug)]
+pub(in crate::test) struct Ended {
+    /// When the last byte had been taken by the kernel, or the end of data been read.
+    pub(in crate::test) at: Instant,
+    /// The thread's CPU time.
+    pub(in crate::test) cpu: Duration,
+    /// What broke the stream off.
+    pub(in crate::test) failure: Option<io::Error>,
+}
+
+impl Slot {
+    pub(in crate::test) fn new(carrier: Carrier, cpus: Option<CpuList>) -> Self {
+        let (clock, ended) = (OnceLock::new(), OnceLock::new());
+        Slot { moved: Count::default(), carrier, cpus, clock, ended }
+    }
+
+    /// Bytes moved so far.
+    pub(in crate::test) fn bytes(&self) -> u64 {
+        self.moved.get()
+    }
+
+    /// CPU time of the stream's thread so far.
+    pub(in crate::test) fn cpu(&self) -> Duration {
+        let ended = || self.ended.get().map(|ended| ended.cpu);
+        // A thread that ends between the two looks has left its time behind by the second.
+        ended()
+            .or_else(|| self.clock.get()?.elapsed().ok())
+            .or_else(ended)
+            .unwrap_or(Duration::ZERO)
+    }
+
+    /// The clock of the stream's thread; `None` before it runs.
+    pub(in crate::test) fn clock(&self) -> Option<ThreadClock> {
+        self.clock.get().copied()
+    }
+
+    /// How the thread ended; `None` while it runs.
+    pub(in crate::test) fn ended(&self) -> Option<&Ended> {
+        self.ended.get()
+    }
+
+    /// Runs `work` as this slot's thread, on its CPUs, and leaves its end to see. `work` returns
+    /// when the last byte was moved.
+    pub(in crate::test) fn run(
+        &self,
+        sampler: &Thread,
+        work: impl FnOnce() -> io::Result<Instant>,
+    ) {
+        let clock = ThreadClock::current();
+        let _ = self.clock.set(clock);
+        let bound = self.cpus.as_ref().map_or(Ok(()), |cpus| cpu::bind_thread(cpus.cpus()));
+        let (at, failure) = match bound.and_then(|()| work()) {
+            Ok(at) => (at, None),
+            Err(failure) => (Instant::now(), Some(failure)),
+        };
+        let cpu = clock.elapsed().unwrap_or(Duration::ZERO);
+        let _ = self.ended.set(Ended { at, cpu, failure });
+        sampler.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_do_not_share_cache_lines() {
+        assert_eq!(std::mem::align_of::<Slot>(), 128);
+        assert_eq!(std::mem::size_of::<Count>(), 128);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a sender sends, over and over: from memory, or from a pipe without a copy.
+
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::net::TcpStream;
+
+use longhaul_sys::memory::AlignedBuffer;
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, tee};
+
+use crate::noise::noise;
+
+/// Noise that all streams of an end share, which keeps it in cache.
+///
+/// It begins on a page: on Zen 3 processors the kernel's copy of a buffer 16 bytes into one, where
+/// malloc puts large ones, takes twice as long (bench/runs/2026-11-21-epyc-2core/flow.md).
+#[derive(Debug)]
+pub(in crate::test) struct Supply {
+    noise: AlignedBuffer,
+    length: usize,
+    zero_copy: bool,
+}
+
+impl Supply {
+    /// `length` bytes for each write; with `zero_copy` no more are sent at once than a pipe holds.
+    pub(in crate::test) fn new(length: usize, zero_copy: bool) -> Self {
+        Supply { noise: payload(length), length, zero_copy }
+    }
+
+    /// What one stream's thread sends from.
+    ///
+    /// # Errors
+    /// No pipe could be made.
+    pub(super) fn feed(&self) -> io::Result<Feed<'_>> {
+        let bytes = &self.noise[..self.length];
+        Ok(if self.zero_copy { Feed::Pipe(Pipes::new(bytes)?) } else { Feed::Memory(bytes) })
+    }
+}
+
+/// What one stream sends from.
+#[derive(Debug)]
+pub(super) enum Feed<'a> {
+    /// By write(2).
+    Memory(&'a [u8]),
+    /// By splice(2): the kernel sends the pipe's own pages.
+    Pipe(Pipes),
+}
+
+impl Feed<'_> {
+    /// The most that one write sends.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Feed::Memory(bytes) => bytes.len(),
+            Feed::Pipe(pipes) => pipes.length,
+        }
+    }
+
+    /// Sends `count` bytes, or what of them the socket takes.
+    pub(super) fn write(&mut self, mut stream: &TcpStream, count: usize) -> io::Result<usize> {
+        match self {
+            Feed::Memory(bytes) => stream.write(&bytes[..count]),
+            Feed::Pipe(pipes) => pipes.write(stream, count),
+        }
+    }
+}
+
+/// A pipe that is full of noise, and one through which that goes, again and again, by reference:
+/// tee(2), then splice(2). Over loopback this cost a tenth less than sendfile(2), and MSG_ZEROCOPY
+/// copies there all the same (skb_orphan_frags_rx() in include/linux/skbuff.h), with its
+/// notifications on top (bench/runs/2026-11-21-epyc-2core/flow.md).
+#[derive(Debug)]
+pub(super) struct Pipes {
+    full: PipeReader,
+    /// Keeps `full` from ending.
+    _writer: PipeWriter,
+    through: (PipeReader, PipeWriter),
+    /// What `full` holds.
+    length: usize,
+    /// What `through` holds.
+    held: usize,
+}
+
+/// What a pipe should hold: larger ones gained nothing, and what all pipes of a user may hold is
+/// limited (pipe-user-pages-soft, proc_sys_fs(5)).
+const PIPE_BYTES: usize = 256 << 10;
+
+impl Pipes {
+    fn new(noise: &[u8]) -> io::Result<Self> {
+        let (full, mut writer) = io::pipe()?;
+        let through = io::pipe()?;
+        let mut length = PIPE_BYTES;
+        for pipe in [&writer, &through.1] {
+            // Past the user's limit a pipe keeps what it has; what that is, the error does not say.
+            length = match fcntl_setpipe_size(pipe, PIPE_BYTES) {
+                Ok(_) => length,
+                Err(_) => rustix::pipe::fcntl_getpipe_size(pipe)?.min(length),
+            };
+        }
+        let length = noise.len().min(length);
+        writer.write_all(&noise[..length])?;
+        Ok(Pipes { full, _writer: writer, through, length, held: 0 })
+    }
+
+    fn write(&mut self, stream: &TcpStream, count: usize) -> io::Result<usize> {
+        if self.held == 0 {
+            self.held = tee(&self.full, &self.through.1, count, SpliceFlags::empty())?;
+        }
+        let count = count.min(self.held);
+        let sent = splice(&self.through.0, None, stream, None, count, SpliceFlags::empty())?;
+        self.held -= sent;
+        Ok(sent)
+    }
+}
+
+/// Bytes to send, rounded up to whole pages: noise, because a path that compresses would shine on
+/// zeros.
+pub(in crate::test) fn payload(length: usize) -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::new(length);
+    noise(&mut buffer);
+    buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_sends_the_same_bytes_as_memory() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for zero_copy in [false, true] {
+            let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut far, _) = listener.accept().unwrap();
+            let supply = Supply::new(5000, zero_copy);
+            let mut feed = supply.feed().unwrap();
+            assert_eq!(feed.length(), 5000);
+            // Twice from its beginning: what is sent is never used up.
+            for count in [5000, 10, 5000] {
+                assert_eq!(feed.write(&near, count).unwrap(), count);
+            }
+            near.write_all(b"end").unwrap();
+            let mut bytes = vec![0; 10_013];
+            far.read_exact(&mut bytes).unwrap();
+            let noise = &payload(5000)[..5000];
+            assert!(bytes[..5000] == *noise && bytes[5000..5010] == noise[..10]);
+            assert!(bytes[5010..10_010] == *noise && bytes[10_010..] == *b"end");
+        }
+    }
+
+    #[test]
+    fn what_a_socket_did_not_take_is_sent_next() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let supply = Supply::new(10_000, true);
+        let Feed::Pipe(mut pipes) = supply.feed().unwrap() else { panic!("not a pipe") };
+        // As if the last write had put all into the pipe and been cut short.
+        pipes.held = tee(&pipes.full, &pipes.through.1, 10_000, SpliceFlags::empty()).unwrap();
+        assert_eq!(pipes.write(&near, 3000).unwrap(), 3000);
+        assert_eq!(pipes.write(&near, 10_000).unwrap(), 7000);
+        assert_eq!(pipes.held, 0);
+        let mut bytes = vec![0; 10_000];
+        far.read_exact(&mut bytes).unwrap();
+        assert!(bytes == payload(10_000)[..10_000]);
+    }
+}

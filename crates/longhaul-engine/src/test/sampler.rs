@@ -1,0 +1,269 @@
+//! The thread that watches: it samples the movers, ends them in time, and breaks them off when
+//! the other side is gone.
+
+use std::net::Shutdown;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::TestPlan;
+use longhaul_core::result::{End, SideResult, SideSample, SideStream};
+use longhaul_core::units::Bytes;
+use longhaul_sys::tcp::Granted;
+
+use super::end::{Bounds, Signals};
+use super::mover::Slot;
+use super::observe::{LOOK, Observer};
+use super::snapshot::{Snapshot, millis};
+use super::ticks::{Idle, Slow, Ticks, end_of_time};
+
+/// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
+/// timers are late and catch up.
+const RATE_SLACK: f64 = 1.1;
+/// And how much earlier its bytes may come.
+const RATE_BURST: Duration = Duration::from_secs(1);
+/// How often a sender looks whether the last of its data has been acknowledged.
+const DRAIN_LOOK: Duration = Duration::from_millis(1);
+
+/// Watches the movers of one end.
+pub(super) struct Sampler<'a, F> {
+    role: End,
+    /// It is the half from the server to the client, in a test of both directions.
+    reverse: bool,
+    slots: &'a [Slot],
+    plan: &'a TestPlan,
+    bounds: Bounds<'a>,
+    slow: Slow<'a>,
+    signals: Signals<'a>,
+    begun: Snapshot,
+    /// The end of the omitted time; what came before does not count.
+    base: Option<Snapshot>,
+    /// Sum and number of the round-trip times sampled, by stream.
+    rtts: Vec<(f64, u32)>,
+    observer: Observer,
+    on_sample: F,
+}
+
+impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
+    pub(super) fn new(
+        (role, reverse): (End, bool),
+        slots: &'a [Slot],
+        plan: &'a TestPlan,
+        bounds: Bounds<'a>,
+        signals: Signals<'a>,
+        on_sample: F,
+    ) -> Self {
+        let begun = Snapshot::take(slots);
+        let rtts = vec![(0.0, 0); slots.len()];
+        let observer = Observer::new(role, slots);
+        Sampler {
+            role,
+            reverse,
+            slots,
+            plan,
+            bounds,
+            slow: Slow::new(bounds.pool),
+            signals,
+            begun,
+            base: None,
+            rtts,
+            observer,
+            on_sample,
+        }
+    }
+
+    /// Shuts every connection, which wakes the threads that wait in them.
+    pub(super) fn shut(&self, how: Shutdown) {
+        for slot in self.slots {
+            slot.carrier.shut(how);
+        }
+    }
+
+    fn all_ended(&self) -> bool {
+        self.slots.iter().all(|slot| slot.ended().is_some())
+    }
+
+    fn any_failed(&self) -> bool {
+        self.slots.iter().any(|slot| slot.ended().is_some_and(|e| e.failure.is_some()))
+    }
+
+    /// Samples until every stream has ended. The clock starts at `first`; `closing` is set
+    /// before a sender's streams are shut. Returns why the test has to be cut, if it has.
+    pub(super) fn watch(
+        &mut self,
+        first: &OnceLock<Instant>,
+        closing: &AtomicBool,
+    ) -> Option<String> {
+        let mut idle = Idle::new(self.bounds.idle);
+        let started = Instant::now();
+        let epoch = loop {
+            match first.get() {
+                Some(first) => break *first,
+                None if self.all_ended() => break started,
+                None => {}
+            }
+            if let Some(reason) = self.must_cut(started, &mut idle) {
+                return Some(reason);
+            }
+            thread::park_timeout(LOOK);
+        };
+        self.begun.at = epoch;
+        let mut last = self.begun.clone();
+        if self.plan.omit.is_zero() {
+            self.base = Some(last.clone());
+        }
+        let sending = self.role == End::Sender;
+        let over = end_of_time(self.plan).filter(|_| sending).map(|time| epoch + time);
+        let mut ticks = Ticks::new(self.plan);
+        // One stream that fails ends the test: what the others would do from then on is another
+        // test than the one that was asked for.
+        while !self.all_ended() && !self.any_failed() {
+            if let Some(reason) = self.must_cut(epoch, &mut idle) {
+                return Some(reason);
+            }
+            let now = Instant::now();
+            self.observer.look(self.slots, Some(now.saturating_duration_since(epoch)));
+            let due = ticks.due.map(|due| epoch + due);
+            let closed = closing.load(Ordering::Relaxed);
+            let stopped = sending && self.signals.stop.load(Ordering::Acquire);
+            if !closed && (stopped || over.is_some_and(|over| now >= over)) {
+                closing.store(true, Ordering::Release);
+                self.shut(Shutdown::Write);
+            } else if due.is_some_and(|due| now >= due) {
+                last = self.sample(&last, epoch, &ticks);
+                if ticks.advance() {
+                    self.base = Some(last.clone());
+                }
+            } else {
+                let next = [due, over.filter(|_| !closed)].into_iter().flatten().min();
+                let wait = next.map_or(LOOK, |next| next.saturating_duration_since(now).min(LOOK));
+                thread::park_timeout(wait);
+            }
+        }
+        let ended = self.slots.iter().filter_map(Slot::ended).map(|ended| ended.at).max();
+        let since = ended.unwrap_or_else(Instant::now).saturating_duration_since(epoch);
+        self.observer.record(self.slots, Some(since));
+        self.sample(&last, epoch, &ticks);
+        if self.any_failed() {
+            self.shut(Shutdown::Both);
+            return None;
+        }
+        if sending { self.drain(epoch, &mut idle) } else { None }
+    }
+
+    fn sample(&mut self, last: &Snapshot, epoch: Instant, ticks: &Ticks) -> Snapshot {
+        let now = Snapshot::take(self.slots);
+        let sending = self.role == End::Sender;
+        if !ticks.omitting {
+            for (sum, stream) in self.rtts.iter_mut().zip(&now.streams) {
+                *sum = (sum.0 + millis(stream.tcp.rtt), sum.1 + 1);
+            }
+        }
+        let observed = self.observer.interval(self.slots, last, &now);
+        let mut sample = last.until(&now, epoch, sending, observed);
+        (sample.index, sample.omitted) = (ticks.index, ticks.omitting);
+        sample.reverse = self.reverse;
+        (self.on_sample)(sample);
+        now
+    }
+
+    /// Waits until the peer has acknowledged everything, so that the retransmissions of the
+    /// last bytes count too.
+    fn drain(&mut self, epoch: Instant, idle: &mut Idle) -> Option<String> {
+        loop {
+            if self.slots.iter().all(|slot| slot.carrier.drained()) {
+                return None;
+            }
+            if let Some(reason) = self.must_cut(epoch, idle) {
+                return Some(reason);
+            }
+            thread::park_timeout(DRAIN_LOOK);
+        }
+    }
+
+    fn must_cut(&mut self, since: Instant, idle: &mut Idle) -> Option<String> {
+        if self.signals.abort.load(Ordering::Acquire) {
+            return Some("the other side is gone".to_owned());
+        }
+        if since.elapsed() > self.bounds.time {
+            return Some(format!("it was not over after {:.1?}", self.bounds.time));
+        }
+        if let Some(limit) = self.bounds.rate.filter(|_| self.role == End::Receiver) {
+            // A path may hold bytes back and let them go at once, so the limit is one on the mean.
+            let allowed = since.elapsed().mul_f64(RATE_SLACK) + RATE_BURST;
+            let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
+            if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
+                return Some(format!("it went faster than the {limit} that this server allows"));
+            }
+        }
+        let slots = self.slots;
+        if let Some(reason) = self.slow.check(|| slots.iter().map(Slot::bytes).sum()) {
+            return Some(reason);
+        }
+        let now = Instant::now();
+        self.slots.iter().for_each(|slot| slot.carrier.attend(self.role, now));
+        idle.check(|| Snapshot::take(self.slots).progress(self.role == End::Sender))
+    }
+
+    /// What this end saw, when all its threads have ended.
+    pub(super) fn result(
+        &mut self,
+        granted: &[Option<Granted>],
+        cut: Option<String>,
+    ) -> SideResult {
+        let now = Snapshot::take(self.slots);
+        let (curve, limits) = self.observer.finish();
+        // Within the omitted time nothing counts: the base is the end.
+        let base = self.base.as_ref().unwrap_or(&now);
+        let seconds = |slot: &Slot| {
+            let at = slot.ended().map_or(now.at, |ended| ended.at);
+            at.saturating_duration_since(base.at).as_secs_f64()
+        };
+        let failure = |number: usize, slot: &Slot| {
+            let error = slot.ended()?.failure.as_ref()?;
+            Some(format!("stream {number} broke at the {}: {error}", self.role))
+        };
+        // A thread's clock runs from before the first byte to behind the last, which shows in a
+        // test of milliseconds: in the time that counts it cannot have run for longer.
+        let cpu_seconds = |number: usize, slot: &Slot| {
+            let (from, to) = (&base.streams[number], &now.streams[number]);
+            to.cpu.saturating_sub(from.cpu).as_secs_f64().min(seconds(slot))
+        };
+        let stream = |(number, slot): (usize, &Slot)| {
+            let (from, to) = (&base.streams[number], &now.streams[number]);
+            let (sum, samples) = self.rtts[number];
+            let granted = granted[number].as_ref();
+            SideStream {
+                bytes: Bytes::new(to.bytes - from.bytes),
+                total_bytes: Bytes::new(to.bytes),
+                seconds: seconds(slot),
+                cpu_seconds: cpu_seconds(number, slot),
+                retransmits: to.tcp.retransmits.saturating_sub(from.tcp.retransmits),
+                rtt_ms: if samples > 0 { sum / f64::from(samples) } else { millis(to.tcp.rtt) },
+                rtt_min_ms: millis(to.tcp.min_rtt.unwrap_or(to.tcp.rtt)),
+                congestion: granted.map(|g| g.congestion.clone()).unwrap_or_default(),
+                mss: granted.map_or(0, |g| g.mss),
+                buffer_bytes: Bytes::new(granted.map_or(0, |g| match self.role {
+                    End::Sender => g.send_buffer_bytes,
+                    End::Receiver => g.receive_buffer_bytes,
+                })),
+                udp: to.udp.map(|to| to.since(&from.udp.unwrap_or_default())),
+                address: slot.carrier.local_address().map(|address| address.to_string()),
+                cpus: slot.cpus.clone(),
+                multipath: slot.carrier.multipath(self.plan.protocol),
+                failure: failure(number, slot),
+            }
+        };
+        let streams: Vec<_> = self.slots.iter().enumerate().map(stream).collect();
+        SideResult {
+            seconds: self.slots.iter().map(seconds).fold(0.0, f64::max),
+            cpu_seconds: streams.iter().map(|stream| stream.cpu_seconds).sum(),
+            cut: cut.or_else(|| streams.iter().find_map(|s| s.failure.clone())),
+            reverse: self.reverse,
+            streams,
+            curve,
+            limits: Some(limits),
+        }
+    }
+}

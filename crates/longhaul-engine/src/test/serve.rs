@@ -1,0 +1,222 @@
+//! The service: takes one client's plan, runs the server's end, and tells the client what it
+//! sees.
+
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use longhaul_core::plan::{Opener, TestPlan};
+use longhaul_core::result::SideResult;
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::{RefusalKind, TestEvent, TestOrder};
+
+use super::connect::{self, Connections};
+use super::end::{self, Bounds, Part, Signals};
+use super::latency;
+use super::limits::{PLAN_LIMIT, STEP_LIMIT, TestLimits, reserve_rate};
+use super::memory::Memory;
+use super::mover::Carrier;
+use super::placement::Places;
+use crate::error::{EngineError, Result};
+use crate::session::{
+    ControlReceiver, ControlSender, DataAcceptor, DataDialer, Operation, ServedSession,
+    TestAnswers, WorkRecord,
+};
+
+/// Serves one test under `limits`, on the calling thread. It returns in bounded time whatever
+/// the client does.
+///
+/// # Errors
+/// The client was refused (and told so), its data connections did not come, or the control
+/// channel broke.
+pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
+    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
+    let peer = sender.peer().to_owned();
+    record.asked(Operation::Test, []);
+    receiver.set_timeout(Some(PLAN_LIMIT))?;
+    let TestOrder::Plan(plan) = receiver.receive()? else {
+        return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
+    };
+    receiver.set_timeout(Some(STEP_LIMIT))?;
+    let limits = &limits.within(rate.as_deref(), &plan);
+    let reserved = reserve(&plan, limits, &streams).and_then(|memory| {
+        let rate = reserve_rate(rate.as_ref(), &plan);
+        rate.map(|rate| (memory, rate)).map_err(|reason| (RefusalKind::Limit, reason))
+    });
+    let (memory, _rate) = match reserved {
+        Ok(reserved) => reserved,
+        Err((kind, reason)) => {
+            sender.send(&TestEvent::Refused { kind, reason: reason.clone() })?;
+            return Err(EngineError::Refused { peer, kind, reason });
+        }
+    };
+    let prepared = Places::of(&plan, false).and_then(|places| {
+        connect::check(&plan, false)?;
+        Ok(places)
+    });
+    let places = match prepared {
+        Ok(places) => places,
+        Err(error) => return fail(&sender, error),
+    };
+    sender.send(&TestEvent::Accepted)?;
+    let connections = match plan.opener {
+        Opener::Client => connect::accept(&streams, &plan, false, memory.socket_bytes, STEP_LIMIT),
+        Opener::Server => {
+            let TestOrder::Listening { port } = receiver.receive()? else {
+                return Err(EngineError::Protocol { peer, what: "it did not say its port" });
+            };
+            let dialer = dialer(&peer, port, &streams)?;
+            connect::open(&dialer, &plan, false, memory.socket_bytes)
+        }
+    };
+    let Connections { parts, probe, answers } = match connections {
+        Ok(connections) => connections,
+        Err(error) => return fail(&sender, error),
+    };
+    sender.send(&TestEvent::Ready)?;
+    thread::scope(|scope| {
+        // From now on, because the client asks before the test begins.
+        if let Some(probe) = &probe {
+            scope.spawn(move || latency::echo(probe));
+        }
+        let read_bytes = memory.read_bytes;
+        let bounds = Bounds { read_bytes, ..Bounds::new(&plan, limits) };
+        let account = Account { bounds, record: &record };
+        let told = record.time(|| run(sender, receiver, parts, answers, &plan, &places, account));
+        if let Some(probe) = &probe {
+            let _ = probe.shutdown(Shutdown::Both);
+        }
+        told
+    })
+}
+
+/// What a test may take, and where it is recorded what it took.
+#[derive(Clone, Copy)]
+struct Account<'a> {
+    bounds: Bounds<'a>,
+    record: &'a WorkRecord,
+}
+
+fn note(record: &WorkRecord, result: &SideResult) {
+    let moved: u64 = result.streams.iter().map(|stream| stream.total_bytes.get()).sum();
+    record.note(|work| {
+        work.bytes = Bytes::new(work.bytes.get().saturating_add(moved));
+        if work.cut.is_none() {
+            work.cut.clone_from(&result.cut);
+        }
+    });
+}
+
+/// Tells the client why the test cannot begin.
+fn fail(sender: &ControlSender, error: EngineError) -> Result<()> {
+    sender.send(&TestEvent::Failed { reason: error.to_string() })?;
+    Err(error)
+}
+
+/// What opens data connections to the client: to where its control channel comes from, and
+/// nowhere else, whatever it asks for.
+fn dialer(peer: &str, port: u16, streams: &DataAcceptor) -> Result<DataDialer> {
+    let mut address: SocketAddr =
+        peer.parse().map_err(|_| EngineError::Address(peer.to_owned()))?;
+    address.set_port(port);
+    if let SocketAddr::V6(v6) = address
+        && let Some(v4) = v6.ip().to_ipv4_mapped()
+    {
+        address = (v4, port).into();
+    }
+    Ok(DataDialer::to_be_proved(address, streams.secret().clone()))
+}
+
+/// Runs the server's end from the client's start to its last word.
+fn run(
+    sender: ControlSender,
+    mut receiver: ControlReceiver,
+    parts: Vec<(Part, Vec<Carrier>)>,
+    answers: Option<TestAnswers>,
+    plan: &TestPlan,
+    places: &Places,
+    account: Account<'_>,
+) -> Result<()> {
+    let Account { bounds, record } = account;
+    let peer = sender.peer().to_owned();
+    let TestOrder::Start = receiver.receive()? else {
+        return Err(EngineError::Protocol { peer, what: "it did not start the test" });
+    };
+    drop(answers);
+    let (stop, abort) = (AtomicBool::new(false), AtomicBool::new(false));
+    // From now on the client may be silent until the test is over.
+    receiver.set_timeout(Some(bounds.time + STEP_LIMIT))?;
+    let closer = receiver.closer();
+    let (finished, wait) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let (stop, abort, sender) = (&stop, &abort, &sender);
+        scope.spawn(move || {
+            obey(&mut receiver, stop, abort);
+            drop(finished);
+        });
+        let signals = Signals { stop, abort };
+        let half = move |(part, carriers)| {
+            let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
+                // A client that does not read would hold this thread at every sample.
+                if sender.send(&TestEvent::Sample(sample)).is_err() {
+                    abort.store(true, Ordering::Release);
+                }
+            });
+            note(record, &result);
+            if result.cut.is_some() {
+                // One direction that breaks ends the other: alone it is another test.
+                abort.store(true, Ordering::Release);
+            }
+            sender.send(&TestEvent::Done(result))
+        };
+        let halves: Vec<_> =
+            parts.into_iter().map(|part| scope.spawn(move || half(part))).collect();
+        let told: Vec<_> = halves.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let told =
+            told.into_iter().try_for_each(|told| told.unwrap_or(Err(EngineError::Interrupted)));
+        if told.is_ok() {
+            let _ = wait.recv_timeout(STEP_LIMIT);
+        }
+        closer();
+        told
+    })
+}
+
+/// The memory and the descriptors of a test, or why it is not run here.
+fn reserve(
+    plan: &TestPlan,
+    limits: &TestLimits,
+    streams: &DataAcceptor,
+) -> std::result::Result<Memory, (RefusalKind, String)> {
+    if let Some(refused) = refusal(plan, limits) {
+        return Err(refused);
+    }
+    let limit = |reason| (RefusalKind::Limit, reason);
+    let memory = Memory::take(plan, limits.pool.as_ref()).map_err(limit)?;
+    let announced = streams.announce(connect::announced(plan));
+    announced.map_err(|shortage| limit(shortage.to_string()))?;
+    Ok(memory)
+}
+
+/// Why `plan` is not run here.
+fn refusal(plan: &TestPlan, limits: &TestLimits) -> Option<(RefusalKind, String)> {
+    if let Err(error) = plan.validate() {
+        return Some((RefusalKind::Invalid, error.to_string()));
+    }
+    limits.refusal(plan).map(|reason| (RefusalKind::Limit, reason))
+}
+
+/// Does what the client says until it has finished or is gone.
+fn obey(receiver: &mut ControlReceiver, stop: &AtomicBool, abort: &AtomicBool) {
+    loop {
+        match receiver.receive() {
+            Ok(TestOrder::Stop) => stop.store(true, Ordering::Release),
+            Ok(TestOrder::Finished) => return,
+            Ok(TestOrder::Plan(_) | TestOrder::Listening { .. } | TestOrder::Start) | Err(_) => {
+                abort.store(true, Ordering::Release);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Datagrams over loopback: all accounted for, and none sent to strangers.
+
+use super::*;
+
+fn datagrams(millis: u64, megabits: u64) -> TestPlan {
+    TestPlan {
+        protocol: Protocol::Udp,
+        write_bytes: Bytes::new(1472),
+        rate_bps: Some(Rate::from_bps(megabits * 1_000_000)),
+        ..by_time(millis)
+    }
+}
+
+#[track_caller]
+fn assert_accounted(summary: &longhaul_core::result::TestSummary) {
+    let udp = summary.udp.unwrap();
+    assert!(udp.received > 0);
+    assert_eq!(
+        udp.sent,
+        udp.received + udp.lost + udp.late + udp.sender_dropped + udp.receiver_dropped,
+        "{udp:?}"
+    );
+    assert_eq!((udp.lost, udp.duplicated, udp.late), (0, 0, 0), "{udp:?}");
+    assert_eq!(summary.totals_agree, None);
+}
+
+#[test]
+fn every_datagram_is_accounted_for_in_all_directions() {
+    let server = Server::start(TestLimits::default());
+    for direction in [Direction::Forward, Direction::Reverse, Direction::Both] {
+        let plan = TestPlan { direction, streams: 2, ..datagrams(500, 200) };
+        let result = server.run(&plan).unwrap();
+        assert_eq!(result.end, TestEnd::Completed);
+        assert_accounted(&result.summary);
+        if let Some(reverse) = &result.reverse {
+            assert_accounted(&reverse.summary);
+        }
+        // 12.5 MB, and little more or less.
+        let bytes = result.summary.receiver.bytes.get();
+        assert!((6_000_000..13_500_000).contains(&bytes), "{bytes}");
+        assert_eq!(result.streams.len(), 2);
+        assert!(result.intervals.iter().all(|i| i.udp.is_some() && i.streams[1].sender.is_none()));
+        let counted: u64 = result.intervals.iter().map(|i| i.udp.unwrap().received).sum();
+        assert_eq!(counted, result.summary.udp.unwrap().received);
+    }
+}
+
+#[test]
+fn a_test_by_bytes_sends_all_of_them() {
+    let server = Server::start(TestLimits::default());
+    let amount = Amount::Bytes(Bytes::new(1_000_000));
+    let plan = TestPlan { amount, ..datagrams(1000, 400) };
+    let result = server.run(&plan).unwrap();
+    assert_accounted(&result.summary);
+    assert_eq!(result.summary.sender.total_bytes, Bytes::new(1_000_000));
+    assert_eq!(result.summary.udp.unwrap().sent, 1_000_000_u64.div_ceil(1472));
+}
+
+#[test]
+fn large_and_small_datagrams_pass() {
+    let server = Server::start(TestLimits::default());
+    for bytes in [24, 100, 8972, 40_000, 65_507] {
+        let write_bytes = Bytes::new(bytes);
+        let result = server.run(&TestPlan { write_bytes, ..datagrams(200, 50) }).unwrap();
+        assert_accounted(&result.summary);
+        let udp = result.summary.udp.unwrap();
+        assert_eq!(udp.received * bytes, result.summary.receiver.bytes.get());
+    }
+}
+
+#[test]
+fn what_a_receiver_drops_is_not_blamed_on_the_path() {
+    // A receive buffer of one send, and nothing that holds the sender back.
+    let server = Server::start(TestLimits::default());
+    let plan = TestPlan {
+        rate_bps: None,
+        window_bytes: Some(Bytes::new(70_000)),
+        streams: 2,
+        ..datagrams(500, 1)
+    };
+    let result = server.run(&plan).unwrap();
+    let udp = result.summary.udp.unwrap();
+    assert!(udp.receiver_dropped > 0, "{udp:?}");
+    assert_eq!(udp.sent, udp.received + udp.lost + udp.late + udp.receiver_dropped, "{udp:?}");
+    assert!(udp.lost <= udp.sent / 100, "{udp:?}");
+    let warned = |w: &longhaul_core::result::Warning| {
+        matches!(w.kind, WarningKind::HostDropped { end: longhaul_core::result::End::Receiver, .. })
+    };
+    assert!(result.warnings.iter().any(warned));
+}
+
+#[test]
+fn the_omitted_time_does_not_count_in_datagrams_either() {
+    let server = Server::start(TestLimits::default());
+    let plan = TestPlan { omit: Duration::from_millis(300), ..datagrams(300, 100) };
+    let result = server.run(&plan).unwrap();
+    assert_accounted(&result.summary);
+    let summary = &result.summary;
+    assert!(summary.receiver.bytes < summary.receiver.total_bytes);
+    let received = summary.udp.unwrap().received;
+    assert_eq!(received * 1472, summary.receiver.bytes.get());
+}
+
+#[test]
+fn a_sender_whose_receiver_is_silent_stops() {
+    // The client opens the flow for a test in reverse and never reports.
+    let server =
+        Server::start(TestLimits { idle: Duration::from_millis(600), ..TestLimits::default() });
+    let plan = TestPlan { direction: Direction::Reverse, ..datagrams(60_000, 10) };
+    let (sender, mut receiver, dialer) = server.session().split();
+    sender.send(&TestOrder::Plan(plan.into())).unwrap();
+    assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
+    let flow = dialer.open_flow(0, &crate::session::Route::default(), |_| Ok(())).unwrap();
+    assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Ready);
+    sender.send(&TestOrder::Start).unwrap();
+    let result = loop {
+        match receiver.receive().unwrap() {
+            TestEvent::Sample(_) => {}
+            TestEvent::Done(result) => break result,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(result.cut.as_deref(), Some("no data moved for 600.0ms"));
+    sender.send(&TestOrder::Finished).unwrap();
+    server.outcome().unwrap();
+    drop(flow);
+}

@@ -1,0 +1,237 @@
+//! A test between two servers, asked for by a client of one of them.
+//!
+//! The server asked is an ordinary client of the other, which applies its own limits to it: no
+//! right of the third host passes through. Nothing is executed and nothing but the plan and the
+//! address comes from the third host. What it could do is have this server dial and load others;
+//! so who may ask is for the service's owner to say
+//! ([`Services::refusal`](crate::serve::Services::refusal) of
+//! [`Service::ThirdParty`](longhaul_core::wire::Service::ThirdParty)), and only servers that
+//! speak the protocol and take the test are ever sent data.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::plan::{Opener, TestPlan};
+use longhaul_core::result::{TestResult, TestSample};
+use longhaul_core::units::Bytes;
+use longhaul_core::wire::{RefusalKind, Service, TARGET_LIMIT_BYTES, ThirdEvent, ThirdOrder};
+
+use super::limits::{STEP_LIMIT, TestLimits, reserve_rate};
+use crate::error::{EngineError, Result};
+use crate::session::{
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Operation, ServedSession,
+    Session, connect_queued,
+};
+
+/// How soon a stop that the user asked for is passed on.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+/// What a test may take beyond its limit: connecting, and draining.
+const AROUND_LIMIT: Duration = Duration::from_secs(120);
+
+/// Has the server at the other end of `session` run `plan` as the client of `target`. When `stop`
+/// is set the test ends in order.
+///
+/// # Errors
+/// The server refuses, cannot reach or is refused by the other, or the control channel breaks.
+pub fn run_third(
+    session: Session,
+    target: &HostPort,
+    plan: &TestPlan,
+    stop: &AtomicBool,
+    mut on_sample: impl FnMut(&TestSample),
+) -> Result<TestResult> {
+    let (sender, mut receiver, _dialer) = session.split();
+    let peer = sender.peer().to_owned();
+    // The other server is called first, and the test may be silent as long as an ordinary one.
+    let silence = plan.interval + TestLimits::default().idle + 3 * STEP_LIMIT;
+    receiver.set_timeout(Some(silence))?;
+    sender.send(&ThirdOrder::Run { target: target.to_string(), plan: Box::new(plan.clone()) })?;
+    let over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        let (over, stopping) = (&over, sender.clone());
+        scope.spawn(move || {
+            while !over.load(Ordering::Acquire) {
+                if stop.load(Ordering::Acquire) {
+                    let _ = stopping.send(&ThirdOrder::Stop);
+                    return;
+                }
+                thread::park_timeout(STOP_LOOK);
+            }
+        });
+        let mut intervals = Vec::new();
+        let result = loop {
+            match receiver.receive() {
+                Ok(ThirdEvent::Started) => {}
+                Ok(ThirdEvent::Sample(sample)) if intervals.len() < most_samples(plan) => {
+                    on_sample(&sample);
+                    intervals.push(*sample);
+                }
+                Ok(ThirdEvent::Sample(_)) => {
+                    let what = "it sends more samples than asked for";
+                    break Err(EngineError::Protocol { peer: peer.clone(), what });
+                }
+                Ok(ThirdEvent::Done(result)) => break Ok(put_back(*result, intervals)),
+                Ok(ThirdEvent::Refused { kind, reason }) => {
+                    break Err(EngineError::Refused { peer: peer.clone(), kind, reason });
+                }
+                Ok(ThirdEvent::Failed { reason }) => {
+                    break Err(EngineError::Failed { peer: peer.clone(), reason, again: false });
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        over.store(true, Ordering::Release);
+        result
+    })?;
+    let _ = sender.send(&ThirdOrder::Finished);
+    Ok(TestResult { third_party: Some(peer), ..result })
+}
+
+/// How many intervals there can be, with some to spare for the cuts at omitting and end.
+fn most_samples(plan: &TestPlan) -> usize {
+    let longest = TestLimits::default().time + AROUND_LIMIT;
+    let each = longest.as_secs_f64() / plan.interval.as_secs_f64();
+    (each as usize + 64) * plan.directions() as usize
+}
+
+/// The result travels without its intervals, which have been told one by one.
+fn put_back(mut result: TestResult, intervals: Vec<TestSample>) -> TestResult {
+    let (reverse, forward): (Vec<_>, Vec<_>) = intervals.into_iter().partition(|i| i.reverse);
+    result.intervals = forward;
+    if let Some(half) = &mut result.reverse {
+        half.intervals = reverse;
+    }
+    result
+}
+
+/// Serves one request for a test with another server under `limits`, on the calling thread. This
+/// server is to the other who `identity` says, and knows the servers in `config`. Returns in bounded
+/// time whatever the client does.
+///
+/// # Errors
+/// The client was refused or the test failed (and the client was told so), or the control channel
+/// broke.
+pub fn serve_third(
+    session: ServedSession,
+    who: (&Identity, &ConfigDir),
+    limits: &TestLimits,
+) -> Result<()> {
+    let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
+    record.asked(Operation::TestOther, []);
+    // Data connections are not for this service.
+    drop(streams);
+    let peer = sender.peer().to_owned();
+    receiver.set_timeout(Some(STEP_LIMIT))?;
+    let ThirdOrder::Run { target, plan } = receiver.receive()? else {
+        return Err(EngineError::Protocol { peer, what: "it did not begin with a test to run" });
+    };
+    record.with_other(target.clone());
+    let refused = refusal(&target, &plan, limits);
+    let reserved = reserve_rate(rate.as_ref(), &plan);
+    let refused = refused.or_else(|| Some((RefusalKind::Limit, reserved.as_ref().err()?.clone())));
+    if let Some((kind, reason)) = refused {
+        sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
+        return Err(EngineError::Refused { peer, kind, reason });
+    }
+    let stop = AtomicBool::new(false);
+    receiver.set_timeout(Some(limits.time + AROUND_LIMIT))?;
+    let closer = receiver.closer();
+    let (finished, wait) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            // A client that is gone, or speaks out of turn, ends the test too.
+            while let Ok(ThirdOrder::Stop) = receiver.receive() {
+                stop.store(true, Ordering::Release);
+            }
+            stop.store(true, Ordering::Release);
+            drop(finished);
+        });
+        let outcome = record.time(|| {
+            as_client(&target, who, &plan, stop, |event| {
+                // A client that is gone is noticed by the thread that listens to it.
+                let _ = sender.send(&event);
+            })
+        });
+        if let Ok(result) = &outcome {
+            record.note(|work| work.bytes = moved(result));
+        }
+        let told = match &outcome {
+            Ok(result) => sender.send(&ThirdEvent::Done(Box::new(result.clone()))),
+            Err(error) => sender.send(&ThirdEvent::Failed { reason: sentence(error) }),
+        };
+        if told.is_ok() {
+            let _ = wait.recv_timeout(STEP_LIMIT);
+        }
+        closer();
+        outcome.map(drop).and(told)
+    })
+}
+
+/// The bytes of both directions.
+fn moved(result: &TestResult) -> Bytes {
+    let reverse = result.reverse.as_ref().map_or(0, |half| half.summary.receiver.bytes.get());
+    Bytes::new(result.summary.receiver.bytes.get().saturating_add(reverse))
+}
+
+/// Tells the client that a test between servers is not for it.
+///
+/// # Errors
+/// The refusal, for the server's record, or the control channel broke.
+pub fn refuse_third(session: ServedSession, reason: String) -> Result<()> {
+    let kind = RefusalKind::NotAuthorised;
+    session.sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
+    Err(EngineError::Refused { peer: session.sender.peer().to_owned(), kind, reason })
+}
+
+/// The error and what caused it, which the client cannot ask for later.
+fn sentence(error: &EngineError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn refusal(target: &str, plan: &TestPlan, limits: &TestLimits) -> Option<(RefusalKind, String)> {
+    let invalid = |reason: String| Some((RefusalKind::Invalid, reason));
+    if target.len() > TARGET_LIMIT_BYTES {
+        return invalid("the name of the other server is too long".to_owned());
+    }
+    if let Err(error) = target.parse::<HostPort>() {
+        return invalid(error.to_string());
+    }
+    if let Err(error) = plan.validate() {
+        return invalid(error.to_string());
+    }
+    if plan.opener == Opener::Server || !plan.links.is_empty() {
+        let reason = "a test between two servers goes by the ordinary way: without --flip, \
+                      --local and --remote";
+        return invalid(reason.to_owned());
+    }
+    limits.refusal(plan).map(|reason| (RefusalKind::Limit, reason))
+}
+
+fn as_client(
+    target: &str,
+    (identity, config): (&Identity, &ConfigDir),
+    plan: &TestPlan,
+    stop: &AtomicBool,
+    tell: impl Fn(ThirdEvent),
+) -> Result<TestResult> {
+    let options =
+        ConnectOptions { identity, config, policy: HostPolicy::RefuseChanged, family: Family::Any };
+    let session = connect_queued(&target.parse()?, Service::Test, &options, |_| {
+        !stop.load(Ordering::Acquire)
+    })?;
+    tell(ThirdEvent::Started);
+    let mut result = super::run(session, plan, stop, |sample| {
+        tell(ThirdEvent::Sample(Box::new(sample.clone())));
+    })?;
+    result.intervals.clear();
+    if let Some(half) = &mut result.reverse {
+        half.intervals.clear();
+    }
+    Ok(result)
+}

@@ -1,0 +1,229 @@
+use std::io;
+use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::{End, UdpCounts};
+use longhaul_core::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader};
+use longhaul_sys::tcp::{Granted, SocketMemory, socket_memory};
+use longhaul_sys::udp;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::SockRef;
+
+use crate::lock::lock;
+
+/// How long a call on the socket waits before its thread looks whether it was shut.
+const SHUT_LOOK: Duration = Duration::from_millis(100);
+/// How often a receiver reports.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+/// How often a sender marks the end until the receiver has seen it.
+const MARK_EVERY: Duration = Duration::from_millis(20);
+/// Receive buffer unless the user says otherwise: 25 ms at 20 Gb/s, longer than a scheduler lets
+/// a thread wait on a busy core. The kernel's default holds three merged datagrams.
+const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
+/// What all flows of a test have together, so that a client cannot ask for gigabytes.
+const ALL_BUFFERS_BYTES: usize = 128 << 20;
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// What the socket of each of so many flows may hold, unless memory is short.
+pub(in crate::test) fn receive_buffer_bytes(flows: usize) -> usize {
+    RECEIVE_BUFFER_BYTES.min(ALL_BUFFERS_BYTES / flows.max(1))
+}
+
+/// One flow of datagrams, at either end.
+#[derive(Debug)]
+pub(in crate::test) struct UdpFlow {
+    pub(super) socket: UdpSocket,
+    pub(super) tag: u64,
+    payload_bytes: u32,
+    shut: AtomicBool,
+    pub(super) counted: Counted,
+    /// The sender's number of all, when it is over.
+    pub(super) total: OnceLock<u64>,
+    /// The receiver saw the end.
+    pub(super) end_seen: AtomicBool,
+    /// At the sender, what the receiver reported to have.
+    reported: AtomicU64,
+    said: Mutex<Option<Instant>>,
+}
+
+/// What the flow's thread has counted, for others to see; it alone writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Counted {
+    datagrams: AtomicU64,
+    expected: AtomicU64,
+    late: AtomicU64,
+    duplicated: AtomicU64,
+    reordered: AtomicU64,
+    host_dropped: AtomicU64,
+    jitter_ns: AtomicU64,
+}
+
+impl Counted {
+    pub(super) fn set(&self, counts: &UdpCounts) {
+        self.datagrams.store(counts.datagrams, Ordering::Relaxed);
+        self.expected.store(counts.expected, Ordering::Relaxed);
+        self.late.store(counts.late, Ordering::Relaxed);
+        self.duplicated.store(counts.duplicated, Ordering::Relaxed);
+        self.reordered.store(counts.reordered, Ordering::Relaxed);
+        self.host_dropped.store(counts.host_dropped, Ordering::Relaxed);
+        self.jitter_ns.store((counts.jitter_ms * 1e6) as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> UdpCounts {
+        UdpCounts {
+            datagrams: self.datagrams.load(Ordering::Relaxed),
+            expected: self.expected.load(Ordering::Relaxed),
+            late: self.late.load(Ordering::Relaxed),
+            duplicated: self.duplicated.load(Ordering::Relaxed),
+            reordered: self.reordered.load(Ordering::Relaxed),
+            host_dropped: self.host_dropped.load(Ordering::Relaxed),
+            jitter_ms: self.jitter_ns.load(Ordering::Relaxed) as f64 / 1e6,
+        }
+    }
+}
+
+impl UdpFlow {
+    /// A flow over `socket`, which is connected, whose datagrams are known by `tag`. Without a
+    /// `window` the socket gets a receive buffer of `buffer_bytes`, which holds its datagrams while
+    /// a thread waits for its core.
+    ///
+    /// # Errors
+    /// The kernel refuses an option.
+    pub(in crate::test) fn new(
+        socket: UdpSocket,
+        tag: u64,
+        payload_bytes: u32,
+        window: Option<usize>,
+        buffer_bytes: usize,
+    ) -> io::Result<Self> {
+        let options = SockRef::from(&socket);
+        match window {
+            Some(bytes) => {
+                options.set_send_buffer_size(bytes)?;
+                options.set_recv_buffer_size(bytes)?;
+            }
+            None => {
+                options.set_send_buffer_size(SEND_BUFFER_BYTES.min(buffer_bytes))?;
+                udp::force_receive_buffer(&socket, buffer_bytes)
+                    .or_else(|_| options.set_recv_buffer_size(buffer_bytes))?;
+            }
+        }
+        udp::merge_receives(&socket)?;
+        udp::count_drops(&socket)?;
+        udp::report_send_drops(&socket, socket.local_addr()?.is_ipv6())?;
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(SHUT_LOOK))?;
+        socket.set_write_timeout(Some(SHUT_LOOK))?;
+        Ok(UdpFlow {
+            socket,
+            tag,
+            payload_bytes,
+            shut: AtomicBool::new(false),
+            counted: Counted::default(),
+            total: OnceLock::new(),
+            end_seen: AtomicBool::new(false),
+            reported: AtomicU64::new(0),
+            said: Mutex::new(None),
+        })
+    }
+
+    /// Ends the flow's thread soon. A sender is told elsewhere to end in order.
+    pub(in crate::test) fn shut(&self, how: Shutdown) {
+        if how == Shutdown::Both {
+            self.shut.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Acquire)
+    }
+
+    pub(in crate::test) fn local_address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()
+    }
+
+    pub(in crate::test) fn counts(&self) -> UdpCounts {
+        self.counted.get()
+    }
+
+    /// Datagrams that the receiver has reported to have.
+    pub(in crate::test) fn reported(&self) -> u64 {
+        self.reported.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::test) fn end_confirmed(&self) -> bool {
+        self.end_seen.load(Ordering::Acquire)
+    }
+
+    pub(in crate::test) fn granted(&self) -> io::Result<Granted> {
+        let options = SockRef::from(&self.socket);
+        Ok(Granted {
+            // The kernel doubles what is asked for, socket(7).
+            send_buffer_bytes: options.send_buffer_size()? as u64 / 2,
+            receive_buffer_bytes: options.recv_buffer_size()? as u64 / 2,
+            congestion: String::new(),
+            mss: self.payload_bytes,
+        })
+    }
+
+    pub(in crate::test) fn memory(&self) -> Option<SocketMemory> {
+        socket_memory(&self.socket).ok()
+    }
+
+    /// A receiver reports what it has; a sender hears it, and marks the end once its thread is
+    /// through.
+    pub(in crate::test) fn attend(&self, role: End, now: Instant) {
+        let (every, header) = match role {
+            End::Receiver => (REPORT_EVERY, Some(self.report())),
+            End::Sender => {
+                self.hear_reports();
+                let total = self.total.get().filter(|_| !self.end_confirmed());
+                let mark = |total: &u64| DatagramHeader {
+                    tag: self.tag,
+                    number: *total,
+                    end: true,
+                    time_ns: 0,
+                };
+                (MARK_EVERY, total.map(mark))
+            }
+        };
+        let Some(header) = header else { return };
+        let mut said = lock(&self.said);
+        if said.is_none_or(|said| now.duration_since(said) >= every) {
+            *said = Some(now);
+            self.say(&header);
+        }
+    }
+
+    /// Says `header` alone. What is lost is said again.
+    pub(super) fn say(&self, header: &DatagramHeader) {
+        let _ = send(&self.socket, &header.encode(), SendFlags::DONTWAIT);
+    }
+
+    pub(super) fn report(&self) -> DatagramHeader {
+        DatagramHeader {
+            tag: self.tag,
+            number: self.counts().datagrams,
+            end: self.end_confirmed(),
+            time_ns: 0,
+        }
+    }
+
+    fn hear_reports(&self) {
+        let mut bytes = [0; DATAGRAM_HEADER_BYTES];
+        while let Ok((_, count)) = recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+            match DatagramHeader::decode(&bytes[..count.min(bytes.len())]) {
+                Some(report) if report.tag == self.tag => {
+                    self.reported.fetch_max(report.number, Ordering::Relaxed);
+                    if report.end {
+                        self.end_seen.store(true, Ordering::Release);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

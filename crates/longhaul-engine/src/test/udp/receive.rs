@@ -1,0 +1,225 @@
+use std::io::ErrorKind;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::wire::DatagramHeader;
+use longhaul_sys::memory::AlignedBuffer;
+use longhaul_sys::udp;
+
+use super::UdpFlow;
+use super::account::Account;
+use crate::test::mover::Slot;
+
+/// The most that the kernel hands over at once.
+pub(in crate::test) const BUFFER_BYTES: usize = 1 << 16;
+/// How long after the last datagram or mark a receiver that saw the end waits for stragglers, and
+/// answers marks.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long it does so at most.
+const LONGEST_LINGER: Duration = Duration::from_secs(2);
+
+/// Receives until the sender's end mark, or until the flow is shut. `first` is set when the first
+/// datagram is there.
+pub(in crate::test) fn receive(
+    slot: &Slot,
+    flow: &UdpFlow,
+    first: &OnceLock<Instant>,
+    sampler: &Thread,
+) {
+    slot.run(sampler, || {
+        let epoch = Instant::now();
+        let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
+        let mut intake = Intake::new(flow.tag);
+        let mut last = None;
+        while !flow.is_shut() {
+            let received = match udp::receive(&flow.socket, &mut buffer) {
+                Ok(received) => received,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    if intake.ended_at.is_some() {
+                        break;
+                    }
+                    continue;
+                }
+                // What the network says of our reports is the sender's matter, not the data's.
+                Err(e) if e.kind() == ErrorKind::ConnectionRefused => continue,
+                Err(e) => return Err(e),
+            };
+            let now = Instant::now();
+            let data = &buffer[..received.bytes];
+            let took = intake.take(data, &received, (now - epoch).as_nanos() as u64);
+            if took.bytes > 0 {
+                if last.is_none() {
+                    let _ = first.set(now);
+                    sampler.unpark();
+                }
+                last = Some(now);
+                slot.moved.set(intake.bytes);
+            }
+            if took.end {
+                let _ = first.set(now);
+                if intake.ended_at.is_none() {
+                    intake.ended_at = Some(now);
+                    flow.socket.set_read_timeout(Some(LINGER))?;
+                    let dropped = udp::drops(&flow.socket).unwrap_or(0);
+                    intake.blame_this_host(dropped, intake.last_gap);
+                    flow.end_seen.store(true, Ordering::Release);
+                }
+                flow.counted.set(&intake.account.counts());
+                flow.say(&flow.report());
+            }
+            flow.counted.set(&intake.account.counts());
+            if intake.ended_at.is_some_and(|ended| now - ended > LONGEST_LINGER) {
+                break;
+            }
+        }
+        Ok(last.or(intake.ended_at).unwrap_or_else(Instant::now))
+    });
+}
+
+/// Takes what was received apart and accounts for it.
+struct Intake {
+    tag: u64,
+    account: Account,
+    /// Payload that counts.
+    bytes: u64,
+    /// The kernel's drop counter as last seen.
+    drops: u32,
+    /// The most datagrams that came in one piece: what one drop may have been.
+    most_merged: u64,
+    /// How many numbers the end mark said to be missing at the end.
+    last_gap: u64,
+    ended_at: Option<Instant>,
+}
+
+struct Took {
+    bytes: u64,
+    end: bool,
+}
+
+impl Intake {
+    fn new(tag: u64) -> Self {
+        Intake {
+            tag,
+            account: Account::new(),
+            bytes: 0,
+            drops: 0,
+            most_merged: 1,
+            last_gap: 0,
+            ended_at: None,
+        }
+    }
+
+    fn take(&mut self, data: &[u8], received: &udp::Received, now_ns: u64) -> Took {
+        let before = self.bytes;
+        let mut end = false;
+        let mut sent_ns = None;
+        let mut datagrams = 0;
+        for datagram in data.chunks(received.segment_bytes.max(1)) {
+            let Some(header) = DatagramHeader::decode(datagram) else { continue };
+            if header.tag != self.tag {
+                continue;
+            }
+            if header.end {
+                self.last_gap = self.account.gap_before(header.number);
+                self.account.end(header.number);
+                end = true;
+                continue;
+            }
+            if datagrams == 0 {
+                sent_ns = Some(header.time_ns);
+                if let Some(drops) = received.drops {
+                    let gap = self.account.gap_before(header.number);
+                    self.blame_this_host(drops, gap);
+                }
+            }
+            datagrams += 1;
+            if self.account.take(header.number) {
+                self.bytes += datagram.len() as u64;
+            }
+        }
+        self.most_merged = self.most_merged.max(datagrams);
+        if let Some(sent_ns) = sent_ns {
+            self.account.arrival(sent_ns, now_ns);
+        }
+        Took { bytes: self.bytes - before, end }
+    }
+
+    /// The kernel's counter stands at `drops` behind a gap of `gap` numbers: so much of the gap
+    /// was lost here, each drop being of as many datagrams as were seen merged, at most.
+    fn blame_this_host(&mut self, drops: u32, gap: u64) {
+        let new = u64::from(drops.wrapping_sub(self.drops));
+        self.drops = drops;
+        self.account.dropped_here(gap.min(new.saturating_mul(self.most_merged)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::UdpCounts;
+
+    use super::*;
+
+    fn piece(numbers: std::ops::Range<u64>, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in numbers {
+            let header = DatagramHeader { tag: 7, number, end: false, time_ns: 0 };
+            bytes.extend(header.encode());
+            bytes.resize(bytes.len() + length - 24, 0);
+        }
+        bytes
+    }
+
+    fn received(bytes: &[u8], segment_bytes: usize, drops: Option<u32>) -> udp::Received {
+        udp::Received { bytes: bytes.len(), segment_bytes, drops }
+    }
+
+    #[test]
+    fn merged_datagrams_are_counted_one_by_one_with_a_short_last() {
+        let mut intake = Intake::new(7);
+        let mut bytes = piece(0..3, 100);
+        bytes.extend(piece(3..4, 40));
+        let took = intake.take(&bytes, &received(&bytes, 100, None), 0);
+        assert_eq!((took.bytes, took.end), (340, false));
+        assert_eq!(intake.account.counts().datagrams, 4);
+        // Another flow's, and what is too short to be anyone's.
+        let mut strange = Intake::new(8);
+        assert_eq!(strange.take(&bytes, &received(&bytes, 100, None), 0).bytes, 0);
+        assert_eq!(strange.take(&bytes[..20], &received(&bytes[..20], 20, None), 0).bytes, 0);
+        assert_eq!(strange.account.counts(), UdpCounts::default());
+    }
+
+    #[test]
+    fn gaps_are_blamed_on_this_host_as_far_as_it_dropped() {
+        let mut intake = Intake::new(7);
+        let mut take = |numbers, drops| {
+            let bytes = piece(numbers, 100);
+            intake.take(&bytes, &received(&bytes, 100, drops), 0);
+            intake.account.counts().host_dropped
+        };
+        assert_eq!(take(0..4, None), 0);
+        // The path lost 4 to 7: the counter has not moved.
+        assert_eq!(take(8..12, None), 0);
+        // One drop, of at most four datagrams, in a gap of six: two were lost on the path.
+        assert_eq!(take(18..22, Some(1)), 4);
+        assert_eq!(take(22..26, Some(1)), 4);
+        // Three drops, but a gap of five only.
+        assert_eq!(take(31..35, Some(4)), 9);
+        let counts = intake.account.counts();
+        assert_eq!((counts.expected, counts.datagrams, counts.host_dropped), (35, 20, 9));
+    }
+
+    #[test]
+    fn the_end_mark_tells_the_last_gap() {
+        let mut intake = Intake::new(7);
+        let bytes = piece(0..4, 100);
+        intake.take(&bytes, &received(&bytes, 100, None), 0);
+        let mark = DatagramHeader { tag: 7, number: 10, end: true, time_ns: 0 }.encode();
+        let took = intake.take(&mark, &received(&mark, 24, None), 0);
+        assert!(took.end && took.bytes == 0);
+        assert_eq!((intake.last_gap, intake.account.counts().expected), (6, 10));
+        intake.blame_this_host(1, intake.last_gap);
+        assert_eq!(intake.account.counts().host_dropped, 4);
+    }
+}

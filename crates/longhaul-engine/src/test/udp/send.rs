@@ -1,0 +1,136 @@
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::Instant;
+
+use longhaul_core::result::UdpCounts;
+use longhaul_core::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader};
+use longhaul_sys::memory::AlignedBuffer;
+use longhaul_sys::udp;
+use rustix::io::Errno;
+
+use super::UdpFlow;
+use crate::test::mover::{Pacer, Slot, payload};
+
+/// Datagrams that the kernel cuts from one send, at most (UDP_MAX_SEGMENTS, linux/udp.h, before
+/// Linux 6.9).
+const MOST_SEGMENTS: usize = 64;
+/// Bytes in one send, at most: an IPv6 packet of 65535 less the headers of IPv6 and UDP, which
+/// the kernel takes even where the segments are small.
+const MOST_BYTES: usize = 65_535 - 48;
+
+/// Sends datagrams of `payload_bytes` until `share` bytes are sent or `stop` is set. The last
+/// datagram of a share may be shorter, but not than its header.
+pub(in crate::test) fn send(
+    slot: &Slot,
+    flow: &UdpFlow,
+    payload_bytes: usize,
+    share: Option<u64>,
+    mut pacer: Option<Pacer>,
+    stop: &AtomicBool,
+    sampler: &Thread,
+) {
+    slot.run(sampler, || {
+        let epoch = Instant::now();
+        let mut batch = Batch::new(flow, payload_bytes);
+        let (mut counts, mut sent) = (UdpCounts::default(), 0u64);
+        let outcome = loop {
+            if stop.load(Ordering::Relaxed) || flow.is_shut() {
+                break Ok(());
+            }
+            let left = share.map_or(u64::MAX, |share| share.saturating_sub(sent));
+            let allowed = pacer.as_mut().map_or(u64::MAX, |pacer| pacer.allowance(stop));
+            if left == 0 || allowed == 0 {
+                break Ok(());
+            }
+            let time_ns = epoch.elapsed().as_nanos() as u64;
+            let filled = batch.fill(counts.expected, time_ns, allowed, left);
+            match batch.send(filled.bytes) {
+                Ok(()) => counts.datagrams += filled.datagrams,
+                // The interface's queue was full.
+                Err(e) if e.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
+                    counts.host_dropped += filled.datagrams;
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    continue;
+                }
+                Err(_) if batch.cut_by_hand() => continue,
+                Err(e) => break Err(e),
+            }
+            counts.expected += filled.datagrams;
+            sent += filled.bytes as u64;
+            slot.moved.set(sent);
+            flow.counted.set(&counts);
+            if let Some(pacer) = &mut pacer {
+                pacer.spend(filled.bytes as u64);
+            }
+        };
+        let end = Instant::now();
+        let _ = flow.total.set(counts.expected);
+        outcome.map(|()| end)
+    });
+}
+
+/// The datagrams of one send, side by side.
+struct Batch<'a> {
+    flow: &'a UdpFlow,
+    buffer: AlignedBuffer,
+    /// Of whole datagrams in the buffer.
+    length: usize,
+    payload_bytes: usize,
+    /// The kernel cuts; otherwise a batch is one datagram.
+    segmented: bool,
+}
+
+struct Filled {
+    datagrams: u64,
+    bytes: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(flow: &'a UdpFlow, payload_bytes: usize) -> Self {
+        let datagrams = (MOST_BYTES / payload_bytes).clamp(1, MOST_SEGMENTS);
+        let segment = u16::try_from(payload_bytes).unwrap_or(u16::MAX);
+        let segmented = datagrams > 1 && udp::segment_sends(&flow.socket, segment).is_ok();
+        let count = if segmented { datagrams } else { 1 };
+        let length = count * payload_bytes;
+        Batch { flow, buffer: payload(length), length, payload_bytes, segmented }
+    }
+
+    /// Writes the headers of as many whole datagrams as `allowed` bytes are, but of one at least,
+    /// from number `first`. The last is cut to what is `left` of a share.
+    fn fill(&mut self, first: u64, time_ns: u64, allowed: u64, left: u64) -> Filled {
+        let allowed = allowed.min(self.length as u64) as usize;
+        let whole = (allowed / self.payload_bytes).max(1) * self.payload_bytes;
+        let left = usize::try_from(left).unwrap_or(usize::MAX).max(DATAGRAM_HEADER_BYTES);
+        let bytes = whole.min(left);
+        let mut datagrams = 0;
+        for datagram in self.buffer[..bytes].chunks_mut(self.payload_bytes) {
+            let header = DatagramHeader {
+                tag: self.flow.tag,
+                number: first + datagrams,
+                end: false,
+                time_ns,
+            };
+            datagram[..DATAGRAM_HEADER_BYTES].copy_from_slice(&header.encode());
+            datagrams += 1;
+        }
+        Filled { datagrams, bytes }
+    }
+
+    fn send(&self, bytes: usize) -> io::Result<()> {
+        self.flow.socket.send(&self.buffer[..bytes]).map(drop)
+    }
+
+    /// Sends one by one from now on, where the kernel does not cut: datagrams larger than the
+    /// path's MTU, or an interface without checksums (udp_send_skb(), net/ipv4/udp.c). False when
+    /// it does so already.
+    fn cut_by_hand(&mut self) -> bool {
+        if !self.segmented {
+            return false;
+        }
+        self.segmented = false;
+        self.length = self.payload_bytes;
+        udp::segment_sends(&self.flow.socket, 0).is_ok()
+    }
+}

@@ -1,0 +1,116 @@
+//! The chart of a diagnosis.
+
+use super::svg::{Drawing, Svg, shorten};
+use super::{Axis, Scale, Width};
+
+/// A chart of horizontal bars from zero, one of which is marked.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct StepChart {
+    pub(in crate::report) title: String,
+    pub(in crate::report) subtitle: String,
+    /// The quantity of the bars, with its unit.
+    pub(in crate::report) label: String,
+    pub(in crate::report) steps: Vec<StepBar>,
+}
+
+/// One bar.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct StepBar {
+    pub(in crate::report) name: String,
+    /// The value and its text; `None` if there is none.
+    pub(in crate::report) value: Option<(f64, String)>,
+    /// The smallest and the largest value.
+    pub(in crate::report) range: Option<(f64, f64)>,
+    /// The text after the figure of a marked bar.
+    pub(in crate::report) mark: Option<String>,
+}
+
+const ROW: f64 = 30.0;
+const BAR: f64 = 18.0;
+/// The width for names before the bars on a page; on a phone names are above the bars.
+const NAME: f64 = 236.0;
+/// The width for the figure after a bar.
+const FIGURE: f64 = 150.0;
+/// The colours of a bar (`style.rs`): blue, and orange for the marked bar.
+const PLAIN: usize = 0;
+const MARKED: usize = 1;
+
+impl StepChart {
+    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+        let total = width.units();
+        let beside = width == Width::Page;
+        let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
+        let left = if beside { 16.0 + NAME } else { 16.0 };
+        let length = total - left - if beside { FIGURE } else { 100.0 };
+        let values: Vec<f64> = self
+            .steps
+            .iter()
+            .filter_map(|step| {
+                let (value, _) = step.value.as_ref()?;
+                Some(step.range.map_or(*value, |(_, high)| high.max(*value)))
+            })
+            .collect();
+        let axis = Axis::new(&self.label, Scale::from_zero(&values));
+        let place = |value: f64| left + axis.scale.place(value).clamp(0.0, 1.0) * length;
+        let (top, mut body) = (y + 4.0, Svg::default());
+        y = top + 8.0;
+        for step in &self.steps {
+            let marked = step.mark.is_some();
+            body.begin_series(if marked { MARKED } else { PLAIN });
+            let name = shorten(&step.name, if beside { 30 } else { 44 });
+            let class = if marked { "head" } else { "name" };
+            if beside {
+                body.text(class, (16.0, y + 14.0), &name);
+            } else {
+                body.text(class, (16.0, y + 11.0), &name);
+                y += 17.0;
+            }
+            match &step.value {
+                None => body.text("soft", (left + 6.0, y + 14.0), "not measured"),
+                Some((value, figure)) => {
+                    let range = step.range.map(|(low, high)| (place(low), place(high)));
+                    let end = body.value_bar((left, y), (place(*value), BAR), range);
+                    let mark = step.mark.as_ref().map_or(String::new(), |mark| format!("  {mark}"));
+                    let class = if marked { "head" } else { "soft" };
+                    body.text(class, (end + 6.0, y + 14.0), &format!("{figure}{mark}"));
+                }
+            }
+            body.end_series();
+            y += ROW;
+        }
+        svg.value_axis(&axis, (left, length), (top, y));
+        svg.append(body);
+        svg.finish(&format!("{}: {}", self.title, self.subtitle), total, y + 42.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_step_that_limits_is_marked_and_the_unmeasured_said() {
+        let step = |name: &str, value: Option<f64>, mark: Option<&str>| StepBar {
+            name: name.into(),
+            value: value.map(|value| (value, format!("{value} Gb/s"))),
+            range: value.map(|value| (value * 0.9, value * 1.1)),
+            mark: mark.map(str::to_owned),
+        };
+        let chart = StepChart {
+            title: "The diagnosis".into(),
+            subtitle: "each part alone, and the whole".into(),
+            label: "Gb/s".into(),
+            steps: vec![
+                step("source read alone", Some(8.0), None),
+                step("memory to memory", Some(0.2), Some("limit")),
+                step("sink write alone", None, None),
+            ],
+        };
+        let page = chart.draw(Width::Page).embedded("wide");
+        assert_eq!(page.matches("class=\"bar\"").count(), 2);
+        assert!(page.contains("0.2 Gb/s  limit") && page.contains("not measured"), "{page}");
+        assert!(page.contains("class=\"s1 d1\""), "the marked bar has a colour of its own: {page}");
+        let phone = chart.draw(Width::Phone).embedded("narrow");
+        assert!(phone.contains("source read alone"));
+    }
+}

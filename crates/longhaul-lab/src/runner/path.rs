@@ -1,0 +1,96 @@
+//! Measures a path before its first run with `longhaul path`, run like any other command.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use longhaul_core::plan::{Condition, Side};
+use longhaul_core::result::PathResult;
+
+use super::process::{Process, Waited};
+use super::ready::{self, Readiness};
+use super::run::{Trouble, chain};
+use crate::archive::PathRecord;
+use crate::network::{NetPath, Network};
+
+/// The default port of `longhaul serve`.
+const PORT: u16 = 5210;
+/// One second of probes for loss and a few round trips show whether the path has the configured
+/// properties. There are no hops, and the plan defines the link's rate.
+const ARGUMENTS: [&str; 9] =
+    ["-t", "1", "-c", "20", "--skip", "hops,capacity", "--json", "--quiet", "--port"];
+/// The time limit; over the longest paths a measurement takes about 15 s.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Measures a new path with `condition` by `program`, which is longhaul. Returns `None` if the stop
+/// flag ended it.
+pub(super) fn measure(
+    program: &Path,
+    network: &mut dyn Network,
+    condition: &Condition,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Option<PathRecord> {
+    let now = jiff::Timestamp::now();
+    let found = match network.open(condition, seed) {
+        Ok(mut path) => {
+            let found = with_server(program, &mut *path, stop);
+            path.close();
+            found
+        }
+        Err(error) => Err(Trouble::Failed(format!("no path: {}", chain(&*error)))),
+    };
+    let (found, failure) = match found {
+        Ok(found) => (Some(Box::new(found)), None),
+        Err(Trouble::Failed(reason)) => (None, Some(reason)),
+        Err(Trouble::Stopped) => return None,
+    };
+    let measured_at = now.round(jiff::Unit::Second).unwrap_or(now).to_string();
+    Some(PathRecord { path: condition.label(), measured_at, found, failure })
+}
+
+fn with_server(
+    program: &Path,
+    path: &mut dyn NetPath,
+    stop: &AtomicBool,
+) -> Result<PathResult, Trouble> {
+    let mut serve = Command::new(program);
+    serve.args(["serve", "--port", &PORT.to_string()]);
+    let server = start(path, Side::Far, serve)?;
+    let found = match ready::wait(&server, PORT, path, stop) {
+        Readiness::Listening => client(program, path, stop),
+        Readiness::Stopped => Err(Trouble::Stopped),
+        Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),
+        Readiness::Late => Err(Trouble::Failed(format!("no server listens on port {PORT}"))),
+    };
+    server.finish();
+    found
+}
+
+fn client(
+    program: &Path,
+    path: &mut dyn NetPath,
+    stop: &AtomicBool,
+) -> Result<PathResult, Trouble> {
+    let mut command = Command::new(program);
+    command.arg("path").arg(path.host(Side::Far)).args(ARGUMENTS).arg(PORT.to_string());
+    let client = start(path, Side::Near, command)?;
+    let waited = client.wait(LIMIT, stop, &mut || ());
+    let output = client.finish().output;
+    match waited.map_err(|error| Trouble::of(&error))? {
+        Waited::Stopped => return Err(Trouble::Stopped),
+        Waited::TimedOut => {
+            return Err(Trouble::Failed(format!("timed out after {} s", LIMIT.as_secs())));
+        }
+        Waited::Ended(_) => {}
+    }
+    serde_json::from_str(&output.stdout).map_err(|_| {
+        let said = output.last_line().unwrap_or("nothing").to_owned();
+        Trouble::Failed(format!("longhaul path printed no document; last output: {said}"))
+    })
+}
+
+fn start(path: &mut dyn NetPath, side: Side, command: Command) -> Result<Process, Trouble> {
+    Process::spawn(path, side, command).map_err(|error| Trouble::of(&*error))
+}

@@ -1,0 +1,18 @@
+//! Reads the facts that `longhaul doctor` judges: settings, interfaces, buses, processors, disks,
+//! clock.
+//!
+//! Every read goes through a [`Source`]: this host, or a
+//! [recording](longhaul_core::doctor::Recording) of a host, so that fixtures use the same code.
+//! Nothing is changed, and unreadable facts are reported by name.
+
+mod disk;
+mod firewall;
+mod host;
+mod interface;
+mod path;
+mod pci;
+mod processor;
+mod source;
+
+pub use host::{Query, read_facts};
+pub use source::Source;

@@ -1,0 +1,264 @@
+use std::fmt::Write;
+
+use longhaul_core::plan::{Direction, Protocol};
+use longhaul_core::result::{
+    LatencyQuantiles, LinkSummary, SideSummary, TestEnd, TestResult, TestSummary, UdpResult,
+};
+
+use super::words::{count, millis, wrap};
+use super::{COLUMNS, TestText};
+use crate::output::harmless;
+
+impl TestText {
+    /// Both ends, the answer, and the reason for it; for each way of a test of both.
+    pub(crate) fn block(&self, result: &TestResult) -> String {
+        let result = &harmless(result);
+        let mut text = format!("{}\n", "-".repeat(COLUMNS));
+        let server_sends = self.direction == Direction::Reverse;
+        self.ends(&mut text, &result.summary, server_sends);
+        if let Some(reverse) = &result.reverse {
+            self.ends(&mut text, &reverse.summary, true);
+        }
+        if let Some(latency) = &result.latency {
+            for (when, times) in [("idle", &latency.idle), ("loaded", &latency.loaded)] {
+                if let Some(times) = times {
+                    text.push_str(&quantiles(when, times));
+                }
+            }
+        }
+        match &result.end {
+            TestEnd::Completed => {}
+            TestEnd::Interrupted => text.push_str("interrupted; measured until then:\n"),
+            TestEnd::Cut { reason } => {
+                let _ = writeln!(text, "cut, because {reason}; measured until then:");
+            }
+        }
+        self.answer(&mut text, result, &result.summary, server_sends);
+        if let Some(reverse) = &result.reverse {
+            self.answer(&mut text, result, &reverse.summary, true);
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// What both ends counted.
+    fn ends(&self, text: &mut String, summary: &TestSummary, server_sends: bool) {
+        let (sender_at, receiver_at) =
+            if server_sends { ("there", "here") } else { ("here", "there") };
+        let _ = writeln!(text, "{}", self.side("sender", sender_at, &summary.sender));
+        let _ = writeln!(text, "{}", self.side("receiver", receiver_at, &summary.receiver));
+        if let Some(udp) = &summary.udp {
+            text.push_str(&datagrams(udp));
+        }
+        summary.links.iter().for_each(|link| text.push_str(&link_line(link)));
+        match summary.totals_agree {
+            Some(true) => {
+                let total = summary.receiver.total_bytes.get();
+                let _ = writeln!(text, "both ends count the same {total} bytes");
+            }
+            Some(false) => text.push_str("the ends do not count the same bytes\n"),
+            None => {}
+        }
+    }
+
+    fn side(&self, name: &str, at: &str, side: &SideSummary) -> String {
+        let mut line = format!(
+            "{name:<8} {at:<5}  {} in {:.2} s, CPU {:.0} %",
+            side.bytes, side.seconds, side.cpu_percent
+        );
+        if self.protocol != Protocol::Udp {
+            let _ =
+                write!(line, ", RTT {} (least {})", millis(side.rtt_ms), millis(side.rtt_min_ms));
+        }
+        line
+    }
+
+    /// The goodput, its steady part, and the reason.
+    fn answer(
+        &self,
+        text: &mut String,
+        result: &TestResult,
+        summary: &TestSummary,
+        server_sends: bool,
+    ) {
+        if let Some(steady) = &summary.steady {
+            let _ = writeln!(
+                text,
+                "{:<15} {} after {:.2} s (quartiles {} and {})",
+                "steady",
+                steady.throughput_bps,
+                steady.ramp_up_seconds,
+                steady.lower_quartile_bps,
+                steady.upper_quartile_bps
+            );
+        }
+        let (here, there, preposition) = match server_sends {
+            true => (&summary.receiver, &summary.sender, "from"),
+            false => (&summary.sender, &summary.receiver, "to"),
+        };
+        let network = match self.protocol {
+            Protocol::Udp => summary
+                .udp
+                .map_or_else(String::new, |udp| format!("{:.2} % lost", udp.lost_percent)),
+            Protocol::Tcp | Protocol::Mptcp => format!(
+                "RTT {}, {}",
+                millis(summary.sender.rtt_ms),
+                count(summary.sender.retransmits, "retransmit")
+            ),
+        };
+        let answer = format!(
+            "{} goodput {preposition} {} over {} in {:.1} s ({network}, CPU {:.0} % here, {:.0} % \
+             there)",
+            summary.throughput_bps,
+            self.target,
+            count(result.plan.streams.into(), "stream"),
+            summary.receiver.seconds,
+            here.cpu_percent,
+            there.cpu_percent,
+        );
+        let _ = writeln!(text, "{}", wrap(&answer, COLUMNS));
+        if let Some(reason) = &summary.reason {
+            let _ = writeln!(text, "{}", wrap(&reason.sentence, COLUMNS));
+            if let Some(advice) = &reason.advice {
+                let _ = writeln!(text, "{}", wrap(&format!("=> {advice}"), COLUMNS));
+            }
+        }
+    }
+}
+
+fn datagrams(udp: &UdpResult) -> String {
+    let mut line = format!(
+        "datagrams       {} sent, {} received, {} lost ({:.3} %), jitter {}\n",
+        udp.sent,
+        udp.received,
+        udp.lost,
+        udp.lost_percent,
+        millis(udp.jitter_ms)
+    );
+    let others = [
+        (udp.late, "late"),
+        (udp.duplicated, "duplicated"),
+        (udp.reordered, "reordered"),
+        (udp.sender_dropped, "dropped by the sender's host"),
+        (udp.receiver_dropped, "dropped by the receiver's host"),
+    ];
+    let others: Vec<_> = others
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if !others.is_empty() {
+        let _ = writeln!(line, "                {}", others.join(", "));
+    }
+    line
+}
+
+fn link_line(link: &LinkSummary) -> String {
+    let end = |address: &Option<String>| address.clone().unwrap_or_else(|| "any".to_owned());
+    format!(
+        "link {:<10} {} over {} ({} - {}), {}\n",
+        link.link,
+        link.throughput_bps,
+        count(link.streams.into(), "stream"),
+        end(&link.client),
+        end(&link.server),
+        count(link.retransmits, "retransmit"),
+    )
+}
+
+fn quantiles(when: &str, times: &LatencyQuantiles) -> String {
+    format!(
+        "latency {when:<7} min {}, p50 {}, p90 {}, p99 {}, max {}\n",
+        millis(times.min_ms),
+        millis(times.p50_ms),
+        millis(times.p90_ms),
+        millis(times.p99_ms),
+        millis(times.max_ms)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::LatencyResult;
+
+    use super::super::sample::{plan, result};
+    use super::*;
+
+    fn block(direction: Direction, end: TestEnd) -> String {
+        TestText::new("far:5210", &plan(direction)).block(&result(direction, end))
+    }
+
+    #[test]
+    fn the_answer_and_its_reason_come_last() {
+        let text = block(Direction::Forward, TestEnd::Completed);
+        let expected = [
+            "9.42 Gb/s goodput to far over 4 streams in 10.0 s (RTT 90.1 ms, 12 retransmits,",
+            "CPU 54 % here, 71 % there)",
+            "limited by the path: its slowest link carries 9.42 Gb/s, varied by 0 % (bbr was",
+            "held back for 91 % of the time, with 0.060 ms of queue on a round trip of 90.0",
+            "ms, 0.010 % sent again)",
+        ];
+        let lines: Vec<_> = text.lines().rev().take(expected.len()).collect();
+        assert_eq!(lines.into_iter().rev().collect::<Vec<_>>(), expected, "{text}");
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        let back = block(Direction::Reverse, TestEnd::Completed);
+        assert!(back.contains("9.42 Gb/s goodput from far over 4 streams"), "{back}");
+        assert!(back.contains("CPU 71 % here, 54 % there)"), "{back}");
+        assert!(back.contains("receiver here "), "{back}");
+    }
+
+    #[test]
+    fn the_block_says_how_it_ended_and_whether_the_ends_agree() {
+        let completed = block(Direction::Forward, TestEnd::Completed);
+        assert!(completed.contains("both ends count the same 11770000000 bytes\n"), "{completed}");
+        let interrupted = block(Direction::Forward, TestEnd::Interrupted);
+        assert!(interrupted.contains("\ninterrupted; measured until then:\n"), "{interrupted}");
+        let reason = "no data moved for 30.0s".to_owned();
+        let cut = block(Direction::Forward, TestEnd::Cut { reason });
+        assert!(cut.contains("cut, because no data moved for 30.0s; measured"), "{cut}");
+        assert!(!cut.contains("count the same"), "{cut}");
+    }
+
+    #[test]
+    fn both_ways_have_an_answer_each() {
+        let mut both = result(Direction::Both, TestEnd::Completed);
+        let half = longhaul_core::result::TestHalf {
+            summary: both.summary.clone(),
+            streams: both.streams.clone(),
+            intervals: vec![],
+        };
+        both.reverse = Some(Box::new(half));
+        let times = LatencyQuantiles {
+            answered: 10,
+            min_ms: 90.0,
+            p50_ms: 91.0,
+            p90_ms: 92.0,
+            p99_ms: 93.0,
+            max_ms: 94.0,
+        };
+        both.latency = Some(LatencyResult { idle: Some(times.clone()), loaded: Some(times) });
+        let text = TestText::new("far:5210", &plan(Direction::Both)).block(&both);
+        assert!(text.contains("Gb/s goodput to far") && text.contains("Gb/s goodput from far"));
+        assert!(text.contains("latency loaded  min 90.0 ms, p50 91.0 ms"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+    }
+
+    #[test]
+    fn datagrams_are_told_by_their_fate() {
+        let udp = UdpResult {
+            sent: 1000,
+            received: 900,
+            lost: 90,
+            lost_percent: 9.0,
+            late: 3,
+            receiver_dropped: 7,
+            jitter_ms: 0.5,
+            ..UdpResult::default()
+        };
+        assert_eq!(
+            datagrams(&udp),
+            "datagrams       1000 sent, 900 received, 90 lost (9.000 %), jitter 0.500 ms\n\
+             \x20               3 late, 7 dropped by the receiver's host\n"
+        );
+    }
+}
