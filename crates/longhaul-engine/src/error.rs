@@ -289,6 +289,8 @@ pub enum WaitsFor {
     Send(usize),
     /// One of two servers continues.
     GoOn,
+    /// The server is to read files for a check.
+    Check,
 }
 
 impl std::fmt::Display for WaitsFor {
@@ -304,6 +306,7 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Announce => f.write_str("announce what it sends"),
             WaitsFor::Send(count) => write!(f, "send the data of {count} {}", files(count)),
             WaitsFor::GoOn => f.write_str("go on"),
+            WaitsFor::Check => f.write_str("read files"),
         }
     }
 }

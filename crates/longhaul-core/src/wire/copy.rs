@@ -86,6 +86,10 @@ pub enum CopyRequest {
         manifest: FilePath,
         /// Where the files are; beside the manifest if not given.
         dir: Option<FilePath>,
+        /// Milliseconds without progress after which an end stops; a client that sends it knows
+        /// [`CheckMessage::Progress`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        give_up_ms: Option<u64>,
     },
 }
 
@@ -95,6 +99,11 @@ pub enum CopyRequest {
 pub enum CheckMessage {
     /// It is still at work.
     Alive,
+    /// It has read more.
+    Progress {
+        /// Bytes read so far.
+        checked_bytes: Bytes,
+    },
     /// Recorded files with other bytes.
     Changed(Vec<FilePath>),
     /// Recorded files that are not there.
@@ -309,6 +318,12 @@ pub enum SinkMessage {
         /// first that is not; the source may forget them.
         #[serde(default)]
         stream_blocks: u64,
+        /// Bytes that it has read from its disk to compare them: progress while none are written.
+        #[serde(default)]
+        checked_bytes: Bytes,
+        /// The bytes that the journal returns to a later attempt, at least.
+        #[serde(default)]
+        kept_bytes: Bytes,
     },
     /// Which of the entries announced so far are wanted; only if the source was told to ask.
     Wanted {

@@ -40,6 +40,10 @@ pub struct Entry {
     /// The extended attributes, if they are to be preserved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xattrs: Vec<Xattr>,
+    /// If both ends can be on one host: numbers of the file, and of the file that a symbolic link
+    /// leads to, by which the sink recognises them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identities: Vec<u64>,
 }
 
 impl Entry {
@@ -56,6 +60,7 @@ impl Entry {
             holes: None,
             owner: None,
             xattrs: Vec::new(),
+            identities: Vec::new(),
         }
     }
 }
@@ -171,6 +176,7 @@ mod tests {
             mtime_seconds: -5,
             mtime_ns: 9,
             stamp: u64::MAX,
+            identities: vec![5],
             holes: Some(vec![(3, 4)]),
             owner: Some(Owner { uid: 0, gid: 7, user: Some("root".into()), group: None }),
             xattrs: vec![Xattr { name: FilePath::new("user.x").unwrap(), value: vec![0, 255, 10] }],

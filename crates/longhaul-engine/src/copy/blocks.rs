@@ -1,3 +1,5 @@
+//! A set of the blocks of a file.
+
 use std::collections::BTreeMap;
 
 /// The runs of bytes that `extents` make up together, each an offset and a length.
@@ -51,7 +53,7 @@ impl BlockSet {
         set
     }
 
-    /// The blocks of the set that any of the bytes from `offset` to before `offset + length` are in.
+    /// The blocks of the set that overlap the bytes from `offset` to before `offset + length`.
     pub(super) fn touching(&self, (offset, length): (u64, u64), block_bytes: u64) -> Vec<u64> {
         let end = offset.saturating_add(length).div_ceil(block_bytes);
         (offset / block_bytes..end).filter(|block| self.contains(*block)).collect()
@@ -80,7 +82,7 @@ impl BlockSet {
         self.runs.range(..=block).next_back().is_some_and(|(_, end)| block < *end)
     }
 
-    /// How many blocks are in the set.
+    /// The number of blocks in the set.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -110,7 +112,7 @@ impl BlockSet {
         self.runs.last_key_value().map_or(0, |(_, end)| *end)
     }
 
-    /// How many blocks there are from the first on without a gap.
+    /// The number of blocks from the first one to the first gap.
     pub(super) fn leading(&self) -> u64 {
         self.runs.get(&0).copied().unwrap_or(0)
     }

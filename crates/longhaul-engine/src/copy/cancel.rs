@@ -1,3 +1,5 @@
+//! Ends all threads of a copy together.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +13,7 @@ use crate::error::{EngineError, Result};
 #[derive(Default)]
 pub(super) struct Cancel {
     cancelled: AtomicBool,
+    released: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -23,13 +26,14 @@ struct State {
 }
 
 impl Cancel {
-    /// Gives the copy up for `reason`, unless it was given up before.
+    /// Cancels the copy for `reason`, unless it was cancelled before.
     pub(super) fn fail(&self, reason: EngineError) {
         self.fail_saying(reason, || ());
     }
 
-    /// As [`fail`](Self::fail), and lets `last_words` speak to the other side before its channel
-    /// is closed. The reason stands by then: a peer that leaves upon the words is not another.
+    /// As [`fail`](Self::fail), and runs `last_words`, which sends the reason to the peer, before
+    /// the channel is closed. The reason stands by then: a peer that leaves upon the message does
+    /// not replace it.
     pub(super) fn fail_saying(&self, reason: EngineError, last_words: impl FnOnce()) {
         {
             let mut state = self.lock();
@@ -49,15 +53,16 @@ impl Cancel {
         }
     }
 
-    /// Wakes everything that waits, with no reason to report: all is done, and a peer that does
+    /// Wakes everything that waits, without an error: the copy is complete, and a peer that does
     /// not leave must not be waited for.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         state.released = true;
+        self.released.store(true, Ordering::Relaxed);
         state.hooks.iter().for_each(|hook| hook());
     }
 
-    /// Runs `hook` when the copy is given up; at once if it was already.
+    /// Runs `hook` when the copy is cancelled; at once if it was already.
     pub(super) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
         let mut state = self.lock();
         if state.released || self.is_set() {
@@ -66,7 +71,12 @@ impl Cancel {
         state.hooks.push(Box::new(hook));
     }
 
-    /// Whether the copy was given up.
+    /// True if everything that waits was woken.
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    /// True if the copy was cancelled.
     pub(super) fn is_set(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }

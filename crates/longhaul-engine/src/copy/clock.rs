@@ -1,3 +1,5 @@
+//! The time and the CPU time that the threads of a copy use.
+
 use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +42,7 @@ impl StageClock {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Whether a thread is at work now.
+    /// True while a thread is at work.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Ordering::Relaxed) > 0
     }
@@ -59,7 +61,7 @@ impl StageClock {
     }
 }
 
-/// How busy stages are from one look to the next.
+/// The utilisation of stages from one reading to the next.
 pub(crate) struct Gauge<'a, const N: usize> {
     clocks: [&'a StageClock; N],
     at: Instant,
@@ -90,8 +92,8 @@ impl<'a, const N: usize> Gauge<'a, N> {
     }
 }
 
-/// The CPU time of the threads of one copy, so that a server with many clients can tell each
-/// what it cost; and how busy the whole host is meanwhile.
+/// The CPU time of the threads of one copy, so that a server with many clients can report the cost
+/// of each, and the utilisation of the host meanwhile.
 pub(crate) struct CpuMeter {
     running: Mutex<Vec<Watched>>,
     ended: Mutex<Ended>,
@@ -108,7 +110,7 @@ struct Watched {
     waited: Duration,
 }
 
-/// What threads that have ended used, and the busiest of them.
+/// The CPU time of threads that have ended, and the busiest of them.
 #[derive(Debug, Default)]
 struct Ended {
     used: Duration,
@@ -130,7 +132,7 @@ impl Watched {
         }
     }
 
-    /// What it has used since, and how busy that was; the latter of a thread that lives.
+    /// The CPU time since then, and its utilisation if the thread lives.
     fn look(&self) -> Option<(Duration, Option<BusyThread>)> {
         let used = self.clock.elapsed().ok()?.saturating_sub(self.used);
         let life = self.since.elapsed();
@@ -189,14 +191,14 @@ impl CpuMeter {
         done
     }
 
-    /// The same for a thread of its own, which gets a name that top(1) and perf(1) show.
+    /// The same for a separate thread, which gets a name that top(1) and perf(1) show.
     pub(crate) fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
-        // What the thread does does not depend on it.
+        // The work does not depend on the name.
         let _ = rustix::thread::set_name(thread_name(role));
         self.run(role, work)
     }
 
-    /// What was used until now, over `elapsed`, with what went past the page cache.
+    /// The CPU time and memory until now, over `elapsed`, with the bytes of direct I/O.
     pub(crate) fn report(&self, elapsed: Duration, direct_bytes: Bytes) -> TransferEnd {
         let running = lock(&self.running);
         let ended = lock(&self.ended);

@@ -17,7 +17,7 @@ use crate::lock::lock;
 /// Pieces of a file at the most: 64 TiB in blocks of 1 MiB, at some 50 bytes each.
 const PIECES_LIMIT: u64 = 1 << 26;
 
-/// The digest of one file while its blocks come.
+/// The digest of one file while its blocks arrive.
 pub(super) struct FileDigest {
     /// The length of a subtree: the largest power of two that divides the block's.
     step: u64,
@@ -26,8 +26,8 @@ pub(super) struct FileDigest {
 
 #[derive(Default)]
 struct State {
-    /// By number, the hash of each subtree that has come: memory for what a peer has sent, not
-    /// for what it has announced.
+    /// By number, the hash of each subtree that has arrived: the memory depends on the received
+    /// data, not on the announced size.
     values: BTreeMap<u64, ChainingValue>,
     /// The digest of a file that is one subtree.
     single: Option<Hash>,
@@ -59,12 +59,30 @@ impl FileDigest {
         state.values.extend((first..).zip(values));
     }
 
-    /// Whether a file of `size` bytes has more pieces than are ever gathered.
+    /// Begins a run of bytes at `offset`; `size` is the file's, if it is known.
+    pub(super) fn run(&self, offset: u64, size: Option<u64>) -> Run {
+        let (piece, single, values) = (None, None, Vec::new());
+        Run { step: self.step, size, at: offset, piece, single, values }
+    }
+
+    /// Adds the pieces that lie whole in `run`.
+    pub(super) fn take(&self, mut run: Run) {
+        // A file of unknown size can end within its last piece.
+        if run.size.is_none() {
+            run.end_piece();
+        }
+        let mut state = lock(&self.state);
+        state.single = run.single.or(state.single);
+        state.values.extend(run.values);
+    }
+
+    /// Returns whether a file of `size` bytes has more pieces than the digest can hold.
     pub(super) fn is_too_long(&self, size: u64) -> bool {
         size.div_ceil(self.step) > PIECES_LIMIT
     }
 
-    /// Where the pieces begin that have not come, of a file of `size` bytes, and their length.
+    /// The offsets of the pieces that are missing of a file of `size` bytes, and the length of a
+    /// piece.
     pub(super) fn missing(&self, size: u64) -> (Vec<u64>, u64) {
         let state = lock(&self.state);
         let come = |number: &u64| match size <= self.step {
@@ -95,6 +113,52 @@ impl FileDigest {
         let (left, right) = split(&values, size, self.step);
         let merged = |(values, size)| merge(values, size, self.step);
         Some(merge_subtrees_root(&merged(left), &merged(right), Mode::Hash))
+    }
+}
+
+/// Consecutive bytes of a file, whose complete pieces become part of its digest.
+pub(super) struct Run {
+    step: u64,
+    size: Option<u64>,
+    at: u64,
+    /// The piece at `at`, unless the run began within it.
+    piece: Option<Hasher>,
+    single: Option<Hash>,
+    values: Vec<(u64, ChainingValue)>,
+}
+
+impl Run {
+    /// Adds the next bytes.
+    pub(super) fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.at.is_multiple_of(self.step) {
+                let mut piece = Hasher::new();
+                piece.set_input_offset(self.at);
+                self.piece = Some(piece);
+            }
+            let end = (self.at / self.step + 1).saturating_mul(self.step);
+            let end = self.size.map_or(end, |size| end.min(size)).max(self.at + 1);
+            let (now, rest) = bytes.split_at(bytes.len().min((end - self.at) as usize));
+            if let Some(piece) = &mut self.piece {
+                piece.update(now);
+            }
+            self.at += now.len() as u64;
+            bytes = rest;
+            if self.at == end {
+                self.end_piece();
+            }
+        }
+    }
+
+    fn end_piece(&mut self) {
+        let Some(piece) = self.piece.take() else { return };
+        let number = (self.at - 1) / self.step;
+        if number == 0 {
+            self.single = Some(piece.finalize());
+        }
+        if self.size.is_none_or(|size| size > self.step) {
+            self.values.push((number, piece.finalize_non_root()));
+        }
     }
 }
 
@@ -152,6 +216,33 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn runs_give_the_digest_of_the_pieces_in_them() {
+        let bytes: Vec<u8> = (0..100_000).map(|i| (i * 7 % 251) as u8).collect();
+        let size = bytes.len() as u64;
+        for known in [Some(size), None] {
+            let digest = FileDigest::new(8192);
+            for (first, end) in [(0, 30_000), (24_576, 98_304), (98_304, bytes.len())] {
+                let mut run = digest.run(first as u64, known);
+                bytes[first..end].chunks(5000).for_each(|part| run.update(part));
+                if known.is_some() || end == bytes.len() {
+                    digest.take(run);
+                } else {
+                    let whole = end / 8192 * 8192;
+                    let mut run = digest.run(first as u64, known);
+                    run.update(&bytes[first..whole]);
+                    digest.take(run);
+                }
+            }
+            assert_eq!(digest.finish(size), Some(blake3::hash(&bytes)));
+        }
+        let small = FileDigest::new(8192);
+        let mut run = small.run(0, Some(100));
+        run.update(&bytes[..100]);
+        small.take(run);
+        assert_eq!(small.finish(100), Some(blake3::hash(&bytes[..100])));
     }
 
     #[test]

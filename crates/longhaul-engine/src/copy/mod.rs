@@ -4,53 +4,55 @@
 //! bounds the memory of each end:
 //!
 //! ```text
-//! source: walk -> read (threads) -> send (one thread a connection)
-//! sink:   receive and verify (one thread a connection) -> write (threads) -> sync and rename
+//! source: walk -> read (threads) -> send (one thread per connection)
+//! sink:   receive and verify (one thread per connection) -> write (threads) -> sync and rename
 //! ```
 //!
 //! All files are one queue of blocks; any connection carries any block. [`push`] and [`pull`] are
-//! the client's entry, [`serve`] the server's. What this does not do: open sessions, start ssh,
-//! draw progress.
+//! the client's entry points, [`serve`] is the server's. This module does not open sessions, start
+//! ssh, or draw progress.
+//!
+//! Files import downwards: only `run.rs` of a sink or source imports its stages, and no two files
+//! import each other.
 
 mod blocks;
 mod cancel;
+mod channels;
 mod check;
-mod check_far;
 mod client;
 pub(crate) mod clock;
+mod data_connection;
 mod digest;
 mod disk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod into_itself;
+mod identity;
 mod journal;
-mod key;
-mod link;
 mod metadata;
 mod name_list;
 mod names;
 mod pool;
 mod progress;
 mod quota;
-mod retry;
+mod reports;
 mod server;
 mod sink;
 mod source;
-mod stream;
+mod stored_bytes;
 mod streams;
 mod temporary;
-mod third;
 pub(crate) mod tree;
 mod verdict;
 mod watchdog;
 
-pub use check::check;
-pub use check_far::check_far;
-pub use client::{FarFiles, Landing, Lifeline, pull, push};
+pub use check::{check, check_far};
+pub use client::{
+    CopySecret, Ends, FarFiles, IntoItself, Landing, Lifeline, between, check_apart, pull, push,
+};
+#[doc(hidden)]
+pub use data_connection::BlockSender;
 pub(crate) use disk::DIRECT_FROM_BYTES;
-pub use into_itself::{IntoItself, check_apart};
-pub use key::CopySecret;
 pub(crate) use names::{DIAGNOSIS_DIGITS, DIAGNOSIS_PREFIX};
 pub use progress::Progress;
 pub(crate) use server::check as check_options;
@@ -59,22 +61,7 @@ pub use sink::{Destination, Outlet, PlaceError};
 pub(crate) use sink::{WRITERS, reserve_of};
 pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
 pub(crate) use source::{forget, look, read};
-#[doc(hidden)]
-pub use stream::BlockSender;
-pub use third::{Ends, between};
 pub use tree::Tree;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_direct;
-#[cfg(test)]
-mod tests_faults;
-#[cfg(test)]
-mod tests_reserved;
-#[cfg(test)]
-mod tests_resume;
-#[cfg(test)]
-mod tests_stall;
-#[cfg(test)]
-mod tests_tree;

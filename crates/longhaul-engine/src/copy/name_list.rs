@@ -1,16 +1,16 @@
-//! The names that follow a request for what a list has of a directory (`--files-from`).
+//! The list of names that follows a request (`--files-from`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{NAMES_BATCH_BYTES, NAMES_LIMIT_BYTES, Names};
 
-use super::client::wire_path;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender};
 
-/// What a name takes besides its bytes.
+/// Bytes of a name in a message, besides the name.
 const NAME_BYTES: usize = 32;
 
 /// Sends `names` in as many messages as they take.
@@ -18,7 +18,7 @@ pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()
     let mut batch = Vec::new();
     let mut bytes = 0;
     for name in names {
-        let name = wire_path(name)?;
+        let name = sent_path(name)?;
         bytes += name.as_bytes().len() + NAME_BYTES;
         batch.push(name);
         if bytes >= NAMES_BATCH_BYTES {
@@ -27,6 +27,18 @@ pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()
         }
     }
     sender.send(&Names { names: batch, more: false })
+}
+
+/// A path in a request.
+///
+/// # Errors
+/// It has a NUL.
+pub(super) fn sent_path(path: &Path) -> Result<FilePath> {
+    FilePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
+        operation: "use",
+        path: path.to_owned(),
+        source: std::io::ErrorKind::InvalidInput.into(),
+    })
 }
 
 /// Takes the names that follow a request.

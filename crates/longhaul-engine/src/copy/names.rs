@@ -9,7 +9,7 @@ use std::path::Path;
 
 use longhaul_core::wire::copy::CopyKey;
 
-/// What every name of the first kind begins with.
+/// The beginning of every name of the first kind.
 const PREFIX: &[u8] = b".longhaul-";
 /// The start of the name of the directory that a diagnosis copies into.
 pub(crate) const DIAGNOSIS_PREFIX: &str = ".longhaul-diagnose-";
@@ -21,7 +21,7 @@ const SUFFIX: &[u8] = b".part";
 /// The length of the random part of a temporary name, in hexadecimal digits.
 const HEX_DIGITS: std::ops::RangeInclusive<usize> = 8..=64;
 
-/// Why an entry with such a name is not taken.
+/// The reason why an entry with such a name is refused.
 pub(super) const RESERVED: &str = "longhaul keeps such names for its own files";
 
 /// The name of the journal of copy `key`.
@@ -29,13 +29,13 @@ pub(super) fn journal_name(key: &CopyKey) -> String {
     format!(".longhaul-{}.journal", key.as_str())
 }
 
-/// Whether the last part of a path, `name`, is one that longhaul keeps for itself. Some file
-/// systems do not tell capitals from small letters, so capitals count as well.
+/// Returns whether the last part of a path, `name`, is reserved. Some file systems do not
+/// distinguish capitals from small letters, so capitals count as well.
 pub(super) fn is_reserved(name: &[u8]) -> bool {
     begins_like_ours(name) || is_temporary(name)
 }
 
-/// Whether any part of `path` is a name that longhaul keeps for itself.
+/// Returns whether any part of `path` is reserved.
 pub(super) fn has_reserved(path: &Path) -> bool {
     path.components().any(|part| is_reserved(part.as_os_str().as_bytes()))
 }
@@ -55,7 +55,7 @@ fn is_diagnosis(name: &[u8]) -> bool {
     token.len() == DIAGNOSIS_DIGITS && token.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Whether `name` has exactly the form of a temporary file: `.NAME.longhaul-HEX-N.part`.
+/// Returns whether `name` has exactly the form of a temporary file: `.NAME.longhaul-HEX-N.part`.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     if !name.starts_with(b".") {
         return false;

@@ -1,23 +1,40 @@
+//! The buffers of one end of a copy, whose number bounds its memory.
+
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_sys::memory::AlignedBuffer;
 
+use super::data_connection::RECEIVE_SLACK;
 use super::disk::DIRECT_FROM_BYTES;
+use super::streams::MOST_STREAMS;
+
+/// Buffers of one end, besides those of connections: some for every stage.
+const POOL_BUFFERS_BASE: usize = 16;
+/// Buffers per connection: one in use, one queued for it.
+const POOL_BUFFERS_PER_STREAM: usize = 2;
+/// Buffers of a pack besides one in the hands of each connection: each reader or writer has one, and
+/// one is ready for it.
+const PACK_BUFFERS_BASE: usize = 8;
+/// Most bytes of all buffers of an end: twelve of the largest blocks. The data in flight are in the
+/// kernel's socket buffers, which follow the BDP; these buffers bridge a disk that stalls, for 160
+/// ms at 10 Gb/s.
+const POOL_BYTES: usize = 192 << 20;
 
 /// The most bytes of small files in one block: enough that a header, a table and a queue's locks
 /// are nothing beside them, few enough that packs go out over all connections at once.
 pub(super) const PACK_BYTES: usize = 1 << 20;
 
-/// Whether a file of `size` bytes goes into a pack: whole, with others, in one block of
-/// `block_bytes`. What has no known size does not.
+/// Returns whether a file of `size` bytes is sent in a pack with others, in one block of
+/// `block_bytes`. A stream is not.
 pub(super) fn fits_in_pack(size: u64, block_bytes: u64) -> bool {
     size == 0 || size < DIRECT_FROM_BYTES.min(block_bytes)
 }
 
 /// The buffers of one end: for blocks, and smaller ones for packs. In a large buffer a pack would
 /// take huge pages of which it uses half, and memory that is used for the first time is dear where
-/// it has to be had from a hypervisor.
+/// a hypervisor has to provide it.
 #[derive(Clone)]
 pub(super) struct Pools {
     pub(super) blocks: Pool,
@@ -41,15 +58,32 @@ impl Pools {
     }
 }
 
+/// The buffers of an end with these options.
+pub(super) fn pools(options: &CopyOptions) -> Pools {
+    let streams = options.streams.unwrap_or(MOST_STREAMS);
+    let block = options.block_bytes.get() as usize;
+    let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
+    // Blocks in order wait for each other: each connection needs its own buffer.
+    let most = if options.tree.ordered { count } else { POOL_BYTES / block };
+    let packs = || {
+        let count = PACK_BUFFERS_BASE + streams as usize;
+        Pool::new(count, PACK_BYTES + RECEIVE_SLACK)
+    };
+    Pools {
+        blocks: Pool::new(count.min(most), block + RECEIVE_SLACK),
+        packs: (block > PACK_BYTES).then(packs),
+    }
+}
+
 /// Buffers of one size: their number bounds its memory, and with it how far one
 /// stage may run ahead of the next.
 ///
 /// The buffer given back last is taken first, so that few buffers are in use, and warm in the
 /// cache, when the stages keep pace with each other.
 #[derive(Clone)]
-pub(super) struct Pool(Arc<Shared>);
+pub(super) struct Pool(Arc<PoolShared>);
 
-struct Shared {
+struct PoolShared {
     state: Mutex<State>,
     returned: Condvar,
     buffer_bytes: usize,
@@ -65,7 +99,11 @@ impl Pool {
     /// A pool of `count` buffers of `buffer_bytes`, made when they are first needed.
     pub(super) fn new(count: usize, buffer_bytes: usize) -> Self {
         let state = State { free: Vec::with_capacity(count), unmade: count, closed: false };
-        Pool(Arc::new(Shared { state: Mutex::new(state), returned: Condvar::new(), buffer_bytes }))
+        Pool(Arc::new(PoolShared {
+            state: Mutex::new(state),
+            returned: Condvar::new(),
+            buffer_bytes,
+        }))
     }
 
     /// Waits for a buffer; `None` once the pool is closed.
@@ -95,7 +133,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

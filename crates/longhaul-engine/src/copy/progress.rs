@@ -1,3 +1,5 @@
+//! The progress of a copy, for its display.
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,30 +10,33 @@ use longhaul_core::units::{Bytes, Rate};
 use super::verdict::slowest_stage;
 use crate::lock::lock;
 
-/// How far a copy is, for whoever draws the bar; updated by the engine, read at any time.
+/// The progress of a copy, which the engine updates and any thread can read.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(super) total_bytes: AtomicU64,
     pub(super) moved_bytes: AtomicU64,
-    /// Those of the moved bytes that an earlier session or attempt had left.
+    /// The moved bytes that an earlier session or attempt had left.
     pub(super) resumed_bytes: AtomicU64,
+    /// Bytes that the sink's journal returns to a later attempt.
+    pub(super) kept_bytes: AtomicU64,
     pub(super) total_files: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) listed: AtomicBool,
     /// The rate limit in bit/s; 0 is none.
     limit_bps: AtomicU64,
-    /// How busy both ends are at present: the source's stages, then the sink's.
+    /// The utilisation of the stages: the source's, then the sink's.
     stages: Mutex<(StageTimes, StageTimes)>,
     began: Mutex<Option<Instant>>,
 }
 
 impl Progress {
-    /// Forgets what an earlier session has counted.
+    /// Resets the counters for a new session.
     pub(super) fn begin(&self) {
         for counter in [
             &self.total_bytes,
             &self.moved_bytes,
             &self.resumed_bytes,
+            &self.kept_bytes,
             &self.total_files,
             &self.files,
         ] {
@@ -42,7 +47,7 @@ impl Progress {
         *lock(&self.stages) = Default::default();
     }
 
-    /// The stage that holds the copy up at present; `None` where none stands out.
+    /// The stage that limits the copy at present; `None` if no stage stands out.
     pub fn busiest(&self) -> Option<CopyLimit> {
         let (source, sink) = *lock(&self.stages);
         slowest_stage(&source, &sink)
@@ -83,9 +88,15 @@ impl Progress {
         Bytes::new(self.moved_bytes.load(Ordering::Relaxed))
     }
 
-    /// Those of [`moved`](Self::moved) that were there before.
+    /// The part of [`moved`](Self::moved) that existed before.
     pub fn resumed(&self) -> Bytes {
         Bytes::new(self.resumed_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The bytes that the same copy need not send again if it is interrupted now, as far as this
+    /// end knows: the journal can have a few more, never fewer.
+    pub fn kept(&self) -> Bytes {
+        Bytes::new(self.kept_bytes.load(Ordering::Relaxed))
     }
 
     /// Files known to be copied.
@@ -98,7 +109,7 @@ impl Progress {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Whether the totals are final.
+    /// True if the totals are final.
     pub fn listed(&self) -> bool {
         self.listed.load(Ordering::Relaxed)
     }

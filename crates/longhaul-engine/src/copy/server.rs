@@ -1,3 +1,5 @@
+//! The server of a copy: checks a request and runs the source or the sink.
+
 use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
@@ -14,15 +16,16 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, FilePath, RefusalKind};
 
-use super::check_far::serve_check;
-use super::link::{Channels, first_streams, socket_options};
+use super::channels::Channels;
+use super::check::{CheckOrder, serve_check};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
 use super::progress::Progress;
 use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
-use super::source::{self, SourcePlan, SourceRoot, Terms};
-use super::streams::{More, STREAM_LIMIT, Streams};
+use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
+use super::stored_bytes::stored_bytes;
+use super::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;
@@ -33,23 +36,23 @@ use crate::session::{
     SessionSecret, WorkRecord,
 };
 
-/// How long the client may take to make its request and to open its data connections.
+/// The longest time for the client's request and its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / HASTE);
 
 /// Most addresses of another server that are recorded.
 const ADDRESSES_NOTED: usize = 8;
 
-/// What is decided before the reply.
+/// A request that is accepted.
 enum Task {
     Receive(Box<Sink>, CopyOptions),
-    Send(SourcePlan, Terms, CopyOptions),
-    Forward(SourcePlan, Terms, CopyOptions, Introduction),
+    Send(SourcePlan, SourceTerms, CopyOptions),
+    Forward(SourcePlan, SourceTerms, CopyOptions, Introduction),
 }
 
 /// Answers the request of a client that may not copy at all.
 ///
 /// # Errors
-/// The refusal, or that the client could not be told of it.
+/// The refusal, or the error of sending it.
 pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Result<()> {
     let ServedSession { sender, mut receiver, record, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
@@ -63,14 +66,16 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 /// Serves one copy within `tree`; the client is authorised already.
 ///
 /// # Errors
-/// What went wrong, which the client has been told where it could be.
+/// The error, which was reported to the client where possible.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, quota, .. } = session;
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let request: CopyRequest = receiver.receive()?;
     note_request(&request, &record);
-    if let CopyRequest::Check { manifest, dir } = &request {
-        return record.time(|| serve_check(&sender, tree, manifest, dir.as_ref(), stop));
+    if let CopyRequest::Check { manifest, dir, give_up_ms } = &request {
+        let patience = give_up_ms.map(Duration::from_millis);
+        let order = CheckOrder { manifest, dir: dir.as_ref(), patience };
+        return record.time(|| serve_check(&sender, tree, &order, stop));
     }
     let names = names_of(&request, &mut receiver)?;
     let client_left = receiver.peer_check();
@@ -88,8 +93,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
         &task;
     if options.nice {
-        // For this thread and those that it starts: the session's alone. A kernel that refuses
-        // has no manners to offer.
+        // For this thread and the threads that it starts. Without the privilege it has no effect.
         let _ = longhaul_sys::cpu::yield_to_others();
     }
     let first = first_streams(options);
@@ -120,7 +124,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
             let streams = Streams::new(first, More::Accept(streams), socket_options(options));
             match &task {
-                // The client passes on what is sealed for the sink.
+                // The client passes on data that is sealed for the sink.
                 Task::Forward(_, _, _, to) => {
                     streams.of_session(SessionSecret::from_keying_material(to.keying()))
                 }
@@ -144,7 +148,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     copied.map(drop)
 }
 
-/// The end of a copy, for the record.
+/// The outcome of a copy, for the audit log.
 struct Copied {
     failures: usize,
     limit: Option<CopyLimit>,
@@ -156,12 +160,12 @@ fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> 
             let done = sink.run(link, &options, progress, stop)?;
             let source = done.source.map(|source| source.stages).unwrap_or_default();
             let limit = slowest_stage(&source, &done.report.stages);
-            Ok(Copied { failures: done.failures.len(), limit })
+            Ok(Copied { failures: done.reports.failures.len(), limit })
         }
         Task::Send(plan, terms, options) | Task::Forward(plan, terms, options, _) => {
             let done = source::run(link, &plan, terms, &options, progress, stop)?;
             let limit = slowest_stage(&done.source.stages, &done.sink.stages);
-            Ok(Copied { failures: done.failures.len(), limit })
+            Ok(Copied { failures: done.reports.failures.len(), limit })
         }
     }
 }
@@ -177,13 +181,13 @@ fn note_request(request: &CopyRequest, record: &WorkRecord) {
             let first = to.addresses.iter().take(ADDRESSES_NOTED).map(ToString::to_string);
             record.with_other(first.collect::<Vec<_>>().join(","));
         }
-        CopyRequest::Check { manifest, dir } => {
+        CopyRequest::Check { manifest, dir, .. } => {
             record.asked(Operation::Check, [manifest].into_iter().chain(dir).map(path));
         }
     }
 }
 
-/// The names that follow a request for what a list has.
+/// The names that follow a request with a list.
 fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Option<Vec<PathBuf>>> {
     match request {
         CopyRequest::Send { listed: true, .. } | CopyRequest::Forward { listed: true, .. } => {
@@ -193,7 +197,7 @@ fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Opt
     }
 }
 
-/// What a request's paths and names mean.
+/// The roots of a request's paths and names.
 fn roots(
     paths: &[FilePath],
     names: Option<Vec<PathBuf>>,
@@ -217,7 +221,9 @@ fn within_quota(
     let Some(quota) = quota.filter(|_| matches!(request, CopyRequest::Receive { .. })) else {
         return Ok(tree.clone());
     };
-    let begun = QuotaUse::begin(quota, tree).map_err(|error| {
+    let root = tree.clone();
+    let count = Box::new(move || stored_bytes(&root));
+    let begun = QuotaUse::begin(quota, count).map_err(|error| {
         let reason = format!(
             "it refuses uploads of this key, because it cannot count the files of its quota: {error}"
         );
@@ -238,7 +244,7 @@ fn plan(
             let options = bounded(options);
             check(&options)?;
             check_write(tree.rights(), &options)?;
-            let destination = Destination::place(tree, &path(&target), top, &options)
+            let destination = Destination::place(tree, &path(&target), top, &key, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
             let sink = Sink::open(destination, &key, &options, gives_up)
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
@@ -250,7 +256,7 @@ fn plan(
             check_read(tree.rights())?;
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Send(plan, Terms { asks, key }, options))
+            Ok(Task::Send(plan, SourceTerms { asks, key }, options))
         }
         CopyRequest::Forward { paths, asks, key, options, to, .. } => {
             let options = bounded(options);
@@ -265,7 +271,7 @@ fn plan(
             }
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Forward(plan, Terms { asks, key }, options, to))
+            Ok(Task::Forward(plan, SourceTerms { asks, key }, options, to))
         }
         // Answered before.
         CopyRequest::Check { .. } => Err((RefusalKind::Invalid, "not a copy".to_owned())),
@@ -301,17 +307,21 @@ fn check_write(
     if rights.may_replace() {
         return Ok(());
     }
-    // Each of these would tell what is there, change it, or leave a trap for who empties the box.
+    // Each of these would reveal or change existing files, or leave a trap for the owner of the
+    // box.
     if tree.asks_first() || tree.delete.is_some() {
-        return refuse("it takes new files alone; leave away --update, --delete and --dry-run");
+        return refuse("the server takes only new files; remove --update, --delete and --dry-run");
     }
     if tree.owner != OwnerMode::Ignore || tree.xattrs || tree.manifest.is_some() {
-        return refuse("it keeps modes and times of files alone; leave away -a and --manifest");
+        return refuse("the server keeps only modes and times; remove -a and --manifest");
     }
     Ok(())
 }
 
-/// Why a peer's options are refused.
+/// Checks the options of a peer.
+///
+/// # Errors
+/// The reason for the refusal.
 pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKind, String)> {
     let invalid = |reason: String| Err((RefusalKind::Invalid, reason));
     if let Err(error) = Filters::check(&options.tree.filters) {

@@ -1,10 +1,14 @@
-//! The names of temporary files: `.NAME.longhaul-TOKEN-ENTRY.part`.
+//! Temporary files: their names, `.NAME.longhaul-TOKEN-ENTRY.part`, and the mark that one is in use.
 //!
 //! TOKEN has eight hexadecimal digits and ENTRY is a decimal number. NAME is the final name, cut
 //! after 200 bytes.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
 
 /// Bytes of a final name that are kept: NAME_MAX is 255, and the rest of a name is its own.
 const KEPT_BYTES: usize = 200;
@@ -21,7 +25,7 @@ pub(super) fn temporary_name(name: &OsStr, token: u32, entry: u64) -> OsString {
     )
 }
 
-/// Whether `temporary` has the exact form of a temporary name of `name`.
+/// Returns whether `temporary` has the exact form of a temporary name of `name`.
 pub(super) fn is_temporary_of(name: &[u8], temporary: &[u8]) -> bool {
     let middle = || {
         let rest = temporary.strip_prefix(b".")?.strip_prefix(kept(name))?;
@@ -36,11 +40,29 @@ pub(super) fn is_temporary_of(name: &[u8], temporary: &[u8]) -> bool {
     })
 }
 
-/// Whether `temporary` is a temporary name, of any file, with `token`.
+/// Returns whether `temporary` is a temporary name of any file, with `token`.
 pub(super) fn has_token(temporary: &[u8], token: u32) -> bool {
     let mark = [MARK, format!("{token:08x}-").as_bytes()].concat();
     let at = temporary.windows(mark.len()).rposition(|window| window == mark);
     at.is_some_and(|at| at > 1 && is_temporary_of(&temporary[1..at], temporary))
+}
+
+/// Marks an open temporary file as in use until it is closed or [released](release); false if
+/// another session uses it. A file system without locks has no such marks.
+pub(super) fn hold(file: impl AsFd) -> bool {
+    flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+}
+
+/// Ends the use of a temporary file that [`hold`] has marked.
+pub(super) fn release(file: impl AsFd) {
+    // A file system without locks has nothing to release.
+    let _ = flock(file, FlockOperation::Unlock);
+}
+
+/// Returns whether a session, in any process, uses the temporary file `name` in `dir`.
+pub(super) fn is_held(dir: impl AsFd, name: &OsStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::empty()).is_ok_and(|file| !hold(file))
 }
 
 fn kept(name: &[u8]) -> &[u8] {

@@ -34,7 +34,7 @@ pub struct Tree {
     quota: Option<Arc<QuotaUse>>,
 }
 
-/// What the walk needs to know of a file.
+/// The metadata of a file that a walk needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Metadata {
     pub(crate) kind: FileKind,
@@ -48,9 +48,9 @@ pub(crate) struct Metadata {
     pub(super) names: u64,
     /// Change time, which no program can set: seconds and nanoseconds.
     pub(super) ctime: (i64, u64),
-    /// What it occupies, in units of 512 bytes.
+    /// The allocated size, in units of 512 bytes.
     pub(super) sectors: u64,
-    /// Device and inode, which tell one file from another.
+    /// Device and inode, which identify the file.
     pub(super) identity: (u64, u64),
 }
 
@@ -111,7 +111,7 @@ impl Metadata {
         XxHash3_128::oneshot(&bytes) as u64
     }
 
-    /// Whether it occupies less than it is long.
+    /// Returns whether the allocated size is less than the length.
     pub(super) fn is_sparse(&self) -> bool {
         self.sectors.saturating_mul(512) < self.size
     }
@@ -131,7 +131,7 @@ impl Tree {
         }
     }
 
-    /// What is beneath `root`.
+    /// The files beneath `root`.
     ///
     /// # Errors
     /// It is not a directory that can be opened.
@@ -141,7 +141,7 @@ impl Tree {
         Ok(Tree::from_dir(dir))
     }
 
-    /// What is beneath an open directory.
+    /// The files beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
         Tree { beneath: Some(Arc::new(dir)), ..Tree::anywhere() }
     }
@@ -151,12 +151,12 @@ impl Tree {
         Tree { links: false, ..self }
     }
 
-    /// Whether there are files of this user outside of it.
+    /// Returns whether the tree is only a part of the file system.
     pub(super) fn is_bounded(&self) -> bool {
         self.beneath.is_some()
     }
 
-    /// The same files, with `rights` alone.
+    /// The same files, limited to `rights`.
     pub fn with_rights(self, rights: Rights) -> Self {
         Tree { rights, ..self }
     }
@@ -172,7 +172,7 @@ impl Tree {
         Tree { owners, ..self }
     }
 
-    /// Whether a client may choose owners and what goes with them.
+    /// Returns whether a client may choose owners, set-id bits, capabilities and devices.
     pub(super) fn may_own(&self) -> bool {
         self.owners
     }
@@ -182,27 +182,27 @@ impl Tree {
         Tree { min_free, ..self }
     }
 
-    /// The same files, where what is written counts against a quota.
+    /// The same files, where written bytes count against a quota.
     pub(super) fn with_quota(self, quota: Option<Arc<QuotaUse>>) -> Self {
         Tree { quota, ..self }
     }
 
-    /// What is written here counts against it.
+    /// The quota that written bytes count against.
     pub(super) fn quota(&self) -> Option<&Arc<QuotaUse>> {
         self.quota.as_ref()
     }
 
-    /// What stays free.
+    /// The part of the file system that stays free.
     pub(crate) fn min_free(&self) -> MinFree {
         self.min_free
     }
 
-    /// Whether these files may be sent to another than the client.
+    /// Returns whether these files may be sent to another host than the client.
     pub(super) fn may_go_elsewhere(&self) -> bool {
         self.third_party && self.rights.may_read()
     }
 
-    /// What may be done here.
+    /// The rights on these files.
     pub fn rights(&self) -> Rights {
         self.rights
     }

@@ -1,3 +1,5 @@
+//! The stage or resource that limited a copy.
+
 use longhaul_core::result::{CopyLimit, CopySummary, EndReport, PathReport, StageTimes};
 use longhaul_core::units::Rate;
 
@@ -5,14 +7,14 @@ use longhaul_core::units::Rate;
 const SATURATED: f64 = 0.85;
 /// Share of a host's processor time from which on it counts as used up.
 const CPU_SATURATED: f64 = 0.95;
-/// CPU seconds per second and core from which on the copy alone uses a host up.
+/// CPU seconds per second and core from which on the copy saturates a host.
 const OWN_CPU_SATURATED: f64 = 0.85;
-/// Share of the time with data to send from which on a window is what holds it back.
+/// The share of the time with data to send from which on a window is the limit.
 const WINDOW_LIMITED: f64 = 0.5;
 /// Bytes sent again for each delivered from which on loss keeps a loss-based window below 200
 /// segments (RFC 3649, section 2).
 const LOSSY: f64 = 5e-5;
-/// How near to the limit asked for a rate is when that is what limits it.
+/// The share of the requested rate from which on that rate is the limit.
 const AT_THE_LIMIT: f64 = 0.9;
 
 /// The stage that never waits for another, if there is one.

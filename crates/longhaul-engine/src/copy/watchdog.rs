@@ -1,24 +1,31 @@
-//! Ends a session in which nothing moves: no byte, no message of progress, no work at this end.
+//! Ends a session without progress: no byte, no message of progress, no work at this end.
 //!
-//! Signs of life alone do not count: a peer that sends them and nothing else is ended. A peer that
-//! says that its disk is at work is believed for a while, since one sync can take long.
+//! Signs of life do not count: a peer that sends nothing else is ended. A peer that reports a busy
+//! disk gets more time, because a sync can take long.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::CopyOptions;
+use longhaul_core::wire::copy::SinkMessage;
 
+use crate::HASTE;
 use crate::lock::lock;
 
+/// The longest silence of a peer, which sends a sign of life every second. TCP survives shorter
+/// interruptions; after a longer one the copy continues over new connections.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / HASTE);
+/// The interval at which an end checks for its end, and the sink reports.
+pub(super) const TICK: Duration = Duration::from_millis(200 / HASTE);
 /// The default of `--give-up`.
 const DEFAULT: Duration = Duration::from_secs(300);
-/// A server waits no longer than this, whatever a client asks for.
+/// The longest time without progress at a server, whatever a client requests.
 const SERVER_LIMIT: Duration = Duration::from_secs(3600);
-/// For so many times as long a peer is believed that its disk is at work.
+/// The factor of time for a peer that reports a busy disk.
 const CLAIMS: u32 = 12;
 
-/// How long an end of a copy with these options waits while nothing moves.
+/// The longest time without progress of a copy with these options.
 pub(super) fn patience(options: &CopyOptions) -> Duration {
     options.give_up_ms.map_or(DEFAULT, Duration::from_millis)
 }
@@ -37,6 +44,8 @@ pub(super) struct Watchdog {
     /// Messages that say that the peer's disk is at work.
     claims: AtomicU64,
     seen: Mutex<Seen>,
+    /// The counters in the sink's last report.
+    reported: Mutex<[u64; 3]>,
 }
 
 struct Seen {
@@ -52,7 +61,13 @@ impl Watchdog {
         let now = Instant::now();
         let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now };
         let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
-        Watchdog { patience, steps, claims, seen: Mutex::new(seen) }
+        let reported = Mutex::default();
+        Watchdog { patience, steps, claims, seen: Mutex::new(seen), reported }
+    }
+
+    /// The longest time without progress.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Something has moved.
@@ -65,9 +80,26 @@ impl Watchdog {
         self.claims.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long nothing has moved, if that is too long. `moved` is a number that changes with the
-    /// bytes on the path; `working` says that this end's disk is at work, or its input or output is
-    /// waited for.
+    /// Counts a message of the sink: any other than a report without progress is a step.
+    pub(super) fn hear(&self, message: &SinkMessage) {
+        let SinkMessage::Progress {
+            written_bytes, checked_bytes, stages, done, stream_blocks, ..
+        } = message
+        else {
+            return self.step();
+        };
+        let counters = [written_bytes.get(), checked_bytes.get(), *stream_blocks];
+        let before = std::mem::replace(&mut *lock(&self.reported), counters);
+        if before != counters || !done.is_empty() {
+            self.step();
+        } else if stages.write.unwrap_or(0.0) > 0.0 || stages.sync.unwrap_or(0.0) > 0.0 {
+            self.claim();
+        }
+    }
+
+    /// The time without progress, if that is too long. `moved` is a number that changes with the
+    /// bytes on the path; `working` is true while the disk of this end is at work, or its input or
+    /// output blocks.
     pub(super) fn stalled(&self, moved: u64, working: bool) -> Option<Duration> {
         self.stalled_at(Instant::now(), moved, working)
     }

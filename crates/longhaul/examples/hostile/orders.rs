@@ -135,7 +135,8 @@ fn copy(dice: &mut Dice) -> Orders {
         _ => {
             let manifest = any_path(dice, "files/f1");
             let dir = dice.chance(50).then(|| any_path(dice, "files"));
-            request.push(value(&CopyRequest::Check { manifest, dir }));
+            let give_up_ms = dice.chance(50).then(|| dice.next());
+            request.push(value(&CopyRequest::Check { manifest, dir, give_up_ms }));
         }
     }
     Orders { request, then, streams, protection, block_bytes, uploads }
@@ -196,6 +197,8 @@ fn sink(dice: &mut Dice) -> Vec<Value> {
         stages: Default::default(),
         done: vec![0, dice.next() % 3, u64::MAX],
         stream_blocks: dice.next(),
+        checked_bytes: Bytes::new(dice.next()),
+        kept_bytes: Bytes::new(dice.next()),
     };
     let all = [
         value(&progress),

@@ -177,7 +177,8 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
             let open = |far: &Endpoint| self.connector(far, None, interrupt.flag());
-            return check(manifest, &self.places, self.json, open, interrupt.flag());
+            let patience = self.give_up.max(LEAST_GIVE_UP);
+            return check(manifest, &self.places, self.json, open, patience, interrupt.flag());
         }
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;
@@ -423,13 +424,13 @@ const LEAST_GIVE_UP: Duration = Duration::from_secs(20);
 
 /// The error of a copy that a signal ended, with the bytes that a resumed copy keeps.
 fn interrupted(plan: &CopyPlan, progress: &Progress) -> anyhow::Error {
-    let moved = progress.moved();
+    let kept = progress.kept();
     let resumable = !matches!(plan.target, Location::Null | Location::Standard)
         && !plan.sources.contains(&Location::Standard);
-    if resumable && moved.get() > 0 {
-        anyhow!("interrupted; {moved} kept, run the same command to resume")
-    } else {
-        anyhow!("interrupted")
+    match kept.get() {
+        _ if !resumable => anyhow!("interrupted"),
+        0 => anyhow!("interrupted; run the same command to resume"),
+        _ => anyhow!("interrupted; about {kept} kept, run the same command to resume"),
     }
 }
 

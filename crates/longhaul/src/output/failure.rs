@@ -168,6 +168,7 @@ fn awaited(waits_for: WaitsFor) -> String {
         WaitsFor::Announce => "announce more files or the end".to_owned(),
         WaitsFor::Send(count) => format!("send the data of {count} {}", files(count)),
         WaitsFor::GoOn => "continue".to_owned(),
+        WaitsFor::Check => "read files".to_owned(),
     }
 }
 

@@ -1,12 +1,12 @@
-//! Which way bytes go between memory and disk: past the page cache, or through it.
+//! The choice between direct I/O and the page cache.
 //!
-//! Past the cache (`O_DIRECT`) saves a copy of every byte and leaves the cache to others, which is
-//! worth most where disks are fast; but not every file system does it well, and bytes that are in
-//! the cache already are had cheaper from there. So each end finds out for itself, for each file
-//! system, with the first blocks of a long file: [`Trial`] counts, [`Disk`] keeps them.
-//! `docs/design/disk.md` has the reasons and figures.
+//! Direct I/O (`O_DIRECT`) saves a copy of every byte and leaves the cache to other programs, which
+//! matters most on fast disks. Not every file system does it well, and bytes that are in the cache
+//! are cheaper from there. So each end measures both, per file system, with the first blocks of a
+//! long file: [`Trial`] counts, [`Disk`] keeps the results. `docs/design/disk.md` has the reasons
+//! and figures.
 //!
-//! What this does not do: read, write, or notice that a file system refuses.
+//! This module does not read, write, or notice that a file system refuses direct I/O.
 
 mod trial;
 
@@ -19,7 +19,7 @@ use longhaul_core::plan::DirectIo;
 use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::ThreadClock;
 
-pub(super) use self::trial::DiskAccess;
+pub(super) use self::trial::IoMode;
 use self::trial::{Cost, Trial};
 use crate::lock::lock;
 
@@ -37,11 +37,11 @@ pub(super) struct Disk {
     direct_bytes: AtomicU64,
 }
 
-/// A block on its way.
+/// The transfer of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Going {
-    pub(super) way: DiskAccess,
-    /// It is part of a trial: what it costs counts.
+pub(super) struct BlockIo {
+    pub(super) mode: IoMode,
+    /// True if it is part of a trial: its cost is measured.
     pub(super) tried: bool,
 }
 
@@ -50,53 +50,52 @@ impl Disk {
         Disk { mode, trials: Mutex::default(), direct_bytes: AtomicU64::new(0) }
     }
 
-    /// Whether any block of a file of `size` bytes may go past the cache.
+    /// Returns whether a block of a file of `size` bytes can use direct I/O.
     pub(super) fn may_pass_by(&self, size: u64) -> bool {
         self.mode != DirectIo::Never && size >= DIRECT_FROM_BYTES
     }
 
-    /// Whether bytes that are in the cache already are taken from there.
+    /// True if bytes that are in the cache are read from there.
     pub(super) fn prefers_cached(&self) -> bool {
         self.mode == DirectIo::Auto
     }
 
     /// The way of the next block of a file of `size` bytes on `device` that may pass by the cache.
-    pub(super) fn next(&self, device: u64, size: u64) -> Going {
+    pub(super) fn next(&self, device: u64, size: u64) -> BlockIo {
         if self.mode != DirectIo::Auto {
-            return Going { way: DiskAccess::Direct, tried: false };
+            return BlockIo { mode: IoMode::Direct, tried: false };
         }
         let mut trials = lock(&self.trials);
         let trial = trials.entry(device).or_default();
         match trial.decided() {
-            Some(way) => Going { way, tried: false },
-            None if size >= TRIAL_FROM_BYTES => Going { way: trial.next(), tried: true },
-            None => Going { way: DiskAccess::Direct, tried: false },
+            Some(mode) => BlockIo { mode, tried: false },
+            None if size >= TRIAL_FROM_BYTES => BlockIo { mode: trial.next(), tried: true },
+            None => BlockIo { mode: IoMode::Direct, tried: false },
         }
     }
 
-    /// Moves a block of `bytes` by `work`, and counts what it costs if it is part of a trial.
+    /// Moves a block of `bytes` by `work`, and measures the cost if it is part of a trial.
     pub(super) fn count<T, E>(
         &self,
         device: u64,
-        going: Going,
+        io: BlockIo,
         bytes: usize,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let cpu = || ThreadClock::current().elapsed().unwrap_or_default();
-        let (start, before) =
-            (Instant::now(), if going.tried { cpu() } else { Default::default() });
+        let (start, before) = (Instant::now(), if io.tried { cpu() } else { Default::default() });
         let done = work()?;
-        if going.tried {
+        if io.tried {
             let cost = Cost {
                 bytes: bytes as u64,
                 time: start.elapsed(),
                 cpu: cpu().saturating_sub(before),
             };
             if let Some(trial) = lock(&self.trials).get_mut(&device) {
-                trial.count(going.way, cost);
+                trial.count(io.mode, cost);
             }
         }
-        if going.way == DiskAccess::Direct {
+        if io.mode == IoMode::Direct {
             self.direct_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
         Ok(done)
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_user_decides_or_the_trial() {
-        let direct = Going { way: DiskAccess::Direct, tried: false };
+        let direct = BlockIo { mode: IoMode::Direct, tried: false };
         assert_eq!(Disk::new(DirectIo::Always).next(1, LONG), direct);
         assert!(!Disk::new(DirectIo::Never).may_pass_by(LONG));
         let disk = Disk::new(DirectIo::Auto);
@@ -130,9 +129,9 @@ mod tests {
         let disk = Disk::new(DirectIo::Auto);
         let mut blocks = 0;
         while disk.next(1, LONG).tried {
-            let going = disk.next(1, LONG);
-            let slow = going.way == DiskAccess::Direct;
-            disk.count(1, going, 4 << 20, || {
+            let io = disk.next(1, LONG);
+            let slow = io.mode == IoMode::Direct;
+            disk.count(1, io, 4 << 20, || {
                 std::thread::sleep(std::time::Duration::from_millis(if slow { 20 } else { 2 }));
                 Ok::<_, ()>(())
             })
@@ -140,8 +139,8 @@ mod tests {
             blocks += 1;
             assert!(blocks < 100, "it never ends");
         }
-        assert_eq!(disk.next(1, LONG).way, DiskAccess::Cached);
-        assert_eq!(disk.next(1, DIRECT_FROM_BYTES).way, DiskAccess::Cached, "for short ones too");
+        assert_eq!(disk.next(1, LONG).mode, IoMode::Cached);
+        assert_eq!(disk.next(1, DIRECT_FROM_BYTES).mode, IoMode::Cached, "for short ones too");
         assert!(disk.next(2, LONG).tried, "another device is tried for itself");
         assert!(disk.direct_bytes().get() > 0);
     }
@@ -149,8 +148,8 @@ mod tests {
     #[test]
     fn what_fails_costs_nothing() {
         let disk = Disk::new(DirectIo::Auto);
-        let going = disk.next(1, LONG);
-        assert_eq!(disk.count(1, going, 4 << 20, || Err::<(), _>("full")), Err("full"));
+        let io = disk.next(1, LONG);
+        assert_eq!(disk.count(1, io, 4 << 20, || Err::<(), _>("full")), Err("full"));
         assert_eq!(disk.direct_bytes(), Bytes::new(0));
     }
 }

@@ -1,10 +1,10 @@
-//! What the first blocks of a long file cost, each way, and which way that speaks for.
+//! The trial of direct I/O and of the page cache with the first blocks of a long file.
 
 use std::time::Duration;
 
 /// A way between memory and disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::copy) enum DiskAccess {
+pub(in crate::copy) enum IoMode {
     /// Past the page cache.
     Direct,
     /// Through it.
@@ -15,17 +15,17 @@ pub(in crate::copy) enum DiskAccess {
 const TURN: u32 = 4;
 /// Blocks each way that decide: two turns.
 const ENOUGH: u32 = 2 * TURN;
-/// How many times as fast the cache must be to be taken, and, where it is as fast, how many times as
-/// cheap: the cache is left to others unless it pays.
+/// The factor by which the cache must be faster, or as fast and cheaper, to be chosen: the cache is
+/// left to other programs unless it pays.
 const WORTH: f64 = 1.3;
 /// A rate that is as good as another: disks vary by more from one block to the next.
 const AS_FAST: f64 = 0.9;
 
-/// What a block took.
+/// The cost of a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) bytes: u64,
-    /// From the call until the bytes were where they were to be.
+    /// The time from the call until the bytes have arrived.
     pub(super) time: Duration,
     /// The calling thread's processor time.
     pub(super) cpu: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Trial {
     issued: u32,
     direct: Tally,
     cached: Tally,
-    decided: Option<DiskAccess>,
+    decided: Option<IoMode>,
 }
 
 #[derive(Debug, Default)]
@@ -67,34 +67,34 @@ impl Tally {
 
 impl Trial {
     /// The outcome.
-    pub(super) fn decided(&self) -> Option<DiskAccess> {
+    pub(super) fn decided(&self) -> Option<IoMode> {
         self.decided
     }
 
     /// The way of the next block.
-    pub(super) fn next(&mut self) -> DiskAccess {
+    pub(super) fn next(&mut self) -> IoMode {
         let turn = self.issued / TURN;
         self.issued += 1;
-        if turn.is_multiple_of(2) { DiskAccess::Direct } else { DiskAccess::Cached }
+        if turn.is_multiple_of(2) { IoMode::Direct } else { IoMode::Cached }
     }
 
     /// Counts a block that went its `way`.
-    pub(super) fn count(&mut self, way: DiskAccess, cost: Cost) {
+    pub(super) fn count(&mut self, way: IoMode, cost: Cost) {
         match way {
-            DiskAccess::Direct => self.direct.count(cost),
-            DiskAccess::Cached => self.cached.count(cost),
+            IoMode::Direct => self.direct.count(cost),
+            IoMode::Cached => self.cached.count(cost),
         }
         if self.direct.blocks >= ENOUGH && self.cached.blocks >= ENOUGH {
             self.decided.get_or_insert(self.better());
         }
     }
 
-    fn better(&self) -> DiskAccess {
+    fn better(&self) -> IoMode {
         let (direct, cached) = (&self.direct, &self.cached);
         let faster = cached.rate() >= WORTH * direct.rate();
         let cheaper =
             cached.rate() >= AS_FAST * direct.rate() && cached.cpu() * WORTH <= direct.cpu();
-        if faster || cheaper { DiskAccess::Cached } else { DiskAccess::Direct }
+        if faster || cheaper { IoMode::Cached } else { IoMode::Direct }
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// The outcome where a block takes so many milliseconds, and of the processor, each way.
-    fn outcome(direct: (u64, u64), cached: (u64, u64)) -> DiskAccess {
+    fn outcome(direct: (u64, u64), cached: (u64, u64)) -> IoMode {
         let mut trial = Trial::default();
         for block in 0..100 {
             if let Some(way) = trial.decided() {
@@ -111,7 +111,7 @@ mod tests {
                 return way;
             }
             let way = trial.next();
-            let (time, cpu) = if way == DiskAccess::Direct { direct } else { cached };
+            let (time, cpu) = if way == IoMode::Direct { direct } else { cached };
             let ms = Duration::from_millis;
             trial.count(way, Cost { bytes: 4 << 20, time: ms(time), cpu: ms(cpu) });
         }
@@ -120,20 +120,20 @@ mod tests {
 
     #[test]
     fn the_cache_must_pay() {
-        assert_eq!(outcome((5, 1), (5, 2)), DiskAccess::Direct, "as fast, and dearer");
-        assert_eq!(outcome((5, 1), (5, 1)), DiskAccess::Direct, "no difference");
-        assert_eq!(outcome((5, 1), (4, 3)), DiskAccess::Direct, "a little faster is not worth it");
-        assert_eq!(outcome((20, 1), (5, 3)), DiskAccess::Cached, "much faster");
-        assert_eq!(outcome((5, 3), (5, 2)), DiskAccess::Cached, "as fast, and cheaper");
-        assert_eq!(outcome((5, 3), (9, 2)), DiskAccess::Direct, "cheaper, but slower");
+        assert_eq!(outcome((5, 1), (5, 2)), IoMode::Direct, "as fast, and dearer");
+        assert_eq!(outcome((5, 1), (5, 1)), IoMode::Direct, "no difference");
+        assert_eq!(outcome((5, 1), (4, 3)), IoMode::Direct, "a little faster is not worth it");
+        assert_eq!(outcome((20, 1), (5, 3)), IoMode::Cached, "much faster");
+        assert_eq!(outcome((5, 3), (5, 2)), IoMode::Cached, "as fast, and cheaper");
+        assert_eq!(outcome((5, 3), (9, 2)), IoMode::Direct, "cheaper, but slower");
     }
 
     #[test]
     fn ways_take_turns_of_a_block_for_each_thread() {
         let mut trial = Trial::default();
         let ways: Vec<_> = (0..12).map(|_| trial.next()).collect();
-        assert!(ways[..4].iter().chain(&ways[8..]).all(|way| *way == DiskAccess::Direct));
-        assert!(ways[4..8].iter().all(|way| *way == DiskAccess::Cached));
+        assert!(ways[..4].iter().chain(&ways[8..]).all(|way| *way == IoMode::Direct));
+        assert!(ways[4..8].iter().all(|way| *way == IoMode::Cached));
         assert_eq!(trial.decided(), None, "nothing has come back yet");
     }
 }

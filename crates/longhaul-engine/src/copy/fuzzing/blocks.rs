@@ -11,7 +11,7 @@ use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, Pac
 use twox_hash::XxHash3_128;
 
 use super::script::Script;
-use crate::copy::stream::{BlockReceiver, BlockSender, RECEIVE_SLACK};
+use crate::copy::data_connection::{BlockReceiver, BlockSender, RECEIVE_SLACK};
 use crate::session::StreamKey;
 
 const KEY: StreamKey = StreamKey([7; 32]);
@@ -21,7 +21,7 @@ const LENGTHS: [usize; 8] =
 /// Most messages of one input.
 const MESSAGES: usize = 12;
 
-/// What the sender has sent, as the receiver must see it.
+/// A message of the sender, as the receiver must see it.
 #[derive(Debug, PartialEq)]
 struct Sent {
     header: BlockHeader,
@@ -174,7 +174,7 @@ fn receive(protection: Protection, wire: Vec<u8>, sent: &[Sent], honest: bool) -
     arrived
 }
 
-/// What follows `header`, and whether it passed its check.
+/// The message that begins with `header`, and true if it passed its check.
 fn body(receiver: &mut BlockReceiver, header: BlockHeader) -> Option<(Sent, bool)> {
     let mut table = Vec::new();
     let length = match header {

@@ -8,7 +8,7 @@ use twox_hash::XxHash3_128;
 
 use super::script::Script;
 use crate::copy::blocks::BlockSet;
-use crate::copy::journal::{Claim, Journal, Past, PastFile};
+use crate::copy::journal::{Claim, Journal, Past, PastFile, Setting};
 
 /// Reads `bytes` as a journal: as they are, or their lines as records that pass their checks.
 pub(super) fn run(bytes: &[u8]) {
@@ -41,7 +41,7 @@ fn records(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What extents add up to stays within the file.
+/// Checks that the blocks of extents stay within the file.
 fn look(claims: &[Claim]) {
     for block in [4096, 1 << 20, 4 << 20] {
         for size in [0, 1, block - 1, block, 10 * block + 1, u64::MAX] {
@@ -69,9 +69,13 @@ fn reopen(file: &[u8]) {
 
 fn open(dir: &Path, key: &CopyKey) -> Past {
     let dir = std::fs::File::open(dir).expect("the directory opens");
-    let (_, past) = Journal::open(dir.into(), key, true, Duration::ZERO, &|| false)
+    let (_, past) = Journal::open(dir.into(), key, setting(), Duration::ZERO, &|| false)
         .unwrap_or_else(|error| panic!("a file of one's own is no reason: {error:?}"));
     past
+}
+
+fn setting() -> Setting {
+    Setting { durable: true, ..Setting::default() }
 }
 
 /// Inputs to begin from.
@@ -82,6 +86,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         fixture(include_bytes!("../../../tests/fixtures/journal-1.bin")),
         fixture(include_bytes!("../../../tests/fixtures/journal-2.bin")),
         fixture(include_bytes!("../../../tests/fixtures/journal-3.bin")),
+        fixture(include_bytes!("../../../tests/fixtures/journal-4.bin")),
         lines(concat!(
             r#"{"begin":{"version":2,"boot":null}}"#,
             "\n",

@@ -35,7 +35,7 @@ use crate::session::{
 /// The longest that an attempt may take. Limits of time are a twentieth of the program's, unless
 /// in tests.
 const HANG: Duration = Duration::from_secs(if cfg!(feature = "fuzzing") { 60 } else { 120 });
-/// How long an end waits while nothing moves.
+/// The time without progress after which an end stops.
 const GIVE_UP_MS: u64 = if cfg!(feature = "fuzzing") { 1500 } else { 20_000 };
 /// Honest attempts, of which a loaded machine may let some fail by their limits of time.
 const HONEST_ATTEMPTS: u32 = 5;
@@ -57,7 +57,7 @@ pub(super) fn run(bytes: &[u8]) {
     machine.complete();
 }
 
-/// What is done in one attempt.
+/// The options and faults of one attempt.
 #[derive(Debug, Default)]
 struct Attempt {
     block_bytes: Option<u64>,
@@ -222,7 +222,7 @@ impl Machine {
         outcome
     }
 
-    /// What the server may reach.
+    /// The directory that the server serves.
     fn server_root(&self) -> PathBuf {
         if self.pushes { self.target() } else { self.source() }
     }
@@ -340,7 +340,7 @@ impl Machine {
     }
 }
 
-/// Whether `name` is one of the sink's journals or temporary files.
+/// Returns whether `name` is one of the sink's journals or temporary files.
 fn is_own(name: &str) -> bool {
     name.starts_with('.') && name.contains("longhaul-")
 }

@@ -1,4 +1,4 @@
-//! Stands between the two ends of a copy and spoils what they say.
+//! A relay between the two ends of a copy that damages their messages.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::script::Script;
 use crate::lock::lock;
 
-/// What passes at once on a data connection.
+/// Bytes that pass at once on a data connection.
 const CHUNK_BYTES: usize = 16 << 10;
 /// The unit of places on a data connection.
 const PLACE_BYTES: u64 = 32;
@@ -19,16 +19,16 @@ const PLACE_BYTES: u64 = 32;
 /// One thing that goes wrong on the way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
-    way: RelayDirection,
+    way: FaultPlace,
     /// The message on a control channel, the place on a data connection.
     at: u64,
-    what: What,
+    what: FaultKind,
     amount: u8,
 }
 
-/// Where something goes wrong.
+/// The channel of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RelayDirection {
+enum FaultPlace {
     /// Messages of the client.
     FromClient,
     /// Messages of the server.
@@ -37,9 +37,9 @@ enum RelayDirection {
     Data(u32),
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum FaultKind {
     /// A message is lost, or a bit of a block is changed.
     Spoil,
     /// A message comes twice, or bytes of a block.
@@ -57,44 +57,45 @@ enum What {
 impl Fault {
     pub(super) fn read(script: &mut Script<'_>) -> Self {
         let way = match script.below(5) {
-            0 | 1 => RelayDirection::FromClient,
-            2 | 3 => RelayDirection::FromServer,
-            _ => RelayDirection::Data(script.below(3) as u32),
+            0 | 1 => FaultPlace::FromClient,
+            2 | 3 => FaultPlace::FromServer,
+            _ => FaultPlace::Data(script.below(3) as u32),
         };
         let at = match way {
-            RelayDirection::Data(_) => u64::from(script.short()),
+            FaultPlace::Data(_) => u64::from(script.short()),
             _ => u64::from(script.byte() % 12),
         };
         let what = script.choose(&[
-            What::Spoil,
-            What::Repeat,
-            What::Delay,
-            What::Cut,
-            What::CutAll,
-            What::Replay,
+            FaultKind::Spoil,
+            FaultKind::Repeat,
+            FaultKind::Delay,
+            FaultKind::Cut,
+            FaultKind::CutAll,
+            FaultKind::Replay,
         ]);
         Fault { way, at, what, amount: script.byte() }.bounded()
     }
 
     /// In tests, where limits of time are those of the program, nothing that an end must wait for.
     fn bounded(self) -> Self {
-        let waits = matches!(self.what, What::Spoil | What::Delay) && self.is_of_messages();
+        let waits =
+            matches!(self.what, FaultKind::Spoil | FaultKind::Delay) && self.is_of_messages();
         match cfg!(feature = "fuzzing") || !waits {
             true => self,
-            false => Fault { what: What::Cut, ..self },
+            false => Fault { what: FaultKind::Cut, ..self },
         }
     }
 
-    /// Whether it changes what the ends say to each other, rather than what they hear of it.
+    /// Returns whether it changes messages, rather than only their delivery.
     pub(super) fn is_of_messages(&self) -> bool {
-        !matches!(self.way, RelayDirection::Data(_))
-            && !matches!(self.what, What::Cut | What::CutAll)
+        !matches!(self.way, FaultPlace::Data(_))
+            && !matches!(self.what, FaultKind::Cut | FaultKind::CutAll)
     }
 
-    /// Whether bytes of blocks are changed, not only cut off.
+    /// Returns whether it changes bytes of blocks, rather than only their number.
     pub(super) fn is_of_bytes(&self) -> bool {
-        matches!(self.way, RelayDirection::Data(_))
-            && !matches!(self.what, What::Cut | What::CutAll)
+        matches!(self.way, FaultPlace::Data(_))
+            && !matches!(self.what, FaultKind::Cut | FaultKind::CutAll)
     }
 }
 
@@ -125,7 +126,7 @@ impl Relay {
         let (client, near) = self.pair()?;
         let (server, far) = self.pair()?;
         for (way, from, to) in
-            [(RelayDirection::FromClient, &near, &far), (RelayDirection::FromServer, &far, &near)]
+            [(FaultPlace::FromClient, &near, &far), (FaultPlace::FromServer, &far, &near)]
         {
             let (from, to) = (from.try_clone()?, to.try_clone()?);
             let (relay, faults) = (self.clone(), self.faults(way));
@@ -144,7 +145,7 @@ impl Relay {
     pub(super) fn data(&self, stream: u32) -> io::Result<(TcpStream, TcpStream)> {
         let (client, near) = self.pair()?;
         let (server, far) = self.pair()?;
-        let faults = self.faults(RelayDirection::Data(stream));
+        let faults = self.faults(FaultPlace::Data(stream));
         // Blocks go one way only, and which one the faults need not know.
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (from, to) = (from.try_clone()?, to.try_clone()?);
@@ -180,7 +181,7 @@ impl Relay {
         Ok((end, ours))
     }
 
-    fn faults(&self, way: RelayDirection) -> Vec<Fault> {
+    fn faults(&self, way: FaultPlace) -> Vec<Fault> {
         let mut faults: Vec<_> =
             self.0.faults.iter().copied().filter(|fault| fault.way == way).collect();
         faults.sort_by_key(|fault| fault.at);
@@ -207,21 +208,21 @@ impl Relay {
             let fault = faults.iter().find(|fault| fault.at == number);
             match fault.map(|fault| (fault.what, usize::from(fault.amount))) {
                 None => to.write_all(&message)?,
-                Some((What::Spoil, _)) => {}
-                Some((What::Repeat, _)) => to.write_all(&message.repeat(2))?,
-                Some((What::Delay, _)) => {
+                Some((FaultKind::Spoil, _)) => {}
+                Some((FaultKind::Repeat, _)) => to.write_all(&message.repeat(2))?,
+                Some((FaultKind::Delay, _)) => {
                     late = Some(message);
                     continue;
                 }
-                Some((What::Cut, amount)) => {
+                Some((FaultKind::Cut, amount)) => {
                     to.write_all(&message[..amount % message.len()])?;
                     return Ok(());
                 }
-                Some((What::CutAll, _)) => {
+                Some((FaultKind::CutAll, _)) => {
                     self.cut();
                     return Ok(());
                 }
-                Some((What::Replay, amount)) => {
+                Some((FaultKind::Replay, amount)) => {
                     to.write_all(&message)?;
                     if !past.is_empty() {
                         to.write_all(&past[amount % past.len()])?;
@@ -255,17 +256,17 @@ impl Relay {
                 let at = (fault.at * PLACE_BYTES - passed) as usize;
                 let at = at.min(bytes.len().saturating_sub(1));
                 match fault.what {
-                    What::Spoil => bytes[at] ^= fault.amount.max(1),
-                    What::Repeat => bytes.insert(at, fault.amount),
-                    What::Replay => drop(bytes.remove(at)),
-                    What::Delay => {
+                    FaultKind::Spoil => bytes[at] ^= fault.amount.max(1),
+                    FaultKind::Repeat => bytes.insert(at, fault.amount),
+                    FaultKind::Replay => drop(bytes.remove(at)),
+                    FaultKind::Delay => {
                         thread::sleep(Duration::from_millis(u64::from(fault.amount) / 8));
                     }
-                    What::Cut => {
+                    FaultKind::Cut => {
                         to.write_all(&bytes[..at])?;
                         return Err(io::ErrorKind::ConnectionReset.into());
                     }
-                    What::CutAll => {
+                    FaultKind::CutAll => {
                         self.cut();
                         return Ok(());
                     }

@@ -1,6 +1,6 @@
 //! The file of a journal: found, locked, appended to, removed.
 //!
-//! The directory may be one that others write to. A file that is not [own](super::trust::is_own) is
+//! The directory may be one that others write to. A file that is not [own](is_own) is
 //! neither read nor locked nor waited for; the journal then gets a random name.
 
 use std::ffi::OsStr;
@@ -12,23 +12,24 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2, statat,
-    unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat, openat,
+    openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use super::format::{FileId, Past, PastFile, Record, VERSION};
-use super::trust::{is_of_user, is_own};
+use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
 use crate::copy::names::journal_name;
-use crate::copy::temporary::is_temporary_of;
+use crate::copy::temporary::{is_held, is_temporary_of};
 use crate::copy::tree::{list, list_at};
 use crate::session::random_keying_material;
 
-/// A journal that was not written to for so long is given up.
+/// The age of the last write from which on a journal is stale.
 const STALE_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
-/// How often a lock that another process holds is tried again.
+/// The pause between attempts to take a lock that another process holds.
 const LOCK_CHECK: Duration = Duration::from_millis(100);
 const PREFIX: &str = ".longhaul-";
 const SUFFIX: &str = ".journal";
@@ -44,12 +45,21 @@ pub(in crate::copy) struct Journal {
     found: bool,
 }
 
-/// Why a copy has no journal.
+/// The options that a journal depends on, besides the key of its copy.
+#[derive(Debug, Clone, Default)]
+pub(in crate::copy) struct Setting {
+    pub(in crate::copy) durable: bool,
+    pub(in crate::copy) terms: CopyTerms,
+    /// The name that the only top-level entry gets instead of its own.
+    pub(in crate::copy) name: Option<FilePath>,
+}
+
+/// The reason why a copy has no journal.
 #[derive(Debug)]
 pub(in crate::copy) enum OpenError {
     /// Another process holds the lock and did not end in time.
     Busy,
-    /// There can be none here. The copy goes on without one.
+    /// The directory can have none. The copy runs without one.
     Unavailable,
 }
 
@@ -81,7 +91,7 @@ impl Journal {
     pub(in crate::copy) fn open(
         dir: OwnedFd,
         key: &CopyKey,
-        durable: bool,
+        setting: Setting,
         patience: Duration,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(Self, Past), OpenError> {
@@ -95,20 +105,49 @@ impl Journal {
             }
             thread::sleep(LOCK_CHECK);
         };
-        let mut journal = Journal { dir, name, file, length: 0, found };
+        let journal = Journal { dir, name, file, length: 0, found };
         let past = Past::read(&mut BufReader::new(&journal.file));
-        let boot = (!durable).then(boot).flatten();
-        let unavailable = |_| OpenError::Unavailable;
-        if past.holds(boot.as_deref()) {
-            journal.cut(past.valid_bytes).map_err(unavailable)?;
-            return Ok((journal, past));
+        journal.continue_with(past, setting)
+    }
+
+    /// Prepares the journal, which holds `past`, for records of a copy with `setting`.
+    fn continue_with(mut self, past: Past, setting: Setting) -> Result<(Self, Past), OpenError> {
+        let boot = (!setting.durable).then(boot).flatten();
+        let usable = past.holds(boot.as_deref());
+        let Setting { terms, name, .. } = setting;
+        let same_terms = past.terms == Some(terms);
+        let terms = Some(terms);
+        let begin = Record::Begin { version: VERSION, block_bytes: None, boot, terms, name };
+        let begun = match (usable, same_terms) {
+            (true, true) => self.cut(past.valid_bytes),
+            (true, false) => self.begin(past.valid_bytes, begin),
+            // Written by a later version, or before this boot.
+            (false, _) => self.begin(0, begin),
+        };
+        if begun.is_err() {
+            // On a full disk it is empty, or ends before these terms.
+            self.remove();
+            return Err(OpenError::Unavailable);
         }
-        // Written by a later version, or before this boot.
-        journal.cut(0).map_err(unavailable)?;
-        let begin = Record::Begin { version: VERSION, block_bytes: None, boot };
-        journal.append(&[begin]).map_err(unavailable)?;
-        let past = Past { begin: None, ..past };
-        Ok((journal, past))
+        let begin = past.begin.filter(|_| usable);
+        Ok((self, Past { begin, ..past }))
+    }
+
+    /// The name that an earlier attempt of the copy `key`, with its journal in `dir`, has given to
+    /// its only top-level entry.
+    pub(in crate::copy) fn given_name(dir: &OwnedFd, key: &CopyKey) -> Option<FilePath> {
+        let plain = PathBuf::from(journal_name(key));
+        let names = std::iter::once(plain).chain(random_names(dir, key));
+        names.filter_map(|name| open_own(dir, &name)).find_map(|file| {
+            let past = Past::read(&mut BufReader::new(file));
+            past.name
+        })
+    }
+
+    /// Continues after `length` bytes with `record`.
+    fn begin(&mut self, length: u64, record: Record) -> io::Result<()> {
+        self.cut(length)?;
+        self.append(&[record])
     }
 
     /// True if an earlier attempt has left a journal, believed or not.
@@ -142,8 +181,8 @@ impl Journal {
         let _ = unlinkat(&self.dir, &self.name, AtFlags::empty());
     }
 
-    /// Removes this user's journals in the same directory that were given up, with the temporary
-    /// files that they name.
+    /// Removes this user's stale journals in the same directory, with the temporary files that they
+    /// name.
     pub(in crate::copy) fn remove_stale(&self) {
         let Ok(dir) = openat(&self.dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
         else {
@@ -175,8 +214,8 @@ impl Journal {
     }
 }
 
-/// Removes the temporary file `name` beside `path` if it has the form of one and is still the file
-/// that `id` names, beneath `dir`.
+/// Removes the temporary file `name` beside `path` if it has the form of one, is still the file that
+/// `id` names, beneath `dir`, and is not in use.
 pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8], id: &FileId) {
     let path = Path::new(OsStr::from_bytes(path));
     let Some(last) = path.file_name() else { return };
@@ -191,9 +230,19 @@ pub(in crate::copy) fn remove_temporary(dir: &OwnedFd, path: &[u8], name: &[u8],
     let name = OsStr::from_bytes(name);
     let same = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (id.device, id.inode));
-    if same {
+    if same && !is_held(&above, name) {
         let _ = unlinkat(above, name, AtFlags::empty());
     }
+}
+
+/// Opens the journal `name` for reading, whoever holds its lock, if it is this user's only.
+fn open_own(dir: &OwnedFd, name: &Path) -> Option<File> {
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok().filter(is_own)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::empty()).ok()?;
+    let opened = fstat(&fd).ok()?;
+    let same = (opened.st_dev, opened.st_ino) == (stat.st_dev, stat.st_ino) && is_own(&opened);
+    same.then(|| File::from(fd))
 }
 
 fn is_journal(name: &OsStr, prefix: &str) -> bool {
@@ -298,7 +347,7 @@ fn create(dir: &OwnedFd, name: &str) -> Result<Option<File>, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))?;
     if !is_own(&fstat(&fd)?) {
-        // A file system that has owners or modes of its own: no journal on it is ever believed.
+        // The file system does not keep owners or modes: a journal on it is never valid.
         let _ = unlinkat(dir, name, AtFlags::empty());
         return Err(Errno::OPNOTSUPP);
     }
@@ -322,9 +371,22 @@ fn lock(dir: &OwnedFd, name: &Path, fd: OwnedFd) -> Result<Option<File>, Errno> 
 }
 
 /// The identifier of this boot of the host (random(4)).
-fn boot() -> Option<String> {
+pub(in crate::copy) fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+/// Returns whether only this user can have written the file: a regular file of this user with one
+/// name, without write permission for the group and others. An access control list that grants more
+/// shows in the bits of the group.
+pub(in crate::copy) fn is_own(stat: &Stat) -> bool {
+    is_of_user(stat) && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
+}
+
+/// Returns whether the file is a regular file of this user. Others may be able to write to it.
+pub(in crate::copy) fn is_of_user(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_uid == geteuid().as_raw()
 }
 
 #[cfg(test)]
@@ -337,7 +399,22 @@ mod tests {
     fn open(dir: &Path, durable: bool) -> Result<(Journal, Past), OpenError> {
         let fd = openat(rustix::fs::CWD, dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let key = CopyKey::new(5);
-        Journal::open(fd.unwrap(), &key, durable, Duration::ZERO, &|| false)
+        let setting = Setting { durable, ..Setting::default() };
+        Journal::open(fd.unwrap(), &key, setting, Duration::ZERO, &|| false)
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_begun_is_not_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join(NAME);
+        std::fs::write(&at, "").unwrap();
+        let fd = std::fs::File::open(dir.path()).unwrap().into();
+        // Writing to it fails as on a full disk.
+        let file = File::open(&at).unwrap();
+        let journal = Journal { dir: fd, name: NAME.to_owned(), file, length: 0, found: false };
+        let opened = journal.continue_with(Past::default(), Setting::default());
+        assert!(matches!(opened, Err(OpenError::Unavailable)));
+        assert!(!at.exists());
     }
 
     fn partial(temporary: &str, id: FileId) -> Record {
@@ -424,7 +501,8 @@ mod tests {
     /// A journal that speaks of one file, in the place of the one that is opened.
     fn planted(dir: &Path) -> std::path::PathBuf {
         let mut bytes = Vec::new();
-        let begin = Record::Begin { version: VERSION, block_bytes: None, boot: None };
+        let (terms, name) = (Some(CopyTerms::default()), None);
+        let begin = Record::Begin { version: VERSION, block_bytes: None, boot: None, terms, name };
         for record in [begin, partial(".f.longhaul-00000000-0.part", no_file())] {
             record.encode(&mut bytes).unwrap();
         }

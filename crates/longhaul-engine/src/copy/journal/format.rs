@@ -1,13 +1,16 @@
-use std::collections::HashMap;
+//! The records of a journal.
+
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 
+use longhaul_core::plan::{CopyOptions, OwnerMode, Verify};
 use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_sys::memory::DIRECT_ALIGN;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 /// The version of the format, in the first record of every journal.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// The longest record: far more than the blocks of one file need.
 const RECORD_LIMIT: usize = 16 << 20;
 const HASH_BYTES: usize = 16;
@@ -16,7 +19,7 @@ const HASH_BYTES: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::copy) enum Record {
-    /// The first one: what the rest depends on.
+    /// The first record. Later ones of this kind change the terms of the records that follow.
     Begin {
         version: u32,
         /// The unit of [`Record::Blocks`], in version 1.
@@ -25,20 +28,61 @@ pub(in crate::copy) enum Record {
         /// The host's boot, if records are written without a sync: they hold no longer than that.
         #[serde(default)]
         boot: Option<String>,
+        /// Since version 4.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terms: Option<CopyTerms>,
+        /// The name that the only top-level entry gets instead of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<FilePath>,
     },
     /// A file has been begun under a temporary name.
     Partial { path: FilePath, stamp: u64, temporary: FilePath, id: FileId },
     /// More of its bytes are written. Digests are over pieces of `piece_bytes`.
     Written { path: FilePath, piece_bytes: u64, extents: Vec<Extent> },
-    /// What version 2 wrote instead, without digests: such bytes are not believed.
+    /// The record of version 2, without digests. Its bytes are not reused.
     Extents { path: FilePath, extents: Vec<(u64, u64)> },
-    /// What version 1 wrote instead, in blocks.
+    /// The record of version 1, in blocks. Its bytes are not reused.
     Blocks { path: FilePath, spans: Vec<(u64, u64)> },
     /// It is in place.
     Done { path: FilePath, stamp: u64, id: FileId },
 }
 
-/// What tells that a file is still the one that was written.
+/// The options under which a sink accepts bytes and puts files in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(in crate::copy) struct CopyTerms {
+    /// Blocks are verified when they arrive.
+    pub(in crate::copy) verified: bool,
+    /// Files are read back from the disk.
+    pub(in crate::copy) reread: bool,
+    /// Files keep modes and times.
+    pub(in crate::copy) preserve: bool,
+    pub(in crate::copy) owner: OwnerMode,
+    pub(in crate::copy) xattrs: bool,
+}
+
+impl CopyTerms {
+    /// The terms of a copy with `options`.
+    pub(in crate::copy) fn of(options: &CopyOptions) -> Self {
+        CopyTerms {
+            verified: options.protection.verifies(),
+            reread: options.verify == Verify::Reread,
+            preserve: options.preserve,
+            owner: options.tree.owner,
+            xattrs: options.tree.xattrs,
+        }
+    }
+
+    /// True if a file that was put in place under these terms is what a copy under `now` makes.
+    pub(in crate::copy) fn cover(&self, now: &CopyTerms) -> bool {
+        let attributes = |terms: &CopyTerms| (terms.preserve, terms.owner, terms.xattrs);
+        (self.verified || !now.verified)
+            && (self.reread || !now.reread)
+            && attributes(self) == attributes(now)
+    }
+}
+
+/// The identity of a file, which changes when the file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::copy) struct FileId {
     pub(in crate::copy) device: u64,
@@ -52,7 +96,7 @@ pub(in crate::copy) struct FileId {
 }
 
 impl FileId {
-    /// Whether a file that now has the identity `now` is the one that this names, unchanged.
+    /// Returns whether `now` is the identity of the same file, unchanged.
     pub(in crate::copy) fn names(&self, now: &FileId) -> bool {
         let ctime = self.ctime.and(now.ctime);
         FileId { ctime, ..*now } == *self
@@ -107,7 +151,7 @@ pub(in crate::copy) struct Claim {
 }
 
 impl Claim {
-    /// Whether it can be of a file of `size` bytes that was written in blocks.
+    /// Returns whether the extent can be of a file of `size` bytes that was written in blocks.
     pub(in crate::copy) fn fits(&self, size: u64) -> bool {
         let align = DIRECT_ALIGN as u64;
         let aligned = |bytes: u64| bytes.is_multiple_of(align);
@@ -119,14 +163,21 @@ impl Claim {
     }
 }
 
-/// What is known of a file from an earlier attempt.
+/// A file of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::copy) enum PastFile {
-    /// Begun: these bytes were written under the temporary name. Only device and inode of `id`
-    /// tell.
-    Partial { stamp: u64, temporary: FilePath, id: FileId, extents: Vec<Claim> },
-    /// In place.
-    Done { stamp: u64, id: FileId },
+    /// Begun: these bytes were written under the temporary name. Only the device and inode of `id`
+    /// identify the file.
+    Partial {
+        stamp: u64,
+        temporary: FilePath,
+        id: FileId,
+        extents: Vec<Claim>,
+        /// Every extent was verified when it arrived.
+        verified: bool,
+    },
+    /// In place; `terms` are unknown before version 4.
+    Done { stamp: u64, id: FileId, terms: Option<CopyTerms> },
 }
 
 /// All that a journal says.
@@ -134,9 +185,13 @@ pub(in crate::copy) enum PastFile {
 pub(in crate::copy) struct Past {
     /// Its first record.
     pub(super) begin: Option<Record>,
+    /// The terms of records that are appended.
+    pub(super) terms: Option<CopyTerms>,
+    /// The name that the only top-level entry gets instead of its own.
+    pub(super) name: Option<FilePath>,
     /// By path relative to the target.
     pub(in crate::copy) files: HashMap<Vec<u8>, PastFile>,
-    /// The bytes that are whole records; what follows was being written when it broke off.
+    /// The length of the complete records; the rest was being written at the interruption.
     pub(in crate::copy) valid_bytes: u64,
 }
 
@@ -171,19 +226,32 @@ impl Record {
 }
 
 impl Past {
-    /// Whether it can be gone on with.
+    /// Returns whether a copy can resume with it.
     pub(in crate::copy) fn is_usable(&self) -> bool {
         self.begin.is_some()
     }
 
-    /// Whether what it says holds where `boot` is what a journal of this run names, and may be
-    /// added to.
+    /// The device and inode of each temporary file that it names.
+    pub(in crate::copy) fn temporaries(&self) -> HashSet<(u64, u64)> {
+        let partial = |file: &PastFile| match file {
+            PastFile::Partial { id, .. } => Some((id.device, id.inode)),
+            PastFile::Done { .. } => None,
+        };
+        self.files.values().filter_map(partial).collect()
+    }
+
+    fn is_verified(&self) -> bool {
+        self.terms.is_some_and(|terms| terms.verified)
+    }
+
+    /// Returns whether the records are valid for a copy whose journal names `boot`, and may be
+    /// followed by more records.
     pub(super) fn holds(&self, boot: Option<&str>) -> bool {
         match &self.begin {
-            Some(Record::Begin { version, block_bytes, boot: then }) => {
+            Some(Record::Begin { version, block_bytes, boot: then, .. }) => {
                 let known = match version {
                     1 => block_bytes.is_some(),
-                    2 | 3 => true,
+                    2..=VERSION => true,
                     _ => false,
                 };
                 known && then.as_deref() == boot
@@ -204,25 +272,31 @@ impl Past {
 
     fn take(&mut self, record: Record) {
         match record {
-            Record::Begin { .. } => {
+            Record::Begin { ref terms, ref name, .. } => {
+                (self.terms, self.name) = (*terms, name.clone());
                 self.begin.get_or_insert(record);
             }
             Record::Partial { path, stamp, temporary, id } => {
-                let partial = PastFile::Partial { stamp, temporary, id, extents: Vec::new() };
+                let (extents, verified) = (Vec::new(), self.is_verified());
+                let partial = PastFile::Partial { stamp, temporary, id, extents, verified };
                 self.files.insert(path.as_bytes().to_vec(), partial);
             }
             Record::Written { path, piece_bytes, extents: written } => {
-                if let Some(PastFile::Partial { extents, .. }) = self.files.get_mut(path.as_bytes())
+                let now_verified = self.is_verified();
+                if let Some(PastFile::Partial { extents, verified, .. }) =
+                    self.files.get_mut(path.as_bytes())
                 {
+                    *verified &= now_verified;
                     extents.extend(written.into_iter().map(|Extent(offset, length, digest)| {
                         Claim { offset, length, piece_bytes, digest }
                     }));
                 }
             }
-            // Without digests nothing tells whether the bytes are still those.
+            // Bytes without digests cannot be checked.
             Record::Extents { .. } | Record::Blocks { .. } => {}
             Record::Done { path, stamp, id } => {
-                self.files.insert(path.as_bytes().to_vec(), PastFile::Done { stamp, id });
+                let done = PastFile::Done { stamp, id, terms: self.terms };
+                self.files.insert(path.as_bytes().to_vec(), done);
             }
         }
     }
@@ -252,7 +326,7 @@ mod tests {
 
     fn records() -> Vec<Record> {
         vec![
-            Record::Begin { version: VERSION, block_bytes: None, boot: None },
+            begin(),
             Record::Partial {
                 path: path("a"),
                 stamp: 7,
@@ -273,6 +347,19 @@ mod tests {
         ]
     }
 
+    const TERMS: CopyTerms = CopyTerms {
+        verified: true,
+        reread: false,
+        preserve: true,
+        owner: OwnerMode::Names,
+        xattrs: true,
+    };
+
+    fn begin() -> Record {
+        let name = FilePath::new("new");
+        Record::Begin { version: VERSION, block_bytes: None, boot: None, terms: Some(TERMS), name }
+    }
+
     fn bytes(records: &[Record]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for record in records {
@@ -290,7 +377,9 @@ mod tests {
         let PastFile::Partial { extents, stamp: 7, .. } = &past.files[&b"a"[..]] else { panic!() };
         let claims = [claim(0, 1 << 20), claim(1 << 20, 1 << 20), claim(5 << 20, 77)];
         assert_eq!(extents, &claims);
-        assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id: CHANGED });
+        let done = PastFile::Done { stamp: 8, id: CHANGED, terms: Some(TERMS) };
+        assert_eq!(past.files[&b"b/c%"[..]], done);
+        assert_eq!(past.temporaries(), HashSet::from([(1, 12)]));
     }
 
     #[test]
@@ -348,28 +437,38 @@ mod tests {
 
     #[test]
     fn every_version_is_read() {
-        for (fixture, claims, id) in [
-            (&include_bytes!("../../../tests/fixtures/journal-1.bin")[..], vec![], ID),
-            (&include_bytes!("../../../tests/fixtures/journal-2.bin")[..], vec![], ID),
+        for (fixture, claims, id, terms) in [
+            (&include_bytes!("../../../tests/fixtures/journal-1.bin")[..], vec![], ID, None),
+            (&include_bytes!("../../../tests/fixtures/journal-2.bin")[..], vec![], ID, None),
             (
                 &include_bytes!("../../../tests/fixtures/journal-3.bin")[..],
                 vec![claim(0, 1 << 20), claim(1 << 20, 1 << 20), claim(5 << 20, 77)],
                 CHANGED,
+                None,
+            ),
+            (
+                &include_bytes!("../../../tests/fixtures/journal-4.bin")[..],
+                vec![claim(0, 1 << 20), claim(1 << 20, 1 << 20), claim(5 << 20, 77)],
+                CHANGED,
+                Some(TERMS),
             ),
         ] {
             let past = Past::read(&mut &fixture[..]);
             assert!(past.holds(None) && !past.holds(Some("another boot")));
             assert_eq!(past.valid_bytes, fixture.len() as u64);
             assert_eq!(past.files.len(), 2);
-            let PastFile::Partial { extents, .. } = &past.files[&b"a"[..]] else { panic!() };
+            let PastFile::Partial { extents, verified, .. } = &past.files[&b"a"[..]] else {
+                panic!()
+            };
             assert_eq!(extents, &claims, "only bytes with a digest count");
-            assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id });
+            assert_eq!(*verified, terms.is_some(), "earlier versions do not tell");
+            assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id, terms });
         }
     }
 
     #[test]
     fn the_bytes_of_this_version_are_fixed() {
-        let fixture = include_bytes!("../../../tests/fixtures/journal-3.bin");
+        let fixture = include_bytes!("../../../tests/fixtures/journal-4.bin");
         assert!(bytes(&records()) == fixture);
     }
 
@@ -387,9 +486,44 @@ mod tests {
 
     #[test]
     fn what_a_later_version_wrote_is_not_trusted() {
-        let later = Record::Begin { version: VERSION + 1, block_bytes: None, boot: None };
-        assert!(!Past::read(&mut &bytes(&[later])[..]).holds(None));
-        let unitless = Record::Begin { version: 1, block_bytes: None, boot: None };
-        assert!(!Past::read(&mut &bytes(&[unitless])[..]).holds(None));
+        for version in [VERSION + 1, 1] {
+            let (block_bytes, boot, terms, name) = (None, None, None, None);
+            let other = Record::Begin { version, block_bytes, boot, terms, name };
+            assert!(!Past::read(&mut &bytes(&[other])[..]).holds(None), "{version}");
+        }
+    }
+
+    #[test]
+    fn bytes_under_weaker_terms_are_known_as_such() {
+        let unverified = Record::Begin {
+            version: VERSION,
+            block_bytes: None,
+            boot: None,
+            terms: Some(CopyTerms { verified: false, ..TERMS }),
+            name: None,
+        };
+        let verified = |records: &[Record]| {
+            let past = Past::read(&mut &bytes(records)[..]);
+            let PastFile::Partial { verified, .. } = past.files[&b"a"[..]] else { panic!() };
+            verified
+        };
+        let [first, partial, one, more, _] = records().try_into().unwrap();
+        let (one, more) = (&one, &more);
+        assert!(verified(&[first.clone(), partial.clone(), one.clone(), more.clone()]));
+        let weak = [first.clone(), partial.clone(), one.clone(), unverified.clone(), more.clone()];
+        assert!(!verified(&weak), "one of its extents was not verified");
+        assert!(!verified(&[unverified, partial, first, one.clone()]));
+    }
+
+    #[test]
+    fn terms_cover_weaker_ones_of_the_same_attributes() {
+        let none = CopyTerms::default();
+        assert!(TERMS.cover(&TERMS) && TERMS.cover(&CopyTerms { verified: false, ..TERMS }));
+        let all = CopyTerms { reread: true, ..TERMS };
+        assert!(all.cover(&TERMS) && !TERMS.cover(&all));
+        assert!(!none.cover(&CopyTerms { verified: true, ..none }));
+        assert!(!TERMS.cover(&CopyTerms { preserve: false, ..TERMS }));
+        assert!(!TERMS.cover(&CopyTerms { owner: OwnerMode::Numbers, ..TERMS }));
+        assert!(!TERMS.cover(&CopyTerms { xattrs: false, ..TERMS }));
     }
 }

@@ -1,16 +1,14 @@
-//! What a sink writes down of a copy, so that the same command can go on after any break.
+//! The journal of a sink, with which the same command resumes after an interruption.
 //!
-//! The journal stands in the target's directory as `.longhaul-KEY.journal`, under a lock that its
-//! copy holds; `docs/design/journal.md` is its format. A record of blocks has a digest of them, and
-//! the next attempt reads the blocks again before they count. A record of a file is written after
-//! the file was put in place. What the journal does not say costs work, never correctness.
+//! The journal is the file `.longhaul-KEY.journal` in the target directory. Its copy holds a lock on
+//! it. `docs/design/journal.md` defines the format. A record of an extent has its digest, and the
+//! next attempt reads the extent again before it counts. A record of a file is written after the
+//! file was put in place. A missing record costs time and never causes a wrong file.
 //!
-//! What this does not do: decide what to write down (that is the sink), or touch files.
+//! The recorder of the sink decides on the records; this module reads and writes the file.
 
 mod file;
 mod format;
-mod trust;
 
-pub(super) use file::{Journal, OpenError, remove_temporary};
-pub(super) use format::{Claim, Digest, Extent, FileId, Past, PastFile, Record};
-pub(super) use trust::{is_of_user, is_own};
+pub(super) use file::{Journal, OpenError, Setting, boot, is_of_user, is_own, remove_temporary};
+pub(super) use format::{Claim, CopyTerms, Digest, Extent, FileId, Past, PastFile, Record};

@@ -1,3 +1,5 @@
+//! Reads the attributes of the files of a source.
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -17,7 +19,7 @@ use crate::copy::tree::{FileKind, Metadata};
 /// `XATTR_SIZE_MAX`).
 const XATTR_MAX_BYTES: usize = 64 << 10;
 
-/// Reads what is to be kept of the source's files.
+/// Reads the attributes of the source's files.
 pub(in crate::copy) struct Capture {
     owner: OwnerMode,
     xattrs: bool,

@@ -1,3 +1,5 @@
+//! Applies attributes at the sink, and counts those that it cannot apply.
+
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::io;
@@ -18,7 +20,7 @@ use rustix::io::Errno;
 use super::{ACL_ACCESS, CAPABILITY, by_descriptor, is_acl, is_carried};
 use crate::lock::lock;
 
-/// What is known of an entry besides its bytes.
+/// The attributes of an entry, besides its bytes.
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct Attributes {
     pub(in crate::copy) mode: u32,
@@ -27,7 +29,7 @@ pub(in crate::copy) struct Attributes {
     more: Option<Arc<More>>,
 }
 
-/// What few entries have.
+/// Attributes that few entries have.
 #[derive(Debug)]
 struct More {
     owner: Option<Owner>,
@@ -63,11 +65,11 @@ impl Attributes {
     }
 }
 
-/// Why a server does not give away what only `owners` before a key allows.
+/// The reason for attributes that a server sets only for keys with the option `owners`.
 pub(in crate::copy) const NO_OWNERS: &str = "the server sets owners, set-id bits, capabilities and devices only for keys with the option \
      'owners'";
 
-/// Gives entries their attributes at the sink, and counts what could not be kept.
+/// Applies attributes to entries at the sink, and counts those that it cannot apply.
 pub(in crate::copy) struct Keeper {
     preserve: bool,
     owner: OwnerMode,
@@ -95,15 +97,15 @@ impl Keeper {
         }
     }
 
-    /// Whether a new file is finished once it is created with the source's mode, which the kernel
-    /// cuts by the umask.
+    /// True if a new file needs no more attributes than the source's mode, cut by the umask, at its
+    /// creation.
     pub(in crate::copy) fn is_plain(&self) -> bool {
         !self.preserve && self.owner == OwnerMode::Ignore && !self.xattrs
     }
 
     /// Gives an open file or directory its attributes. `existing` is the mode of the file that it
     /// replaces, which stays unless modes are preserved. `shown` is its path, for messages.
-    pub(in crate::copy) fn dress(
+    pub(in crate::copy) fn apply_attributes(
         &self,
         file: impl AsFd,
         attributes: &Attributes,
@@ -133,7 +135,8 @@ impl Keeper {
                 };
                 self.note(what, shown, set);
             }
-            // What the directory's default list gave to a file that has none at the source.
+            // The default list of the directory has given one to a file that has none at the
+            // source.
             if !attributes.xattrs().iter().any(|xattr| xattr.name.as_bytes() == ACL_ACCESS) {
                 let _ = fremovexattr(file, ACL_ACCESS);
             }
@@ -148,7 +151,7 @@ impl Keeper {
 
     /// Gives a link or a special file, which cannot be opened, its attributes. It is `name` in
     /// `dir` and was just made there.
-    pub(in crate::copy) fn dress_node(
+    pub(in crate::copy) fn apply_to_node(
         &self,
         dir: impl AsFd,
         name: &OsStr,
@@ -188,7 +191,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// What could not be kept so far.
+    /// Lets this user list, enter and write to the directory `name` in `dir`, which was just made
+    /// with these rights: the umask can have removed some.
+    pub(in crate::copy) fn open_to_owner(&self, dir: impl AsFd, name: &OsStr) -> io::Result<()> {
+        if self.umask & 0o700 == 0 {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made: OwnedFd = openat(dir, name, flags, Mode::empty())?;
+        Ok(chmod(by_descriptor(&made), Mode::from_raw_mode(0o700))?)
+    }
+
+    /// The attributes that could not be kept so far.
     pub(in crate::copy) fn not_kept(&self) -> Vec<NotKept> {
         lock(&self.missed).values().cloned().collect()
     }
@@ -220,7 +234,7 @@ impl Keeper {
         };
         let uid = find(&self.users, &owner.user, users::user_id).unwrap_or(owner.uid);
         let gid = find(&self.groups, &owner.group, users::group_id).unwrap_or(owner.gid);
-        // The largest number means "leave it" to chown(2), and is nobody's.
+        // The largest number means no change to chown(2), and is no user's.
         let valid = uid != u32::MAX && gid != u32::MAX;
         if !self.may_own {
             if (stat.st_uid, stat.st_gid) != (uid, gid) {
@@ -275,4 +289,25 @@ fn umask() -> u32 {
             u32::from_str_radix(line.trim(), 8).ok()
         })
         .unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_open_to_its_owner_under_any_umask() {
+        let dir = tempfile::tempdir().unwrap();
+        let (parent, made) = (std::fs::File::open(dir.path()).unwrap(), dir.path().join("made"));
+        std::fs::create_dir(&made).unwrap();
+        std::fs::set_permissions(&made, PermissionsExt::from_mode(0o100)).unwrap();
+        let mut keeper = Keeper::new(&CopyOptions::default(), true);
+        for (umask, mode) in [(0o022, 0o100), (0o622, 0o700)] {
+            keeper.umask = umask;
+            keeper.open_to_owner(&parent, OsStr::new("made")).unwrap();
+            assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
 }

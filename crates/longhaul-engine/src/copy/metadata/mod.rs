@@ -1,7 +1,8 @@
-//! What is kept of an entry besides its bytes: mode, times, owner, extended attributes, lists.
+//! The attributes of an entry: mode, times, owner, extended attributes, access control lists.
 //!
-//! The source reads it ([`Capture`]), the sink applies it ([`Keeper`]). What cannot be kept, for
-//! want of a privilege or of a file system that has it, fails no file: it is counted and told.
+//! The source reads them ([`Capture`]), the sink applies them ([`Keeper`]). An attribute that the
+//! sink cannot keep, because it lacks a privilege or the file system lacks the attribute, fails no
+//! file: it is counted and reported.
 //!
 //! Of the extended attributes those of the user, the file capabilities and the access control
 //! lists are carried. The others (`trusted.*`, `security.selinux`) are a host's own business, and
@@ -17,10 +18,10 @@ pub(super) use keeper::{Attributes, Keeper, NO_OWNERS};
 const CAPABILITY: &[u8] = b"security.capability";
 /// Access control list of a file.
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// Access control list that a directory gives to what is made in it.
+/// Access control list of a directory that new files in it get.
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// Whether an extended attribute may cross.
+/// Returns whether an extended attribute is copied.
 fn is_carried(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name == CAPABILITY || is_acl(name)
 }

@@ -1,4 +1,4 @@
-//! What becomes of an entry when it is announced.
+//! Takes the announced entries: creates directories and nodes, and decides on the blocks of files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use rustix::fs::fstat;
 use twox_hash::XxHash3_64;
 
 use super::finish::{CompleteFile, Form};
-use super::ledger::{SinkFile, Stage, UNKNOWN};
+use super::ledger::{SinkFile, Stage};
 use super::outlet::Outlet;
-use super::partial::PartialFile;
+use super::partial::{PartialFile, UNKNOWN};
 use super::placement::Destination;
-use super::recorder::Left;
-use super::reread::Reread;
-use super::run::{Onward, Shared, broken};
+use super::recorder::Leftover;
+use super::reread::{Reread, reusable};
+use super::shared::{HardLink, Shared, broken};
 use super::space::Need;
-use crate::copy::blocks::{BlockSet, joined};
+use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::journal::Claim;
 use crate::copy::metadata::Attributes;
@@ -30,28 +30,29 @@ use crate::copy::names::{RESERVED, has_reserved};
 use crate::error::Result;
 use crate::lock::lock;
 
-/// Another name of a file, made once all files are in place.
-pub(super) struct HardLink {
-    pub(super) id: u64,
-    pub(super) path: PathBuf,
-    /// The entry of the name announced first, and where it is.
-    pub(super) first: u64,
-    pub(super) first_path: PathBuf,
-}
-
+/// The longest path (linux/limits.h).
+const PATH_MAX: usize = 4096;
 /// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
 const HELD_SPANS: usize = 16 << 10;
+
+/// The stages after the announcement of a file whose blocks are all present.
+pub(super) struct Onward {
+    /// To be synced and renamed.
+    pub(super) whole: Sender<Vec<CompleteFile>>,
+    /// Parts of files that an earlier attempt has written.
+    pub(super) reread: Sender<Reread>,
+}
 
 /// The answers to a batch of entries.
 #[derive(Default)]
 struct Decided {
     held: Vec<Held>,
     actions: Vec<Action>,
-    /// What is to be read again once the source knows what it leaves out.
+    /// Extents to read again once the source knows the blocks that it leaves out.
     rereads: Vec<Reread>,
 }
 
-/// Takes a batch of entries, and tells a source that asks which of it is wanted.
+/// Takes a batch of entries, and sends the decisions to a source that waits for them.
 pub(super) fn take_entries(
     shared: &Shared<'_>,
     entries: Vec<Entry>,
@@ -61,9 +62,9 @@ pub(super) fn take_entries(
     let mut decided = Decided::default();
     let (mut before, mut spans) = (0, 0);
     let wanted = |before, decided: &mut Decided| {
-        if shared.asks {
+        if shared.context.asks {
             let held = std::mem::take(&mut decided.held);
-            shared.control.send(&SinkMessage::Wanted { before, held })?;
+            shared.context.control.send(&SinkMessage::Wanted { before, held })?;
         }
         // The readers leave only when the copy is over.
         let _ = decided.rereads.drain(..).try_for_each(|reread| onward.reread.send(reread));
@@ -101,19 +102,19 @@ fn take_entry(
     if !entry.path.is_plain_relative() {
         return Err(broken(peer, "it names a path that leads elsewhere"));
     }
+    let Some(memory) = shared.books.memory.claim(&entry) else {
+        return Err(broken(peer, "its entries take too much memory"));
+    };
+    let identities = std::mem::take(&mut entry.identities);
     let attributes = Attributes::of(&mut entry);
     let id = entry.id;
     let path = shared.store.path(entry.path.as_bytes());
     shared.note_name(&path, &entry.kind);
     if let Some(reason) = refusal(shared, &path, &entry.kind) {
-        shared.ledger.note_failed(id);
-        decided.held.push(Held { id, blocks: None });
-        let reason = std::io::Error::other(reason);
-        shared.tell_failed(Some(id), &path, "create", &reason)?;
-        return numbered(shared.ledger.announce(id, None), peer);
+        return refuse(shared, id, &path, reason, peer, decided);
     }
-    shared.extras.note(&entry.path, entry.kind == EntryKind::Directory);
-    let options = &shared.options.tree;
+    shared.books.extras.note(&entry.path, entry.kind == EntryKind::Directory);
+    let options = &shared.context.options.tree;
     if options.asks_first() {
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
         let action = shared.store.compare(&path, &entry.kind, &attributes, options.update);
@@ -122,8 +123,8 @@ fn take_entry(
                 decided.actions.push(action_of(shared, &path, &entry.kind, what));
             }
             None if is_file => {
-                shared.unchanged.fetch_add(1, Ordering::Relaxed);
-                shared.digests.unchanged(&path);
+                shared.books.unchanged.fetch_add(1, Ordering::Relaxed);
+                shared.books.digests.unchanged(&path);
             }
             None | Some(_) => {}
         }
@@ -132,24 +133,28 @@ fn take_entry(
             decided.held.push(Held { id, blocks: None });
         }
         if options.dry_run || is_file && unwanted {
-            return numbered(shared.ledger.announce(id, None), peer);
+            return numbered(shared.books.ledger.announce(id, None), peer);
         }
+    }
+    if shared.is_source(&path, &identities) {
+        return refuse(shared, id, &path, "it and the source are the same file", peer, decided);
     }
     match entry.kind {
         EntryKind::File { size_bytes } => {
             let size = size_bytes.get();
-            let file = new_file(shared, &entry, path, size, attributes);
+            let file = new_file(shared, &entry, path, size, attributes).holding(memory);
             return take_file(shared, &entry, file, whole, peer, decided);
         }
         EntryKind::Stream => {
-            let file = new_file(shared, &entry, path, UNKNOWN, attributes);
+            let file = new_file(shared, &entry, path, UNKNOWN, attributes).holding(memory);
             return take_file(shared, &entry, file, whole, peer, decided);
         }
-        EntryKind::Directory => match shared.store.make_dir(&path) {
+        EntryKind::Directory => match shared.make_dir(&path)? {
             Ok(dress) => {
                 shared.finisher.made_dir(&path);
+                shared.keep_name(&path);
                 if dress {
-                    lock(&shared.dirs).push((path, attributes));
+                    lock(&shared.books.dirs).push((path, attributes, memory));
                 }
             }
             Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
@@ -160,21 +165,40 @@ fn take_entry(
             if !plain || !shared.has_named(first, &first_path) {
                 return Err(broken(peer, "it links to a file that it has not announced"));
             }
-            lock(&shared.links).push(HardLink { id, path, first, first_path });
+            shared.claim_name(&path)?;
+            lock(&shared.books.links).push(HardLink { id, path, first, first_path });
         }
-        node => match shared.store.make_node(id, &path, &node, &attributes) {
-            Ok(()) => shared.finisher.made_name(&path),
-            Err(error) => {
-                shared.ledger.note_failed(id);
-                shared.tell_failed(Some(id), &path, "create", &error)?;
+        node => {
+            shared.claim_name(&path)?;
+            match shared.store.make_node(id, &path, &node, &attributes) {
+                Ok(()) => shared.finisher.made_name(&path),
+                Err(error) => {
+                    shared.books.ledger.note_failed(id);
+                    shared.tell_failed(Some(id), &path, "create", &error)?;
+                }
             }
-        },
+        }
     }
-    numbered(shared.ledger.announce(id, None), peer)
+    numbered(shared.books.ledger.announce(id, None), peer)
 }
 
-/// Why an entry is not taken: its name, or what it leads to, is one that longhaul keeps for its own
-/// files, or the target is to be a directory.
+/// Notes that an entry is not taken, and reports why.
+fn refuse(
+    shared: &Shared<'_>,
+    id: u64,
+    path: &Path,
+    reason: &str,
+    peer: &str,
+    decided: &mut Decided,
+) -> Result<()> {
+    shared.books.ledger.note_failed(id);
+    decided.held.push(Held { id, blocks: None });
+    shared.tell_failed(Some(id), path, "create", &std::io::Error::other(reason))?;
+    numbered(shared.books.ledger.announce(id, None), peer)
+}
+
+/// The reason why an entry is refused: its name or the path that it leads to is reserved or too
+/// long, or the target has to be a directory.
 fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
         EntryKind::Symlink { target } => {
@@ -186,6 +210,9 @@ fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'stati
     if leads_to || has_reserved(path) {
         return Some(RESERVED);
     }
+    if path.as_os_str().len() >= PATH_MAX {
+        return Some("its path is too long");
+    }
     let named_dir = matches!(
         &shared.store.destination,
         Destination::Directory { rename: Some(_), only_dir: true, .. }
@@ -195,17 +222,17 @@ fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'stati
         .then_some("the target is a directory that does not exist")
 }
 
-/// Takes the directory whose contents come: the target has its attributes in the end.
+/// Takes the directory whose contents are copied: the target gets its attributes at the end.
 fn take_top(shared: &Shared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
     if let Destination::Directory { tree, contents, .. } = &shared.store.destination {
         if !contents {
             return Err(broken(peer, "it describes a target that is not its own"));
         }
-        if tree.rights().may_replace() && !shared.options.tree.dry_run {
-            *lock(&shared.top) = Some(Attributes::of(&mut entry));
+        if tree.rights().may_replace() && !shared.context.options.tree.dry_run {
+            *lock(&shared.books.top) = Some(Attributes::of(&mut entry));
         }
     }
-    numbered(shared.ledger.announce(entry.id, None), peer)
+    numbered(shared.books.ledger.announce(entry.id, None), peer)
 }
 
 fn action_of(
@@ -222,7 +249,7 @@ fn action_of(
     Action { what, path, bytes }
 }
 
-/// A file of which nothing has come.
+/// A file without data.
 fn new_file(
     shared: &Shared<'_>,
     entry: &Entry,
@@ -231,17 +258,17 @@ fn new_file(
     attributes: Attributes,
 ) -> SinkFile {
     if size != UNKNOWN {
-        shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+        shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     }
-    shared.progress.total_files.fetch_add(1, Ordering::Relaxed);
-    let block_bytes = shared.options.block_bytes.get();
+    shared.context.progress.total_files.fetch_add(1, Ordering::Relaxed);
+    let block_bytes = shared.context.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
-    let compares = shared.options.verify == Verify::Reread && shared.store.keeps();
-    file.digest = (compares || shared.digests.wanted()).then(|| FileDigest::new(block_bytes));
+    let compares = shared.context.options.verify == Verify::Reread && shared.store.keeps();
+    file.digest = (compares || shared.books.digests.wanted()).then(|| FileDigest::new(block_bytes));
     file
 }
 
-/// Takes a file, and decides what there is of it already.
+/// Takes a file, and decides on its blocks.
 fn take_file(
     shared: &Shared<'_>,
     entry: &Entry,
@@ -250,20 +277,20 @@ fn take_file(
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
-    let blocks = file.size().div_ceil(shared.options.block_bytes.get());
+    let blocks = file.size().div_ceil(shared.context.options.block_bytes.get());
     let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
         .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
     if let Some(outlet) = shared.store.outlet() {
         decided.held.extend(take_outlet(shared, outlet, file, whole, peer)?);
         return Ok(());
     }
-    let left = match shared.asks {
+    let left = match shared.context.asks {
         true => shared.recorder.left(shared.store, &file),
-        false => Left::Nothing,
+        false => Leftover::Nothing,
     };
     match left {
-        Left::Placed => return take_placed(shared, file, peer, decided),
-        Left::Partial(partial, claims) => {
+        Leftover::Placed => return take_placed(shared, file, peer, decided),
+        Leftover::Partial(partial, claims) => {
             let blocks = claimed_blocks(shared, &file, &claims);
             if partial.sparse && partial.clear_around(&bytes_of(shared, &file, &blocks)).is_err() {
                 partial.temporary.discard();
@@ -272,9 +299,9 @@ fn take_file(
                 return take_partial(shared, file, left, &holes, (whole, peer), decided);
             }
         }
-        Left::Nothing => {}
+        Leftover::Nothing => {}
     }
-    let held = holes.count().saturating_mul(shared.options.block_bytes.get());
+    let held = holes.count().saturating_mul(shared.context.options.block_bytes.get());
     claim(shared, &file, file.size().saturating_sub(held), file.size())?;
     file.lock().written = holes;
     announce(shared, Arc::new(file), whole, peer)
@@ -287,7 +314,7 @@ fn take_placed(
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     if file.size() == UNKNOWN {
         let there = shared.store.placed(&file.path).ok().flatten();
         file.end_at(there.map_or(0, |there| there.size), block_bytes);
@@ -295,16 +322,17 @@ fn take_placed(
     let (id, size, blocks) = (file.id, file.size(), file.size().div_ceil(block_bytes));
     file.resumed.store(size, Ordering::Relaxed);
     let file = Arc::new(file);
-    numbered(shared.ledger.announce(id, Some(file.clone())), peer)?;
-    shared.ledger.add_resumed(size);
+    numbered(shared.books.ledger.announce(id, Some(file.clone())), peer)?;
+    shared.books.ledger.add_resumed(size);
+    shared.recorder.reused(&file, size);
     shared.settle(&file);
     let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
     decided.held.push(Held { id, blocks: Some(blocks) });
     Ok(())
 }
 
-/// Takes a file that an earlier attempt has begun. What it has written is left out by the source,
-/// and counts once it was read again.
+/// Takes a file that an earlier attempt has begun. The source leaves out its blocks, which count
+/// once they were read again.
 fn take_partial(
     shared: &Shared<'_>,
     file: SinkFile,
@@ -328,20 +356,25 @@ fn take_partial(
     let file = Arc::new(file);
     shared.recorder.begun(&file, &partial, true);
     announce(shared, file.clone(), whole, peer)?;
+    if let Err(error) = partial.reserve() {
+        shared.fail(&file, "write", &error);
+    }
     decided.held.push(Held { id: file.id, blocks: Some(held.spans()) });
-    decided.rereads.extend(Reread::all(&file, &partial, claims, blocks));
+    let past_cache = shared.context.options.verify == Verify::Reread;
+    decided.rereads.extend(Reread::all(&file, &partial, claims, blocks, past_cache));
     Ok(())
 }
 
 /// The blocks of a file that `claims` cover.
 fn claimed_blocks(shared: &Shared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
-    let runs = joined(claims.iter().map(|claim| (claim.offset, claim.length)).collect());
-    BlockSet::whole_in(&runs, shared.options.block_bytes.get(), file.size())
+    let extents = claims.iter().map(|claim| (claim.offset, claim.length)).collect();
+    let runs = reusable(file, extents);
+    BlockSet::whole_in(&runs, shared.context.options.block_bytes.get(), file.size())
 }
 
 /// The bytes of `blocks`, each run as its offset and length.
 fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     let extent = |(first, count): (u64, u64)| {
         let end = (first + count).saturating_mul(block_bytes).min(file.size());
         (first * block_bytes, end - first * block_bytes)
@@ -350,9 +383,9 @@ fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64
 }
 
 /// Fails if the files of a first announcement do not fit together, before any of them is written.
-/// What an earlier attempt has left, or need not come, is only known one by one.
+/// Blocks that exist or are not wanted are known only per file.
 fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
-    if shared.asks {
+    if shared.context.asks {
         return Ok(());
     }
     let sizes = entries.iter().filter_map(|entry| match entry.kind {
@@ -360,7 +393,7 @@ fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
         _ => None,
     });
     shared.store.space.check_quota(sizes)?;
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     let need = |entry: &Entry| {
         let EntryKind::File { size_bytes } = entry.kind else { return Need::default() };
         let spans = entry.holes.iter().flatten();
@@ -390,19 +423,19 @@ fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Res
     Ok(())
 }
 
-/// Announces a file, and passes it on at once if no block of it is to come.
+/// Announces a file, and passes it on if it has all blocks.
 fn announce(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<()> {
-    numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
+    numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
     pass_on_whole(shared, file, false, whole);
     Ok(())
 }
 
-/// Passes a file on if no block of it is to come any more; `ended` if it is a stream.
+/// Passes a file on if it has all blocks; `ended` if it is a stream.
 fn pass_on_whole(
     shared: &Shared<'_>,
     file: Arc<SinkFile>,
@@ -411,7 +444,7 @@ fn pass_on_whole(
 ) {
     let form = {
         let mut state = file.lock();
-        // An empty file comes in a pack, an empty stream not at all.
+        // An empty file arrives in a pack, an empty stream not at all.
         if file.size() == 0 && !ended || !state.is_whole() {
             return;
         }
@@ -442,23 +475,23 @@ fn take_outlet(
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<Option<Held>> {
-    let block_bytes = shared.options.block_bytes.get();
+    let block_bytes = shared.context.options.block_bytes.get();
     let file = Arc::new(file);
     match outlet.go_on(file.stamp) {
         Some(passed) => {
             let blocks = passed.div_ceil(block_bytes);
             if blocks > 0 {
                 file.lock().written.insert(0, blocks);
-                shared.ledger.add_resumed(passed);
+                shared.books.ledger.add_resumed(passed);
             }
             let (id, blocks) = (file.id, if blocks > 0 { vec![(0, blocks)] } else { Vec::new() });
             announce(shared, file, whole, peer)?;
             Ok(Some(Held { id, blocks: Some(blocks) }))
         }
         None => {
-            numbered(shared.ledger.announce(file.id, Some(file.clone())), peer)?;
-            let changed = std::io::Error::other("it changed, and a part of it is out already");
-            shared.fail(&file, "go on with", &changed);
+            numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
+            let changed = std::io::Error::other("it changed after a part of it was passed on");
+            shared.fail(&file, "resume", &changed);
             Ok(Some(Held { id: file.id, blocks: None }))
         }
     }
@@ -473,11 +506,11 @@ pub(super) fn end_stream(
     peer: &str,
 ) -> Result<()> {
     // One that is in place, or has failed, needs no end.
-    let Ok(Some(file)) = shared.ledger.file(id) else { return Ok(()) };
-    if size == UNKNOWN || !file.end_at(size, shared.options.block_bytes.get()) {
+    let Ok(Some(file)) = shared.books.ledger.file(id) else { return Ok(()) };
+    if size == UNKNOWN || !file.end_at(size, shared.context.options.block_bytes.get()) {
         return Err(broken(peer, "duplicate end-of-stream for an entry"));
     }
-    shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+    shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     pass_on_whole(shared, file, true, whole);
     Ok(())
 }
@@ -487,33 +520,59 @@ fn numbered(good: bool, peer: &str) -> Result<()> {
 }
 
 impl Shared<'_> {
+    /// Makes a directory; fails if its name does not fit into the quota.
+    fn make_dir(&self, path: &Path) -> Result<std::io::Result<bool>> {
+        self.claim_name(path)?;
+        Ok(self.store.make_dir(path))
+    }
+
+    /// Claims what a new name takes of the quota.
+    fn claim_name(&self, path: &Path) -> Result<()> {
+        let space = &self.store.space;
+        let exists = || self.store.placed(path).is_ok_and(|there| there.is_some());
+        if !space.has_quota() || exists() { Ok(()) } else { space.claim_quota(0) }
+    }
+
+    /// Returns whether the file at `path` is one of those that the source names `identities`: then
+    /// the copy would replace its own source.
+    fn is_source(&self, path: &Path, identities: &[u64]) -> bool {
+        let (Some(files), [_, ..]) = (&self.context.host_files, identities) else { return false };
+        let there = self.store.placed(path).ok().flatten();
+        there.is_some_and(|there| identities.contains(&files.number((there.device, there.inode))))
+    }
+
     /// Remembers the path of an entry, if a later one may be another name of it.
     fn note_name(&self, path: &Path, kind: &EntryKind) {
-        if self.options.tree.hard_links {
+        if self.context.options.tree.hard_links {
             let hash = match kind {
                 EntryKind::Directory | EntryKind::HardLink { .. } => None,
                 _ => Some(XxHash3_64::oneshot(path.as_os_str().as_bytes())),
             };
-            lock(&self.named).push(hash.unwrap_or(0));
+            lock(&self.books.named).push(hash.unwrap_or(0));
         }
     }
 
-    /// Whether the entry `first` of this session was announced with `path`.
+    /// Returns whether the entry `first` of this session was announced with `path`.
     fn has_named(&self, first: u64, path: &Path) -> bool {
-        let named = usize::try_from(first).ok().and_then(|at| lock(&self.named).get(at).copied());
+        let named =
+            usize::try_from(first).ok().and_then(|at| lock(&self.books.named).get(at).copied());
         named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
     }
 
-    /// Keeps actions for a client at this end, and tells them to one at the other.
-    pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.actions).extend(actions.iter().cloned());
-        self.control.send(&SinkMessage::Actions(actions))
+    /// Remembers for a later attempt that the only top-level entry has another name here: the
+    /// directory at `path` is there from now on.
+    fn keep_name(&self, path: &Path) {
+        let destination = &self.store.destination;
+        let renames = matches!(destination, Destination::Directory { rename: Some(_), .. });
+        if renames && path.components().nth(1).is_none() {
+            self.recorder.keep_name();
+        }
     }
 
     /// Makes the second names of files that are in place.
     pub(super) fn make_hard_links(&self) -> Result<()> {
-        for HardLink { id, path, first, first_path } in lock(&self.links).drain(..) {
-            let made = if self.ledger.has_failed(first) {
+        for HardLink { id, path, first, first_path } in lock(&self.books.links).drain(..) {
+            let made = if self.books.ledger.has_failed(first) {
                 Err(std::io::Error::other("the file that it is another name of was not copied"))
             } else {
                 self.store.make_hard_link(id, &path, &first_path)

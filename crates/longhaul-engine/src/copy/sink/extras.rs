@@ -1,10 +1,9 @@
-//! `--delete`: what is in the copied directories and was not announced.
+//! `--delete`: the entries in the copied directories that were not announced.
 //!
-//! Nothing is deleted unless everything was copied, and nothing if there is more to delete than
-//! allowed. What the filters leave out is left alone here as well, and with it the directories
-//! that hold it. A directory that is reached through a link is not looked into, so that nothing
-//! outside the target is ever deleted.
-
+//! Nothing is deleted unless everything was copied, and nothing if there are more entries to delete
+//! than allowed. Entries that the filters exclude stay, and with them the directories that hold
+//! them. A directory that is reached through a link is not entered, so that nothing outside the
+//! target is ever deleted.
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -13,27 +12,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use longhaul_core::plan::{CopyOptions, DeleteOptions, filter::Filters};
-use longhaul_core::result::{Action, ActionKind};
-use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
-use rustix::fs::{AtFlags, FileType, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, statat};
 use twox_hash::XxHash3_128;
 
 use super::placement::Destination;
-use super::run::Shared;
 use super::store::Store;
 use crate::copy::names::is_reserved;
 use crate::copy::tree::{self, Tree};
-use crate::error::Result;
 use crate::lock::lock;
 
-/// Actions in one message at the most: with the longest paths it stays below the frame limit.
-const ACTIONS_BATCH: usize = 64;
-
-/// What was announced, as far as deletion and the manifest need it.
+/// The announced paths, as far as deletion and the manifest need them.
 pub(super) struct Extras {
-    delete: Option<DeleteOptions>,
-    dry_run: bool,
+    pub(super) delete: Option<DeleteOptions>,
+    pub(super) dry_run: bool,
     filters: Filters,
     state: Mutex<State>,
 }
@@ -51,9 +43,9 @@ struct State {
 }
 
 /// Something to delete, by its path at the sink.
-struct Extra {
-    path: PathBuf,
-    is_dir: bool,
+pub(super) struct Extra {
+    pub(super) path: PathBuf,
+    pub(super) is_dir: bool,
 }
 
 impl Extras {
@@ -99,8 +91,8 @@ impl Extras {
         lock(&self.state).top_dirs.iter().cloned().collect()
     }
 
-    /// Everything to delete, what is in a directory before it.
-    fn find(&self, store: &Store, tree: &Tree) -> io::Result<Vec<Extra>> {
+    /// The entries to delete, the contents of a directory before the directory.
+    pub(super) fn find(&self, store: &Store, tree: &Tree) -> io::Result<Vec<Extra>> {
         let state = lock(&self.state);
         let mut found = Vec::new();
         for named in &state.dirs {
@@ -133,7 +125,7 @@ impl Extras {
         let name = path.file_name().unwrap_or_default();
         let stat = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // Under a reserved name another copy may be at work, or go on later.
+        // A reserved name can belong to another copy, which runs or resumes later.
         if self.filters.leaves_out(named, is_dir) || is_reserved(name.as_bytes()) {
             return Ok(false);
         }
@@ -149,63 +141,6 @@ impl Extras {
         }
         Ok(whole)
     }
-}
-
-impl Shared<'_> {
-    /// Deletes what is not at the source, or tells what would be; returns how much.
-    pub(super) fn delete_extras(&self) -> Result<u64> {
-        let Destination::Directory { tree, path: base, .. } = &self.store.destination else {
-            return Ok(0);
-        };
-        let Some(delete) = self.extras.delete else { return Ok(0) };
-        let refuse = |reason: &str| self.tell_not_deleted(base, reason).map(|()| 0);
-        if !lock(&self.failures).is_empty() {
-            return refuse("nothing is deleted in it, since not everything was copied");
-        }
-        let extras = match self.extras.find(self.store, tree) {
-            Ok(extras) => extras,
-            Err(error) => return refuse(&format!("cannot look for what to delete: {error}")),
-        };
-        if let Some(limit) = delete.limit.filter(|limit| extras.len() as u64 > *limit) {
-            return refuse(&format!(
-                "nothing is deleted in it: {} are not at the source, and --max-delete allows {limit}",
-                extras.len()
-            ));
-        }
-        let mut deleted = 0;
-        for batch in extras.chunks(ACTIONS_BATCH) {
-            let mut actions = Vec::with_capacity(batch.len());
-            for Extra { path, is_dir } in batch {
-                if !self.extras.dry_run
-                    && let Err(error) = remove(tree, path, *is_dir)
-                {
-                    self.tell_failed(None, path, "delete", &error)?;
-                    continue;
-                }
-                deleted += 1;
-                actions.push(Action {
-                    what: ActionKind::Delete,
-                    path: self.store.shown(path, *is_dir),
-                    bytes: Bytes::new(0),
-                });
-            }
-            self.tell_actions(actions)?;
-        }
-        for Extra { path, .. } in &extras {
-            // Names that were in a directory that is gone too need no sync of their own.
-            if tree.open_real_dir(path.parent().unwrap_or(Path::new(""))).is_ok() {
-                self.finisher.made_name(path);
-            }
-        }
-        Ok(deleted)
-    }
-}
-
-fn remove(tree: &Tree, path: &Path, is_dir: bool) -> io::Result<()> {
-    let above = tree.open_real_dir(path.parent().unwrap_or(Path::new("")))?;
-    let name = path.file_name().unwrap_or_default();
-    let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    Ok(unlinkat(above, name, flags)?)
 }
 
 fn join(dir: &[u8], name: &OsStr) -> Vec<u8> {

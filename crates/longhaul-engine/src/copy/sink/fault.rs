@@ -8,9 +8,12 @@ use std::path::Path;
 pub(in crate::copy) struct Countdown {
     #[cfg(any(test, feature = "fuzzing"))]
     left: Option<std::sync::Arc<std::sync::atomic::AtomicI64>>,
-    /// The disk changes what is written.
+    /// True if the disk changes written bytes.
     #[cfg(any(test, feature = "fuzzing"))]
     spoils: bool,
+    /// The time that a read to compare and a sync take.
+    #[cfg(any(test, feature = "fuzzing"))]
+    wait: std::time::Duration,
 }
 
 #[cfg(not(any(test, feature = "fuzzing")))]
@@ -26,6 +29,10 @@ impl Countdown {
         Ok(())
     }
 
+    /// Waits as long as the storage takes.
+    #[inline]
+    pub(super) fn wait(&self) {}
+
     /// Changes the file `name` in `dir`, where the disk does so.
     #[inline]
     pub(super) fn spoil(&self, _: &std::os::fd::OwnedFd, _: &std::ffi::OsStr) {}
@@ -37,6 +44,7 @@ pub(in crate::copy) mod set {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicI64, Ordering};
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use super::{Countdown, Path, io};
     use crate::lock::lock;
@@ -59,10 +67,24 @@ pub(in crate::copy) mod set {
         lock(&SPOILT).push(at.to_owned());
     }
 
+    static SLOW: Mutex<Vec<(PathBuf, Duration)>> = Mutex::new(Vec::new());
+
+    /// Lets each read that compares files in directory `at`, and each sync of one, take this time.
+    #[cfg(test)]
+    pub(in crate::copy) fn slow_at(at: &Path, wait: Duration) {
+        lock(&SLOW).push((at.to_owned(), wait));
+    }
+
     impl Countdown {
+        pub(in crate::copy::sink) fn wait(&self) {
+            std::thread::sleep(self.wait);
+        }
+
         pub(in crate::copy::sink) fn of(at: &Path) -> Self {
             let left = lock(&SET).get_or_insert_default().get(at).cloned();
-            Countdown { left, spoils: lock(&SPOILT).iter().any(|spoilt| spoilt == at) }
+            let spoils = lock(&SPOILT).iter().any(|spoilt| spoilt == at);
+            let slow = lock(&SLOW).iter().find(|(slow, _)| slow == at).map(|(_, wait)| *wait);
+            Countdown { left, spoils, wait: slow.unwrap_or_default() }
         }
 
         pub(in crate::copy::sink) fn spoil(

@@ -1,4 +1,5 @@
-//! The last stage: sync, then name. Files that become complete together are synced together.
+//! The last stage: syncs files, and gives them their final names. Files that become complete
+//! together are synced together.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -14,10 +15,11 @@ use super::store::Store;
 use crate::copy::journal::FileId;
 use crate::copy::metadata::Attributes;
 
-/// Files that are synced together at the most; bounds how long the first of them waits.
+/// Most files that are synced together: bounds the wait of the first of them.
 pub(super) const SYNC_BATCH: usize = 4096;
-/// From so many files on, one syncfs(2) for all of them is cheaper than an fsync(2) for each: it
-/// commits the file system's journal once. Below, it could wait for what others have written.
+/// The number of files from which on one syncfs(2) is cheaper than an fsync(2) per file: it commits
+/// the journal of the file system once. For fewer files it could wait for the writes of other
+/// programs.
 const SYNCFS_FROM: usize = 8;
 
 /// A file with all its bytes.
@@ -26,11 +28,11 @@ pub(super) struct CompleteFile {
     pub(super) form: Form,
 }
 
-/// How a whole file stands on the disk.
+/// The form of a complete file on the disk.
 pub(super) enum Form {
     /// Not at all: bytes are dropped.
     Dropped,
-    /// Small: written, dressed and closed.
+    /// Small: written, with its attributes, and closed.
     Closed(Temporary, FileId),
     /// Still open.
     Open(Arc<PartialFile>),
@@ -50,8 +52,8 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, verify, touched: Mutex::default() }
     }
 
-    /// Puts a wave of files in place and tells of each file how it went, and what is there now
-    /// unless bytes are dropped.
+    /// Puts a wave of files in place, and passes the outcome of each to `tell`: the identity of the
+    /// file in place, or `None` if bytes are dropped.
     pub(super) fn finish(
         &self,
         wave: Vec<CompleteFile>,
@@ -62,7 +64,7 @@ impl<'a> Finisher<'a> {
             match &form {
                 Form::Dropped => tell(&file, Ok(None)),
                 Form::Closed(_, id) => dressed.push((file, *id, form)),
-                Form::Open(partial) => match self.dress(partial, &file) {
+                Form::Open(partial) => match self.apply_attributes(partial, &file) {
                     Ok(id) => dressed.push((file, id, form)),
                     Err(error) => tell(&file, Err(error)),
                 },
@@ -81,7 +83,7 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// Compares a file with what came, if it is to be read back.
+    /// Compares a file with the received bytes, if it has to be read back.
     fn verify(&self, form: &Form, id: &FileId, file: &SinkFile) -> io::Result<()> {
         let temporary = match form {
             Form::Dropped => return Ok(()),
@@ -91,12 +93,12 @@ impl<'a> Finisher<'a> {
         temporary.dir.faults.spoil(&temporary.dir.fd, &temporary.temporary);
         match self.verify {
             Verify::InFlight => Ok(()),
-            Verify::Reread => read_back(temporary, id, file),
+            Verify::Reread => read_back(temporary, id, file, &self.store.checked),
         }
     }
 
-    fn dress(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
-        self.store.dress(partial, &file.path, file.size(), &file.attributes)?;
+    fn apply_attributes(&self, partial: &PartialFile, file: &SinkFile) -> io::Result<FileId> {
+        self.store.apply_attributes(partial, &file.path, file.size(), &file.attributes)?;
         partial.id()
     }
 
@@ -140,10 +142,10 @@ impl<'a> Finisher<'a> {
     }
 }
 
-/// The syncs of one wave: one for each file system where that is possible and pays.
+/// The syncs of one wave: one per file system where that is possible and cheaper.
 struct Syncs {
     together: bool,
-    /// By handle, how it went: an error is everyone's, since it cannot be told whose it is.
+    /// The outcome by handle: an error counts for all files, because syncfs(2) does not name one.
     done: HashMap<usize, Result<(), io::ErrorKind>>,
 }
 
@@ -169,15 +171,15 @@ impl Syncs {
                 Ok(done?)
             }
             (_, Form::Open(partial)) => partial.sync(),
-            (Some(_), _) => temporary.sync(),
+            (Some(_), Form::Closed(_, id)) => temporary.sync(id),
             // Synced when it was written.
-            (None, _) => Ok(()),
+            (None, _) | (_, Form::Dropped) => Ok(()),
         }
     }
 }
 
 impl Form {
-    /// What is in place after the rename of a file that had the identity `id`.
+    /// The identity after the rename of a file that had the identity `id`.
     fn placed(&self, id: FileId) -> Option<FileId> {
         match self {
             Form::Dropped => None,

@@ -1,17 +1,16 @@
-//! What passes on the control channel from the source.
+//! The control channel of a sink: handles the source's messages.
 
 use std::sync::atomic::Ordering;
 
 use longhaul_core::wire::copy::SourceMessage;
 
-use super::entry::{end_stream, take_entries};
-use super::run::{Onward, Shared, broken};
-use crate::copy::link::keep;
+use super::entry::{Onward, end_stream, take_entries};
+use super::shared::{Shared, broken};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
 
-/// Hears the source out; ends only with the channel.
+/// Handles the source's messages until the channel ends.
 pub(super) fn follow_source(
     shared: &Shared<'_>,
     control: &mut ControlReceiver,
@@ -26,10 +25,10 @@ pub(super) fn follow_source(
         }
         match &message {
             SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
-                shared.watchdog.claim();
+                shared.context.watchdog.claim();
             }
             SourceMessage::Alive { .. } => {}
-            _ => shared.watchdog.step(),
+            _ => shared.context.watchdog.step(),
         }
         match message {
             SourceMessage::Entries(entries) => {
@@ -37,29 +36,31 @@ pub(super) fn follow_source(
                 take_entries(shared, entries, onward, &peer)?;
             }
             SourceMessage::Failed { id, path, reason } => {
-                keep(&mut lock(&shared.failures), path.to_string(), reason);
-                if let Some(file) = id.and_then(|id| shared.ledger.failed(id)) {
+                lock(&shared.books.reports).fail(path.to_string(), reason);
+                if let Some(file) = id.and_then(|id| shared.books.ledger.failed(id)) {
                     shared.recorder.dropped(&file);
                     shared.settle_claim(&file);
-                    shared.ledger.failure_told();
+                    shared.books.ledger.failure_told();
                 }
             }
             SourceMessage::Skipped { path, reason } => {
-                keep(&mut lock(&shared.skipped), path.to_string(), reason);
+                lock(&shared.books.reports).skip(path.to_string(), reason);
             }
             SourceMessage::Length { id, size_bytes } => {
                 end_stream(shared, id, size_bytes.get(), &onward.whole, &peer)?;
             }
             SourceMessage::End { entries } if entries == announced => {
-                shared.progress.listed.store(true, Ordering::Relaxed);
-                shared.ledger.end(entries);
+                shared.context.progress.listed.store(true, Ordering::Relaxed);
+                shared.books.ledger.end(entries);
             }
             SourceMessage::End { .. } => {
                 return Err(broken(&peer, "it announced another number of entries"));
             }
-            SourceMessage::Streams { wanted } => shared.streams_wanted(wanted),
-            SourceMessage::Report(report) => *lock(&shared.source) = Some(*report),
-            SourceMessage::Alive { stages } => shared.progress.source_is(stages),
+            SourceMessage::Streams { wanted } => {
+                shared.books.wanted.store(wanted, Ordering::Relaxed);
+            }
+            SourceMessage::Report(report) => *lock(&shared.books.source) = Some(*report),
+            SourceMessage::Alive { stages } => shared.context.progress.source_is(stages),
             SourceMessage::Abort { again: false } => return Err(EngineError::Interrupted),
             SourceMessage::Abort { again: true } => {
                 let reason = "it lost a connection".to_owned();

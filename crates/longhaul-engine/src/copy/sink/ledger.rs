@@ -1,3 +1,5 @@
+//! The entries of a copy: announced, open, in place or failed.
+
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -5,45 +7,44 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::wire::copy::Entry;
 
-use super::partial::PartialFile;
+use super::memory::MemoryClaim;
+use super::partial::{PartialFile, UNKNOWN};
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
 
-/// Entries that may be under way at once. The source announces little ahead of its blocks, so
-/// only a hostile one comes near.
-pub(super) const OPEN_ENTRIES_LIMIT: usize = 1 << 20;
-
-/// The size of what has not ended yet.
-pub(super) const UNKNOWN: u64 = u64::MAX;
+/// Most entries that are open at once: twice as many as a source announces ahead of its data.
+pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
 
 /// A file that is being received.
 pub(super) struct SinkFile {
     pub(super) id: u64,
     pub(super) path: PathBuf,
-    /// [`UNKNOWN`] until the source has said how long a stream is.
+    /// [`UNKNOWN`] until the source has sent the length of a stream.
     size: AtomicU64,
-    /// It was announced without a size.
+    /// True if it was announced without a size.
     pub(super) stream: bool,
     pub(super) attributes: Attributes,
     /// Changes with the source's file.
     pub(super) stamp: u64,
     pub(super) sparse: bool,
-    /// Bytes that an earlier attempt has left and that count.
+    /// Bytes of an earlier attempt that count.
     pub(super) resumed: AtomicU64,
-    /// If it is wanted.
+    /// The digest, if it is requested.
     pub(super) digest: Option<FileDigest>,
-    /// The bytes that it still claims of the file system.
+    /// The remaining claim on the space of the file system, in bytes.
     claim: AtomicU64,
+    /// The memory that it takes.
+    _memory: MemoryClaim,
     state: Mutex<FileState>,
 }
 
-/// How far a file is.
+/// The progress of a file.
 pub(super) struct FileState {
     pub(super) partial: Stage,
     /// Blocks that are written, now or by an earlier attempt.
     pub(super) written: BlockSet,
-    /// Of those the ones that the journal is to learn of.
+    /// Written blocks that the journal has no record of.
     pub(super) fresh: Vec<Piece>,
     blocks: u64,
 }
@@ -59,7 +60,7 @@ pub(super) struct Piece {
 
 /// The file on disk.
 pub(super) enum Stage {
-    /// No block has come yet.
+    /// No block has arrived.
     Waiting,
     /// Being written; `None` where bytes are dropped.
     Open(Option<Arc<PartialFile>>),
@@ -68,7 +69,7 @@ pub(super) enum Stage {
 }
 
 impl SinkFile {
-    /// A file as the source announced it, of which nothing has come.
+    /// A file as the source announced it, without data.
     pub(super) fn new(
         entry: &Entry,
         path: PathBuf,
@@ -93,16 +94,22 @@ impl SinkFile {
             resumed: AtomicU64::new(0),
             digest: None,
             claim: AtomicU64::new(0),
+            _memory: MemoryClaim::default(),
             state: Mutex::new(state),
         }
     }
 
-    /// Claims so many bytes of the file system.
+    /// The same file, which takes `memory`.
+    pub(super) fn holding(self, memory: MemoryClaim) -> Self {
+        SinkFile { _memory: memory, ..self }
+    }
+
+    /// Sets the claim on the space of the file system.
     pub(super) fn set_claim(&self, bytes: u64) {
         self.claim.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what it claims.
+    /// Returns the claim and clears it.
     pub(super) fn take_claim(&self) -> u64 {
         self.claim.swap(0, Ordering::Relaxed)
     }
@@ -112,7 +119,7 @@ impl SinkFile {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Whether it is more than one block: then the journal has something to say of it before it is
+    /// Returns whether the file has several blocks: then the journal has records of it before it is
     /// in place.
     pub(super) fn has_several(&self, block_bytes: u64) -> bool {
         self.size() > block_bytes
@@ -123,7 +130,7 @@ impl SinkFile {
         Some(self.size()).filter(|size| *size != UNKNOWN)
     }
 
-    /// Notes how long a stream is; false if that was known, or if blocks beyond it have come.
+    /// Sets the length of a stream; false if it was known, or if blocks beyond it have arrived.
     pub(super) fn end_at(&self, size: u64, block_bytes: u64) -> bool {
         let mut state = self.lock();
         let blocks = size.div_ceil(block_bytes);
@@ -146,7 +153,7 @@ impl FileState {
         self.written.insert(block, block + 1) > 0 && self.is_whole()
     }
 
-    /// Takes the file on disk out once every block is written, for the one who finishes it.
+    /// Takes the file on disk for the next stage, once every block is written.
     pub(super) fn take_whole(&mut self) -> Option<Option<Arc<PartialFile>>> {
         if !self.is_whole() || !matches!(self.partial, Stage::Open(_)) {
             return None;
@@ -157,18 +164,18 @@ impl FileState {
         }
     }
 
-    /// Whether the file has failed or was passed on.
+    /// True if the file has failed or was passed on.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.partial, Stage::Gone)
     }
 
-    /// Whether every block is written.
+    /// True if every block is written.
     pub(super) fn is_whole(&self) -> bool {
         self.written.count() == self.blocks
     }
 }
 
-/// What has been announced, what is in place, and what has failed.
+/// The entries of a copy that are announced, in place, or failed.
 #[derive(Default)]
 pub(super) struct Ledger {
     state: Mutex<State>,
@@ -181,9 +188,9 @@ pub(super) struct Ledger {
 #[derive(Default)]
 struct State {
     open: HashMap<u64, Arc<SinkFile>>,
-    /// Entries announced so far, which is also the next number.
+    /// The number of announced entries, which is also the next id.
     next: u64,
-    /// Entries in all, once the source has said so.
+    /// The number of all entries, once the source has sent it.
     total: Option<u64>,
     /// Entries in place or failed.
     settled: u64,
@@ -191,24 +198,24 @@ struct State {
     bytes: u64,
     resumed: u64,
     done: Vec<u64>,
-    /// What comes without a known end.
+    /// The stream, whose length is unknown until it ends.
     stream: Option<Arc<SinkFile>>,
     failed: HashSet<u64>,
     closed: bool,
 }
 
-/// Why there is no entry of a number.
+/// The reason why there is no entry with an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoEntry {
     /// The copy is over.
     Over,
-    /// The source has announced everything, and nothing with this number.
+    /// The source has announced everything, and no entry with this id.
     Never,
 }
 
-/// Where the copy stands.
+/// The progress of a copy.
 pub(super) struct Standing {
-    /// Entries put in place since the last look.
+    /// Entries put in place since the last call.
     pub(super) done: Vec<u64>,
     /// Files in place.
     pub(super) files: u64,
@@ -287,9 +294,9 @@ impl Ledger {
         }
     }
 
-    /// Takes a file that has failed out; `None` if it was settled before. It is settled by
-    /// [`failure_told`](Self::failure_told), once the source knows: the copy must not be complete
-    /// before.
+    /// Takes out a file that has failed; `None` if it was settled before.
+    /// [`failure_told`](Self::failure_told) settles it once the source knows: the copy must not be
+    /// complete before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
         let file = {
             let mut state = self.lock();
@@ -307,7 +314,7 @@ impl Ledger {
         self.lock().failed.insert(id);
     }
 
-    /// Whether an entry has failed.
+    /// Returns whether an entry has failed.
     pub(super) fn has_failed(&self, id: u64) -> bool {
         self.lock().failed.contains(&id)
     }
@@ -319,7 +326,7 @@ impl Ledger {
         self.settled(&state);
     }
 
-    /// Wakes who waits for the end, if this is it.
+    /// Wakes the waiting threads if this is the end.
     fn settled(&self, state: &State) {
         if state.total == Some(state.settled) {
             self.settled.notify_all();
@@ -336,7 +343,7 @@ impl Ledger {
         self.add_written(bytes);
     }
 
-    /// Takes back bytes of an earlier attempt that are of no use after all.
+    /// Subtracts bytes of an earlier attempt that are not used after all.
     pub(super) fn take_back(&self, bytes: u64) {
         self.resumed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.written_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -350,20 +357,19 @@ impl Ledger {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Blocks of the stream that are written, from the first on without a gap.
+    /// The number of written blocks of the stream, from the first one to the first gap.
     pub(super) fn stream_blocks(&self) -> u64 {
         let stream = self.lock().stream.clone();
         stream.map_or(0, |stream| stream.lock().written.leading())
     }
 
-    /// Where the copy stands, with up to `batch` entries that were put in place since the last
-    /// time.
+    /// The progress of the copy, with up to `batch` entries that were put in place since the last
+    /// call.
     pub(super) fn standing(&self, batch: usize) -> Standing {
         self.lock().standing(batch)
     }
 
-    /// Waits until every entry is settled and no more will come; `None` when the copy is over
-    /// before.
+    /// Waits until every entry is settled and all are announced; `None` if the copy ends before.
     pub(super) fn wait_complete(&self) -> Option<Standing> {
         let incomplete = |state: &mut State| !state.closed && state.total != Some(state.settled);
         let mut state = self
@@ -378,13 +384,13 @@ impl Ledger {
         self.lock().open.len()
     }
 
-    /// Whether every entry is settled and no more will come.
+    /// True if every entry is settled and all are announced.
     pub(super) fn is_complete(&self) -> bool {
         let state = self.lock();
         state.total == Some(state.settled)
     }
 
-    /// Wakes all who wait: the copy is over.
+    /// Ends every wait: the copy is over.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.announced.notify_all();

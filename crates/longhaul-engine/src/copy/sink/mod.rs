@@ -2,9 +2,10 @@
 //!
 //! A block is verified before its write counts. A file is written under a temporary name beside
 //! its place, and gets its final name only when every block is in it and, unless asked otherwise,
-//! it is synced. Whatever ends the copy early, temporary files are removed on the way out, but for
-//! those that the journal tells the next attempt to go on with.
+//! it is synced. If the copy ends early, temporary files are removed, except those with which the
+//! next attempt can resume by the journal.
 
+mod delete;
 mod digests;
 mod entry;
 mod extras;
@@ -12,7 +13,10 @@ mod fault;
 mod finish;
 mod follow;
 mod ledger;
+mod manifest;
+mod memory;
 mod nodes;
+mod open_dir;
 mod outlet;
 mod partial;
 mod placement;
@@ -22,6 +26,7 @@ mod recorder;
 mod report;
 mod reread;
 mod run;
+mod shared;
 mod space;
 mod store;
 mod sweep;
@@ -36,4 +41,4 @@ pub(crate) use space::reserve_of;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use fault::set::fail_at;
 #[cfg(test)]
-pub(super) use fault::set::spoil_at;
+pub(super) use fault::set::{slow_at, spoil_at};

@@ -13,13 +13,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::open_dir::{OpenDir, existing_mode};
 use super::partial::Temporary;
 use super::placement::Destination;
-use super::store::{OpenDir, Store, existing_mode};
+use super::store::Store;
 use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
 
-/// Refuses links and special files where nothing may be replaced: in a drop box they would be traps
+/// Refuses links and special files if nothing may be replaced: in a drop box they would be traps
 /// for the owner of the files.
 fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
     match dir.replaces {
@@ -66,11 +67,11 @@ impl Store {
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let is_link = matches!(kind, EntryKind::Symlink { .. });
         let (dir, made) = (&temporary.dir.fd, &temporary.temporary);
-        self.keeper.dress_node(dir, made, is_link, attributes, &self.display(path))?;
+        self.keeper.apply_to_node(dir, made, is_link, attributes, &self.display(path))?;
         temporary.rename()
     }
 
-    /// Makes `path` another name of what is at `first`.
+    /// Makes `path` another name of the file at `first`.
     pub(super) fn make_hard_link(&self, id: u64, path: &Path, first: &Path) -> io::Result<()> {
         let (Some((_, from, from_name)), Some((_, dir, name))) =
             (self.locate(first)?, self.locate(path)?)
@@ -90,8 +91,8 @@ impl Store {
         Ok(())
     }
 
-    /// What taking an entry would do at `path`; `None` if what is there stays. With `update` a
-    /// file that is newer stays, or as new and as long.
+    /// The action of an entry at `path`; `None` if the existing file stays. With `update` a file
+    /// stays that is newer, or as new and as long.
     pub(super) fn compare(
         &self,
         path: &Path,

@@ -1,9 +1,9 @@
-//! Standard output: bytes that cannot be put in place but only passed on, in order.
+//! Standard output: bytes that are passed on in order instead of stored.
 //!
-//! Blocks come over several connections, on each of them in order ([`TreeOptions::ordered`]). One
-//! that is further ahead than [`WINDOW`] waits on its connection; the next to be passed on is
-//! the first on the connection that brings it, so that it always comes through. What was passed
-//! on is remembered over sessions, so that a lost connection costs nothing twice.
+//! Blocks arrive over several connections, in order on each of them ([`TreeOptions::ordered`]). A
+//! connection with a block that is further ahead than [`WINDOW`] waits. The next block to pass on
+//! is the first one on its connection, so that it always arrives. The position is kept over
+//! sessions, so that a lost connection repeats nothing.
 //!
 //! [`TreeOptions::ordered`]: longhaul_core::plan::TreeOptions::ordered
 
@@ -17,11 +17,11 @@ use longhaul_core::plan::CopyOptions;
 use crate::copy::pool::PoolBuffer;
 use crate::lock::lock;
 
-/// How many blocks from the next one on may come: every one has a buffer of its own in the
-/// smallest pool.
+/// Most blocks, from the next one on, that can be received: the smallest pool has a buffer for
+/// each.
 const WINDOW: u64 = 16;
 
-/// Where bytes are passed on.
+/// An output that takes bytes in order.
 pub struct Outlet {
     state: Mutex<State>,
     moved: Condvar,
@@ -29,11 +29,11 @@ pub struct Outlet {
 
 struct State {
     out: Box<dyn Write + Send>,
-    /// The stamp of the file of which something was passed on.
+    /// The stamp of the file that is passed on.
     stamp: Option<u64>,
     /// Bytes passed on.
     next: u64,
-    /// What came before its turn, by offset.
+    /// Blocks that arrived early, by offset.
     early: BTreeMap<u64, (usize, PoolBuffer)>,
     block_bytes: u64,
     hasher: Option<blake3::Hasher>,
@@ -55,7 +55,7 @@ impl Outlet {
         Outlet { state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// Begins a session; whether an earlier one has passed on anything.
+    /// Begins a session; returns whether an earlier one has passed on any bytes.
     pub(super) fn begin(&self, options: &CopyOptions) -> bool {
         let mut state = lock(&self.state);
         state.early.clear();
@@ -67,19 +67,20 @@ impl Outlet {
         state.next > 0
     }
 
-    /// How much of the file of this `stamp` was passed on; `None` if that was another's.
+    /// The bytes of the file of this `stamp` that were passed on; `None` if they are of another
+    /// file.
     pub(super) fn go_on(&self, stamp: u64) -> Option<u64> {
         let mut state = lock(&self.state);
         let same = *state.stamp.get_or_insert(stamp) == stamp;
         same.then_some(state.next)
     }
 
-    /// The digest of what was passed on, if it is wanted.
+    /// The digest of the bytes that were passed on, if it is requested.
     pub(super) fn digest(&self) -> Option<blake3::Hash> {
         lock(&self.state).hasher.as_ref().map(blake3::Hasher::finalize)
     }
 
-    /// Waits until the block at `offset` may come; `None` when the copy is over.
+    /// Waits until the block at `offset` can be received; `None` if the copy is over.
     pub(super) fn wait_for(&self, offset: u64) -> Option<()> {
         let far = |state: &mut State| {
             !state.closed && offset >= state.next.saturating_add(WINDOW * state.block_bytes)
@@ -89,7 +90,7 @@ impl Outlet {
         (!state.closed).then_some(())
     }
 
-    /// Takes the block of `length` bytes at `offset`, and passes on what is next.
+    /// Takes the block of `length` bytes at `offset`, and passes on all blocks that are next.
     pub(super) fn put(&self, offset: u64, length: usize, buffer: PoolBuffer) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.early.insert(offset, (length, buffer));
@@ -110,7 +111,7 @@ impl Outlet {
         state.pass_on(bytes)
     }
 
-    /// Wakes all who wait: the session is over.
+    /// Ends every wait: the session is over.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.moved.notify_all();
@@ -182,7 +183,7 @@ mod tests {
         });
         let expected = [vec![1; 10], vec![2; 10], vec![3; 4]].concat();
         assert_eq!(*lock(&out.0), expected);
-        // A session after it goes on, with the same file alone.
+        // A later session resumes, only with the same file.
         assert!(outlet.begin(&options));
         assert_eq!((outlet.go_on(7), outlet.go_on(8)), (Some(24), None));
         outlet.close();

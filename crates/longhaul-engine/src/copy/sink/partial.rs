@@ -1,3 +1,5 @@
+//! A file that is received under a temporary name beside its final one.
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -7,22 +9,25 @@ use std::sync::{Arc, OnceLock};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, openat, renameat, renameat_with,
-    statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, fallocate, fstat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use super::store::{OpenDir, file_id};
-use crate::copy::disk::{Disk, DiskAccess};
+use super::open_dir::{OpenDir, file_id};
+use crate::copy::disk::{Disk, IoMode};
 use crate::copy::journal::FileId;
 
-/// A name beside the final one. Dropped before it is renamed or kept, what is under it is
-/// removed.
+/// The size of a stream that has not ended.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
+/// A name beside the final one. Unless it is renamed or kept, the file under it is removed when
+/// this is dropped.
 pub(super) struct Temporary {
     pub(super) dir: Arc<OpenDir>,
     pub(super) temporary: OsString,
     pub(super) name: OsString,
-    /// Nothing of ours is under the name any more, or it is to stay for the next attempt.
+    /// True if the name is no longer this session's, or stays for the next attempt.
     released: AtomicBool,
 }
 
@@ -30,33 +35,46 @@ pub(super) struct Temporary {
 pub(super) struct PartialFile {
     pub(super) file: File,
     pub(super) temporary: Temporary,
-    /// Holes stay holes: pages of zeros are not written.
+    /// True if pages of zeros are not written, so that holes stay holes.
     pub(super) sparse: bool,
-    /// Writes past the page cache must be aligned; the last one runs over the end, which is cut off
-    /// later. False where the file system has none.
+    /// True if writes use direct I/O, which must be aligned: the last one extends beyond the end,
+    /// which is truncated later. False if the file system has no direct I/O.
     pub(super) direct: bool,
-    /// What it will be long.
+    /// The final length.
     size: u64,
-    /// An earlier attempt has begun it: what is under a hole is not known to be zeros.
+    /// True if an earlier attempt has begun the file: its holes can hold data.
     pub(super) reopened: bool,
-    /// Writes through the cache, where `file` writes past it and both are tried.
+    /// A second handle for cached writes, if `file` uses direct I/O and both are tried.
     cached: OnceLock<File>,
-    /// The file system has refused to write past the cache after all.
+    /// True if the file system has refused direct I/O after all.
     refused: AtomicBool,
 }
 
 impl Temporary {
-    /// What was just created in `dir` as `temporary`, to become `name`.
+    /// The new file `temporary` in `dir`, which is to become `name`.
     pub(super) fn new(dir: Arc<OpenDir>, temporary: OsString, name: OsString) -> Self {
         Temporary { dir, temporary, name, released: AtomicBool::new(false) }
     }
 
-    /// Makes what is under the name durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    /// Makes the file `id` durable, which is under the name.
+    pub(super) fn sync(&self, id: &FileId) -> io::Result<()> {
         self.dir.faults.tick()?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::fsync(self.open(OFlags::RDONLY, id)?)?)
+    }
+
+    /// Opens the file under the name. Does not block on a pipe or device.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is not the regular file `id`: another process has replaced it.
+    pub(super) fn open(&self, flags: OFlags, id: &FileId) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.dir.fd, &self.temporary, flags, Mode::empty())?;
-        Ok(rustix::fs::fsync(file)?)
+        let stat = fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || (stat.st_dev, stat.st_ino) != (id.device, id.inode) {
+            return Err(Errno::STALE.into());
+        }
+        Ok(File::from(file))
     }
 
     /// Gives the file its final name.
@@ -72,15 +90,16 @@ impl Temporary {
         Ok(())
     }
 
-    /// What is in place now, if it is still the file that had the identity `id` before its rename,
-    /// which changes the change time.
+    /// The identity of the file in place, if it is the file that had the identity `id` before its
+    /// rename, which changes the change time.
     pub(super) fn placed(&self, id: FileId) -> FileId {
         let now = statat(&self.dir.fd, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let now = now.map(|stat| file_id(&stat)).ok();
         now.filter(|now| FileId { ctime: None, ..id }.names(now)).unwrap_or(id)
     }
 
-    /// Removes what is under the name now, whoever still uses it: the name is free for another file.
+    /// Removes the file under the name now, even if it is in use: the name is free for another
+    /// file.
     pub(super) fn discard(&self) {
         self.released.store(true, Ordering::Relaxed);
         let _ = unlinkat(&self.dir.fd, &self.temporary, AtFlags::empty());
@@ -101,7 +120,7 @@ impl Drop for Temporary {
 }
 
 impl PartialFile {
-    /// What `file` writes, which is to become `temporary.name` of `size` bytes.
+    /// The file that `file` writes, which is to become `temporary.name` of `size` bytes.
     pub(super) fn new(
         file: File,
         temporary: Temporary,
@@ -113,8 +132,20 @@ impl PartialFile {
         PartialFile { file, temporary, sparse, direct, size, reopened: false, cached, refused }
     }
 
-    /// Makes a sparse file that an earlier attempt has begun a hole everywhere but in `extents`,
-    /// which are in order and apart.
+    /// Reserves the space of a file that is not sparse, so that a disk that is too small fails before
+    /// any data is sent.
+    pub(super) fn reserve(&self) -> io::Result<()> {
+        if self.size == 0 || self.size == UNKNOWN || self.sparse {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), 0, self.size) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes holes in a sparse file of an earlier attempt, except in `extents`, which are in order
+    /// and do not overlap.
     pub(super) fn clear_around(&self, extents: &[(u64, u64)]) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let mut at = 0;
@@ -129,20 +160,8 @@ impl PartialFile {
 
     /// Opens the file for reading: past the page cache if `direct`.
     pub(super) fn open_to_read(&self, direct: bool) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let flags = if direct { flags | OFlags::DIRECT } else { flags };
-        self.open_again(flags)
-    }
-
-    /// Opens the file once more by its name.
-    fn open_again(&self, flags: OFlags) -> io::Result<File> {
-        let Temporary { dir, temporary, .. } = &self.temporary;
-        let file = File::from(openat(&dir.fd, temporary, flags, Mode::empty())?);
-        let (again, own) = (file_id(&rustix::fs::fstat(&file)?), self.id()?);
-        if (again.device, again.inode) != (own.device, own.inode) {
-            return Err(Errno::STALE.into());
-        }
-        Ok(file)
+        let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        self.temporary.open(OFlags::RDONLY | direct, &self.id()?)
     }
 
     /// Writes the first `length` bytes of `buffer` at `offset`. The buffer is aligned, and has
@@ -162,19 +181,19 @@ impl PartialFile {
             return self.write_run(offset, length, buffer);
         }
         let device = self.temporary.dir.device;
-        let going = disk.next(device, self.size);
-        let cached = match going.way {
-            DiskAccess::Cached => Some(self.through_cache()?),
-            DiskAccess::Direct => None,
+        let io = disk.next(device, self.size);
+        let cached = match io.mode {
+            IoMode::Cached => Some(self.through_cache()?),
+            IoMode::Direct => None,
         };
-        disk.count(device, going, length, || {
+        disk.count(device, io, length, || {
             let Some(file) = cached else { return self.write_run(offset, length, buffer) };
             file.write_all_at(&buffer[..length], offset)?;
             let (wait, start) =
                 (longhaul_sys::file::write_back, longhaul_sys::file::begin_writeback);
-            // A trial compares what the disk has taken. Afterwards it is kept busy, and the sync is
-            // short; a file system that does not do so writes in its own time.
-            let _ = if going.tried { wait } else { start }(file, offset, length as u64);
+            // A trial compares the bytes that the disk has accepted. Afterwards early writeback
+            // keeps the disk busy and the sync short.
+            let _ = if io.tried { wait } else { start }(file, offset, length as u64);
             Ok(())
         })
     }
@@ -184,8 +203,7 @@ impl PartialFile {
         if let Some(file) = self.cached.get() {
             return Ok(file);
         }
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = self.open_again(flags)?;
+        let file = self.temporary.open(OFlags::WRONLY, &self.id()?)?;
         Ok(self.cached.get_or_init(|| file))
     }
 
@@ -215,7 +233,7 @@ impl PartialFile {
         let padded = length.next_multiple_of(DIRECT_ALIGN);
         buffer[length..padded].fill(0);
         match self.file.write_all_at(&buffer[..padded], offset) {
-            // A file system that takes O_DIRECT at open and refuses it here.
+            // Some file systems accept O_DIRECT at open(2) and refuse it here.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 let flags = rustix::fs::fcntl_getfl(&self.file)?;
                 rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
@@ -226,13 +244,14 @@ impl PartialFile {
         }
     }
 
-    /// What tells the file from others.
+    /// The identity of the file.
     pub(super) fn id(&self) -> io::Result<FileId> {
         Ok(file_id(&rustix::fs::fstat(&self.file)?))
     }
 
     /// Makes everything about the file durable.
     pub(super) fn sync(&self) -> io::Result<()> {
+        self.temporary.dir.faults.wait();
         self.temporary.dir.faults.tick()?;
         self.file.sync_all()
     }
@@ -241,5 +260,37 @@ impl PartialFile {
     pub(super) fn sync_data(&self) -> io::Result<()> {
         self.temporary.dir.faults.tick()?;
         self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longhaul_core::plan::CopyOptions;
+    use rustix::fs::CWD;
+
+    use super::super::placement::Destination;
+    use super::super::store::{Store, Token};
+    use super::*;
+    use crate::copy::tree::Tree;
+
+    #[test]
+    fn a_pipe_under_a_temporary_name_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let destination = Destination::Directory {
+            tree: Tree::beneath(dir.path()).unwrap(),
+            path: dir.path().to_owned(),
+            rename: None,
+            only_dir: false,
+            contents: true,
+        };
+        let store = Store::new(destination, &CopyOptions::default(), Token::random(), None);
+        let (_, open, name) = store.locate(Path::new("f")).unwrap().unwrap();
+        rustix::fs::mkfifoat(CWD, dir.path().join("temporary"), 0o600.into()).unwrap();
+        let id = file_id(&rustix::fs::stat(dir.path().join("temporary")).unwrap());
+        let temporary = Temporary::new(open, "temporary".into(), name.to_owned());
+        let error = temporary.sync(&id).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()));
     }
 }

@@ -1,4 +1,6 @@
-use std::ffi::OsString;
+//! Reads the target of a copy as cp(1) and scp(1) do.
+
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -6,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::wire::copy::Top;
+use longhaul_core::wire::FilePath;
+use longhaul_core::wire::copy::{CopyKey, Top};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
 use super::outlet::Outlet;
+use crate::copy::journal::Journal;
 use crate::copy::names::{has_reserved, is_reserved, split_at_diagnosis};
 use crate::copy::tree::{FileKind, Tree};
 
-/// Where entries go, decided before the first byte.
+/// The place that entries go to, which is decided before the first byte.
 #[derive(Debug, Clone)]
 pub enum Destination {
     /// Nowhere: blocks are verified and dropped.
@@ -27,9 +31,9 @@ pub enum Destination {
         path: PathBuf,
         /// The name that the top-level entry gets instead of its own.
         rename: Option<OsString>,
-        /// What gets the name is a directory: the target was given with a slash at its end.
+        /// True if the entry with that name has to be a directory: the target ends with a slash.
         only_dir: bool,
-        /// What comes are the contents of a directory, which this one corresponds to.
+        /// True if the entries are the contents of a directory, which this one corresponds to.
         contents: bool,
     },
     /// Out, in order.
@@ -38,7 +42,7 @@ pub enum Destination {
     Planned(PathBuf),
 }
 
-/// Why a target cannot take what comes.
+/// The reason why a target cannot take the entries.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// Several files, or a directory's contents, need a directory.
@@ -55,16 +59,22 @@ pub enum PlaceError {
     Parent {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl Destination {
-    /// Whether what comes may have the owners, set-id bits and capabilities of the source.
+    /// Returns whether entries may have the owners, set-id bits and capabilities of the source.
     pub(super) fn may_own(&self) -> bool {
         !matches!(self, Destination::Directory { tree, .. } if !tree.may_own())
+    }
+
+    /// The name that the only top-level entry gets instead of its own.
+    pub(super) fn given_name(&self) -> Option<FilePath> {
+        let Destination::Directory { rename: Some(name), .. } = self else { return None };
+        FilePath::new(name.as_bytes())
     }
 
     /// The directory that entries go into.
@@ -76,12 +86,16 @@ impl Destination {
     /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
     /// name in the directory above it.
     ///
+    /// A directory that an earlier attempt of the copy `key` has made does not count as one that was
+    /// there.
+    ///
     /// # Errors
     /// The target cannot take `top`.
     pub fn place(
         tree: &Tree,
         target: &Path,
         top: Top,
+        key: &CopyKey,
         options: &CopyOptions,
     ) -> Result<Self, PlaceError> {
         if target == Path::new("/dev/null") {
@@ -115,7 +129,15 @@ impl Destination {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        // An earlier attempt of this copy has made the directory.
+        let begun = |name: &OsStr| {
+            let given = tree.open_dir(parent).ok().and_then(|dir| Journal::given_name(&dir, key));
+            given.is_some_and(|given| given.as_bytes() == name.as_bytes())
+        };
         match (existing, top) {
+            (Some(FileKind::Directory), Top::One) if target.file_name().is_some_and(begun) => {
+                into(parent, target.file_name().map(OsStr::to_owned))
+            }
             (Some(FileKind::Directory), _) => into(target, None),
             (Some(_), Top::Several | Top::Contents) => {
                 Err(PlaceError::NotADirectory(target.to_owned()))
@@ -145,7 +167,8 @@ impl Destination {
     }
 }
 
-/// Returns whether no copy may write to `target`. A local user's target may be below any directory.
+/// Returns whether `target` is reserved. The directories above a path of this host's user may have
+/// any name.
 fn is_kept_for_ours(tree: &Tree, target: &Path) -> bool {
     if !tree.is_bounded() {
         return target.file_name().is_some_and(|name| is_reserved(name.as_bytes()));
@@ -174,7 +197,8 @@ mod tests {
     use super::*;
 
     fn place(target: &Path, top: Top) -> Result<(PathBuf, Option<OsString>), PlaceError> {
-        match Destination::place(&Tree::anywhere(), target, top, &CopyOptions::default())? {
+        let (tree, key, options) = (Tree::anywhere(), CopyKey::new(1), CopyOptions::default());
+        match Destination::place(&tree, target, top, &key, &options)? {
             Destination::Directory { path, rename, .. } => Ok((path, rename)),
             Destination::Planned(_) => panic!("this is no dry run"),
             Destination::Null => Ok(("null".into(), None)),

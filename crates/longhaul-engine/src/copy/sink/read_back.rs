@@ -1,34 +1,41 @@
 //! `--verify=reread`: a finished file is read back from the disk before it gets its name, and its
-//! digest compared with that of the bytes that came.
+//! digest compared with that of the received bytes.
 //!
-//! The file is synced, its pages are dropped from the page cache, and it is read with `O_DIRECT` where
-//! the file system takes that. A cache in the disk itself is not passed.
+//! The file is synced, its pages are dropped from the page cache, and it is read with `O_DIRECT` if
+//! the file system supports that. A cache in the disk itself is not bypassed.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::memory::{AlignedBuffer, DIRECT_ALIGN};
-use rustix::fs::{
-    Advice, Mode, OFlags, fadvise, fcntl_getfl, fcntl_setfl, fdatasync, fstat, openat,
-};
+use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl, fdatasync, fstat, fstatfs};
 use rustix::io::Errno;
 
 use super::ledger::SinkFile;
 use super::partial::Temporary;
-use super::store::file_id;
 use crate::copy::digest::FileDigest;
 use crate::copy::journal::FileId;
 
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 4 << 20;
+/// Attempts to drop the pages of a file: another process can read them meanwhile.
+const DROPS: usize = 3;
+/// File systems that store files in the page cache (linux/magic.h: tmpfs, ramfs).
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Reads back what stands under its temporary name as the file that `id` tells, and compares it.
+/// Reads back the file `id` under its temporary name, and compares it with what was received. Adds
+/// the bytes that it reads to `checked`.
 ///
 /// # Errors
-/// It cannot be read, or differs from what came.
-pub(super) fn read_back(temporary: &Temporary, id: &FileId, file: &SinkFile) -> io::Result<()> {
+/// The file cannot be read from the disk, or differs.
+pub(super) fn read_back(
+    temporary: &Temporary,
+    id: &FileId,
+    file: &SinkFile,
+    checked: &AtomicU64,
+) -> io::Result<()> {
     let Some(digest) = &file.digest else {
         return Err(io::Error::other("there is no digest to compare it with"));
     };
@@ -37,69 +44,76 @@ pub(super) fn read_back(temporary: &Temporary, id: &FileId, file: &SinkFile) -> 
         return Err(io::Error::other("it is too long to be read back; give a larger --block"));
     }
     temporary.dir.faults.tick()?;
-    let mut back = Back::open(temporary, id)?;
-    back.complete(digest, size, file.resumed.load(Ordering::Relaxed) > 0)?;
-    let mut hasher = blake3::Hasher::new();
-    back.read(0, size, |bytes| {
-        hasher.update(bytes);
-    })?;
-    match digest.finish(size) {
-        Some(came) if came == hasher.finalize() => Ok(()),
-        _ => Err(io::Error::other("what the disk returns differs from what was received")),
+    add_holes(digest, size);
+    let hash = DiskFile::open(temporary, id)?.hash(size, checked)?;
+    if digest.finish(size) != Some(hash) {
+        return Err(io::Error::other("what the disk returns differs from what was received"));
+    }
+    Ok(())
+}
+
+/// Adds the pieces to `digest` that were not received: holes of the source, which are zeros.
+fn add_holes(digest: &FileDigest, size: u64) {
+    let (missing, step) = digest.missing(size);
+    let zeros = vec![0; if missing.is_empty() { 0 } else { step as usize }];
+    for offset in missing {
+        digest.add(offset, &zeros[..step.min(size - offset) as usize], Some(size));
     }
 }
 
+/// Makes the next reads of `file` come from the disk.
+///
+/// # Errors
+/// Its pages cannot be written or dropped, and reads are not `direct`.
+pub(super) fn drop_pages(file: &File, direct: bool) -> io::Result<()> {
+    let in_memory = || fstatfs(file).is_ok_and(|fs| IN_MEMORY.contains(&(fs.f_type as u64)));
+    for _ in 0..DROPS {
+        // Only clean pages are dropped.
+        fdatasync(file)?;
+        fadvise(file, 0, None, Advice::DontNeed)?;
+        let size = fstat(file)?.st_size as u64;
+        // A kernel without cachestat(2) does not report what stays.
+        if longhaul_sys::file::cached_bytes(file, 0, size).map_or(true, |cached| cached == 0) {
+            return Ok(());
+        }
+    }
+    if !direct && !in_memory() {
+        let reason = "its pages stay in the page cache: another process uses the file";
+        return Err(io::Error::other(reason));
+    }
+    Ok(())
+}
+
 /// A file that is read from the disk.
-struct Back {
+struct DiskFile {
     file: File,
     buffer: AlignedBuffer,
 }
 
-impl Back {
+impl DiskFile {
     fn open(temporary: &Temporary, id: &FileId) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let (dir, name) = (&temporary.dir.fd, &temporary.temporary);
-        let open = |extra| openat(dir, name, flags | extra, Mode::empty());
-        let fd = match open(OFlags::DIRECT) {
-            Err(Errno::INVAL) => open(OFlags::empty())?,
-            fd => fd?,
+        let open = |extra| temporary.open(OFlags::RDONLY | extra, id);
+        let unsupported = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
+        let (file, direct) = match open(OFlags::DIRECT) {
+            Err(error) if unsupported(&error) => (open(OFlags::empty())?, false),
+            file => (file?, true),
         };
-        let there = file_id(&fstat(&fd)?);
-        if (there.device, there.inode) != (id.device, id.inode) {
-            return Err(Errno::STALE.into());
-        }
-        // Only clean pages are dropped. Some file systems read through the cache whatever was asked.
-        fdatasync(&fd)?;
-        fadvise(&fd, 0, None, Advice::DontNeed)?;
-        Ok(Back { file: File::from(fd), buffer: AlignedBuffer::new(READ_BYTES) })
+        drop_pages(&file, direct)?;
+        Ok(DiskFile { file, buffer: AlignedBuffer::new(READ_BYTES) })
     }
 
-    /// Adds to `digest` the pieces that did not come: holes, which are zeros, or with `resumed` what
-    /// an earlier attempt has left, which was compared when it was taken up.
-    fn complete(&mut self, digest: &FileDigest, size: u64, resumed: bool) -> io::Result<()> {
-        let (missing, step) = digest.missing(size);
-        for offset in missing {
-            let length = step.min(size - offset);
-            let mut piece = Vec::with_capacity(length as usize);
-            match resumed {
-                true => self.read(offset, length, |bytes| piece.extend_from_slice(bytes))?,
-                false => piece.resize(length as usize, 0),
-            }
-            digest.add(offset, &piece, Some(size));
-        }
-        Ok(())
-    }
-
-    /// Passes `length` bytes from `from` on, a multiple of [`DIRECT_ALIGN`].
-    fn read(&mut self, from: u64, length: u64, mut pass: impl FnMut(&[u8])) -> io::Result<()> {
-        let (mut at, end) = (from, from + length);
-        while at < end {
-            let wanted = (end - at).min(READ_BYTES as u64) as usize;
+    /// Reads the first `size` bytes.
+    fn hash(&mut self, size: u64, checked: &AtomicU64) -> io::Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        let mut at = 0;
+        while at < size {
+            let wanted = (size - at).min(READ_BYTES as u64) as usize;
             self.fill(at, wanted)?;
-            pass(&self.buffer[..wanted]);
+            hasher.update(&self.buffer[..wanted]);
+            checked.fetch_add(wanted as u64, Ordering::Relaxed);
             at += wanted as u64;
         }
-        Ok(())
+        Ok(hasher.finalize())
     }
 
     fn fill(&mut self, at: u64, wanted: usize) -> io::Result<()> {
@@ -110,13 +124,14 @@ impl Back {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(got) => have += got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A file system that takes O_DIRECT at open and refuses it here.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                // Some file systems accept O_DIRECT at open(2) and refuse it here.
+                Err(error) if error.raw_os_error() == Some(EINVAL) => {
                     let flags = fcntl_getfl(&self.file)?;
                     if !flags.contains(OFlags::DIRECT) {
                         return Err(error);
                     }
                     fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+                    drop_pages(&self.file, false)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -124,3 +139,5 @@ impl Back {
         Ok(())
     }
 }
+
+const EINVAL: i32 = Errno::INVAL.raw_os_error();

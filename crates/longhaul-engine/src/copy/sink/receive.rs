@@ -10,24 +10,23 @@ use longhaul_core::wire::{BlockHeader, PackEntry};
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::ledger::{NoEntry, SinkFile};
-use super::run::{Content, Received, Shared, broken};
-use crate::copy::link::data_failed;
-use crate::copy::stream::{BlockReceiver, Payload};
+use super::shared::{Received, ReceivedContent, Shared, broken};
+use crate::copy::channels::data_failed;
+use crate::copy::data_connection::{BlockReceiver, Payload};
 use crate::error::EngineError;
 
-/// Blocks that may fail their check before the copy is given up, besides one in
-/// [`RESEND_SHARE`]: a path that corrupts more than this is broken, and a peer that sends them on
-/// purpose gets no further.
+/// Blocks that may fail their check before the copy is ended, besides one in [`RESEND_SHARE`]: a
+/// path that corrupts more is broken, and a hostile peer gets no further.
 const RESEND_LIMIT: u64 = 256;
 const RESEND_SHARE: u64 = 16;
-/// How far a block of a stream may be ahead of the first that is missing, in blocks: more than a
-/// source keeps for sending again.
+/// The most blocks by which a block of a stream can be ahead of the first missing one: more than a
+/// source keeps for retransmission.
 const STREAM_LEAD: u64 = 1 << 16;
-/// Why the connections of a copy to standard output are given up.
+/// The reason for ending the connections of a copy to standard output.
 const SPOILT: &str = "a block arrived corrupted";
 
-/// What a header announces, with the files it is about.
-enum Coming {
+/// The data that a header announces, with their files.
+enum Incoming {
     /// `None`: of a file that has failed meanwhile, to be dropped.
     Block {
         file: Option<Arc<SinkFile>>,
@@ -41,53 +40,55 @@ enum Coming {
     },
 }
 
-/// Why a connection brings no more blocks.
-enum Ended {
-    /// Its end was said, or nothing is missed any more.
+/// The reason why a connection delivers no more blocks.
+enum ConnectionEnd {
+    /// The source has sent the end, or nothing is missing.
     Well,
     /// It broke.
     Broken(io::Error),
     /// The copy is over.
     Over,
-    /// The source does what it must not.
+    /// The source violates the protocol.
     Hostile(&'static str),
 }
 
-impl Ended {
+impl ConnectionEnd {
     fn no_entry(reason: NoEntry) -> Self {
         match reason {
-            NoEntry::Over => Ended::Over,
-            NoEntry::Never => Ended::Hostile("it sent a block of a file that it never announced"),
+            NoEntry::Over => ConnectionEnd::Over,
+            NoEntry::Never => {
+                ConnectionEnd::Hostile("it sent a block of a file that it never announced")
+            }
         }
     }
 }
 
-/// Receives and verifies the blocks of one connection, and returns what the kernel knows of it.
+/// Receives and verifies the blocks of one connection, and returns its TCP state.
 pub(super) fn receive_blocks(
     shared: &Shared<'_>,
     stream: u32,
     mut receiver: BlockReceiver,
     received: &Sender<Received>,
 ) -> Option<TcpInfo> {
-    shared.receiving.join();
-    shared.verifying.join();
+    shared.meters.receiving.join();
+    shared.meters.verifying.join();
     let ended = loop {
         if let Err(ended) = receive_block(shared, &mut receiver, received) {
             break ended;
         }
     };
     match ended {
-        Ended::Well => return tcp_info(receiver.socket()).ok(),
+        ConnectionEnd::Well => return tcp_info(receiver.socket()).ok(),
         // The source is gone, and nothing is missed.
-        Ended::Broken(_) if shared.ledger.is_complete() => {
+        ConnectionEnd::Broken(_) if shared.books.ledger.is_complete() => {
             return tcp_info(receiver.socket()).ok();
         }
-        Ended::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
+        ConnectionEnd::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
             shared.give_up(EngineError::Data { stream, source });
         }
-        Ended::Broken(source) => data_failed(&shared.cancel, stream, source),
-        Ended::Over => {}
-        Ended::Hostile(what) => shared.give_up(broken(shared.control.peer(), what)),
+        ConnectionEnd::Broken(source) => data_failed(&shared.context.cancel, stream, source),
+        ConnectionEnd::Over => {}
+        ConnectionEnd::Hostile(what) => shared.give_up(broken(shared.context.control.peer(), what)),
     }
     None
 }
@@ -96,95 +97,102 @@ fn receive_block(
     shared: &Shared<'_>,
     receiver: &mut BlockReceiver,
     received: &Sender<Received>,
-) -> Result<(), Ended> {
-    let Some(coming) = coming(shared, receiver)? else { return Err(Ended::Well) };
-    if let (Some(outlet), Coming::Block { offset, .. }) = (shared.store.outlet(), &coming) {
-        outlet.wait_for(*offset).ok_or(Ended::Over)?;
+) -> Result<(), ConnectionEnd> {
+    let Some(coming) = coming(shared, receiver)? else { return Err(ConnectionEnd::Well) };
+    if let (Some(outlet), Incoming::Block { offset, .. }) = (shared.store.outlet(), &coming) {
+        outlet.wait_for(*offset).ok_or(ConnectionEnd::Over)?;
     }
-    let (Coming::Block { length, .. } | Coming::Pack { length, .. }) = coming;
-    let mut buffer = shared.pools.take(length).ok_or(Ended::Over)?;
+    let (Incoming::Block { length, .. } | Incoming::Pack { length, .. }) = coming;
+    let mut buffer = shared.context.pools.take(length).ok_or(ConnectionEnd::Over)?;
     // For the journal. A pack holds whole files, which are in place at once.
     let noted = match &coming {
-        Coming::Block { file: Some(file), .. } => {
-            shared.recorder.keeps() && file.has_several(shared.options.block_bytes.get())
+        Incoming::Block { file: Some(file), .. } => {
+            shared.recorder.keeps() && file.has_several(shared.context.options.block_bytes.get())
         }
-        Coming::Block { file: None, .. } | Coming::Pack { .. } => false,
+        Incoming::Block { file: None, .. } | Incoming::Pack { .. } => false,
     };
     let Payload { intact, digest } = shared
+        .meters
         .receiving
         .time(|| receiver.payload(&mut buffer, length, noted))
-        .map_err(Ended::Broken)?;
-    shared.verifying.add(receiver.take_verifying());
+        .map_err(ConnectionEnd::Broken)?;
+    shared.meters.verifying.add(receiver.take_verifying());
     if !intact {
         if shared.store.outlet().is_some() {
-            // What comes after it on every connection waits for it: it cannot be had but over
-            // new ones.
-            shared.resent.fetch_add(1, Ordering::Relaxed);
-            return Err(Ended::Broken(io::Error::new(io::ErrorKind::InvalidData, SPOILT)));
+            // All later blocks wait for it. It is available only over new connections.
+            shared.books.resent.fetch_add(1, Ordering::Relaxed);
+            return Err(ConnectionEnd::Broken(io::Error::new(io::ErrorKind::InvalidData, SPOILT)));
         }
         return ask_again(shared, &coming);
     }
     let what = match coming {
-        Coming::Block { file: None, .. } => return Ok(()),
-        Coming::Block { file: Some(file), offset, length, .. } => {
+        Incoming::Block { file: None, .. } => return Ok(()),
+        Incoming::Block { file: Some(file), offset, length, .. } => {
             let digest = digest.filter(|_| noted);
-            Content::Block { file, offset, length, digest }
+            ReceivedContent::Block { file, offset, length, digest }
         }
-        Coming::Pack { files, .. } => {
+        Incoming::Pack { files, .. } => {
             let mut pieces = Vec::with_capacity(files.len());
             let mut start = 0;
             for PackEntry { file: id, length } in files {
-                if let Some(file) = shared.ledger.file(id).map_err(Ended::no_entry)? {
+                if let Some(file) = shared.books.ledger.file(id).map_err(ConnectionEnd::no_entry)? {
                     if file.size() != u64::from(length) {
-                        return Err(Ended::Hostile("it sent a file of another length"));
+                        return Err(ConnectionEnd::Hostile("it sent a file of another length"));
                     }
                     pieces.push((file, start));
                 }
                 start += length as usize;
             }
-            Content::Pack(pieces)
+            ReceivedContent::Pack(pieces)
         }
     };
-    received.send(Received { what, buffer }).map_err(|_| Ended::Over)
+    received.send(Received { what, buffer }).map_err(|_| ConnectionEnd::Over)
 }
 
-/// The next header and what belongs to it; `None` at the end of the connection's blocks.
-fn coming(shared: &Shared<'_>, receiver: &mut BlockReceiver) -> Result<Option<Coming>, Ended> {
-    let block_bytes = shared.options.block_bytes.get();
-    match shared.receiving.time(|| receiver.header()).map_err(Ended::Broken)? {
+/// The next header with its files; `None` at the end of the connection's blocks.
+fn coming(
+    shared: &Shared<'_>,
+    receiver: &mut BlockReceiver,
+) -> Result<Option<Incoming>, ConnectionEnd> {
+    let block_bytes = shared.context.options.block_bytes.get();
+    match shared.meters.receiving.time(|| receiver.header()).map_err(ConnectionEnd::Broken)? {
         BlockHeader::End => Ok(None),
         BlockHeader::Block { file: id, offset, length } => {
-            let file = shared.ledger.file(id).map_err(Ended::no_entry)?;
+            let file = shared.books.ledger.file(id).map_err(ConnectionEnd::no_entry)?;
             let length = length as usize;
             if !fits(file.as_deref(), offset, length, block_bytes) {
-                return Err(Ended::Hostile("it sent a block that does not fit"));
+                return Err(ConnectionEnd::Hostile("it sent a block that does not fit"));
             }
-            Ok(Some(Coming::Block { file, id, offset, length }))
+            Ok(Some(Incoming::Block { file, id, offset, length }))
         }
         BlockHeader::Pack { files, length } => {
             if u64::from(length) > block_bytes {
-                return Err(Ended::Hostile("it sent a pack that does not fit"));
+                return Err(ConnectionEnd::Hostile("it sent a pack that does not fit"));
             }
-            let files = receiver.table(files, length).map_err(Ended::Broken)?;
-            Ok(Some(Coming::Pack { files, length: length as usize }))
+            let files = receiver.table(files, length).map_err(ConnectionEnd::Broken)?;
+            Ok(Some(Incoming::Pack { files, length: length as usize }))
         }
     }
 }
 
-fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
-    let good = shared.ledger.written_bytes() / shared.options.block_bytes.get();
-    if shared.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
-        return Err(Ended::Hostile("too many blocks arrive corrupted"));
+fn ask_again(shared: &Shared<'_>, coming: &Incoming) -> Result<(), ConnectionEnd> {
+    let good = shared.books.ledger.written_bytes() / shared.context.options.block_bytes.get();
+    if shared.books.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
+        return Err(ConnectionEnd::Hostile("too many blocks arrive corrupted"));
     }
     let ask = |id, offset| {
-        shared.cancel.check(shared.control.send(&SinkMessage::Resend { id, offset }));
+        shared
+            .context
+            .cancel
+            .check(shared.context.control.send(&SinkMessage::Resend { id, offset }));
     };
     match coming {
-        Coming::Block { file: None, .. } => {}
-        Coming::Block { id, offset, .. } => ask(*id, *offset),
-        Coming::Pack { files, .. } => {
+        Incoming::Block { file: None, .. } => {}
+        Incoming::Block { id, offset, .. } => ask(*id, *offset),
+        Incoming::Pack { files, .. } => {
             for entry in files {
-                let wanted = shared.ledger.file(entry.file).map_err(Ended::no_entry)?;
+                let wanted =
+                    shared.books.ledger.file(entry.file).map_err(ConnectionEnd::no_entry)?;
                 if wanted.is_some() {
                     ask(entry.file, 0);
                 }
@@ -194,8 +202,8 @@ fn ask_again(shared: &Shared<'_>, coming: &Coming) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Whether a block is one of the file's, neither shifted nor short. A file that has failed takes
-/// any.
+/// Returns whether the block is a block of the file, with its offset and length. Any block fits a
+/// file that has failed.
 fn fits(file: Option<&SinkFile>, offset: u64, length: usize, block_bytes: u64) -> bool {
     let length = length as u64;
     let Some(file) = file else { return length <= block_bytes };
@@ -204,7 +212,7 @@ fn fits(file: Option<&SinkFile>, offset: u64, length: usize, block_bytes: u64) -
     }
     match file.known_size() {
         Some(size) => offset < size && length == block_bytes.min(size - offset),
-        // Its blocks come in order, but for those that overtake each other on several connections.
+        // Its blocks arrive in order, except between connections.
         None => {
             let written = file.lock().written.leading();
             length <= block_bytes && offset / block_bytes < written.saturating_add(STREAM_LEAD)

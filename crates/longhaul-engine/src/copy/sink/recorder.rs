@@ -1,4 +1,4 @@
-//! Notes what an attempt after this one need not do again, and finds what one before has left.
+//! Records the progress of a sink in the journal, and finds what an earlier attempt has left.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -7,26 +7,29 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::FilePath;
 
 use super::ledger::{Piece, SinkFile};
 use super::partial::PartialFile;
 use super::store::Store;
 use crate::copy::journal::{
-    Claim, Digest, Extent, FileId, Journal, Past, PastFile, Record, remove_temporary,
+    Claim, CopyTerms, Digest, Extent, FileId, Journal, Past, PastFile, Record, remove_temporary,
 };
 use crate::copy::pool::fits_in_pack;
+use crate::copy::temporary::release;
 use crate::lock::lock;
 
-/// Bytes of one extent, but for one block that is longer: so many are sent again where one byte is
-/// wrong.
+/// The length of an extent, unless one block is longer. One damaged byte costs the retransmission
+/// of an extent.
 const EXTENT_BYTES: u64 = 64 << 20;
 /// Extents in one record: far below the longest record.
 const RECORD_EXTENTS: usize = 4096;
 
-/// The journal of a sink; without one it notes nothing.
+/// The writer of a sink's journal. Without a journal it records nothing.
 pub(super) struct Recorder {
     durable: bool,
+    terms: CopyTerms,
     block_bytes: u64,
     keeps: bool,
     journal: Mutex<Option<Journal>>,
@@ -37,29 +40,40 @@ pub(super) struct Recorder {
 
 #[derive(Default)]
 struct State {
-    /// What an earlier attempt has left and nobody has asked for yet.
+    /// The files of an earlier attempt that are not announced yet.
     past: HashMap<Vec<u8>, PastFile>,
-    /// Whether what it has left may be gone on with.
+    /// True if this attempt can resume with them.
     usable: bool,
     /// Files that are being written, by entry.
     open: HashMap<u64, Open>,
     /// Files put in place since the last checkpoint.
-    placed: Vec<Record>,
-    /// Whether the journal says anything worth coming back to.
+    placed: Vec<Placed>,
+    /// True if the journal is of use to a later attempt.
     worthy: bool,
     checkpoints: u64,
+    /// Bytes that the journal returns to a later attempt.
+    kept: u64,
 }
 
 struct Open {
     file: Arc<SinkFile>,
     partial: Arc<PartialFile>,
-    /// Whether the journal knows of it.
+    /// True if the journal has a record of the file.
     known: bool,
+    /// The bytes of it that the journal returns to a later attempt.
+    kept: u64,
 }
 
-/// What is there of a file from an earlier attempt.
-pub(super) enum Left {
-    /// Nothing that is of use.
+/// A file in place without a record in the journal.
+struct Placed {
+    path: FilePath,
+    stamp: u64,
+    id: FileId,
+}
+
+/// The part of a file that an earlier attempt has left.
+pub(super) enum Leftover {
+    /// Nothing.
     Nothing,
     /// All of it is in place.
     Placed,
@@ -68,13 +82,14 @@ pub(super) enum Left {
 }
 
 impl Recorder {
-    /// A recorder that keeps `journal`, which says `past`, for files in `base`.
+    /// A recorder that appends to `journal`, which holds `past`, for files in `base`.
     pub(super) fn new(
         journal: Option<(Journal, Past)>,
         base: Option<OwnedFd>,
-        durable: bool,
-        block_bytes: u64,
+        options: &CopyOptions,
     ) -> Self {
+        let (durable, block_bytes) = (options.durable, options.block_bytes.get());
+        let terms = CopyTerms::of(options);
         let (journal, past) = journal.unzip();
         let mut state = State::default();
         if let Some(past) = past {
@@ -84,35 +99,37 @@ impl Recorder {
         }
         let keeps = journal.is_some();
         let (journal, state) = (Mutex::new(journal), Mutex::new(state));
-        Recorder { durable, block_bytes, keeps, journal, base, state }
+        Recorder { durable, terms, block_bytes, keeps, journal, base, state }
     }
 
-    /// Whether it has a journal: without one no block needs a digest.
+    /// True if there is a journal. Without one no block needs a digest.
     pub(super) fn keeps(&self) -> bool {
         self.keeps
     }
 
-    /// Whether an earlier attempt has left anything.
+    /// True if an earlier attempt has left anything.
     pub(super) fn has_past(&self) -> bool {
         lock(&self.state).worthy
     }
 
-    /// What an earlier attempt has left of `file`.
-    pub(super) fn left(&self, store: &Store, file: &SinkFile) -> Left {
+    /// Returns the part of `file` that an earlier attempt has left.
+    pub(super) fn left(&self, store: &Store, file: &SinkFile) -> Leftover {
         let path = file.path.as_os_str().as_bytes();
         let (past, usable) = {
             let mut state = lock(&self.state);
             (state.past.remove(path), state.usable)
         };
         let left = match &past {
-            Some(PastFile::Done { stamp, id }) if *stamp == file.stamp && usable => {
+            Some(PastFile::Done { stamp, id, terms: Some(terms) })
+                if *stamp == file.stamp && usable && terms.cover(&self.terms) =>
+            {
                 let there = store.placed(&file.path).ok().flatten();
-                there.is_some_and(|there| id.names(&there)).then_some(Left::Placed)
+                there.is_some_and(|there| id.names(&there)).then_some(Leftover::Placed)
             }
-            // A file that now comes in a pack comes whole: blocks of it are of no use.
+            // A file that is sent in a pack now is sent whole: its blocks are not used.
             Some(PastFile::Partial { .. }) if fits_in_pack(file.size(), self.block_bytes) => None,
-            Some(PastFile::Partial { stamp, temporary, id, extents })
-                if *stamp == file.stamp && usable =>
+            Some(PastFile::Partial { stamp, temporary, id, extents, verified })
+                if *stamp == file.stamp && usable && (*verified || !self.terms.verified) =>
             {
                 let mut claims = extents.clone();
                 claims.retain(|claim| claim.fits(file.size()));
@@ -122,7 +139,7 @@ impl Recorder {
                 let (path, size, sparse) = (&file.path, file.size(), file.sparse);
                 let reopen = || store.reopen(path, size, sparse, name, id).ok().flatten();
                 let partial = (!claims.is_empty()).then(reopen).flatten();
-                partial.map(|partial| Left::Partial(partial, claims))
+                partial.map(|partial| Leftover::Partial(partial, claims))
             }
             _ => None,
         };
@@ -131,41 +148,41 @@ impl Recorder {
         {
             self.remove(path, &past);
         }
-        left.unwrap_or(Left::Nothing)
+        left.unwrap_or(Leftover::Nothing)
     }
 
-    /// Notes that `file` is being written; `known` if the journal has told so.
+    /// Records that `file` is being written; `known` if the journal has a record of it.
     pub(super) fn begun(&self, file: &Arc<SinkFile>, partial: &Arc<PartialFile>, known: bool) {
         if lock(&self.journal).is_some() {
             let (file, partial) = (file.clone(), partial.clone());
-            let open = Open { file, partial, known };
+            let open = Open { file, partial, known, kept: 0 };
             lock(&self.state).open.insert(open.file.id, open);
         }
     }
 
-    /// Notes that `file` is in place, as what `id` tells.
+    /// Records that `file` is in place with the identity `id`.
     pub(super) fn placed(&self, file: &SinkFile, id: FileId) {
         let Some(path) = wire_path(file) else { return };
         if lock(&self.journal).is_some() {
             let mut state = lock(&self.state);
-            state.open.remove(&file.id);
-            state.placed.push(Record::Done { path, stamp: file.stamp, id });
+            state.close(file.id);
+            state.placed.push(Placed { path, stamp: file.stamp, id });
         }
     }
 
-    /// Forgets `file`, which has failed: what there is of it goes with its last user.
+    /// Drops `file`, which has failed. Its temporary file is removed with its last user.
     pub(super) fn dropped(&self, file: &SinkFile) {
-        if let Some(open) = lock(&self.state).open.remove(&file.id) {
+        if let Some(open) = lock(&self.state).close(file.id) {
             open.partial.temporary.keep(false);
         }
     }
 
-    /// Writes down what has been done since the last time; returns the files that could not be
+    /// Appends records of the progress since the last call; returns the files that could not be
     /// made durable.
     pub(super) fn checkpoint(&self) -> Vec<(Arc<SinkFile>, io::Error)> {
         let mut journal = lock(&self.journal);
         let Some(writer) = journal.as_mut() else { return Vec::new() };
-        let (mut records, open, first) = {
+        let (mut placed, open, first) = {
             let mut state = lock(&self.state);
             let open: Vec<_> = state
                 .open
@@ -175,7 +192,11 @@ impl Recorder {
             state.checkpoints += 1;
             (std::mem::take(&mut state.placed), open, state.checkpoints == 1)
         };
-        let placed = records.len();
+        let done = |Placed { path, stamp, id }: &Placed| {
+            let (path, stamp, id) = (path.clone(), *stamp, *id);
+            Record::Done { path, stamp, id }
+        };
+        let mut records: Vec<_> = placed.iter().map(done).collect();
         let mut failed = Vec::new();
         let mut noted = Vec::new();
         for (file, partial, known) in open {
@@ -194,11 +215,10 @@ impl Recorder {
         }
         if !records.is_empty() {
             match writer.append(&records) {
-                Ok(()) => self.appended(noted),
-                // A full disk, at worst: the next time tries again.
+                Ok(()) => self.appended(&placed, noted),
+                // The next checkpoint tries again: the disk can be full.
                 Err(_) => {
-                    records.truncate(placed);
-                    lock(&self.state).placed.append(&mut records);
+                    lock(&self.state).placed.append(&mut placed);
                     for (file, _, mut pieces) in noted {
                         file.lock().fresh.append(&mut pieces);
                     }
@@ -237,11 +257,17 @@ impl Recorder {
     }
 
     /// Notes that the journal has records of these files.
-    fn appended(&self, noted: Vec<(Arc<SinkFile>, Arc<PartialFile>, Vec<Piece>)>) {
+    fn appended(
+        &self,
+        placed: &[Placed],
+        noted: Vec<(Arc<SinkFile>, Arc<PartialFile>, Vec<Piece>)>,
+    ) {
         let mut state = lock(&self.state);
         state.worthy = true;
-        for (file, partial, _) in noted {
-            // It may have been finished or have failed meanwhile.
+        state.kept += placed.iter().map(|placed| placed.id.size).sum::<u64>();
+        for (file, partial, pieces) in noted {
+            state.keep(file.id, pieces.iter().map(|piece| piece.length).sum());
+            // It can be finished or have failed meanwhile.
             if let Some(open) = state.open.get_mut(&file.id) {
                 partial.temporary.keep(true);
                 open.known = true;
@@ -249,10 +275,31 @@ impl Recorder {
         }
     }
 
-    /// Ends the notes: with a `complete` copy nothing is left to come back to.
+    /// Keeps the journal even if it has no records: it has the name of a directory that was made.
+    pub(super) fn keep_name(&self) {
+        lock(&self.state).worthy = true;
+    }
+
+    /// Notes that `bytes` of a file are reused, which the journal has records of.
+    pub(super) fn reused(&self, file: &SinkFile, bytes: u64) {
+        let mut state = lock(&self.state);
+        match state.open.contains_key(&file.id) {
+            true => state.keep(file.id, bytes),
+            false => state.kept += bytes,
+        }
+    }
+
+    /// Bytes that the journal returns to a later attempt.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        lock(&self.state).kept
+    }
+
+    /// Ends the journal. It is removed if the copy is `complete` or the journal is of no use.
     pub(super) fn end(&self, complete: bool) {
         let Some(journal) = lock(&self.journal).take() else { return };
         let mut state = lock(&self.state);
+        // Before the lock on the journal, upon which the next attempt begins.
+        state.open.values().for_each(|open| release(&open.partial.file));
         if complete || !state.worthy {
             for (path, past) in std::mem::take(&mut state.past) {
                 self.remove(&path, &past);
@@ -263,7 +310,7 @@ impl Recorder {
         }
     }
 
-    /// Removes what was begun of a file that has changed or is copied no more.
+    /// Removes the temporary file of a file that has changed or is not copied any more.
     fn remove(&self, path: &[u8], past: &PastFile) {
         if let (PastFile::Partial { temporary, id, .. }, Some(base)) = (past, &self.base) {
             remove_temporary(base, path, temporary.as_bytes(), id);
@@ -271,8 +318,25 @@ impl Recorder {
     }
 }
 
+impl State {
+    /// Counts bytes of an open file that the journal has records of.
+    fn keep(&mut self, id: u64, bytes: u64) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.kept += bytes;
+            self.kept += bytes;
+        }
+    }
+
+    /// Takes a file out that is in place or has failed: its temporary file is gone.
+    fn close(&mut self, id: u64) -> Option<Open> {
+        let open = self.open.remove(&id)?;
+        self.kept -= open.kept;
+        Some(open)
+    }
+}
+
 impl Drop for Recorder {
-    /// A copy that ended before it began, since its client left, has nothing to come back to.
+    /// A copy that ended before it began leaves no journal.
     fn drop(&mut self) {
         self.end(false);
     }

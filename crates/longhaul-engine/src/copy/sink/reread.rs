@@ -1,12 +1,13 @@
-//! Reads again what an earlier attempt has written, while the rest is received.
+//! Reads the extents of an earlier attempt again, while the rest is received.
 //!
-//! Bytes of an earlier attempt count once they were read and have the digest that the journal has of
-//! them. The source leaves their blocks out meanwhile; those that fail are asked for again.
+//! Bytes of an earlier attempt count once they were read and have the digest that is in the
+//! journal. The source leaves out their blocks meanwhile; the sink requests the blocks of an extent
+//! that differs.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -17,7 +18,8 @@ use twox_hash::XxHash3_128;
 use super::finish::{CompleteFile, Form};
 use super::ledger::SinkFile;
 use super::partial::PartialFile;
-use super::run::Shared;
+use super::read_back::drop_pages;
+use super::shared::Shared;
 use crate::copy::blocks::{BlockSet, joined};
 use crate::copy::journal::{Claim, Digest};
 use crate::lock::lock;
@@ -39,6 +41,10 @@ struct Claimed {
     blocks: BlockSet,
     cached: OnceLock<Option<File>>,
     direct: OnceLock<Option<File>>,
+    /// The file is read from the disk, not from the page cache (`--verify=reread`).
+    past_cache: bool,
+    /// False if the pages of the file cannot be dropped from the cache.
+    dropped: OnceLock<bool>,
     state: Mutex<State>,
 }
 
@@ -52,17 +58,20 @@ struct State {
 }
 
 impl Reread {
-    /// What is to be read of `file` for the source to have left out `blocks` rightly.
+    /// The extents of `file` to read again; the source leaves out `blocks` meanwhile.
     pub(super) fn all(
         file: &Arc<SinkFile>,
         partial: &Arc<PartialFile>,
         claims: Vec<Claim>,
         blocks: BlockSet,
+        past_cache: bool,
     ) -> impl Iterator<Item = Reread> {
         let (file, partial) = (file.clone(), partial.clone());
         let state = State { left: claims.len(), good: Vec::new(), asked: BlockSet::default() };
-        let (cached, direct, state) = (OnceLock::new(), OnceLock::new(), Mutex::new(state));
-        let of = Arc::new(Claimed { file, partial, blocks, cached, direct, state });
+        let (cached, direct, dropped) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let state = Mutex::new(state);
+        let of = Claimed { file, partial, blocks, cached, direct, past_cache, dropped, state };
+        let of = Arc::new(of);
         claims.into_iter().map(move |claim| Reread { of: of.clone(), claim })
     }
 }
@@ -75,7 +84,7 @@ pub(super) fn read_again(
 ) {
     let mut buffer = AlignedBuffer::new(DIRECT_ALIGN);
     for Reread { of, claim } in claims {
-        if shared.cancel.is_set() {
+        if shared.context.cancel.is_set() {
             return;
         }
         if of.file.lock().is_gone() {
@@ -84,7 +93,8 @@ pub(super) fn read_again(
         if buffer.len() < claim.piece_bytes as usize {
             buffer = AlignedBuffer::new(claim.piece_bytes as usize);
         }
-        let good = of.holds(&claim, &mut buffer);
+        let good =
+            shared.meters.checking.time(|| of.holds(&claim, &mut buffer, &shared.store.checked));
         if let Some(complete) = of.decide(shared, (claim.offset, claim.length), good)
             && whole.send(vec![complete]).is_err()
         {
@@ -94,10 +104,13 @@ pub(super) fn read_again(
 }
 
 impl Claimed {
-    /// Whether the bytes of `claim` are still those that were written.
-    fn holds(&self, claim: &Claim, buffer: &mut [u8]) -> bool {
+    /// Returns whether the bytes of `claim` have the digest in the journal. If so, they become part
+    /// of the file's digest. Adds the bytes that it reads to `checked`.
+    fn holds(&self, claim: &Claim, buffer: &mut [u8], checked: &AtomicU64) -> bool {
         let end = claim.offset + claim.length;
         let mut pieces = Vec::new();
+        let digest = self.file.digest.as_ref();
+        let mut run = digest.map(|digest| digest.run(claim.offset, self.file.known_size()));
         let mut at = claim.offset;
         while at < end {
             let length = claim.piece_bytes.min(end - at) as usize;
@@ -105,32 +118,53 @@ impl Claimed {
                 return false;
             }
             pieces.push(XxHash3_128::oneshot(&buffer[..length]));
+            if let Some(run) = &mut run {
+                run.update(&buffer[..length]);
+            }
+            checked.fetch_add(length as u64, Ordering::Relaxed);
             at += length as u64;
         }
-        Digest::of(pieces.into_iter()) == claim.digest
+        let good = Digest::of(pieces.into_iter()) == claim.digest;
+        if let (true, Some(digest), Some(run)) = (good, digest, run) {
+            digest.take(run);
+        }
+        good
     }
 
-    /// Reads past the page cache where the file is written so and the bytes are not in it.
+    /// Reads past the page cache if the file is written so and the bytes are not in the cache, or if
+    /// they have to come from the disk.
     fn read(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.partial.temporary.dir.faults.wait();
         let open = |direct| self.partial.open_to_read(direct).ok();
         let cached = self.cached.get_or_init(|| open(false)).as_ref();
         let cached = cached.ok_or(io::ErrorKind::NotFound)?;
-        if self.partial.direct && !is_cached(cached, offset, length) {
+        let past_cache =
+            self.past_cache || self.partial.direct && !is_cached(cached, offset, length);
+        if past_cache {
             let direct = self.direct.get_or_init(|| open(true)).as_ref();
+            if self.past_cache && !self.drop_pages(cached, direct.is_some()) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             let aligned = length.next_multiple_of(DIRECT_ALIGN).min(buffer.len());
             let read = direct.map(|direct| read_up_to(direct, offset, &mut buffer[..aligned]));
             if let Some(Ok(read)) = read {
                 let short = io::ErrorKind::UnexpectedEof;
                 return if read >= length { Ok(()) } else { Err(short.into()) };
             }
-            // A file system that takes O_DIRECT at open and refuses it here.
+            // Some file systems accept O_DIRECT at open(2) and refuse it here.
         }
         cached.read_exact_at(&mut buffer[..length], offset)
     }
 
-    /// Counts blocks whose bytes are `good`, or asks for them again; the file, if it is whole.
+    /// Drops the pages of the file from the cache, once; false if they stay there.
+    fn drop_pages(&self, cached: &File, direct: bool) -> bool {
+        *self.dropped.get_or_init(|| drop_pages(cached, direct).is_ok())
+    }
+
+    /// Counts the blocks of an extent that is `good`, or requests them again; returns the file if
+    /// it is complete.
     fn decide(&self, shared: &Shared<'_>, extent: (u64, u64), good: bool) -> Option<CompleteFile> {
-        let block_bytes = shared.options.block_bytes.get();
+        let block_bytes = shared.context.options.block_bytes.get();
         let size = self.file.size();
         let whole_in = |extents: &[_]| {
             let there = BlockSet::whole_in(extents, block_bytes, size);
@@ -148,7 +182,8 @@ impl Claimed {
         }
         if state.left == 0 {
             // Blocks in several extents, too, are decided now.
-            there = whole_in(&joined(std::mem::take(&mut state.good)));
+            let good = std::mem::take(&mut state.good);
+            there = whole_in(&reusable(&self.file, good));
             let undecided = self.blocks.without(&there);
             missing
                 .extend(undecided.spans().iter().flat_map(|(first, count)| *first..first + count));
@@ -158,14 +193,14 @@ impl Claimed {
         drop(state);
         for block in missing {
             let resend = SinkMessage::Resend { id: self.file.id, offset: block * block_bytes };
-            shared.cancel.check(shared.control.send(&resend));
+            shared.context.cancel.check(shared.context.control.send(&resend));
         }
         self.count(shared, &there)
     }
 
     /// Counts blocks that are there; the file, if it is whole.
     fn count(&self, shared: &Shared<'_>, there: &BlockSet) -> Option<CompleteFile> {
-        let (file, block_bytes) = (&self.file, shared.options.block_bytes.get());
+        let (file, block_bytes) = (&self.file, shared.context.options.block_bytes.get());
         let mut state = file.lock();
         if state.is_gone() {
             return None;
@@ -178,14 +213,21 @@ impl Claimed {
             bytes += end - first * block_bytes;
         }
         file.resumed.fetch_add(bytes, Ordering::Relaxed);
-        shared.ledger.add_resumed(bytes);
+        shared.books.ledger.add_resumed(bytes);
+        shared.recorder.reused(file, bytes);
         let partial = state.take_whole()?;
         drop(state);
         Some(CompleteFile { file: file.clone(), form: partial.map_or(Form::Dropped, Form::Open) })
     }
 }
 
-/// Whether nearly all of the bytes are in the page cache: then they are read from there.
+/// The runs of bytes in which a block must lie whole to be reused, of these extents of `file`. A
+/// file with a digest reuses no block of two extents: its digest is of pieces within one of them.
+pub(super) fn reusable(file: &SinkFile, extents: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    if file.digest.is_some() { extents } else { joined(extents) }
+}
+
+/// Returns whether at least 7/8 of the bytes are in the page cache.
 fn is_cached(file: &File, offset: u64, length: usize) -> bool {
     longhaul_sys::file::cached_bytes(file, offset, length as u64)
         .is_ok_and(|cached| cached >= length as u64 / 8 * 7)

@@ -1,44 +1,43 @@
+//! Runs the stages of a sink.
+
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{Action, CopyFailure, DigestOf, ThreadRole};
+use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
-use super::digests::Digests;
-use super::entry::HardLink;
-use super::extras::Extras;
-use super::finish::{CompleteFile, Finisher};
+use super::entry::Onward;
+use super::finish::Finisher;
 use super::follow::follow_source;
-use super::ledger::{Ledger, SinkFile};
+use super::ledger::Ledger;
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::Recorder;
 use super::report::{Never, conclude, keep_journal, report};
-use super::reread::{REREADERS, Reread, read_again};
+use super::reread::{REREADERS, read_again};
+use super::shared::{Books, Context, Meters, Received, Shared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
 use crate::HASTE;
 use crate::copy::cancel::Cancel;
-use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::journal::{Journal, OpenError};
-use crate::copy::link::{Channels, SILENCE_LIMIT, pools};
-use crate::copy::metadata::Attributes;
-use crate::copy::pool::{PoolBuffer, Pools};
+use crate::copy::channels::Channels;
+use crate::copy::identity::HostFiles;
+use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
+use crate::copy::pool::pools;
 use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
-use crate::copy::watchdog::{Watchdog, patience};
+use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::session::ControlSender;
 
 /// Writers, each with one write in flight: as many as the source has readers.
 pub(crate) const WRITERS: usize = 4;
@@ -46,111 +45,41 @@ pub(crate) const WRITERS: usize = 4;
 const WRITE_QUEUE: usize = 64;
 /// Waves of whole files that wait to be synced; beyond, writers wait too.
 const FINISH_QUEUE: usize = 256;
-/// How long an earlier attempt may take to let go of the journal: its end of a broken connection
-/// notices by the silence.
+/// The longest wait for an earlier attempt to release the journal: its end of a broken connection
+/// notices the silence first.
 const JOURNAL_PATIENCE: Duration =
     SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
 
-/// A place that is ready to receive a copy.
+/// The longest time for receiving the data in flight from a source that has left.
+const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / HASTE);
+/// The time without data after which nothing more is in flight.
+const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
+
+/// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
     store: Store,
     recorder: Recorder,
     asks: bool,
 }
 
-/// Another copy of the same things to the same place does not end.
+/// The error if the same copy is running already.
 #[derive(Debug, thiserror::Error)]
 #[error("the same copy is under way already; wait for it or end it")]
 pub(in crate::copy) struct Busy;
 
-/// What the sink knows at the end.
+/// The outcome of a copy at the sink.
 pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) report: SinkReport,
-    pub(in crate::copy) failures: Vec<CopyFailure>,
-    pub(in crate::copy) skipped: Vec<CopyFailure>,
-    pub(in crate::copy) actions: Vec<Action>,
-    pub(in crate::copy) digests: Vec<DigestOf>,
+    pub(in crate::copy) reports: FileReports,
     pub(in crate::copy) tcp: Vec<TcpInfo>,
-    /// The other end's own account, if it gave one.
+    /// The report of the source, if it sent one.
     pub(in crate::copy) source: Option<SourceReport>,
-    /// When all was in place.
+    /// The time at which everything was in place.
     pub(in crate::copy) completed: Instant,
 }
 
-/// What came in one buffer, verified.
-pub(super) struct Received {
-    pub(super) what: Content,
-    pub(super) buffer: PoolBuffer,
-}
-
-/// Whose bytes a buffer holds.
-pub(super) enum Content {
-    Block {
-        file: Arc<SinkFile>,
-        offset: u64,
-        length: usize,
-        /// The XXH3-128 of the bytes, if the journal is to have it.
-        digest: Option<u128>,
-    },
-    /// Complete files and where each begins in the buffer.
-    Pack(Vec<(Arc<SinkFile>, usize)>),
-}
-
-/// Where a file goes from its announcement if no more of it is to come.
-pub(super) struct Onward {
-    /// To be synced and renamed.
-    pub(super) whole: Sender<Vec<CompleteFile>>,
-    /// Parts of files that an earlier attempt has written.
-    pub(super) reread: Sender<Reread>,
-}
-
-/// What the threads of a sink share.
-pub(super) struct Shared<'a> {
-    pub(super) control: ControlSender,
-    pub(super) cancel: Arc<Cancel>,
-    pub(super) watchdog: Watchdog,
-    /// Bytes that have come over data connections.
-    pub(super) arrived: Arc<AtomicU64>,
-    pub(super) pools: Pools,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) store: &'a Store,
-    pub(super) recorder: &'a Recorder,
-    /// Whether the source waits to hear what is wanted.
-    pub(super) asks: bool,
-    pub(super) finisher: Finisher<'a>,
-    pub(super) options: &'a CopyOptions,
-    pub(super) progress: &'a Progress,
-    /// Data connections that the source wants in all.
-    pub(super) wanted: AtomicU32,
-    pub(super) resent: AtomicU64,
-    pub(super) dirs: Mutex<Vec<(PathBuf, Attributes)>>,
-    /// Those of the target itself, where the contents of a directory come.
-    pub(super) top: Mutex<Option<Attributes>>,
-    pub(super) links: Mutex<Vec<HardLink>>,
-    /// By number, the hash of the path of each entry, where hard links are kept; 0 for one that has
-    /// no second name.
-    pub(super) named: Mutex<Vec<u64>>,
-    pub(super) extras: Extras,
-    pub(super) digests: Digests,
-    pub(super) unchanged: AtomicU64,
-    pub(super) actions: Mutex<Vec<Action>>,
-    pub(super) told_digests: Mutex<Vec<DigestOf>>,
-    pub(super) failures: Mutex<Vec<CopyFailure>>,
-    pub(super) skipped: Mutex<Vec<CopyFailure>>,
-    pub(super) receiving: StageClock,
-    pub(super) verifying: StageClock,
-    pub(super) writing: StageClock,
-    pub(super) syncing: StageClock,
-    pub(super) cpu: CpuMeter,
-    pub(super) start: Instant,
-    pub(super) finished: AtomicBool,
-    pub(super) report: Mutex<Option<(SinkReport, Instant)>>,
-    pub(super) source: Mutex<Option<SourceReport>>,
-}
-
 impl Sink {
-    /// Makes `destination` ready for the copy `key`, and finds what an earlier attempt has left. The
-    /// wait for that attempt to end stops when `gives_up` returns true.
+    /// Prepares `destination` for the copy `key`, and finds the journal of an earlier attempt.
     pub(in crate::copy) fn open(
         destination: Destination,
         key: &CopyKey,
@@ -161,11 +90,14 @@ impl Sink {
         let again = |base: &OwnedFd| base.try_clone().ok();
         let journal = match base.as_ref().and_then(again) {
             None => None,
-            // What changes nothing leaves no journal.
+            // A dry run leaves no journal.
             Some(_) if options.tree.dry_run => None,
             Some(dir) => {
                 let patience = JOURNAL_PATIENCE;
-                match Journal::open(dir, key, options.durable, patience, gives_up) {
+                let terms = CopyTerms::of(options);
+                let name = destination.given_name();
+                let setting = Setting { durable: options.durable, terms, name };
+                match Journal::open(dir, key, setting, patience, gives_up) {
                     Ok(opened) => Some(opened),
                     Err(OpenError::Unavailable) => None,
                     Err(OpenError::Busy) => return Err(Busy),
@@ -178,14 +110,14 @@ impl Sink {
         };
         let found = journal.as_ref().filter(|(journal, _)| journal.is_found());
         let sweep = found.map(|(_, past)| Sweep::new(token.number(), past));
-        let recorder = Recorder::new(journal, base, options.durable, options.block_bytes.get());
+        let recorder = Recorder::new(journal, base, options);
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let asks = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, sweep);
         Ok(Sink { store, recorder, asks })
     }
 
-    /// Whether the source is to wait for [`SinkMessage::Wanted`].
+    /// True if the source has to wait for [`SinkMessage::Wanted`].
     ///
     /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
     pub(in crate::copy) fn asks(&self) -> bool {
@@ -215,59 +147,39 @@ impl Sink {
             cancel.on_cancel(move || outlet.close());
         }
         progress.begin();
-        let shared = Shared {
+        let context = Context {
             control: link.sender,
             cancel: cancel.clone(),
             watchdog: Watchdog::new(patience(options)),
             arrived: Arc::default(),
             pools,
-            ledger,
-            store: &self.store,
-            recorder: &self.recorder,
-            asks: self.asks,
-            finisher: Finisher::new(&self.store, options),
             options,
             progress,
-            wanted: AtomicU32::new(0),
-            resent: AtomicU64::new(0),
-            dirs: Mutex::default(),
-            top: Mutex::default(),
-            links: Mutex::default(),
-            named: Mutex::default(),
-            extras: Extras::new(options, &self.store.destination),
-            digests: Digests::new(options),
-            unchanged: AtomicU64::new(0),
-            actions: Mutex::default(),
-            told_digests: Mutex::default(),
-            failures: Mutex::default(),
-            skipped: Mutex::default(),
-            receiving: StageClock::default(),
-            verifying: StageClock::default(),
-            writing: StageClock::default(),
-            syncing: StageClock::default(),
-            cpu: CpuMeter::default(),
-            start: Instant::now(),
-            finished: AtomicBool::new(false),
-            report: Mutex::default(),
-            source: Mutex::default(),
+            asks: self.asks,
+            host_files: HostFiles::of_boot(),
+        };
+        let shared = Shared {
+            context,
+            books: Books::new(options, ledger, &self.store.destination),
+            meters: Meters::new(),
+            store: &self.store,
+            recorder: &self.recorder,
+            finisher: Finisher::new(&self.store, options),
         };
         let mut control = link.receiver;
         let tcp = shared.carry(link.streams, stop, &mut control);
-        let report = lock(&shared.report).take();
+        let report = lock(&shared.books.report).take();
         if report.is_none() {
-            // Whatever has come is not to come again.
+            // Keeps the received bytes for the next attempt.
             shared.checkpoint();
             self.recorder.end(false);
         }
         match report {
             Some((report, completed)) => Ok(SinkOutcome {
                 report,
-                failures: std::mem::take(&mut *lock(&shared.failures)),
-                skipped: std::mem::take(&mut *lock(&shared.skipped)),
-                actions: std::mem::take(&mut *lock(&shared.actions)),
-                digests: std::mem::take(&mut *lock(&shared.told_digests)),
+                reports: std::mem::take(&mut *lock(&shared.books.reports)),
                 tcp,
-                source: lock(&shared.source).take(),
+                source: lock(&shared.books.source).take(),
                 completed,
             }),
             None => Err(cancel.take_reason()),
@@ -276,7 +188,7 @@ impl Sink {
 }
 
 impl Shared<'_> {
-    /// Runs all stages to the end, and returns what the kernel knows of the connections.
+    /// Runs all stages to the end, and returns the TCP state of the connections.
     fn carry(
         &self,
         streams: Streams,
@@ -291,10 +203,11 @@ impl Shared<'_> {
             // As many as the journal of an earlier attempt names.
             let (reread, to_read) = unbounded();
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
-                let mut receiver = streams.receiver(stream, socket, self.options.protection);
-                receiver.count_into(self.arrived.clone());
+                let mut receiver =
+                    streams.receiver(stream, socket, self.context.options.protection);
+                receiver.count_into(self.context.arrived.clone());
                 scope.spawn(move || {
-                    let info = self.cpu.stage(ThreadRole::Receive, || {
+                    let info = self.meters.cpu.stage(ThreadRole::Receive, || {
                         receive_blocks(self, stream, receiver, &received)
                     });
                     lock(tcp_all).extend(info);
@@ -307,62 +220,79 @@ impl Shared<'_> {
             }
             let more = received.clone();
             let dialing = scope.spawn(move || {
-                let over = || self.cancel.is_set() || self.finished.load(Ordering::Relaxed);
-                let wanted = || self.wanted.load(Ordering::Relaxed);
-                streams.more(had, &self.cancel, over, wanted, |stream, socket| {
+                let over =
+                    || self.context.cancel.is_set() || self.books.finished.load(Ordering::Relaxed);
+                let wanted = || self.books.wanted.load(Ordering::Relaxed);
+                streams.more(had, &self.context.cancel, over, wanted, |stream, socket| {
                     receive(stream, socket, more.clone());
                 });
             });
             for _ in 0..WRITERS {
                 let (blocks, whole) = (to_write.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
+                    self.meters
+                        .cpu
+                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
                 });
             }
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
+                self.meters.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
             });
             let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
             for _ in 0..rereaders {
                 let (claims, whole) = (to_read.clone(), whole.clone());
                 scope.spawn(move || {
-                    self.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
+                    self.meters.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
                 });
             }
             let (over, ended) = bounded::<Never>(0);
             let journal = ended.clone();
-            scope.spawn(move || self.cpu.stage(ThreadRole::Control, || report(self, &ended, stop)));
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+                self.meters.cpu.stage(ThreadRole::Control, || report(self, &ended, stop));
             });
             scope.spawn(move || {
-                self.cpu.stage(ThreadRole::Control, || conclude(self));
+                self.meters.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+            });
+            scope.spawn(move || {
+                self.meters.cpu.stage(ThreadRole::Control, || conclude(self));
                 drop(over);
             });
             drop((received, to_write, to_read));
 
             let onward = Onward { whole, reread };
             let followed =
-                self.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
+                self.meters.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
             drop(onward);
             dialing.thread().unpark();
             match followed {
-                // The source closes its side once it has read that all is in place.
-                Err(_) if self.finished.load(Ordering::Relaxed) => self.cancel.release(),
-                Err(reason) => self.give_up(reason),
+                // The source closes the channel after the report of the end.
+                Err(_) if self.books.finished.load(Ordering::Relaxed) => {
+                    self.context.cancel.release();
+                }
+                Err(reason) => {
+                    if !matches!(reason, EngineError::Protocol { .. }) {
+                        self.drain();
+                    }
+                    self.give_up(reason);
+                }
                 Ok(never) => match never {},
             }
         });
         tcp.into_inner().unwrap_or_default()
     }
 
-    /// The source asks for so many connections in all.
-    pub(super) fn streams_wanted(&self, wanted: u32) {
-        self.wanted.store(wanted, Ordering::Relaxed);
+    /// Receives the data in flight from a source that has left: a later attempt reuses them.
+    fn drain(&self) {
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        let arrived = || self.context.arrived.load(Ordering::Relaxed);
+        let mut before = arrived();
+        while Instant::now() < deadline && !self.context.cancel.is_set() {
+            thread::sleep(DRAIN_LOOK);
+            let now = arrived();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
     }
-}
-
-/// The peer did what it must not.
-pub(super) fn broken(peer: &str, what: &'static str) -> EngineError {
-    EngineError::Protocol { peer: peer.to_owned(), what }
 }

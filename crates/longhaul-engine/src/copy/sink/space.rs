@@ -1,4 +1,4 @@
-//! The space of the sink's file system: refuses what does not fit, and keeps a reserve.
+//! The space of the sink's file system: refuses a copy that does not fit, and keeps a reserve.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) struct Space {
     target: Option<(OwnedFd, u64)>,
     path: PathBuf,
     reserve: MinFree,
-    /// The free space says nothing about what fits.
+    /// True if the file system compresses: it can hold more than its free space.
     compresses: bool,
     account: Mutex<Account>,
     quota: Option<Arc<QuotaUse>>,
@@ -64,7 +64,7 @@ struct Account {
 }
 
 impl Space {
-    /// The space of what is written to `destination`.
+    /// The space of a copy to `destination`.
     pub(super) fn of(destination: &Destination) -> Self {
         match destination {
             Destination::Directory { tree, path, .. } => {
@@ -104,7 +104,12 @@ impl Space {
         quota.check(sizes.map(occupied).fold(0, u64::saturating_add))
     }
 
-    /// Claims `bytes` of the quota.
+    /// True if the files count against a quota.
+    pub(super) fn has_quota(&self) -> bool {
+        self.quota.is_some()
+    }
+
+    /// Claims `bytes` of the quota, for one name.
     pub(super) fn claim_quota(&self, bytes: u64) -> Result<()> {
         self.quota.as_ref().map_or(Ok(()), |quota| quota.claim(bytes))
     }
@@ -167,7 +172,7 @@ impl Space {
         if disk.f_blocks == 0 {
             return None;
         }
-        // Without a reserve root may use what is kept for it.
+        // Without a reserve, root can use the blocks that the file system reserves for it.
         let whole = self.reserve == MinFree::NONE && geteuid().is_root();
         let blocks = if whole { disk.f_bfree } else { disk.f_bavail };
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
@@ -206,7 +211,7 @@ mod tests {
         assert_eq!(space.claim(new(free / 2)).unwrap(), free / 2);
         let error = space.claim(new(free)).unwrap_err();
         assert!(matches!(error, EngineError::NoSpace { .. }), "{error}");
-        // What is settled is in the free space that is read again.
+        // Settled bytes are part of the free space that is read again.
         space.settle(free / 2);
         space.claim(new(free / 2)).unwrap();
         assert!(space.claim(new(u64::MAX)).is_err());

@@ -1,3 +1,5 @@
+//! The place that entries are written to: directories, temporary files and their final names.
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -5,21 +7,19 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::NotKept;
 use longhaul_core::wire::copy::CopyKey;
 use longhaul_sys::memory::DIRECT_ALIGN;
-use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, fallocate, fstat, fstatfs, mkdirat,
-    openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::fault::Countdown;
-use super::ledger::UNKNOWN;
+use super::open_dir::{OpenDir, existing_mode, file_id};
 use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 use super::placement::Destination;
@@ -28,15 +28,16 @@ use super::sweep::Sweep;
 use crate::copy::disk::Disk;
 use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
-use crate::copy::temporary::{is_temporary_of, temporary_name};
+use crate::copy::temporary::{hold, is_held, is_temporary_of, temporary_name};
 use crate::copy::tree::Tree;
 use crate::lock::lock;
 use crate::session::random_keying_material;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
-/// File systems whose syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs, where
-/// nothing is (linux/magic.h). On others, FUSE above all, it may never reach the server behind.
+/// File systems on which syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs,
+/// where nothing is durable (linux/magic.h). On others, such as FUSE, it need not reach the server
+/// behind.
 const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// The place that entries are written to.
@@ -45,17 +46,19 @@ pub(super) struct Store {
     pub(super) keeper: Keeper,
     pub(super) disk: Disk,
     pub(super) space: Space,
+    /// Bytes that were read to compare them.
+    pub(super) checked: AtomicU64,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
-    /// Directories that this copy has made: no name in them can be in the way.
+    /// Directories that this copy has made: they hold no earlier files.
     made: Mutex<HashSet<PathBuf>>,
-    /// By device, what syncs the file system at once.
+    /// By device, the handle that syncs the file system.
     syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
     token: Token,
     /// Set if an earlier attempt has left a journal.
     sweep: Option<Sweep>,
 }
 
-/// What makes the temporary names of two copies into one directory differ.
+/// The part of temporary names in which two copies into one directory differ.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Token {
     /// Derived from the key of this copy, whose lock is held: a file of this user under a name
@@ -87,19 +90,6 @@ impl Token {
     }
 }
 
-/// A directory that files are created in.
-pub(super) struct OpenDir {
-    pub(super) fd: OwnedFd,
-    fresh: bool,
-    /// Whether what is there may be replaced.
-    pub(super) replaces: bool,
-    pub(super) faults: Countdown,
-    pub(super) device: u64,
-    /// Opened before anything was written, so that syncfs(2) on it tells of every error since;
-    /// `None` where one sync for all files does not hold.
-    pub(super) sync: Option<Arc<File>>,
-}
-
 impl Store {
     pub(super) fn new(
         destination: Destination,
@@ -112,6 +102,7 @@ impl Store {
             keeper: Keeper::new(options, destination.may_own()),
             destination,
             disk: Disk::new(options.direct),
+            checked: AtomicU64::new(0),
             token,
             sweep,
             dirs: Mutex::default(),
@@ -120,12 +111,12 @@ impl Store {
         }
     }
 
-    /// Whether what is written stays: not so where bytes are dropped.
+    /// Returns whether written bytes are stored. False if they are dropped or passed on.
     pub(super) fn keeps(&self) -> bool {
         !matches!(self.destination, Destination::Null | Destination::Outlet(_))
     }
 
-    /// Where bytes go that are not put in place but passed on.
+    /// The outlet, if bytes are passed on instead of stored.
     pub(super) fn outlet(&self) -> Option<&Arc<Outlet>> {
         match &self.destination {
             Destination::Outlet(outlet) => Some(outlet),
@@ -145,7 +136,7 @@ impl Store {
         }
     }
 
-    /// Where `path` is, for messages.
+    /// The path of an entry for messages.
     pub(super) fn display(&self, path: &Path) -> PathBuf {
         match &self.destination {
             Destination::Directory { path: base, .. } => base.join(path),
@@ -155,7 +146,7 @@ impl Store {
         }
     }
 
-    /// What could not be kept so far.
+    /// The attributes that could not be kept so far.
     pub(super) fn not_kept(&self) -> Vec<NotKept> {
         self.keeper.not_kept()
     }
@@ -176,12 +167,13 @@ impl Store {
         Ok(Some(freed.map_or(0, |stat| stat.st_blocks as u64 * 512)))
     }
 
-    /// Makes a directory, or takes the one that is there; whether its attributes are to be set.
+    /// Makes a directory, or takes an existing one; returns whether it gets attributes.
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
         let Some((tree, parent, name)) = self.locate(path)? else { return Ok(false) };
-        // Writable for us until all is in it; the final mode comes at the end.
+        // Writable until it is complete; the final mode is set at the end.
         match mkdirat(&parent.fd, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
+                self.keeper.open_to_owner(&parent.fd, name)?;
                 lock(&self.made).insert(path.to_owned());
                 Ok(true)
             }
@@ -194,7 +186,7 @@ impl Store {
     pub(super) fn finish_dir(&self, path: &Path, attributes: &Attributes) -> io::Result<()> {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(()) };
         let dir = tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        self.keeper.dress(dir, attributes, None, &self.display(path));
+        self.keeper.apply_attributes(dir, attributes, None, &self.display(path));
         Ok(())
     }
 
@@ -206,7 +198,7 @@ impl Store {
         Ok(rustix::fs::fsync(dir)?)
     }
 
-    /// Makes everything on the file systems written to durable, if one call for each can.
+    /// Makes everything on the file systems durable; false if one of them needs a sync per file.
     pub(super) fn sync_all(&self) -> io::Result<bool> {
         for sync in lock(&self.syncs).values() {
             match sync {
@@ -238,9 +230,10 @@ impl Store {
                 Err(Errno::INVAL) if direct => (create(OFlags::empty())?, false),
                 Err(error) => return Err(error.into()),
             };
+        hold(&fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
-        reserve(&partial, size)?;
+        partial.reserve()?;
         Ok(Some(partial))
     }
 
@@ -265,7 +258,7 @@ impl Store {
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
         if !plain {
-            self.keeper.dress(&file, attributes, existing, &self.display(path));
+            self.keeper.apply_attributes(&file, attributes, existing, &self.display(path));
         }
         if durable && temporary.dir.sync.is_none() {
             file.sync_all()?;
@@ -274,8 +267,8 @@ impl Store {
         Ok(Some((temporary, id)))
     }
 
-    /// Opens what an earlier attempt has left under the name `temporary`, if it is still that file
-    /// and nobody else can have written to it.
+    /// Opens what an earlier attempt has left under the name `temporary`, if it is still that file,
+    /// nobody else can have written to it, and no other session uses it. Its space is not reserved.
     pub(super) fn reopen(
         &self,
         path: &Path,
@@ -286,7 +279,7 @@ impl Store {
     ) -> io::Result<Option<PartialFile>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let own = |stat: &Stat| is_own(stat) && (stat.st_dev, stat.st_ino) == (id.device, id.inode);
-        // Looked at before it is opened, which can have effects where it is a device.
+        // Checked before it is opened, because opening a device can have effects.
         if !is_temporary_of(name.as_bytes(), temporary.as_bytes())
             || !own(&statat(&dir.fd, temporary, AtFlags::SYMLINK_NOFOLLOW)?)
         {
@@ -299,19 +292,18 @@ impl Store {
             Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
             fd => (fd?, direct),
         };
-        if !own(&fstat(&fd)?) {
+        if !own(&fstat(&fd)?) || !hold(&fd) {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
         let mut partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
         partial.reopened = true;
-        // Whatever becomes of this attempt, it stays for the next.
+        // It stays for the next attempt, even if this one fails.
         partial.temporary.keep(true);
-        reserve(&partial, size)?;
         Ok(Some(partial))
     }
 
-    /// What is in place at `path`.
+    /// The identity of the file at `path`.
     pub(super) fn placed(&self, path: &Path) -> io::Result<Option<FileId>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
@@ -336,8 +328,8 @@ impl Store {
         })
     }
 
-    /// Lets `make` make something under a temporary name of entry `id`, and returns the name. A
-    /// name that another user has taken is left alone, and one with a random number is used.
+    /// Runs `make` with a temporary name of entry `id`, and returns the name. If another user has
+    /// taken the name, a random number replaces `id`.
     pub(super) fn make_new<T>(
         &self,
         (dir, name, id): (&OwnedFd, &OsStr, u64),
@@ -349,7 +341,7 @@ impl Store {
             made => return made.map(|made| (made, first)),
         }
         if let Token::OfCopy(_) = self.token
-            && remove_own(dir, &first)
+            && self.remove_own(dir, &first)
         {
             match make(&first) {
                 Err(Errno::EXIST) => {}
@@ -362,8 +354,21 @@ impl Store {
         make(&random).map(|made| (made, random))
     }
 
+    /// Removes the file that an earlier attempt of this user has left under the name `temporary`;
+    /// false if it is another user's, is to be resumed, or is in use.
+    fn remove_own(&self, dir: &OwnedFd, temporary: &OsStr) -> bool {
+        let spared = |stat: &Stat| {
+            let identity = (stat.st_dev, stat.st_ino);
+            self.sweep.as_ref().is_some_and(|sweep| sweep.spares(identity))
+        };
+        let left = |stat: Stat| stat.st_uid == geteuid().as_raw() && !spared(&stat);
+        statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(left)
+            && !is_held(dir, temporary)
+            && unlinkat(dir, temporary, AtFlags::empty()).is_ok()
+    }
+
     /// Gives a complete file of `size` bytes at `path` its length and attributes.
-    pub(super) fn dress(
+    pub(super) fn apply_attributes(
         &self,
         partial: &PartialFile,
         path: &Path,
@@ -371,12 +376,12 @@ impl Store {
         attributes: &Attributes,
     ) -> io::Result<()> {
         let overran = partial.direct && !size.is_multiple_of(DIRECT_ALIGN as u64);
-        // What an earlier attempt has left may be longer.
+        // The file of an earlier attempt can be longer.
         if overran || partial.sparse || partial.reopened {
             partial.file.set_len(size)?;
         }
         let existing = existing_mode(&partial.temporary.dir, &partial.temporary.name)?;
-        self.keeper.dress(&partial.file, attributes, existing, &self.display(path));
+        self.keeper.apply_attributes(&partial.file, attributes, existing, &self.display(path));
         Ok(())
     }
 
@@ -394,7 +399,7 @@ impl Store {
         let fd = tree.open_dir(if above == Path::new("") { ".".as_ref() } else { above })?;
         let fresh = lock(&self.made).contains(above);
         if let Some(sweep) = self.sweep.as_ref().filter(|_| !fresh) {
-            sweep.directory(&fd, above);
+            sweep.directory(&fd);
         }
         let device = fstat(&fd)?.st_dev;
         let sync = self.sync_handle(&fd, device)?;
@@ -409,7 +414,7 @@ impl Store {
         Ok(Some((tree, dir, name)))
     }
 
-    /// What syncs the file system of `dir`, one for all its directories.
+    /// A handle that syncs the file system of `dir`, one for all its directories.
     fn sync_handle(&self, dir: &OwnedFd, device: u64) -> io::Result<Option<Arc<File>>> {
         let mut syncs = lock(&self.syncs);
         if let Some(sync) = syncs.get(&device) {
@@ -422,49 +427,5 @@ impl Store {
         let sync = sync.map(|fd| Arc::new(File::from(fd)));
         syncs.insert(device, sync.clone());
         Ok(sync)
-    }
-}
-
-/// Reserves the space of a file that is not sparse, so that a disk that is too small says so before
-/// anything is sent in vain.
-fn reserve(partial: &PartialFile, size: u64) -> io::Result<()> {
-    if size == 0 || size == UNKNOWN || partial.sparse {
-        return Ok(());
-    }
-    match fallocate(&partial.file, FallocateFlags::empty(), 0, size) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// What tells the file of `stat` from others and from itself at another time.
-pub(super) fn file_id(stat: &Stat) -> FileId {
-    FileId {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        size: stat.st_size as u64,
-        mtime_seconds: stat.st_mtime,
-        mtime_ns: stat.st_mtime_nsec,
-        ctime: Some((stat.st_ctime, stat.st_ctime_nsec)),
-    }
-}
-
-/// Removes what this user has left under the name `temporary`; false if it is another user's.
-fn remove_own(dir: &OwnedFd, temporary: &OsStr) -> bool {
-    let own = |stat: Stat| stat.st_uid == geteuid().as_raw();
-    statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(own)
-        && unlinkat(dir, temporary, AtFlags::empty()).is_ok()
-}
-
-/// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
-pub(super) fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
-    if dir.fresh {
-        return Ok(None);
-    }
-    let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(None) };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Err(Errno::ISDIR.into()),
-        FileType::RegularFile => Ok(Some(stat.st_mode & 0o777)),
-        _ => Ok(None),
     }
 }

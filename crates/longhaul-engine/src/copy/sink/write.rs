@@ -9,23 +9,25 @@ use crossbeam_channel::{Receiver, Sender};
 use super::finish::{CompleteFile, Form, SYNC_BATCH};
 use super::ledger::{Piece, SinkFile, Stage};
 use super::partial::PartialFile;
-use super::run::{Content, Received, Shared};
+use super::shared::{Received, ReceivedContent, Shared};
 use crate::copy::pool::PoolBuffer;
 
-/// Writes until no more blocks come; passes on what is whole.
+/// Writes until no more blocks arrive; passes on complete files.
 pub(super) fn write_blocks(
     shared: &Shared<'_>,
     blocks: &Receiver<Received>,
     whole: &Sender<Vec<CompleteFile>>,
 ) {
-    shared.writing.join();
+    shared.meters.writing.join();
     for Received { what, buffer } in blocks {
         let complete = match what {
-            Content::Block { file, offset, length, digest } => {
+            ReceivedContent::Block { file, offset, length, digest } => {
                 let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });
                 write_block(shared, file, (offset, length), piece, buffer).into_iter().collect()
             }
-            Content::Pack(pieces) => shared.writing.time(|| write_pack(shared, pieces, &buffer)),
+            ReceivedContent::Pack(pieces) => {
+                shared.meters.writing.time(|| write_pack(shared, pieces, &buffer))
+            }
         };
         if !complete.is_empty() && whole.send(complete).is_err() {
             return;
@@ -48,7 +50,7 @@ fn write_block(
         shared.give_up(full);
         return None;
     }
-    let written = shared.writing.time(|| {
+    let written = shared.meters.writing.time(|| {
         let partial = {
             let mut state = file.lock();
             match &state.partial {
@@ -60,7 +62,7 @@ fn write_block(
                         .create(file.id, &file.path, file.size(), file.sparse)
                         .map_err(|error| ("create", error))?
                         .map(Arc::new);
-                    // Its space is taken: given in advance, or found to be on the way.
+                    // Its space is reserved, or is taken by the writes.
                     if !file.sparse && file.known_size().is_some() {
                         shared.settle_claim(&file);
                     }
@@ -87,9 +89,9 @@ fn write_block(
     match written {
         Ok(false) => None,
         Ok(true) => {
-            shared.ledger.add_written(length as u64);
+            shared.books.ledger.add_written(length as u64);
             let mut state = file.lock();
-            let whole = state.note_written(offset / shared.options.block_bytes.get());
+            let whole = state.note_written(offset / shared.context.options.block_bytes.get());
             if !whole {
                 state.fresh.extend(piece);
                 return None;
@@ -116,16 +118,16 @@ fn write_pack(
         let before = std::mem::replace(&mut file.lock().partial, Stage::Gone);
         match before {
             Stage::Waiting => {}
-            // Blocks of it were there, from now or from an earlier attempt: the whole replaces them.
+            // The complete file replaces blocks of this or an earlier attempt.
             Stage::Open(partial) => shared.take_over(&file, partial.as_deref()),
-            // Failed, or it came twice: it is written once.
+            // It has failed or was written.
             Stage::Gone => continue,
         }
         let bytes = &buffer[start..start + file.size() as usize];
         if let Some(digest) = &file.digest {
             digest.add(0, bytes, Some(file.size()));
         }
-        let durable = shared.options.durable;
+        let durable = shared.context.options.durable;
         let passed_on = shared.store.outlet().map_or(Ok(()), |outlet| outlet.put_all(bytes));
         let created = passed_on.and_then(|()| {
             shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable)
@@ -133,7 +135,7 @@ fn write_pack(
         match created {
             Ok(temporary) => {
                 shared.settle_claim(&file);
-                shared.ledger.add_written(file.size());
+                shared.books.ledger.add_written(file.size());
                 let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
                 complete.push(CompleteFile { file, form });
             }
@@ -151,16 +153,16 @@ fn create_or_write(error: &io::Error) -> &'static str {
     }
 }
 
-/// Finishes whole files, wave by wave: while one is synced the next gathers.
+/// Finishes complete files in waves: while one is synced, the next gathers.
 pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
-    shared.syncing.join();
+    shared.meters.syncing.join();
     while let Ok(mut wave) = whole.recv() {
         while wave.len() < SYNC_BATCH
             && let Ok(more) = whole.try_recv()
         {
             wave.extend(more);
         }
-        shared.syncing.time(|| {
+        shared.meters.syncing.time(|| {
             shared.finisher.finish(wave, |file, outcome| match outcome {
                 Ok(placed) => {
                     if let Some(id) = placed {
@@ -175,30 +177,22 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFil
 }
 
 impl Shared<'_> {
-    /// Forgets the blocks of a file that has come whole.
+    /// Drops the blocks of a file that has arrived whole.
     fn take_over(&self, file: &SinkFile, partial: Option<&PartialFile>) {
         self.recorder.dropped(file);
         if let Some(partial) = partial {
             partial.temporary.discard();
         }
-        self.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
-    }
-
-    /// Notes that what a file claims is on the disk, or no longer needed.
-    pub(super) fn settle_claim(&self, file: &SinkFile) {
-        match file.take_claim() {
-            0 => {}
-            bytes => self.store.space.settle(bytes),
-        }
+        self.books.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
     }
 
     /// Settles a file that is in place.
     pub(super) fn settle(&self, file: &SinkFile) {
         if let Err(error) = self.note_digest(file) {
             let told = self.tell_failed(None, &file.path, "read", &error);
-            self.cancel.check(told);
+            self.context.cancel.check(told);
         }
         self.settle_claim(file);
-        self.ledger.done(file);
+        self.books.ledger.done(file);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads a source's files as a copy does, by the same readers' code, and drops what was read: the
-//! step of a diagnosis that needs no network.
+//! Reads a source's files with the readers of a copy, and drops the data: the step of a diagnosis
+//! that needs no network.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,8 +14,10 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
 use longhaul_sys::memory::AlignedBuffer;
 
-use super::file::{ReadError, SourceFile};
-use super::run::{READERS, SourcePlan};
+use super::feed::ReadError;
+use super::file::SourceFile;
+use super::plan::SourcePlan;
+use super::shared::READERS;
 use super::walk::{Walk, WalkSink};
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
@@ -23,14 +25,14 @@ use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::Throttle;
 
-/// What a walk finds, for a look or for reading.
+/// The files of a walk.
 #[derive(Default)]
-pub(crate) struct FileList {
+pub(crate) struct SampleFiles {
     files: Vec<Arc<SourceFile>>,
     failure: Option<(std::path::PathBuf, String)>,
 }
 
-impl WalkSink for FileList {
+impl WalkSink for SampleFiles {
     fn announce(&mut self, _: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         self.files.extend(files);
         Ok(())
@@ -46,10 +48,10 @@ impl WalkSink for FileList {
     }
 }
 
-impl FileList {
+impl SampleFiles {
     /// Walks `plan`, whose options have a sample.
     fn walk(plan: &SourcePlan, options: &CopyOptions) -> Result<Self> {
-        let mut found = FileList::default();
+        let mut found = SampleFiles::default();
         Walk::new(&plan.tree, options, &mut found).run(&plan.roots)?;
         match found.failure.take() {
             Some((path, reason)) if found.files.is_empty() => {
@@ -61,24 +63,24 @@ impl FileList {
     }
 }
 
-/// What there is to copy, up to the sample of `options`.
+/// The size of the sources, up to the sample of `options`.
 ///
 /// # Errors
 /// Nothing of it can be opened.
 pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
-    let found = FileList::walk(plan, options)?;
+    let found = SampleFiles::walk(plan, options)?;
     let bytes: u64 = found.files.iter().map(|file| file.size).sum();
     let files = found.files.len() as u64;
     let more = options.sample.is_some_and(|most| bytes >= most.bytes.get() || files >= most.files);
     Ok(SampleReport { bytes: Bytes::new(bytes), files, more })
 }
 
-/// Has the page cache forget the sample: what is dirty stays, and so do names and metadata.
+/// Drops the sample from the page cache. Dirty pages, names and metadata stay.
 ///
 /// # Errors
 /// As for [`look`].
 pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
-    for file in FileList::walk(plan, options)?.files {
+    for file in SampleFiles::walk(plan, options)?.files {
         file.forget();
     }
     Ok(())
@@ -97,12 +99,12 @@ pub(crate) fn read(
     stop: &AtomicBool,
 ) -> Result<AloneReport> {
     let (clock, cpu) = (StageClock::default(), CpuMeter::default());
-    // A rate of the disk is wanted, whatever would be cheaper.
+    // Measures the disk, even where the cache is cheaper.
     let disk = Disk::new(DirectIo::Always);
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;
     loop {
-        let found = FileList::walk(plan, options)?.files;
+        let found = SampleFiles::walk(plan, options)?.files;
         for file in &found {
             file.forget();
         }
@@ -187,7 +189,7 @@ impl Pass<'_> {
     fn read(&self, block: usize) -> Result<()> {
         self.clock.join();
         let mut buffer = AlignedBuffer::new(block);
-        // One at the least: on a host that hardly comes by, that tells how slow it is.
+        // At least one, so that a slow host gets a result.
         let mut first = true;
         while first || Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
             first = false;

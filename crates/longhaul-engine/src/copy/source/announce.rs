@@ -1,4 +1,5 @@
-//! The first stage: walks the roots, announces what is there, and queues it for the readers.
+//! The first stage: walks the roots, announces the entries, and queues their blocks for the
+//! readers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +11,15 @@ use longhaul_core::wire::PACK_FILES_LIMIT;
 use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 
 use super::file::SourceFile;
-use super::run::{Job, Shared, SourcePlan, SourceRoot};
+use super::plan::{SourcePlan, SourceRoot};
+use super::shared::{Job, Shared};
 use super::walk::{Walk, WalkSink};
-use crate::copy::link::keep;
 use crate::copy::pool::PACK_BYTES;
 use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// Passes what the walk finds to the sink and to the readers.
+/// Passes the findings of a walk to the sink and to the readers.
 struct Announcer<'a> {
     shared: &'a Shared<'a>,
     announced: Sender<Vec<Arc<SourceFile>>>,
@@ -32,27 +33,29 @@ pub(super) fn announce(
     options: &CopyOptions,
 ) {
     let mut announcer = Announcer { shared, announced };
-    let walk = Walk::new(&plan.tree, options, &mut announcer).for_copy(shared.key.as_ref());
-    shared.walking.store(true, Ordering::Relaxed);
+    let walk = Walk::new(&plan.tree, options, &mut announcer)
+        .for_copy(shared.context.key.as_ref(), shared.context.identities);
+    shared.books.walking.store(true, Ordering::Relaxed);
     let outcome = walk.run(&plan.roots);
-    shared.walking.store(false, Ordering::Relaxed);
+    shared.books.walking.store(false, Ordering::Relaxed);
     let outcome = outcome.and_then(|entries| {
         let fed = plan.roots.iter().any(|root| matches!(root, SourceRoot::Feed(_)));
-        shared.progress.listed.store(!fed, Ordering::Relaxed);
-        shared.control.send(&SourceMessage::End { entries })
+        shared.context.progress.listed.store(!fed, Ordering::Relaxed);
+        shared.context.control.send(&SourceMessage::End { entries })
     });
-    shared.cancel.check(outcome);
+    shared.context.cancel.check(outcome);
 }
 
-/// Queues what was announced for the readers; with a sink that is to be asked, once it has said
-/// what it wants. The walk goes on meanwhile.
+/// Queues announced files for the readers; if the sink decides first, after its decision. The walk
+/// continues meanwhile.
 pub(super) fn queue_announced(
     shared: &Shared<'_>,
     announced: &Receiver<Vec<Arc<SourceFile>>>,
     jobs: &Sender<Job>,
 ) {
     for files in announced {
-        let files = if shared.asks { shared.wanted.decide(files) } else { Some(files) };
+        let files =
+            if shared.context.asks { shared.books.wanted.decide(files) } else { Some(files) };
         // The readers leave only when the copy is over.
         let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
     }
@@ -60,10 +63,10 @@ pub(super) fn queue_announced(
 
 impl WalkSink for Announcer<'_> {
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
-        self.shared.watchdog.step();
-        self.shared.walking.store(false, Ordering::Relaxed);
+        self.shared.context.watchdog.step();
+        self.shared.books.walking.store(false, Ordering::Relaxed);
         let announced = self.pass_on(entries, files);
-        self.shared.walking.store(true, Ordering::Relaxed);
+        self.shared.books.walking.store(true, Ordering::Relaxed);
         announced
     }
 
@@ -72,15 +75,18 @@ impl WalkSink for Announcer<'_> {
     }
 
     fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
-        keep(&mut lock(&self.shared.skipped), path.display().to_string(), reason.to_owned());
+        lock(&self.shared.books.reports).skip(path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
-        self.shared.control.send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
+        self.shared
+            .context
+            .control
+            .send(&SourceMessage::Skipped { path, reason: reason.to_owned() })
     }
 }
 
 impl Announcer<'_> {
     fn pass_on(&self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
-        let progress = self.shared.progress;
+        let progress = self.shared.context.progress;
         for entry in &entries {
             let size = match entry.kind {
                 EntryKind::File { size_bytes } => size_bytes.get(),
@@ -90,10 +96,12 @@ impl Announcer<'_> {
             progress.total_bytes.fetch_add(size, Ordering::Relaxed);
             progress.total_files.fetch_add(1, Ordering::Relaxed);
         }
-        if !self.shared.outstanding.add(&files) {
+        if !self.shared.books.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
         }
-        self.shared.control.send(&SourceMessage::Entries(entries))?;
+        let end = entries.last().map_or(0, |entry| entry.id + 1);
+        self.shared.books.wanted.announced(end);
+        self.shared.context.control.send(&SourceMessage::Entries(entries))?;
         self.announced.send(files).map_err(|_| EngineError::Interrupted)
     }
 }
@@ -105,11 +113,11 @@ impl Shared<'_> {
         let send = |job| jobs.send(job).map_err(|_| EngineError::Interrupted);
         let mut pack = Vec::new();
         let mut packed_bytes = 0;
-        let most = self.block_bytes.min(PACK_BYTES as u64);
+        let most = self.context.block_bytes.min(PACK_BYTES as u64);
         for file in files {
             if file.fed_by().is_some() {
                 send(Job::Pour(file))?;
-            } else if file.is_small(self.block_bytes) {
+            } else if file.is_small(self.context.block_bytes) {
                 if packed_bytes + file.size > most || pack.len() >= PACK_FILES_LIMIT {
                     send(Job::Pack(std::mem::take(&mut pack)))?;
                     packed_bytes = 0;
@@ -118,7 +126,7 @@ impl Shared<'_> {
                 pack.push(file);
             } else {
                 for block in file.blocks_to_read() {
-                    let offset = block * self.block_bytes;
+                    let offset = block * self.context.block_bytes;
                     send(Job::Block { file: file.clone(), offset })?;
                 }
             }

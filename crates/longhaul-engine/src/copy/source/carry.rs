@@ -1,4 +1,4 @@
-//! The two stages that move bytes: readers fill buffers, senders empty them.
+//! The stages that move bytes: readers fill buffers, senders empty them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,16 +9,16 @@ use longhaul_core::wire::PackEntry;
 use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
-use super::feed::Next;
-use super::file::{ReadError, SourceFile};
-use super::run::{Content, Filled, Job, Shared};
-use crate::copy::link::data_failed;
+use super::feed::{Next, ReadError};
+use super::file::SourceFile;
+use super::shared::{Filled, FilledContent, Job, Shared};
+use crate::copy::channels::data_failed;
+use crate::copy::data_connection::BlockSender;
 use crate::copy::pool::PACK_BYTES;
-use crate::copy::stream::BlockSender;
 
 /// Reads until there are no more jobs.
 pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {
-    shared.reading.join();
+    shared.meters.reading.join();
     for job in jobs {
         if let Job::Pour(file) = job {
             pour(shared, &file, filled);
@@ -26,15 +26,19 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
         }
         let most = match &job {
             Job::Pack(_) => PACK_BYTES,
-            Job::Block { .. } | Job::Pour(_) => shared.block_bytes as usize,
+            Job::Block { .. } | Job::Pour(_) => shared.context.block_bytes as usize,
         };
-        let Some(mut buffer) = shared.pools.take(most) else { return };
+        let Some(mut buffer) = shared.context.pools.take(most) else { return };
         let ready = match job {
             Job::Pour(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
-                match shared.reading.time(|| file.read(offset, &mut buffer, &shared.disk)) {
-                    Ok(length) => Some((Content::Block { file, offset }, length)),
+                match shared
+                    .meters
+                    .reading
+                    .time(|| file.read(offset, &mut buffer, &shared.context.disk))
+                {
+                    Ok(length) => Some((FilledContent::Block { file, offset }, length)),
                     Err(error) => {
                         shared.fail(&file, &error);
                         None
@@ -42,8 +46,9 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
                 }
             }
             Job::Pack(files) => {
-                let (files, length) = shared.reading.time(|| read_pack(shared, files, &mut buffer));
-                (!files.is_empty()).then_some((Content::Pack(files), length))
+                let (files, length) =
+                    shared.meters.reading.time(|| read_pack(shared, files, &mut buffer));
+                (!files.is_empty()).then_some((FilledContent::Pack(files), length))
             }
         };
         let Some((what, length)) = ready else { continue };
@@ -53,17 +58,18 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
     }
 }
 
-/// Reads what can be read once to its end, and says where that was.
+/// Reads a stream to its end, and reports its length.
 fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
-        let block_bytes = shared.block_bytes as usize;
-        let Some(mut buffer) = shared.pools.take(block_bytes) else { return Ok(false) };
+        let block_bytes = shared.context.block_bytes as usize;
+        let Some(mut buffer) = shared.context.pools.take(block_bytes) else { return Ok(false) };
         let length = feed.copy(block, &mut buffer)?;
-        let what = Content::Block { file: file.clone(), offset: block * shared.block_bytes };
+        let what =
+            FilledContent::Block { file: file.clone(), offset: block * shared.context.block_bytes };
         Ok(filled.send(Filled { what, length, buffer }).is_ok())
     };
-    let over = || shared.cancel.is_set() || file.has_failed();
+    let over = || shared.context.cancel.is_set() || file.has_failed();
     let poured = || -> Result<Option<u64>, ReadError> {
         for block in feed.again(|block| file.leaves_out(block))? {
             if !send(block)? {
@@ -71,7 +77,7 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
             }
         }
         loop {
-            let next = shared.reading.time(|| feed.next(shared.block_bytes, over));
+            let next = shared.meters.reading.time(|| feed.next(shared.context.block_bytes, over));
             match next.map_err(ReadError::Read)? {
                 Next::Block(block) if send(block)? => {}
                 Next::Block(_) | Next::Over => return Ok(None),
@@ -83,17 +89,17 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
         Ok(None) => {}
         Ok(Some(size)) => {
             let size_bytes = Bytes::new(size);
-            shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-            shared.progress.listed.store(true, Ordering::Relaxed);
+            shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
+            shared.context.progress.listed.store(true, Ordering::Relaxed);
             let length = SourceMessage::Length { id: file.id, size_bytes };
-            shared.cancel.check(shared.control.send(&length));
+            shared.context.cancel.check(shared.context.control.send(&length));
         }
         Err(error) => shared.fail(file, &error),
     }
 }
 
-/// Reads small files one behind the other, and returns those that could be read and their length.
-/// All are opened before the first is read, so that the disk has several to do at once.
+/// Reads small files one after another, and returns those that could be read and their length. All
+/// are opened before the first is read, so that the disk has several requests at once.
 fn read_pack(
     shared: &Shared<'_>,
     files: Vec<Arc<SourceFile>>,
@@ -125,21 +131,21 @@ fn read_pack(
     (read, length)
 }
 
-/// Sends blocks until there are no more, and returns what the kernel knows of the connection.
+/// Sends blocks until there are no more, and returns the TCP state of the connection.
 pub(super) fn send_blocks(
     shared: &Shared<'_>,
     stream: u32,
     mut sender: BlockSender,
     blocks: &Receiver<Filled>,
 ) -> Option<TcpInfo> {
-    shared.sending.join();
-    shared.sealing.join();
+    shared.meters.sending.join();
+    shared.meters.sealing.join();
     for Filled { what, length, mut buffer } in blocks {
         let payload = &mut buffer[..length];
-        let sent = shared.sending.time(|| match &what {
-            Content::Block { file, .. } if file.has_failed() => Ok(()),
-            Content::Block { file, offset } => sender.send(file.id, *offset, payload),
-            Content::Pack(files) => {
+        let sent = shared.meters.sending.time(|| match &what {
+            FilledContent::Block { file, .. } if file.has_failed() => Ok(()),
+            FilledContent::Block { file, offset } => sender.send(file.id, *offset, payload),
+            FilledContent::Pack(files) => {
                 let table: Vec<_> = files
                     .iter()
                     .map(|file| PackEntry { file: file.id, length: file.size as u32 })
@@ -147,25 +153,25 @@ pub(super) fn send_blocks(
                 sender.send_pack(&table, payload)
             }
         });
-        shared.sealing.add(sender.take_sealing());
+        shared.meters.sealing.add(sender.take_sealing());
         if let Err(error) = sent {
-            data_failed(&shared.cancel, stream, error);
+            data_failed(&shared.context.cancel, stream, error);
             return None;
         }
     }
-    if !shared.cancel.is_set() {
-        // The sink may be gone already: it has said that all is in place.
+    if !shared.context.cancel.is_set() {
+        // The sink can have left: it has reported the end.
         let _ = sender.finish();
     }
     tcp_info(sender.socket()).ok()
 }
 
 impl Shared<'_> {
-    /// Gives a file up, and tells the sink if that is news.
+    /// Marks a file as failed, and reports that to the sink once.
     fn fail(&self, file: &SourceFile, error: &ReadError) {
         if file.fail() {
             let told = self.failed(Some(file.id), &file.path, &error.to_string());
-            self.cancel.check(told);
+            self.context.cancel.check(told);
         }
     }
 }

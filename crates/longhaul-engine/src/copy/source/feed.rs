@@ -1,11 +1,10 @@
-//! Bytes that can be read once and have no known end, such as standard input.
+//! A stream of unknown length that can be read once, such as standard input.
 //!
-//! What was read is kept until the sink has written it, so that a block that arrives spoilt can be
-//! sent again, and a lost connection is gone on from. What is kept bounds the rate: so much in a round
-//! trip and the sink's 200 ms between two reports. So it follows the path: [`WINDOW_BYTES`], and twice
-//! the rate times the round trip, as they are measured. A sink that has lost what it once reported
-//! ends the copy: it cannot be read again.
-
+//! The bytes are kept until the sink has written them, so that a corrupted block can be sent again
+//! and a new session can resume. The kept bytes bound the rate: at most so many per round trip plus
+//! the sink's 200 ms between two reports. The limit follows the path: [`WINDOW_BYTES`] plus twice
+//! the measured BDP. A sink that has lost bytes that it has reported ends the copy: they cannot be
+//! read again.
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
@@ -16,26 +15,25 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::file::ReadError;
 use crate::lock::lock;
 use crate::session::random_keying_material;
 
-/// What is kept besides what is on the path: 200 ms and more at 5 Gb/s. Together with the buffers of
-/// one reader and sixteen connections it stays below 256 MiB.
+/// Bytes that are kept besides the BDP: 200 ms and more at 5 Gb/s. Together with the buffers of one
+/// reader and sixteen connections it stays below 256 MiB.
 const WINDOW_BYTES: u64 = 128 << 20;
-/// And in blocks, where they are small.
+/// The same in blocks, if they are small.
 const WINDOW_BLOCKS: u64 = 4096;
-/// How often a wait looks whether the copy is over.
+/// The interval at which a wait checks for the end of the copy.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is read of, once.
+/// A stream that can be read once.
 pub struct Feed {
-    /// Tells this run's bytes from those of another.
+    /// Identifies the stream of this process.
     stamp: u64,
     input: Mutex<Input>,
     kept: Mutex<Kept>,
     freed: Condvar,
-    /// The rate times the round trip, in bytes.
+    /// The BDP in bytes.
     on_path: AtomicU64,
 }
 
@@ -61,7 +59,22 @@ struct Kept {
     size: Option<u64>,
 }
 
-/// What became of the wait for a block.
+/// The reason why a file cannot be sent, for the user.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("cannot open it: {0}")]
+    Open(io::Error),
+    #[error("cannot read it: {0}")]
+    Read(io::Error),
+    #[error("it changed while it was copied; copy it again")]
+    Changed,
+    #[error("it became shorter while it was copied; copy it again")]
+    Shrunk,
+    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
+    Poured,
+}
+
+/// The outcome of a wait for a block.
 pub(super) enum Next {
     /// The block of this number was read.
     Block(u64),
@@ -84,7 +97,7 @@ impl Feed {
         }
     }
 
-    /// Takes note of how many bytes are on the path: the rate times the round trip.
+    /// Sets the BDP.
     pub(super) fn path_holds(&self, bytes: u64) {
         self.on_path.store(bytes, Ordering::Relaxed);
         self.freed.notify_all();
@@ -100,8 +113,8 @@ impl Feed {
         self.stamp
     }
 
-    /// The numbers of the blocks that were read and may be sent again, if the sink has what is
-    /// before them, as `has` tells.
+    /// The numbers of the blocks that were read and can be sent again, if the sink has all blocks
+    /// before them; `has` returns whether it has a block.
     pub(super) fn again(&self, has: impl Fn(u64) -> bool) -> Result<Vec<u64>, ReadError> {
         let kept = lock(&self.kept);
         if !(0..kept.written).all(&has) {
@@ -174,7 +187,7 @@ impl Input {
             if over() {
                 break Ok(false);
             }
-            // A terminal, a pipe or a socket may be silent for long.
+            // A terminal, a pipe or a socket can be silent for a long time.
             let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
             match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&look)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,

@@ -1,3 +1,5 @@
+//! A file of the source: its handles, its blocks, and the check that it did not change.
+
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
@@ -9,15 +11,15 @@ use std::sync::{Arc, Mutex};
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
-use super::feed::Feed;
+use super::feed::{Feed, ReadError};
 use super::place::Place;
 use crate::copy::blocks::BlockSet;
-use crate::copy::disk::{Disk, DiskAccess};
+use crate::copy::disk::{Disk, IoMode};
 use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata};
 use crate::lock::lock;
 
-/// Holes of one file that are looked for: each costs two calls, and a span in its announcement.
+/// Most holes that are found per file: each costs two calls, and a span in the announcement.
 const HOLES_LIMIT: usize = 4096;
 
 /// A file that is being sent.
@@ -27,7 +29,7 @@ pub(super) struct SourceFile {
     pub(super) size: u64,
     origin: Origin,
     block_bytes: u64,
-    /// Blocks that are not sent: holes, and what the sink has.
+    /// Blocks that are not sent: holes, and blocks that the sink has.
     left_out: Mutex<BlockSet>,
     /// Blocks that no reader has finished yet.
     unread: AtomicU64,
@@ -45,25 +47,10 @@ enum Origin {
 struct Open {
     /// Reads through the page cache.
     cached: Option<Arc<File>>,
-    /// Reads past it.
+    /// Reads with direct I/O.
     direct: Option<Arc<File>>,
-    /// The file system does not let it be read past the cache.
+    /// True if the file system refuses direct I/O.
     refused: bool,
-}
-
-/// Why a file cannot be sent, for the user: the operating system's words or ours.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    #[error("cannot open it: {0}")]
-    Open(io::Error),
-    #[error("cannot read it: {0}")]
-    Read(io::Error),
-    #[error("it changed while it was copied; copy it again")]
-    Changed,
-    #[error("it became shorter while it was copied; copy it again")]
-    Shrunk,
-    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
-    Poured,
 }
 
 impl SourceFile {
@@ -91,13 +78,13 @@ impl SourceFile {
         SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
     }
 
-    /// Whatever `feed` brings.
+    /// A stream.
     pub(super) fn feed(id: u64, feed: &Arc<Feed>, block: u64) -> Self {
-        // Longer than anything, until its end is known.
+        // The size is unknown until the stream ends.
         SourceFile::with(id, "-".into(), u64::MAX, Origin::Feed(feed.clone()), block)
     }
 
-    /// What the file is read of, if it can be read once.
+    /// The stream that the file stands for, if it is one.
     pub(super) fn fed_by(&self) -> Option<&Arc<Feed>> {
         match &self.origin {
             Origin::Feed(feed) => Some(feed),
@@ -105,7 +92,7 @@ impl SourceFile {
         }
     }
 
-    /// Whether a block is not to be sent.
+    /// Returns whether a block is not sent.
     pub(super) fn leaves_out(&self, block: u64) -> bool {
         lock(&self.left_out).contains(block)
     }
@@ -116,12 +103,12 @@ impl SourceFile {
         SourceFile { id, path, size, origin, block_bytes, left_out, unread, failed: false.into() }
     }
 
-    /// How many blocks the file has.
+    /// The number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.size.div_ceil(self.block_bytes)
     }
 
-    /// Leaves blocks out. Before any is read.
+    /// Leaves blocks out. Called before the first block is read.
     pub(super) fn leave_out(&self, blocks: &BlockSet) {
         let mut left_out = lock(&self.left_out);
         for (first, count) in blocks.spans() {
@@ -158,9 +145,9 @@ impl SourceFile {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Reads the block at `offset` into the front of `buffer`, which is aligned and has room up to
-    /// the next multiple of [`DIRECT_ALIGN`], and returns its length. After the last block the file is looked at
-    /// once more, so that one that changed meanwhile is not passed on as whole.
+    /// Reads the block at `offset` into the front of `buffer`, and returns its length. The buffer
+    /// is aligned and has room up to the next multiple of [`DIRECT_ALIGN`]. After the last block
+    /// the file is checked again, so that a file that changed meanwhile fails.
     pub(super) fn read(
         &self,
         offset: u64,
@@ -190,14 +177,14 @@ impl SourceFile {
             if let Some(file) = open.direct.as_ref().or(open.cached.as_ref()) {
                 unchanged(file, metadata)?;
             }
-            // It may be long until the sink has it; descriptors are few.
+            // Closes the handles: descriptors are few.
             *open = Open { refused: open.refused, ..Open::default() };
         }
         Ok(length)
     }
 
-    /// Reads a block of a file that may be read past the cache, by the way that is due. False if the
-    /// file system refuses after all.
+    /// Reads a block with direct I/O or through the cache, as the trial decides. False if the file
+    /// system refuses direct I/O after all.
     fn read_by_trial(
         &self,
         past: &File,
@@ -211,17 +198,17 @@ impl SourceFile {
             return Ok(false);
         }
         let device = metadata.identity.0;
-        let going = disk.next(device, self.size);
-        let file = match going.way {
-            DiskAccess::Cached => Some(self.cached(place, metadata, open)?),
-            DiskAccess::Direct => None,
+        let io = disk.next(device, self.size);
+        let file = match io.mode {
+            IoMode::Cached => Some(self.cached(place, metadata, open)?),
+            IoMode::Direct => None,
         };
-        let read = disk.count(device, going, length, || match &file {
+        let read = disk.count(device, io, length, || match &file {
             Some(file) => read_cached(file, offset, &mut buffer[..length]),
             None => read_direct(past, offset, length, buffer),
         });
         match read {
-            // A file system that takes O_DIRECT at open and refuses it here.
+            // Some file systems accept O_DIRECT at open(2) and refuse it here.
             Err(ReadError::Read(error)) if error.raw_os_error() == Some(libc_einval()) => {
                 let mut open = lock(open);
                 (open.direct, open.refused) = (None, true);
@@ -248,7 +235,7 @@ impl SourceFile {
         Ok(file)
     }
 
-    /// The handle that reads past the cache, where there can be one.
+    /// The handle for direct I/O, if there can be one.
     fn direct(
         &self,
         place: &Place,
@@ -268,7 +255,7 @@ impl SourceFile {
         Ok(Some(file))
     }
 
-    /// Whether it goes into a pack: whole, with others, in one block of `block_bytes`.
+    /// Returns whether the file is sent in a pack with others, in one block of `block_bytes`.
     pub(super) fn is_small(&self, block_bytes: u64) -> bool {
         let whole = self.size == 0 || !matches!(self.origin, Origin::Feed(_));
         whole && fits_in_pack(self.size, block_bytes)
@@ -297,8 +284,7 @@ impl SourceFile {
         }
     }
 
-    /// Lets the page cache forget the file. Advice: where it is not taken, the next reading has a rate
-    /// of memory.
+    /// Drops the file from the page cache. A file system may ignore it.
     pub(super) fn forget(&self) {
         if let Origin::Tree { place, .. } = &self.origin
             && let Ok(file) = place.open_file(&self.path)
@@ -314,7 +300,7 @@ impl SourceFile {
 }
 
 /// The blocks of a file of `size` bytes that lie in holes; `None` where there are none, or where
-/// the file system does not tell. A file of very many holes is taken for one without the last.
+/// the file system does not report them. Holes beyond [`HOLES_LIMIT`] count as data.
 fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
     let mut holes = BlockSet::default();
     let mut at = 0;
@@ -340,8 +326,8 @@ fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
     any.then_some(holes)
 }
 
-/// Whether nearly all of a block is in the page cache: then it is read from there, at no cost to the
-/// disk. What a kernel cannot tell is not.
+/// Returns whether at least 7/8 of a block are in the page cache. False if the kernel does not
+/// report it.
 fn is_cached(file: &File, offset: u64, length: usize) -> bool {
     longhaul_sys::file::cached_bytes(file, offset, length as u64)
         .is_ok_and(|cached| cached >= length as u64 / 8 * 7)

@@ -1,4 +1,4 @@
-//! What passes on the control channel while blocks move.
+//! The control channel of a source: handles the sink's messages and reports to the sink.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,22 +8,22 @@ use crossbeam_channel::Sender;
 use longhaul_core::result::StageTimes;
 use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
 
-use super::run::{Job, Shared};
-use super::steer::Pilot;
+use super::shared::{Job, Shared};
+use super::steer::StreamController;
 use crate::HASTE;
 use crate::copy::clock::Gauge;
-use crate::copy::link::{TICK, keep};
+use crate::copy::watchdog::TICK;
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
 
-/// How often the source shows that it lives.
+/// The interval between two signs of life.
 const ALIVE_INTERVAL: Duration = Duration::from_millis(1_000 / HASTE);
 
-/// The share of the time that a walk is said to read: it has no clock of its own.
+/// The share of the time that counts as reading while a walk runs, which has no clock.
 const WALK_SHARE: f64 = 0.01;
 
-/// Hears the sink out until it has finished.
+/// Handles the sink's messages until it reports the end.
 pub(super) fn follow_sink(
     shared: &Shared<'_>,
     receiver: &mut ControlReceiver,
@@ -33,142 +33,146 @@ pub(super) fn follow_sink(
         let message = receiver.receive()?;
         watch(shared, &message);
         match message {
-            SinkMessage::Progress { written_bytes, resumed_bytes, stages, done, stream_blocks } => {
-                if let Some(feed) = &shared.feed {
+            SinkMessage::Progress {
+                written_bytes,
+                resumed_bytes,
+                stages,
+                done,
+                stream_blocks,
+                kept_bytes,
+                ..
+            } => {
+                if let Some(feed) = &shared.context.feed {
                     feed.written(stream_blocks);
                 }
-                let progress = shared.progress;
+                let progress = shared.context.progress;
                 progress.sink_is(stages);
                 progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
                 progress.resumed_bytes.store(resumed_bytes.get(), Ordering::Relaxed);
-                let done =
-                    done.iter().filter(|id| shared.outstanding.remove(**id).is_some()).count();
-                shared.progress.files.fetch_add(done as u64, Ordering::Relaxed);
+                progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
+                let done = done
+                    .iter()
+                    .filter(|id| shared.books.outstanding.remove(**id).is_some())
+                    .count();
+                shared.context.progress.files.fetch_add(done as u64, Ordering::Relaxed);
             }
-            SinkMessage::Actions(actions) => keep_some(&mut lock(&shared.actions), actions),
-            SinkMessage::Digests(digests) => keep_some(&mut lock(&shared.digests), digests),
+            SinkMessage::Actions(actions) => lock(&shared.books.reports).peer_acts(actions),
+            SinkMessage::Digests(digests) => lock(&shared.books.reports).peer_digests(digests),
             SinkMessage::Resend { id, offset } => {
-                let job = shared.outstanding.get(id).and_then(|file| {
-                    if file.is_small(shared.block_bytes) {
-                        return (offset == 0).then(|| Job::Pack(vec![file]));
+                if !shared.books.wanted.is_announced(id) {
+                    return Err(broken(receiver, "it asks for a block that does not exist"));
+                }
+                // In place or failed meanwhile: its last messages can pass each other.
+                let Some(file) = shared.books.outstanding.get(id).filter(|file| !file.has_failed())
+                else {
+                    continue;
+                };
+                let job = {
+                    if file.is_small(shared.context.block_bytes) {
+                        (offset == 0).then(|| Job::Pack(vec![file]))
+                    } else {
+                        let exists =
+                            offset < file.size && offset.is_multiple_of(shared.context.block_bytes);
+                        exists.then(|| {
+                            file.reread();
+                            Job::Block { file, offset }
+                        })
                     }
-                    let exists = offset < file.size && offset.is_multiple_of(shared.block_bytes);
-                    exists.then(|| {
-                        file.reread();
-                        Job::Block { file, offset }
-                    })
-                });
+                };
                 let Some(job) = job else {
-                    return Err(EngineError::Protocol {
-                        peer: receiver.peer().to_owned(),
-                        what: "it asks for a block that does not exist",
-                    });
+                    return Err(broken(receiver, "it asks for a block that does not exist"));
                 };
                 let _ = jobs.send(job);
             }
             SinkMessage::Failed { id, path, reason } => {
-                if let Some(file) = id.and_then(|id| shared.outstanding.remove(id)) {
+                if let Some(file) = id.and_then(|id| shared.books.outstanding.remove(id)) {
                     file.fail();
                 }
-                keep(&mut lock(&shared.failures), path.to_string(), reason);
+                lock(&shared.books.reports).fail(path.to_string(), reason);
             }
             SinkMessage::Wanted { before, held } => {
                 for Held { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
-                    if let Some(file) = shared.outstanding.remove(*id) {
-                        shared.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
-                        shared.progress.total_files.fetch_sub(1, Ordering::Relaxed);
+                    if let Some(file) = shared.books.outstanding.remove(*id) {
+                        shared.context.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
+                        shared.context.progress.total_files.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
-                if !shared.wanted.say(before, held) {
-                    let peer = receiver.peer().to_owned();
-                    let what = "it takes back what it said of a file";
-                    return Err(EngineError::Protocol { peer, what });
+                if !shared.context.asks || !shared.books.wanted.say(before, held) {
+                    return Err(broken(receiver, "it decides on files that it must not"));
                 }
             }
-            SinkMessage::Limit { rate_bps } => shared.progress.set_limit(rate_bps),
+            SinkMessage::Limit { rate_bps } => shared.context.progress.set_limit(rate_bps),
             SinkMessage::Abort { reason, again, kind } => {
                 return Err(EngineError::aborted(receiver.peer(), reason, again, kind));
             }
             SinkMessage::Finished(report) => {
-                shared.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);
-                shared.progress.files.store(report.files, Ordering::Relaxed);
+                shared.context.progress.moved_bytes.store(report.bytes.get(), Ordering::Relaxed);
+                shared.context.progress.files.store(report.files, Ordering::Relaxed);
                 return Ok(report);
             }
         }
     }
 }
 
-/// Lets the watchdog know what a message says.
+/// Counts the progress in a message.
 fn watch(shared: &Shared<'_>, message: &SinkMessage) {
-    let SinkMessage::Progress { written_bytes, stages, done, stream_blocks, .. } = message else {
-        shared.watchdog.step();
-        return;
-    };
-    let before = shared.progress.moved();
-    let streamed = shared.streamed.swap(*stream_blocks, Ordering::Relaxed) != *stream_blocks;
-    if *written_bytes != before || !done.is_empty() || streamed {
-        shared.watchdog.step();
-    } else if stages.write.unwrap_or(0.0) > 0.0 || stages.sync.unwrap_or(0.0) > 0.0 {
-        shared.watchdog.claim();
-    }
+    shared.context.watchdog.hear(message);
 }
 
 impl Shared<'_> {
-    /// The error of a copy in which nothing has moved for too long; `acked` bytes have arrived.
+    /// The error of a copy without progress for too long; `acked` bytes have arrived.
     fn stalled(&self, acked: u64) -> Option<EngineError> {
-        let working = self.reading.is_running() || self.walking.load(Ordering::Relaxed);
-        let time = self.watchdog.stalled(acked, working)?;
-        let waits_for = if self.asks && self.wanted.is_awaited() {
+        let working =
+            self.meters.reading.is_running() || self.books.walking.load(Ordering::Relaxed);
+        let time = self.context.watchdog.stalled(acked, working)?;
+        let waits_for = if self.context.asks && self.books.wanted.is_awaited() {
             WaitsFor::Wanted
-        } else if self.sending.is_running() {
+        } else if self.meters.sending.is_running() {
             WaitsFor::TakeData
         } else {
-            WaitsFor::Confirm(self.outstanding.count())
+            WaitsFor::Confirm(self.books.outstanding.count())
         };
-        Some(EngineError::Stalled { peer: self.control.peer().to_owned(), waits_for, time })
+        Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
 }
 
-/// Most actions or digests that are kept of a sink that may have no end of them.
-const TOLD_LIMIT: usize = 1 << 22;
-
-fn keep_some<T>(list: &mut Vec<T>, more: Vec<T>) {
-    let room = TOLD_LIMIT.saturating_sub(list.len());
-    list.extend(more.into_iter().take(room));
+fn broken(receiver: &ControlReceiver, what: &'static str) -> EngineError {
+    EngineError::Protocol { peer: receiver.peer().to_owned(), what }
 }
 
-/// Shows the sink that this end lives, steers, and ends the copy when it is told to.
+/// Sends signs of life, controls the streams, and ends the copy on `stop`.
 pub(super) fn tick(
     shared: &Shared<'_>,
-    mut pilot: Pilot<'_>,
+    mut controller: StreamController<'_>,
     over: &AtomicBool,
     stop: &AtomicBool,
 ) {
     let mut shown = Instant::now();
-    let mut gauge = Gauge::new([&shared.reading, &shared.sending, &shared.sealing]);
+    let mut gauge =
+        Gauge::new([&shared.meters.reading, &shared.meters.sending, &shared.meters.sealing]);
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
-            shared.cancel.fail_saying(EngineError::Interrupted, || {
-                let _ = shared.control.send(&SourceMessage::Abort { again: false });
+            shared.context.cancel.fail_saying(EngineError::Interrupted, || {
+                let _ = shared.context.control.send(&SourceMessage::Abort { again: false });
             });
             return;
         }
         if shown.elapsed() >= ALIVE_INTERVAL {
             shown = Instant::now();
             let [mut read, send, seal] = gauge.look();
-            if shared.walking.load(Ordering::Relaxed) {
+            if shared.books.walking.load(Ordering::Relaxed) {
                 read = Some(read.unwrap_or(0.0).max(WALK_SHARE));
             }
             let stages = StageTimes { read, send, seal, ..StageTimes::default() };
-            shared.progress.source_is(stages);
-            let told = shared.control.send(&SourceMessage::Alive { stages });
+            shared.context.progress.source_is(stages);
+            let told = shared.context.control.send(&SourceMessage::Alive { stages });
             if !over.load(Ordering::Relaxed) {
-                shared.cancel.check(told);
+                shared.context.cancel.check(told);
             }
         }
-        if let Some(error) = shared.stalled(pilot.tick()) {
-            shared.cancel.fail_saying(error, || {
-                let _ = shared.control.send(&SourceMessage::Abort { again: false });
+        if let Some(error) = shared.stalled(controller.tick()) {
+            shared.context.cancel.fail_saying(error, || {
+                let _ = shared.context.control.send(&SourceMessage::Abort { again: false });
             });
             return;
         }

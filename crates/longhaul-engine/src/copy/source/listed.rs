@@ -1,4 +1,4 @@
-//! Copies what a list names, each thing with the directories above it (`--files-from`).
+//! Copies the paths in a list, each with the directories above it (`--files-from`).
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::wire::copy::EntryKind;
 
-use super::walk::{FoundEntry, RESERVED_CHILD, Walk, WalkSink};
+use super::walk::{FoundPath, RESERVED_CHILD, Walk, WalkSink};
 use crate::copy::names::has_reserved;
 use crate::copy::tree::FileKind;
 use crate::error::Result;
@@ -16,8 +16,8 @@ use crate::error::Result;
 const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
 impl<S: WalkSink> Walk<'_, S> {
-    /// Announces `names`, paths relative to the directory `base`. A directory that is named comes
-    /// without what is in it, unless the copy is recursive.
+    /// Announces `names`, paths relative to the directory `base`. A directory in the list is
+    /// announced without its contents, unless the copy is recursive.
     pub(super) fn listed(&mut self, base: &Path, names: &[PathBuf]) -> Result<()> {
         let (top, top_metadata) = match self.tree.look(base, true) {
             Ok((handle, metadata)) if metadata.kind == FileKind::Directory => (handle, metadata),
@@ -26,7 +26,7 @@ impl<S: WalkSink> Walk<'_, S> {
         };
         self.place = self.place_of(base, &top, &top_metadata);
         let mut top = Some(top);
-        // Sorted, as every walk is, so that what is above comes before what is in it.
+        // Sorted, as every walk is: a directory comes before its contents.
         let mut plain = Vec::with_capacity(names.len());
         for name in names {
             match plain_name(name) {
@@ -49,7 +49,7 @@ impl<S: WalkSink> Walk<'_, S> {
             if name.as_os_str().is_empty() {
                 if let Some(handle) = top.take().filter(|_| self.options.recursive) {
                     let (path, name) = (base, Path::new(""));
-                    let found = FoundEntry { path, name, handle, metadata: top_metadata };
+                    let found = FoundPath { path, name, handle, metadata: top_metadata };
                     return self.directory(found, false, name);
                 }
                 continue;
@@ -66,7 +66,7 @@ impl<S: WalkSink> Walk<'_, S> {
                     continue;
                 }
             };
-            let found = FoundEntry { path: &path, name: &name, handle, metadata };
+            let found = FoundPath { path: &path, name: &name, handle, metadata };
             if metadata.kind != FileKind::Directory {
                 self.visit(found)?;
             } else if self.options.recursive {
@@ -97,7 +97,7 @@ impl<S: WalkSink> Walk<'_, S> {
             match self.place.look(&path, true) {
                 Ok((handle, metadata)) if metadata.kind == FileKind::Directory => {
                     announced.insert(dir.to_owned());
-                    let found = FoundEntry { path: &path, name: dir, handle, metadata };
+                    let found = FoundPath { path: &path, name: dir, handle, metadata };
                     self.announce(&found, EntryKind::Directory)?;
                 }
                 Err(error) if error.raw_os_error() == Some(LOOP) => {

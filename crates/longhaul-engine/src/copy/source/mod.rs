@@ -1,9 +1,8 @@
 //! The sending end of a copy: walk, read, send.
 //!
 //! The walk announces entries on the control channel and queues their blocks; readers fill
-//! buffers from files; each data connection has a sender that takes the next filled buffer,
-//! whichever file it belongs to; small
-//! files share a buffer. Nothing waits for a round trip per file.
+//! buffers from files; each data connection has a sender that takes the next filled buffer of any
+//! file. Small files share a buffer. Nothing waits for a round trip per file.
 
 mod alone;
 mod announce;
@@ -14,14 +13,15 @@ mod follow;
 mod listed;
 mod outstanding;
 mod place;
+mod plan;
 mod run;
 mod sampling;
+mod shared;
 mod steer;
 mod walk;
 
 pub(crate) use alone::{forget, look, read};
 pub use feed::{Feed, Pour};
 pub use listed::read_names;
-pub use run::{SourcePlan, SourceRoot};
-pub(super) use run::{Terms, run};
-pub(super) use steer::{FIRST_STREAMS, MOST_STREAMS};
+pub use plan::{SourcePlan, SourceRoot};
+pub(super) use run::{SourceTerms, run};

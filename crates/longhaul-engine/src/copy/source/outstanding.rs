@@ -1,4 +1,6 @@
-use std::collections::HashMap;
+//! The files that are announced and not in place, and the decisions of the sink on them.
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::file::SourceFile;
@@ -6,11 +8,14 @@ use crate::copy::blocks::BlockSet;
 use crate::lock::lock;
 use longhaul_core::wire::copy::Held;
 
-/// Files that may be announced and not in place yet. Bounds the memory of both ends in a tree of
-/// many small files: some 500 bytes each.
+/// Most files that are announced and not in place. Bounds the memory of both ends in a tree of many
+/// small files: some 500 bytes each.
 const OUTSTANDING_LIMIT: usize = 32 << 10;
 
-/// Files that the sink has not put in place yet: a block of theirs may be asked for again.
+/// Spans of blocks in the sink's decisions that are not used yet: 64 MiB.
+const SPANS_LIMIT: usize = 1 << 22;
+
+/// Files that the sink has not put in place yet: it can request their blocks again.
 #[derive(Default)]
 pub(super) struct Outstanding {
     state: Mutex<State>,
@@ -43,7 +48,7 @@ impl Outstanding {
         file
     }
 
-    /// How many there are.
+    /// The number of files.
     pub(super) fn count(&self) -> usize {
         lock(&self.state).files.len()
     }
@@ -55,7 +60,7 @@ impl Outstanding {
     }
 }
 
-/// What the sink has said of the files announced.
+/// The decisions of the sink on the announced files.
 #[derive(Default)]
 pub(super) struct Wanted {
     state: Mutex<Decided>,
@@ -64,19 +69,40 @@ pub(super) struct Wanted {
 
 #[derive(Default)]
 struct Decided {
+    /// All entries with smaller numbers are announced.
+    announced: u64,
     /// All entries with smaller numbers are decided.
     before: u64,
-    held: HashMap<u64, Option<Vec<(u64, u64)>>>,
-    /// It is waited for.
+    held: BTreeMap<u64, Option<Vec<(u64, u64)>>>,
+    /// Spans in `held`.
+    spans: usize,
+    /// True while a thread waits for decisions.
     awaited: bool,
     closed: bool,
 }
 
 impl Wanted {
-    /// Notes what the sink says; false if it takes something back.
+    /// Notes that the entries with numbers below `end` are announced.
+    pub(super) fn announced(&self, end: u64) {
+        let mut state = lock(&self.state);
+        state.announced = state.announced.max(end);
+    }
+
+    /// Returns whether the entry `id` was announced.
+    pub(super) fn is_announced(&self, id: u64) -> bool {
+        id < lock(&self.state).announced
+    }
+
+    /// Notes the sink's decisions on the entries below `before`; false if one of them is on an entry
+    /// that is not announced or was decided before, or if they are too many.
     pub(super) fn say(&self, before: u64, held: Vec<Held>) -> bool {
         let mut state = lock(&self.state);
-        if before < state.before {
+        let decided = state.before..before;
+        let spans = |held: &Held| held.blocks.as_ref().map_or(0, Vec::len);
+        state.spans += held.iter().map(spans).sum::<usize>();
+        let valid = (state.before..=state.announced).contains(&before)
+            && held.iter().all(|held| decided.contains(&held.id));
+        if !valid || state.spans > SPANS_LIMIT {
             return false;
         }
         state.before = before;
@@ -85,7 +111,7 @@ impl Wanted {
         true
     }
 
-    /// Whether what the sink says is waited for.
+    /// True while a thread waits for decisions.
     pub(super) fn is_awaited(&self) -> bool {
         lock(&self.state).awaited
     }
@@ -102,11 +128,16 @@ impl Wanted {
         if state.closed {
             return None;
         }
-        let wanted = files.into_iter().filter(|file| match state.held.remove(&file.id) {
+        // Decisions on entries without data are not used.
+        let later = state.held.split_off(&(last + 1));
+        let mut held = std::mem::replace(&mut state.held, later);
+        state.spans -= held.values().flatten().map(Vec::len).sum::<usize>();
+        drop(state);
+        let wanted = files.into_iter().filter(|file| match held.remove(&file.id) {
             None => true,
             Some(None) => false,
             Some(Some(spans)) => {
-                // Spans beyond its end are nothing that could be left out.
+                // Invalid spans leave out nothing.
                 let held = BlockSet::from_spans(&spans, file.blocks()).unwrap_or_default();
                 file.leave_out(&held);
                 held.count() < file.blocks() || file.size == 0
@@ -119,5 +150,38 @@ impl Wanted {
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.said.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(id: u64, spans: usize) -> Held {
+        Held { id, blocks: Some(vec![(0, 1); spans]) }
+    }
+
+    #[test]
+    fn decisions_are_on_announced_entries_once_and_bounded() {
+        let wanted = Wanted::default();
+        wanted.announced(5);
+        assert!(wanted.is_announced(4) && !wanted.is_announced(5));
+        assert!(wanted.say(2, vec![held(0, 1), held(1, 1)]));
+        assert!(!wanted.say(1, vec![]), "taken back");
+        assert!(!wanted.say(4, vec![held(1, 1)]), "decided before");
+        assert!(!wanted.say(4, vec![held(4, 1)]), "not decided by this message");
+        assert!(!wanted.say(6, vec![]), "not announced");
+        assert!(!wanted.say(5, vec![held(3, SPANS_LIMIT)]), "too many");
+    }
+
+    #[test]
+    fn decisions_that_are_used_make_room() {
+        let wanted = Wanted::default();
+        wanted.announced(2000);
+        for id in 0..1000 {
+            assert!(wanted.say(2 * id + 2, vec![held(2 * id, 1000), held(2 * id + 1, 10_000)]));
+            let file = Arc::new(SourceFile::zero(2 * id + 1, 100 << 20, 1 << 20));
+            assert_eq!(wanted.decide(vec![file]).map(|files| files.len()), Some(1));
+        }
     }
 }

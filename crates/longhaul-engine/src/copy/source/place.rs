@@ -1,9 +1,9 @@
-//! The descriptors of a walk: from where the files of a root are opened, and the directories above
-//! what is being looked at.
+//! The descriptors of a walk: the directories from which the files of a root are opened, and the
+//! directories above the present one.
 //!
-//! A walk looks at every name from the descriptor of the directory that it was listed in, so that a
-//! directory that is exchanged for a symbolic link meanwhile leads nowhere else. Where links are
-//! kept, files are opened to be read from the descriptor of their root, through no link.
+//! A walk opens every name relative to the descriptor of the directory that it was listed in. A
+//! directory that is exchanged for a symbolic link meanwhile leads nowhere else. If links are kept,
+//! files are opened for reading relative to the descriptor of their root, through no link.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::copy::tree::{Metadata, Tree};
 /// walk comes back to it.
 const OPEN_LEVELS: usize = 64;
 
-/// From where the files of one root are opened.
+/// The directory from which the files of one root are opened.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     tree: Tree,
@@ -74,7 +74,7 @@ struct Level {
 }
 
 impl Above {
-    /// Whether the directory of this identity is one of them.
+    /// Returns whether the directory of this identity is one of them.
     pub(super) fn contains(&self, identity: (u64, u64)) -> bool {
         self.0.iter().any(|level| level.identity == identity)
     }

@@ -1,7 +1,9 @@
+//! The part of a tree that a sample takes.
+
 use longhaul_core::plan::{Sample, SampleContent};
 use longhaul_core::units::Bytes;
 
-/// Counts what a walk may still announce of a sample.
+/// The remaining bytes and files of a sample.
 #[derive(Debug)]
 pub(super) struct Sampling {
     sample: Sample,
@@ -19,7 +21,8 @@ impl Sampling {
         (self.sample.content == SampleContent::Memory).then_some(self.sample.bytes)
     }
 
-    /// Takes a file of `size`: how much of it is copied, or `None` when there is enough.
+    /// Takes a file of `size` bytes: the bytes of it that are copied, or `None` if the sample is
+    /// complete.
     pub(super) fn take(&mut self, size: Bytes) -> Option<Bytes> {
         if self.is_full() {
             return None;
@@ -30,7 +33,7 @@ impl Sampling {
         Some(Bytes::new(taken))
     }
 
-    /// Whether there is enough.
+    /// Returns whether the sample is complete.
     pub(super) fn is_full(&self) -> bool {
         self.bytes == 0 || self.files == 0
     }

@@ -1,3 +1,5 @@
+//! Walks the roots of a copy and describes what it finds as entries.
+
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -13,28 +15,29 @@ use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, 
 
 use super::file::SourceFile;
 use super::place::{Above, Place, look_in};
-use super::run::SourceRoot;
+use super::plan::SourceRoot;
 use super::sampling::Sampling;
+use crate::copy::identity::HostFiles;
 use crate::copy::metadata::Capture;
 use crate::copy::names::{is_reserved, journal_name};
 use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
 use crate::error::Result;
 
-/// Entries in one batch at the most: few enough that the first blocks go out at once.
+/// Most entries in one batch: few enough that the first blocks are sent at once.
 const BATCH_ENTRIES: usize = 64;
 /// The longest path that is walked (linux/limits.h: `PATH_MAX`), which bounds how deep a tree is.
 const PATH_MAX: usize = 4096;
-/// Roots whose directory stays open until all of their files are read. Files of further roots are
-/// opened by their paths, and compared with what was walked as all are.
+/// Most roots with an open directory until all of their files are read. Files of further roots are
+/// opened by path, and compared with the walk as all are.
 const OPEN_ROOTS: usize = 64;
 
-/// Takes what the walk finds; each call may fail only because the copy is over.
+/// Receives the findings of a walk; each call fails only if the copy is over.
 pub(super) trait WalkSink {
     /// Entries in the order of their numbers, with the files among them.
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()>;
-    /// Something that should have been copied and cannot be.
+    /// A path that cannot be copied.
     fn failed(&mut self, path: &Path, reason: &str) -> Result<()>;
-    /// Something that is not copied by design.
+    /// A path that is not copied by design.
     fn skipped(&mut self, path: &Path, reason: &str) -> Result<()>;
 }
 
@@ -44,15 +47,17 @@ pub(super) struct Walk<'a, S> {
     pub(super) options: &'a CopyOptions,
     pub(super) filters: Filters,
     capture: Capture,
-    /// From where the files of the present root are opened.
+    /// The directory from which the files of the present root are opened.
     pub(super) place: Place,
-    /// Roots that have a descriptor of their own.
+    /// The number of roots with an open directory.
     open_roots: usize,
     /// The name of the journal of this copy.
     own_journal: Option<PathBuf>,
+    /// Names files to a sink on this host.
+    identities: Option<HostFiles>,
     above: Above,
     pub(super) sink: &'a mut S,
-    /// Files with several names that were announced: where, and under which number.
+    /// The id and path of the first name of each file with several names.
     several_names: HashMap<(u64, u64), (u64, FilePath)>,
     sampling: Option<Sampling>,
     entries: Vec<Entry>,
@@ -61,11 +66,11 @@ pub(super) struct Walk<'a, S> {
     next_id: u64,
 }
 
-/// Something found, before it is known what becomes of it.
-pub(super) struct FoundEntry<'p> {
-    /// Where it is.
+/// A path that the walk has found and not yet announced.
+pub(super) struct FoundPath<'p> {
+    /// The path at the source.
     pub(super) path: &'p Path,
-    /// What the copy calls it.
+    /// The path in the copy.
     pub(super) name: &'p Path,
     pub(super) handle: OwnedFd,
     pub(super) metadata: Metadata,
@@ -81,6 +86,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             place: Place::of(tree),
             open_roots: 0,
             own_journal: None,
+            identities: None,
             above: Above::default(),
             sink,
             several_names: HashMap::new(),
@@ -93,8 +99,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 
     /// The same walk for the copy `key`: a directory with its journal is its target, and not walked.
-    pub(super) fn for_copy(self, key: Option<&CopyKey>) -> Self {
-        Walk { own_journal: key.map(|key| PathBuf::from(journal_name(key))), ..self }
+    /// With `identities` entries name the files that they are.
+    pub(super) fn for_copy(self, key: Option<&CopyKey>, identities: Option<HostFiles>) -> Self {
+        let own_journal = key.map(|key| PathBuf::from(journal_name(key)));
+        Walk { own_journal, identities, ..self }
     }
 
     /// Walks all `roots` and returns how many entries were announced.
@@ -129,10 +137,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Ok(self.next_id)
     }
 
-    /// Announces what is at `path`. The attributes of a directory whose contents are meant go with
-    /// them if they are to be kept and the target is `only` for them.
+    /// Announces the root at `path`. If the contents of a directory are copied, its attributes go
+    /// with them if attributes are kept and it is the `only` root.
     fn root(&mut self, path: &Path, only: bool) -> Result<()> {
-        // A slash at the end asks for what a link leads to, as everywhere in Unix.
+        // A slash at the end follows a link, as everywhere in Unix.
         let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
         let (handle, metadata) = match self.tree.look(path, follow) {
             Ok(found) => found,
@@ -143,7 +151,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             if !self.options.recursive {
                 return self.sink.failed(path, NEEDS_RECURSIVE);
             }
-            let found = FoundEntry { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
+            let found = FoundPath { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
             let announced = only && self.options.preserve;
             return self.directory(found, announced, Path::new(""));
         }
@@ -153,10 +161,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if is_reserved(name.as_bytes()) {
             return self.sink.failed(path, RESERVED_ROOT);
         }
-        self.visit(FoundEntry { path, name: Path::new(name), handle, metadata })
+        self.visit(FoundPath { path, name: Path::new(name), handle, metadata })
     }
 
-    /// From where the files of the root at `path` are opened, which `handle` is on.
+    /// The directory from which the files of the root at `path` are opened; `handle` is on the
+    /// root.
     pub(super) fn place_of(&mut self, path: &Path, handle: &OwnedFd, metadata: &Metadata) -> Place {
         let is_dir = metadata.kind == FileKind::Directory;
         if !is_dir || !self.options.tree.keep_links || self.open_roots >= OPEN_ROOTS {
@@ -166,7 +175,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Place::beneath(handle, path).unwrap_or_else(|_| Place::of(self.tree))
     }
 
-    pub(super) fn visit(&mut self, found: FoundEntry<'_>) -> Result<()> {
+    pub(super) fn visit(&mut self, found: FoundPath<'_>) -> Result<()> {
         let Metadata { kind, identity, .. } = found.metadata;
         let is_dir = kind == FileKind::Directory;
         if self.filters.leaves_out(found.name.as_os_str().as_bytes(), is_dir) {
@@ -206,11 +215,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.announce(&found, kind)
     }
 
-    /// Walks a directory, which is `announced` or only its contents are, with `name` before their
-    /// names.
+    /// Walks a directory, whose contents get `name` as their prefix. The directory itself is
+    /// announced if `announced`.
     pub(super) fn directory(
         &mut self,
-        found: FoundEntry<'_>,
+        found: FoundPath<'_>,
         announced: bool,
         name: &Path,
     ) -> Result<()> {
@@ -224,7 +233,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if announced {
             self.announce(&found, EntryKind::Directory)?;
         }
-        let FoundEntry { path, handle, metadata, .. } = found;
+        let FoundPath { path, handle, metadata, .. } = found;
         let children = match children {
             Ok(children) => children,
             Err(error) => return self.sink.failed(path, &format!("cannot list it: {error}")),
@@ -247,7 +256,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             match self.look(&path, &child) {
                 Ok((handle, metadata)) => {
-                    self.visit(FoundEntry { path: &path, name: &name, handle, metadata })?;
+                    self.visit(FoundPath { path: &path, name: &name, handle, metadata })?;
                 }
                 Err(error) => self.sink.failed(&path, &format!("cannot open it: {error}"))?,
             }
@@ -271,9 +280,9 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         }
     }
 
-    /// Announces what was found as `kind`, or as another name of what was announced before.
-    pub(super) fn announce(&mut self, found: &FoundEntry<'_>, kind: EntryKind) -> Result<()> {
-        let FoundEntry { path, name, handle, metadata } = found;
+    /// Announces a path as `kind`, or as another name of a file that was announced before.
+    pub(super) fn announce(&mut self, found: &FoundPath<'_>, kind: EntryKind) -> Result<()> {
+        let FoundPath { path, name, handle, metadata } = found;
         let kind = match (kind, &mut self.sampling) {
             (EntryKind::File { size_bytes }, Some(sampling)) => match sampling.take(size_bytes) {
                 Some(size_bytes) => EntryKind::File { size_bytes },
@@ -291,6 +300,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         entry.mtime_seconds = metadata.mtime_seconds;
         entry.mtime_ns = metadata.mtime_ns;
         entry.stamp = metadata.stamp();
+        entry.identities = self.identities_of(path, metadata);
         if !matches!(entry.kind, EntryKind::HardLink { .. }) {
             entry.owner = self.capture.owner(metadata);
             match self.capture.xattrs(handle, metadata) {
@@ -316,11 +326,23 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             }
             _ => None,
         };
-        // What takes bytes in order takes zeros for holes.
+        // An ordered output needs zeros for holes.
         if !self.options.tree.ordered {
             entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
         }
         self.push(entry, file)
+    }
+
+    /// The file at `path`, and the file that it leads to if it is a link, for a sink on this host.
+    fn identities_of(&self, path: &Path, metadata: &Metadata) -> Vec<u64> {
+        let Some(files) = self.identities else { return Vec::new() };
+        let target = match metadata.kind {
+            FileKind::Directory => return Vec::new(),
+            FileKind::Symlink => self.tree.metadata(path).ok(),
+            _ => None,
+        };
+        let found = std::iter::once(metadata).chain(target.as_ref());
+        found.map(|found| files.number(found.identity)).collect()
     }
 
     /// The first name of a file with several, if hard links are kept and this is a later one.
@@ -380,7 +402,7 @@ const RESERVED_ROOT: &str = "it is a file of longhaul's own; rename it to copy i
 const NEEDS_RECURSIVE: &str = "it is a directory; use -r to copy directories";
 
 impl SourceRoot {
-    /// Whether `path` means what is in a directory, not the directory: `.`, `dir/.`, `..`.
+    /// Returns whether `path` means the contents of a directory: `.`, `dir/.`, `..`.
     pub fn is_contents(path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
         matches!(bytes, b"." | b".." | b"./" | b"../" | b"/")
@@ -401,14 +423,14 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Announced {
+    struct Walked {
         paths: Vec<String>,
         kinds: Vec<EntryKind>,
         failed: Vec<String>,
         skipped: Vec<String>,
     }
 
-    impl WalkSink for Announced {
+    impl WalkSink for Walked {
         fn announce(&mut self, entries: Vec<Entry>, _: Vec<Arc<SourceFile>>) -> Result<()> {
             self.paths.extend(entries.iter().map(|entry| entry.path.to_string()));
             self.kinds.extend(entries.into_iter().map(|entry| entry.kind));
@@ -424,8 +446,8 @@ mod tests {
         }
     }
 
-    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Announced {
-        let mut found = Announced::default();
+    fn walk(options: &CopyOptions, roots: &[PathBuf]) -> Walked {
+        let mut found = Walked::default();
         let roots: Vec<_> = roots.iter().cloned().map(SourceRoot::Path).collect();
         Walk::new(&Tree::anywhere(), options, &mut found).run(&roots).unwrap();
         found

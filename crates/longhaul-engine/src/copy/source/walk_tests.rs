@@ -10,7 +10,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// What a walk found; each file is read at once.
+/// The entries of a walk; each file is read at once.
 #[derive(Default)]
 struct Read {
     paths: Vec<String>,
@@ -49,7 +49,7 @@ fn read(root: &Path, key: Option<&CopyKey>) -> Read {
     let mut found = Read::default();
     let (tree, options) = (Tree::anywhere(), archive());
     let roots = [SourceRoot::Path(root.to_owned())];
-    Walk::new(&tree, &options, &mut found).for_copy(key).run(&roots).unwrap();
+    Walk::new(&tree, &options, &mut found).for_copy(key, None).run(&roots).unwrap();
     found
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use longhaul_core::plan::Location;
@@ -22,6 +23,7 @@ pub(super) fn check<'a>(
     places: &[Location],
     json: bool,
     open: impl FnOnce(&Endpoint) -> Result<Connector<'a>, Coded>,
+    patience: Duration,
     stop: &Arc<AtomicBool>,
 ) -> Result<u8, Coded> {
     let usage = |text: &str| Coded::new(exit::USAGE, anyhow!(text.to_owned()));
@@ -41,9 +43,9 @@ pub(super) fn check<'a>(
         None => check_here(&path, dir.as_deref(), stop)?,
         Some(far) => {
             let mut connector = open(&far)?;
-            let result = connector
-                .open()
-                .and_then(|session| copy::check_far(session, &path, dir.as_deref(), stop));
+            let result = connector.open().and_then(|session| {
+                copy::check_far(session, &path, dir.as_deref(), patience, stop)
+            });
             connector.finish();
             result?
         }

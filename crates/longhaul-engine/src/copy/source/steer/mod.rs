@@ -1,22 +1,23 @@
-//! Chooses, while the copy runs, how many connections carry it, what controls their congestion,
-//! and how fast they may go.
+//! Controls the number of data connections, their congestion control and their rate while a copy
+//! runs.
 //!
-//! It begins with four connections and doubles them as long as the rate goes up by a tenth with
-//! it. It stops when it does not, when more gets lost since, when the senders wait for the disk
-//! rather than for the network, or when the processors are used up. A kernel's own congestion
-//! control is left alone unless segments get lost and BBR, which does not take loss for congestion,
-//! is to be had.
+//! A copy begins with four connections and doubles them while that increases the rate by a tenth.
+//! It stops when the rate does not increase, when more is lost, when the senders wait for the disk
+//! rather than for the network, or when the processors are busy. The congestion control is changed
+//! only if segments are lost and BBR, which does not take loss for congestion, is available.
 //!
-//! What is decided ([`Course`](course::Course), [`Yielding`](yielding::Yielding)) is a function of
-//! what was measured, without a clock or a socket, and is tested so; the [`Pilot`] measures and acts
-//! through the [`Helm`].
+//! The decisions ([`StreamPolicy`](policy::StreamPolicy), [`NicePacer`](nice::NicePacer)) are functions of
+//! measurements, without clock or socket, and are tested as such. The [`StreamController`]
+//! measures, and applies the decisions to the [`SteeredStreams`]. The [`Pacemaker`] does so with the
+//! [`Bound`](bound::Bound) on the rate beside other traffic.
 
 mod bound;
-mod course;
-mod helm;
-mod pilot;
-mod yielding;
+mod controller;
+mod nice;
+mod pacemaker;
+mod policy;
+mod steered;
 
-pub(in crate::copy) use course::{FIRST_STREAMS, MOST_STREAMS};
-pub(super) use helm::Helm;
-pub(super) use pilot::{Pacemaker, Pilot};
+pub(super) use controller::StreamController;
+pub(super) use pacemaker::Pacemaker;
+pub(super) use steered::SteeredStreams;

@@ -11,15 +11,15 @@ use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
 
 use crate::lock::lock;
 
-/// What is steered.
+/// The data connections under control.
 #[derive(Default)]
-pub(in crate::copy::source) struct Helm {
+pub(in crate::copy::source) struct SteeredStreams {
     connections: Mutex<Vec<Connection>>,
     wanted: AtomicU32,
     /// The congestion control that was chosen instead of the kernel's.
     chosen: Mutex<Option<String>>,
     steps: Mutex<Vec<String>>,
-    /// Of the first connection, before anything was sent over it.
+    /// The path, measured on the first connection before data was sent.
     before: OnceLock<PathBefore>,
 }
 
@@ -29,13 +29,13 @@ struct Connection {
     address: Option<IpAddr>,
 }
 
-impl Helm {
-    /// Takes a connection under control, which this end has opened if it `dials`.
+impl SteeredStreams {
+    /// Adds a connection, which this end has opened if it `dials`.
     pub(in crate::copy::source) fn add(&self, socket: &TcpStream, dials: bool) {
         let congestion = lock(&self.chosen).clone();
         if congestion.is_some() {
             let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
-            // Granted for the others; without it this one is as the kernel has it.
+            // On failure this connection keeps the default of the kernel.
             let _ = options.apply(socket);
         }
         if let Ok(info) = tcp_info(socket) {
@@ -50,7 +50,7 @@ impl Helm {
             });
         }
         let address = if dials { socket.peer_addr() } else { socket.local_addr() };
-        // An IPv4 address in IPv6's clothes is told as what it is.
+        // An IPv4-mapped IPv6 address counts as IPv4.
         let address = address.ok().map(|address| address.ip().to_canonical());
         let connection = socket.try_clone().map(|socket| Connection { socket, address });
         lock(&self.connections).extend(connection);
@@ -65,12 +65,13 @@ impl Helm {
         self.wanted.store(streams, Ordering::Relaxed);
     }
 
-    /// What the kernel knows of the connections now.
+    /// The present TCP state of the connections.
     pub(super) fn look(&self) -> Vec<TcpInfo> {
         lock(&self.connections).iter().filter_map(|c| tcp_info(&c.socket).ok()).collect()
     }
 
-    /// What was done, and what `tcp` says of the connections at their end.
+    /// The report on the path: the steps taken, and `tcp`, the TCP state of the connections at
+    /// their end.
     pub(in crate::copy::source) fn report(&self, tcp: &[TcpInfo]) -> PathReport {
         let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
         let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
@@ -91,7 +92,7 @@ impl Helm {
         }
     }
 
-    /// What went over each address.
+    /// The bytes per address.
     fn addresses(&self) -> Vec<AddressReport> {
         let mut by_address: BTreeMap<IpAddr, (u32, u64)> = BTreeMap::new();
         for Connection { socket, address } in lock(&self.connections).iter() {
@@ -110,7 +111,7 @@ impl Helm {
             .collect()
     }
 
-    /// What controls the congestion of the connections.
+    /// The congestion control of the connections.
     pub(super) fn congestion(&self) -> Option<String> {
         let connections = lock(&self.connections);
         Some(tcp::granted(&connections.first()?.socket).ok()?.congestion)
@@ -127,7 +128,7 @@ impl Helm {
             (rate.bytes_per_second() / connections.len().max(1) as u64).max(1)
         });
         for connection in connections.iter() {
-            // One that is gone needs no pace.
+            // A closed connection needs no pacing.
             let _ = set_max_pacing_rate(&connection.socket, each);
         }
     }
@@ -167,10 +168,10 @@ mod tests {
 
     #[test]
     fn bytes_are_told_by_the_servers_address() {
-        let (helm, served) = (Helm::default(), Helm::default());
+        let (steered, served) = (SteeredStreams::default(), SteeredStreams::default());
         for (to, length) in [("127.0.0.1:0", 700), ("127.0.0.2:0", 5000), ("127.0.0.1:0", 300)] {
             let (mut near, mut far) = connect(to);
-            helm.add(&near, true);
+            steered.add(&near, true);
             served.add(&far, false);
             near.write_all(&vec![1; length]).unwrap();
             far.read_exact(&mut vec![0; length]).unwrap();
@@ -184,7 +185,7 @@ mod tests {
             bytes: Bytes::new(bytes),
         };
         // The kernel counts each SYN as a byte (RFC 9293).
-        let told = helm.report(&[]).addresses;
+        let told = steered.report(&[]).addresses;
         assert_eq!(told, [of("127.0.0.1", 2, 1002), of("127.0.0.2", 1, 5001)]);
         let seen = served.report(&[]).addresses;
         let addresses = |told: &[AddressReport]| -> Vec<_> {
@@ -195,15 +196,15 @@ mod tests {
 
     #[test]
     fn a_congestion_control_that_is_chosen_holds_for_later_connections() {
-        let helm = Helm::default();
-        assert!(!helm.use_congestion("reno"), "there is none yet");
+        let steered = SteeredStreams::default();
+        assert!(!steered.use_congestion("reno"), "there is none yet");
         let (first, _far) = connect("127.0.0.1:0");
-        helm.add(&first, true);
-        assert!(helm.use_congestion("reno"), "reno is in every kernel");
-        assert!(!helm.use_congestion("no-such"));
+        steered.add(&first, true);
+        assert!(steered.use_congestion("reno"), "reno is in every kernel");
+        assert!(!steered.use_congestion("no-such"));
         let (second, _far) = connect("127.0.0.1:0");
-        helm.add(&second, true);
+        steered.add(&second, true);
         assert_eq!(tcp::granted(&second).unwrap().congestion, "reno");
-        assert_eq!(helm.congestion().as_deref(), Some("reno"));
+        assert_eq!(steered.congestion().as_deref(), Some("reno"));
     }
 }

@@ -1,7 +1,7 @@
-//! Blocks on a data connection: framing, and what protects it.
+//! Blocks on a data connection: framing and protection.
 //!
-//! Every connection has a key of its own, and its bytes flow in one direction, so a counter makes
-//! each nonce unique. `docs/design/wire.md` draws the bytes; in short:
+//! Every connection has a separate key, and its bytes flow in one direction, so a counter makes each
+//! nonce unique. `docs/design/wire.md` defines the bytes; in short:
 //!
 //! - *sealed*: the header and each 128 KiB of the payload are sealed with AES-256-GCM;
 //! - *hashed*: the header travels in the clear with a GCM tag over it; after the payload comes its
@@ -88,7 +88,7 @@ pub struct BlockSender {
     socket: TcpStream,
     sealer: Sealer,
     protection: Protection,
-    /// What sealing and hashing took.
+    /// The time for sealing and hashing.
     sealing: Duration,
     rate: Option<Arc<KeyRate>>,
 }
@@ -151,7 +151,7 @@ impl BlockSender {
         self.payload(&before, payload)
     }
 
-    /// Sends `before` and then `payload` with what protects it.
+    /// Sends `before`, then `payload` with its protection.
     fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
@@ -183,12 +183,12 @@ impl BlockSender {
         Ok(())
     }
 
-    /// What sealing and hashing took since the last time that it was asked.
+    /// Returns the time for sealing and hashing since the last call.
     pub(super) fn take_sealing(&mut self) -> Duration {
         std::mem::take(&mut self.sealing)
     }
 
-    /// Says that no more blocks come.
+    /// Sends the end of the blocks.
     ///
     /// # Errors
     /// The connection is broken.
@@ -223,12 +223,12 @@ pub(super) struct BlockReceiver {
     socket: Counted,
     sealer: Sealer,
     protection: Protection,
-    /// What opening and hashing took.
+    /// The time for opening and hashing.
     verifying: Duration,
     rate: Option<Arc<KeyRate>>,
 }
 
-/// What is known of a payload that was received.
+/// The outcome of a received payload.
 pub(super) struct Payload {
     /// It passed its check.
     pub(super) intact: bool,
@@ -336,12 +336,12 @@ impl BlockReceiver {
         Ok(Payload { intact, digest: hashed })
     }
 
-    /// What opening and hashing took since the last time that it was asked.
+    /// Returns the time for opening and hashing since the last call.
     pub(super) fn take_verifying(&mut self) -> Duration {
         std::mem::take(&mut self.verifying)
     }
 
-    /// Adds the bytes that come to `count`.
+    /// Adds the received bytes to `count`.
     pub(super) fn count_into(&mut self, count: Arc<AtomicU64>) {
         self.socket.count = Some(count);
     }

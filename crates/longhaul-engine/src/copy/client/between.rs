@@ -1,12 +1,9 @@
-//! A copy between two other ends: the client asks the one to send to the other.
+//! A copy between two servers: the client asks the source to send to the sink.
 //!
-//! The client holds an authenticated control channel with each. It lends the source the secret of
-//! its session with the sink, with which data connections, and nothing else, can be opened there;
-//! the source dials the sink, and the bytes go directly. Control messages pass through the client,
-//! which so sees how far the copy is and ends it when it leaves.
-//!
-//! Where the source cannot reach the sink, the data connections go through the client as well,
-//! still sealed by the one for the other.
+//! The client holds an authenticated control channel with each. It gives the source the secret of
+//! its session with the sink, which opens data connections of that session and nothing else. The
+//! source dials the sink, and the data do not pass through the client. Control messages do: the
+//! client sees the progress and ends the copy when it leaves.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,42 +13,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{CopyFailure, CopyResult, EndReport};
+use longhaul_core::result::{CopyResult, EndReport};
 use longhaul_core::wire::RefusalKind;
 use longhaul_core::wire::copy::{
     CopyReply, CopyRequest, EntryKind, Introduction, SinkMessage, SinkReport, SourceMessage,
     SourceReport,
 };
 
-use super::client::{
-    CopySessions, FarFiles, REPLY_TIMEOUT, Told, check_rereads, result, wire_path,
-};
 use super::key::KeyMaker;
-use super::link::{SILENCE_LIMIT, TICK, first_streams, keep, socket_options};
-use super::name_list::send_names;
-use super::progress::Progress;
+use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
 use super::retry::{Lifeline, persist};
-use super::streams::STREAM_LIMIT;
-use super::watchdog::{Watchdog, patience};
+use super::summary::{CopySessions, result};
+use crate::copy::name_list::{send_names, sent_path};
+use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
+use crate::copy::streams::{STREAM_LIMIT, first_streams, socket_options};
+use crate::copy::watchdog::{SILENCE_LIMIT, TICK, Watchdog, patience};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 
-/// What is read and written at once where data passes through the client.
+/// Bytes per read and write of data that pass through the client.
 const PUMP_BYTES: usize = 256 << 10;
 
 /// The ends of a copy between two others.
 pub struct Ends<'a> {
     /// Opens a session with the source.
     pub source: &'a mut dyn FnMut() -> Result<Session>,
-    /// What is copied, at the source.
+    /// The files at the source.
     pub files: FarFiles<'a>,
-    /// Where to, at the sink.
+    /// The path at the sink.
     pub target: &'a Path,
 }
 
-/// Copies between `ends`; `line` leads to the sink. `notice`
-/// is told if the data has to go through this host.
+/// Copies between `ends`; `line` connects to the sink. `notice` receives the reason if the data
+/// have to go through this host.
 ///
 /// # Errors
 /// As for [`push`](super::push).
@@ -66,8 +62,8 @@ pub fn between(
     let Ends { source, files, target } = ends;
     let mut whole = CopySessions::begin(options, progress);
     let top = files.top();
-    let wired: Vec<_> = files.paths.iter().map(|path| wire_path(path)).collect::<Result<_>>()?;
-    let wired_target = wire_path(target)?;
+    let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
+    let wired_target = sent_path(target)?;
     let secret = line.secret;
     let told = persist(line, progress, stop, |sink| {
         let from = source()?;
@@ -121,17 +117,17 @@ pub fn between(
         };
         relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
     })?;
-    let State { sink, source, failures, skipped, actions, digests, .. } = told;
+    let State { sink, source, reports, .. } = told;
     let Some(sink) = sink else { return Err(EngineError::Interrupted) };
-    let mut summary = whole.summarise(options, &sink, !failures.is_empty(), &[]);
+    let mut summary = whole.summarise(options, &sink, !reports.failures.is_empty(), &[]);
     let source = source.unwrap_or_default();
     summary.retransmits = Some(source.retransmits);
     summary.streams = source.path.streams;
-    let told = Told { failures, skipped, not_kept: sink.not_kept, actions, digests };
+    let reports = reports.with_not_kept(sink.not_kept);
     let sink = EndReport { end: sink.end, stages: sink.stages };
     let path = source.path;
     let source = EndReport { end: source.end, stages: source.stages };
-    Ok(result(summary, source, sink, path, (None, progress.limit()), told))
+    Ok(result(summary, source, sink, path, (None, progress.limit()), reports))
 }
 
 /// Makes a request of a source and waits for its answer.
@@ -149,7 +145,8 @@ fn ask(
     Ok((sender, receiver, dialer))
 }
 
-/// Whether the source is to ask what the sink wants, and whether the server can read files back.
+/// Returns whether the source waits for decisions of the sink, and whether the server can read
+/// files back.
 fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     match receiver.receive()? {
@@ -171,15 +168,12 @@ struct Relay<'a> {
     watchdog: Watchdog,
 }
 
-/// What the client has seen pass.
+/// The reports that have passed through the client.
 #[derive(Default)]
 struct State {
     sink: Option<SinkReport>,
     source: Option<SourceReport>,
-    failures: Vec<CopyFailure>,
-    skipped: Vec<CopyFailure>,
-    actions: Vec<longhaul_core::result::Action>,
-    digests: Vec<longhaul_core::result::DigestOf>,
+    reports: FileReports,
     error: Option<EngineError>,
 }
 
@@ -243,7 +237,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Passes on what the source says, until it leaves.
+    /// Passes on the messages of the source until it leaves.
     fn follow_source(&self, from: &mut ControlReceiver, mut pumps: Option<Pumps>) -> Result<()> {
         loop {
             let message: SourceMessage = from.receive()?;
@@ -266,19 +260,19 @@ impl Relay<'_> {
                 }
                 SourceMessage::End { .. } => self.progress.listed.store(true, Ordering::Relaxed),
                 SourceMessage::Failed { path, reason, .. } => {
-                    keep(&mut lock(&self.state).failures, path.to_string(), reason.clone());
+                    lock(&self.state).reports.fail(path.to_string(), reason.clone());
                 }
                 SourceMessage::Skipped { path, reason } => {
-                    keep(&mut lock(&self.state).skipped, path.to_string(), reason.clone());
+                    lock(&self.state).reports.skip(path.to_string(), reason.clone());
                 }
                 SourceMessage::Report(report) => {
                     lock(&self.state).source = Some((**report).clone());
                 }
                 SourceMessage::Alive { stages } => self.progress.source_is(*stages),
                 SourceMessage::Streams { wanted } => {
-                    // The source dials by itself, or has the client do it; the sink does not.
+                    // The source opens the connections, or the client does; the sink does not.
                     if let Some(pumps) = &mut pumps {
-                        // Fewer than wanted are enough to go on with.
+                        // The copy continues with fewer connections than requested.
                         let _ = pumps.open(*wanted, self.options);
                     }
                     continue;
@@ -288,7 +282,7 @@ impl Relay<'_> {
             let passed = self.to_sink.send(&message);
             if let SourceMessage::Abort { again } = message {
                 let peer = from.peer().to_owned();
-                let reason = "it could not go on sending".to_owned();
+                let reason = "it stopped sending".to_owned();
                 return Err(EngineError::Failed { peer, reason, again });
             }
             // A sink that has finished may leave before the source's report.
@@ -298,28 +292,25 @@ impl Relay<'_> {
         }
     }
 
-    /// Passes on what the sink says, until it has finished.
+    /// Passes on the messages of the sink until it has finished.
     fn follow_sink(&self, from: &mut ControlReceiver) -> Result<()> {
         loop {
             let message: SinkMessage = from.receive()?;
+            self.watchdog.hear(&message);
             match &message {
-                SinkMessage::Progress { written_bytes, done, stages, .. } => {
-                    if *written_bytes != self.progress.moved() || !done.is_empty() {
-                        self.watchdog.step();
-                    } else if stages.write.unwrap_or(0.0) + stages.sync.unwrap_or(0.0) > 0.0 {
-                        self.watchdog.claim();
-                    }
+                SinkMessage::Progress { written_bytes, kept_bytes, done, .. } => {
+                    self.progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
                     self.progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
                     self.progress.files.fetch_add(done.len() as u64, Ordering::Relaxed);
                 }
                 SinkMessage::Failed { path, reason, .. } => {
-                    keep(&mut lock(&self.state).failures, path.to_string(), reason.clone());
+                    lock(&self.state).reports.fail(path.to_string(), reason.clone());
                 }
                 SinkMessage::Actions(actions) => {
-                    lock(&self.state).actions.extend(actions.iter().cloned());
+                    lock(&self.state).reports.peer_acts(actions.clone());
                 }
                 SinkMessage::Digests(digests) => {
-                    lock(&self.state).digests.extend(digests.iter().cloned());
+                    lock(&self.state).reports.peer_digests(digests.clone());
                 }
                 SinkMessage::Finished(report) => {
                     lock(&self.state).sink = Some(report.clone());

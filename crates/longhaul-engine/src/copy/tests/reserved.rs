@@ -11,7 +11,7 @@ use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::tests::{World, names, options};
+use super::{World, names, options};
 use crate::error::EngineError;
 use crate::session::Rights;
 

@@ -1,4 +1,4 @@
-//! Whole copies of trees: links, attributes, what is left alone, deleted or listed.
+//! Complete copies of trees: links, attributes, and files that are kept, deleted or listed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use longhaul_core::plan::{CopyOptions, DeleteOptions, OwnerMode, TreeOptions};
 use longhaul_core::result::{ActionKind, CopyResult, Manifest, hex};
 use longhaul_core::wire::FilePath;
 
-use super::tests::{World, bytes, names, options};
+use super::{World, bytes, names, options};
 
 fn archive() -> CopyOptions {
     CopyOptions { preserve: true, tree: TreeOptions::archive(), ..options() }
@@ -136,7 +136,7 @@ fn second_names_of_a_file_that_failed_fail() {
 
 #[test]
 fn names_win_over_numbers_unless_numbers_are_asked_for() {
-    use super::metadata::{Attributes, Keeper};
+    use crate::copy::metadata::{Attributes, Keeper};
     use longhaul_core::wire::copy::{Entry, EntryKind, Owner};
     let dir = tempfile::tempdir().unwrap();
     for (mode, expected) in [(OwnerMode::Names, 0), (OwnerMode::Numbers, 12_345)] {
@@ -147,7 +147,7 @@ fn names_win_over_numbers_unless_numbers_are_asked_for() {
         let mut options = options();
         options.tree.owner = mode;
         let keeper = Keeper::new(&options, true);
-        keeper.dress(&file, &Attributes::of(&mut entry), None, Path::new("f"));
+        keeper.apply_attributes(&file, &Attributes::of(&mut entry), None, Path::new("f"));
         assert!(keeper.not_kept().is_empty());
         assert_eq!(file.metadata().unwrap().uid(), expected);
         assert_eq!(file.metadata().unwrap().gid(), 23_456);
@@ -361,4 +361,29 @@ fn a_directory_is_not_copied_into_itself_through_a_server() {
     symlink(world.far("t"), world.near("there")).unwrap();
     let pulled = world.pull(&["t"], "there/deep", &options()).unwrap();
     assert_eq!(pulled.failures.len(), 1, "{pulled:?}");
+}
+
+#[test]
+fn a_file_is_not_replaced_by_itself() {
+    let world = World::new();
+    fs::create_dir(world.near("d1")).unwrap();
+    fs::create_dir(world.far("d2")).unwrap();
+    for name in ["linked", "second", "other"] {
+        fs::write(world.far("d2").join(name), name).unwrap();
+    }
+    let source = |name: &str| world.near("d1").join(name);
+    symlink(world.far("d2/linked"), source("linked")).unwrap();
+    fs::hard_link(world.far("d2/second"), source("second")).unwrap();
+    fs::write(source("other"), "new").unwrap();
+    let inode = |name: &str| fs::symlink_metadata(world.far("d2").join(name)).unwrap().ino();
+    let before = [inode("linked"), inode("second")];
+    for options in [archive(), options()] {
+        let result = world.push(&["d1/."], "d2", &options).unwrap();
+        let mut failed: Vec<_> = result.failures.iter().map(|failure| &failure.reason).collect();
+        failed.retain(|reason| reason.contains("same file"));
+        assert_eq!((failed.len(), result.failures.len()), (2, 2), "{:?}", result.failures);
+        assert_eq!([inode("linked"), inode("second")], before);
+        assert_eq!(fs::read(world.far("d2/linked")).unwrap(), b"linked");
+        assert_eq!(fs::read(world.far("d2/other")).unwrap(), b"new");
+    }
 }

@@ -10,8 +10,8 @@ use longhaul_core::units::Bytes;
 use rustix::fs::OFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::disk::DIRECT_FROM_BYTES;
-use super::tests::{World, bytes, names, options};
+use super::{World, bytes, names, options};
+use crate::copy::disk::DIRECT_FROM_BYTES;
 
 /// Around a page, the least for direct I/O, and a block.
 fn odd_sizes() -> Vec<usize> {

@@ -1,7 +1,8 @@
-//! Whether a copy within this host would copy something onto or into itself, as cp(1) refuses it.
+//! Refuses a copy within this host of a file or directory onto or into itself, as cp(1) does.
 //!
-//! Files are compared by device and inode, so that other names and links count. What appears only
-//! while the copy runs is not known here; the walk notices a target by the journal in it.
+//! Files are compared by device and inode, so that other names and links count. A file that appears
+//! while the copy runs is not known here; the walk recognises a target by the journal in it, and
+//! the sink a file of the source by its identity.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -12,9 +13,9 @@ use std::path::{Path, PathBuf};
 use longhaul_core::plan::CopyOptions;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 
-use super::source::{SourcePlan, SourceRoot};
+use crate::copy::source::{SourcePlan, SourceRoot};
 
-/// Why a copy is refused before it begins.
+/// The reason why a copy is refused before it begins.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntoItself {
     /// A file, or a directory, would replace itself.
@@ -58,7 +59,7 @@ fn check_root(
 ) -> Result<(), IntoItself> {
     let follow = !options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
     let found = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
-    // What is missing is reported when it is copied.
+    // The copy reports a missing source.
     let Ok(found) = found else { return Ok(()) };
     let contents = SourceRoot::is_contents(path);
     let place = match path.file_name().filter(|_| target_is_dir && !contents) {
@@ -84,7 +85,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Whether the directory `dir` is, or lies in, the one of this identity.
+/// Returns whether the directory `dir` has the identity `outer` or lies in that directory.
 fn is_within(dir: &Path, outer: (u64, u64)) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let climb = || -> io::Result<bool> {

@@ -1,16 +1,25 @@
 //! Whole copies over loopback: both ends in one process, real sockets and real files.
 
+mod direct;
+mod faults;
+mod imports;
+mod interrupted;
+mod reserved;
+mod resume;
+mod stall;
+mod tree;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::CopyResult;
-use longhaul_core::units::Bytes;
+use longhaul_core::units::{Bytes, MinFree};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{
@@ -28,6 +37,7 @@ use crate::session::{
 struct Files {
     root: PathBuf,
     rights: Mutex<Rights>,
+    min_free: Mutex<MinFree>,
     stop: AtomicBool,
 }
 
@@ -38,7 +48,7 @@ impl Services for Files {
 
     fn run(&self, _: Service, session: ServedSession) -> Result<()> {
         let tree = Tree::beneath(&self.root).unwrap().with_rights(*lock(&self.rights));
-        serve(session, &tree, &self.stop)
+        serve(session, &tree.with_min_free(*lock(&self.min_free)), &self.stop)
     }
 }
 
@@ -48,6 +58,8 @@ pub(super) struct World {
     config: ConfigDir,
     identity: Identity,
     pub(super) port: u16,
+    /// The port that clients connect to.
+    entrance: AtomicU16,
     files: Arc<Files>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -70,18 +82,30 @@ impl World {
         });
         let root = dir.path().join("far");
         let rights = Mutex::default();
-        let files = Arc::new(Files { root, rights, stop: AtomicBool::new(false) });
+        let (min_free, over) = (Mutex::new(MinFree::NONE), AtomicBool::new(false));
+        let files = Arc::new(Files { root, rights, min_free, stop: over });
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (files, stop) = (files.clone(), stop.clone());
             move || listener.run(host, files, ClientLimits::default(), false, &stop)
         });
-        World { dir, config, identity, port, files, stop, thread: Some(thread) }
+        let entrance = AtomicU16::new(port);
+        World { dir, config, identity, port, entrance, files, stop, thread: Some(thread) }
     }
 
     /// Lets the server's clients do no more than this from now on.
     pub(super) fn set_rights(&self, rights: Rights) {
         *lock(&self.files.rights) = rights;
+    }
+
+    /// Keeps so much of the server's disk free from now on.
+    pub(super) fn set_min_free(&self, min_free: &str) {
+        *lock(&self.files.min_free) = min_free.parse().unwrap();
+    }
+
+    /// Lets clients connect to `port` from now on.
+    pub(super) fn enter_by(&self, port: u16) {
+        self.entrance.store(port, Ordering::Relaxed);
     }
 
     pub(super) fn near(&self, path: &str) -> PathBuf {
@@ -107,7 +131,8 @@ impl World {
             policy: HostPolicy::RequireKnown,
             family: Family::Any,
         };
-        connect(&HostPort::new("127.0.0.1", self.port), Service::Copy, &options).unwrap()
+        let port = self.entrance.load(Ordering::Relaxed);
+        connect(&HostPort::new("127.0.0.1", port), Service::Copy, &options).unwrap()
     }
 
     pub(super) fn push(
@@ -116,12 +141,29 @@ impl World {
         target: &str,
         options: &CopyOptions,
     ) -> Result<CopyResult> {
+        self.push_until(sources, target, options, &AtomicBool::new(false))
+    }
+
+    pub(super) fn push_until(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+        stop: &AtomicBool,
+    ) -> Result<CopyResult> {
+        self.push_seen(sources, target, options, (&Progress::default(), stop))
+    }
+
+    pub(super) fn push_seen(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+        (progress, stop): (&Progress, &AtomicBool),
+    ) -> Result<CopyResult> {
         let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
-        let stop = AtomicBool::new(false);
-        self.over_line(|line| {
-            push(line, &plan, Path::new(target), options, &Progress::default(), &stop)
-        })
+        self.over_line(|line| push(line, &plan, Path::new(target), options, progress, stop))
     }
 
     pub(super) fn pull(
@@ -140,12 +182,22 @@ impl World {
         options: &CopyOptions,
         stop: &AtomicBool,
     ) -> Result<CopyResult> {
+        self.pull_seen(sources, target, options, (&Progress::default(), stop))
+    }
+
+    pub(super) fn pull_seen(
+        &self,
+        sources: &[&str],
+        target: &str,
+        options: &CopyOptions,
+        (progress, stop): (&Progress, &AtomicBool),
+    ) -> Result<CopyResult> {
         let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
         // As the command is given it: the slash of "t/." is no part of a target's name.
         let target = self.near(target.trim_end_matches("/."));
         self.over_line(|line| {
             let files = FarFiles { paths: &sources, names: None };
-            pull(line, files, Landing::Path(&target), options, &Progress::default(), stop)
+            pull(line, files, Landing::Path(&target), options, progress, stop)
         })
     }
 }

@@ -1,5 +1,5 @@
-//! What goes wrong at either end: nothing under a final name is wrong, nothing that was
-//! acknowledged is lost, and the same copy again completes the work.
+//! Faults at either end: no file under a final name is wrong, no acknowledged file is lost, and the
+//! same copy again completes the work.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -14,8 +14,8 @@ use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::sink::{fail_at, spoil_at};
-use super::tests::{World, bytes, names, options};
+use super::{World, bytes, names, options};
+use crate::copy::sink::{fail_at, spoil_at};
 use crate::error::EngineError;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Copies that go on with what an earlier attempt has left, where that is damaged, planted by
-//! another user, or written in blocks of another size.
+//! Copies that resume after an earlier attempt, with files that are damaged, planted by another
+//! user, or written in blocks of another size.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -14,27 +14,35 @@ use longhaul_core::wire::copy::{
 };
 use longhaul_core::wire::{FilePath, PackEntry};
 
-use super::stream::BlockSender;
-use super::tests::{World, bytes, names, options};
-use super::tests_faults::{broken_off, settles};
+use super::faults::{broken_off, settles};
+use super::{World, bytes, names, options};
+use crate::copy::data_connection::BlockSender;
 use crate::error::EngineError;
 use crate::session::{ControlReceiver, ControlSender};
 
 /// A user that these tests do not run as.
 const OTHER: u32 = 4711;
 
+/// Returns whether the journal in `dir` has a record of this kind.
+pub(super) fn journal_has(dir: &Path, record: &str) -> bool {
+    let journal = names(dir).into_iter().find(|name| name.ends_with(".journal"));
+    let journal = journal.and_then(|name| fs::read(dir.join(name)).ok()).unwrap_or_default();
+    journal.windows(record.len()).any(|window| window == record.as_bytes())
+}
+
 /// Begins to fetch `name` slowly, and stops once the journal in `dir` has a record of this kind.
-fn stopped_at(world: &World, name: &str, dir: &Path, record: &str) {
-    let slow = CopyOptions { rate_bps: Some("50M".parse().unwrap()), ..options() };
+pub(super) fn stopped_at(
+    world: &World,
+    name: &str,
+    dir: &Path,
+    record: &str,
+    options: &CopyOptions,
+) {
+    let slow = CopyOptions { rate_bps: Some("50M".parse().unwrap()), ..options.clone() };
     let stop = AtomicBool::new(false);
-    let noted = || {
-        let journal = names(dir).into_iter().find(|name| name.ends_with(".journal"));
-        let journal = journal.and_then(|name| fs::read(dir.join(name)).ok()).unwrap_or_default();
-        journal.windows(record.len()).any(|window| window == record.as_bytes())
-    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            wait_for(record, noted);
+            wait_for(record, || journal_has(dir, record));
             stop.store(true, Ordering::Relaxed);
         });
         let outcome = world.pull_until(&[name], name, &slow, &stop);
@@ -45,7 +53,7 @@ fn stopped_at(world: &World, name: &str, dir: &Path, record: &str) {
 /// A copy of `data` that was broken off: the `.part` file and the journal.
 fn begun(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
     fs::write(world.far("data"), data).unwrap();
-    stopped_at(world, "data", &world.near(""), "written");
+    stopped_at(world, "data", &world.near(""), "written", &options());
     let left = names(&world.near(""));
     let ending = |end: &str| {
         let name = left.iter().find(|name| name.ends_with(end));
@@ -260,7 +268,7 @@ fn blocks_that_cannot_be_of_any_file_end_the_session() {
     hostile(source, "a stream with a block beyond its end");
 }
 
-fn wait_for(what: &str, done: impl Fn() -> bool) {
+pub(super) fn wait_for(what: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "{what} did not come");
@@ -316,7 +324,7 @@ fn a_hole_of_a_file_that_was_begun_is_still_one_afterwards() {
         source.write_all_at(&bytes(70_000), offset).unwrap();
     }
     source.sync_all().unwrap();
-    stopped_at(&world, "data", &world.near(""), "written");
+    stopped_at(&world, "data", &world.near(""), "written", &options());
     let left = names(&world.near(""));
     let part = left.iter().find(|name| name.ends_with(".part")).unwrap();
     let part = fs::File::options().write(true).open(world.near(part)).unwrap();
@@ -369,7 +377,7 @@ fn a_file_in_place_that_was_written_to_since_is_copied_again() {
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
     fs::write(world.far("t/z"), bytes(24 << 20)).unwrap();
-    stopped_at(&world, "t/.", &world.near("t"), "done");
+    stopped_at(&world, "t/.", &world.near("t"), "done", &options());
     // The same size and time of modification: only the change time is another.
     let placed = fs::File::options().write(true).open(world.near("t/a")).unwrap();
     let modified = placed.metadata().unwrap().modified().unwrap();

@@ -1,9 +1,8 @@
-//! The key of a copy: the same for the same command, and known to nobody but its user.
+//! The key of a copy: the same for the same command, and known only to its user.
 //!
 //! The key names the journal of a copy. It is a keyed BLAKE3 hash of the command under a secret of
-//! the user, so that nobody else can compute it and put a journal in its place beforehand. The
-//! input is a list of parts, each a tag, a length and bytes: it does not depend on how a type is
-//! printed.
+//! the user, so that another user cannot compute it and create a journal in advance. The input is a
+//! list of parts, each a tag, a length and bytes. `docs/design/journal.md` defines the parts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,8 +13,8 @@ use std::path::{Path, PathBuf};
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 
-use super::client::FarFiles;
-use super::source::{SourcePlan, SourceRoot};
+use super::request::FarFiles;
+use crate::copy::source::{SourcePlan, SourceRoot};
 use crate::session::{ConfigDir, random_keying_material};
 
 /// The file in the configuration directory that holds the secret.
@@ -29,7 +28,7 @@ pub struct CopySecret([u8; 32]);
 
 impl CopySecret {
     /// The user's secret, made at the first use. Without a usable configuration directory it is
-    /// random: then the same command given again does not find what an earlier one has left.
+    /// random: then the same command does not find the journal of an earlier one.
     pub fn of_user() -> Self {
         ConfigDir::of_user().map_or_else(|_| Self::random(), |config| Self::load_or_create(&config))
     }
@@ -46,7 +45,7 @@ impl CopySecret {
         loaded.map_or_else(|_| Self::random(), CopySecret)
     }
 
-    /// A secret that is kept nowhere.
+    /// A secret that is not stored.
     pub fn random() -> Self {
         CopySecret(random_keying_material())
     }
@@ -106,7 +105,7 @@ impl KeyMaker {
             .path(b'w', &directory)
     }
 
-    /// Adds the server: host and port, or what ssh was given.
+    /// Adds the server: host and port, or the destination of ssh.
     pub(super) fn server(self, peer: &str) -> Self {
         self.part(b's', peer.as_bytes())
     }

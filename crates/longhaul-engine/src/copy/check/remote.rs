@@ -1,13 +1,13 @@
-//! A manifest checked by the host that has it: what is sent is what was found, not the files.
+//! Checks a manifest on the server that has it: the findings are sent, not the files.
 //!
 //! The server reads and hashes beneath its root, as far as the client's key may read there, and
-//! shows every second that it lives; when the client leaves, it stops.
+//! reports every second; it stops when the client leaves.
 
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,17 +17,22 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CheckMessage, CopyReply, CopyRequest};
 use longhaul_core::wire::{FilePath, RefusalKind};
 
-use super::check::check_tree;
-use super::client::{REPLY_TIMEOUT, wire_path};
-use super::link::SILENCE_LIMIT;
-use super::tree::Tree;
-use crate::error::{EngineError, Result};
-use crate::session::{ControlSender, Session};
+use super::local::check_tree;
+use crate::copy::client::REPLY_TIMEOUT;
+use crate::copy::name_list::sent_path;
+use crate::copy::tree::Tree;
+use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog};
+use crate::error::{EngineError, Result, WaitsFor};
+use crate::session::{ControlReceiver, ControlSender, Session};
 
 /// The longest manifest that is read: some two million files.
 const MANIFEST_LIMIT_BYTES: u64 = 256 << 20;
-/// How often the server shows that it lives, and hears whether the client does.
+/// The interval of the server's signs of life, which also show that the client is there.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a list's item besides its text.
+const ITEM_BYTES: usize = 32;
+/// Most bytes of findings that a client keeps.
+const FINDINGS_BYTES: usize = 1 << 30;
 /// Bytes of paths and reasons in one message: tripled by their spelling, below the frame limit.
 const BATCH_BYTES: usize = 128 << 10;
 
@@ -35,34 +40,58 @@ const BATCH_BYTES: usize = 128 << 10;
 /// `manifest` there has recorded.
 ///
 /// # Errors
-/// It refuses, has no such manifest, or is lost; or `stop` was set.
+/// It refuses, has no such manifest, is lost, or made no progress for `patience`; or `stop` was set.
 pub fn check_far(
     session: Session,
     manifest: &Path,
     dir: Option<&Path>,
+    patience: Duration,
     stop: &AtomicBool,
 ) -> Result<CheckResult> {
     let (sender, mut receiver, _) = session.welcomed()?.split();
-    let dir = dir.map(wire_path).transpose()?;
-    sender.send(&CopyRequest::Check { manifest: wire_path(manifest)?, dir })?;
+    let dir = dir.map(sent_path).transpose()?;
+    let (manifest, give_up_ms) = (sent_path(manifest)?, Some(patience.as_millis() as u64));
+    sender.send(&CopyRequest::Check { manifest, dir, give_up_ms })?;
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     if let CopyReply::Refused { kind, reason } = receiver.receive()? {
         return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
     }
     receiver.set_timeout(Some(SILENCE_LIMIT))?;
+    gather(&mut receiver, &Watchdog::new(patience), stop)
+}
+
+/// Gathers the findings of the server.
+fn gather(
+    receiver: &mut ControlReceiver,
+    watchdog: &Watchdog,
+    stop: &AtomicBool,
+) -> Result<CheckResult> {
+    let peer = receiver.peer().to_owned();
+    let mut room = FINDINGS_BYTES;
     let mut result = CheckResult { schema: CHECK_SCHEMA.to_owned(), ..CheckResult::default() };
     loop {
         if stop.load(Ordering::Relaxed) {
             return Err(EngineError::Interrupted);
         }
-        match receiver.receive()? {
-            CheckMessage::Alive => {}
+        let message: CheckMessage = receiver.receive()?;
+        match message {
+            CheckMessage::Alive => watchdog.claim(),
+            _ => watchdog.step(),
+        }
+        if let Some(time) = watchdog.stalled(0, false) {
+            return Err(EngineError::Stalled { peer, waits_for: WaitsFor::Check, time });
+        }
+        room = room.checked_sub(bytes_of(&message)).ok_or_else(|| {
+            let what = "it has found more than fits into memory";
+            EngineError::Protocol { peer: peer.clone(), what }
+        })?;
+        match message {
+            CheckMessage::Alive | CheckMessage::Progress { .. } => {}
             CheckMessage::Changed(paths) => result.changed.extend(paths),
             CheckMessage::Missing(paths) => result.missing.extend(paths),
             CheckMessage::Extra(paths) => result.extra.extend(paths),
             CheckMessage::Failures(failures) => result.failures.extend(failures),
             CheckMessage::Failed { reason } => {
-                let peer = sender.peer().to_owned();
                 return Err(EngineError::Failed { peer, reason, again: false });
             }
             CheckMessage::Done { unchanged_files, unchanged_bytes } => {
@@ -72,16 +101,39 @@ pub fn check_far(
     }
 }
 
+/// The memory of a message's findings.
+fn bytes_of(message: &CheckMessage) -> usize {
+    match message {
+        CheckMessage::Changed(paths)
+        | CheckMessage::Missing(paths)
+        | CheckMessage::Extra(paths) => {
+            paths.iter().map(|path| ITEM_BYTES + path.as_bytes().len()).sum()
+        }
+        CheckMessage::Failures(failures) => failures
+            .iter()
+            .map(|failure| ITEM_BYTES + failure.path.len() + failure.reason.len())
+            .sum(),
+        _ => 0,
+    }
+}
+
+/// The request of a client for a check.
+pub(in crate::copy) struct CheckOrder<'a> {
+    pub(in crate::copy) manifest: &'a FilePath,
+    pub(in crate::copy) dir: Option<&'a FilePath>,
+    /// The client's limit of time without progress; `None` for one that knows no progress.
+    pub(in crate::copy) patience: Option<Duration>,
+}
+
 /// Answers a client that asks for a check within `tree`.
-pub(super) fn serve_check(
+pub(in crate::copy) fn serve_check(
     sender: &ControlSender,
     tree: &Tree,
-    manifest: &FilePath,
-    dir: Option<&FilePath>,
+    order: &CheckOrder<'_>,
     stop: &AtomicBool,
 ) -> Result<()> {
     let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
-    let (manifest, dir) = (path(manifest), dir.map(path));
+    let (manifest, dir) = (path(order.manifest), order.dir.map(path));
     let (recorded, base) = match open(tree, &manifest, dir.as_deref()) {
         Ok(opened) => opened,
         Err((kind, reason)) => {
@@ -90,13 +142,14 @@ pub(super) fn serve_check(
         }
     };
     sender.send(&CopyReply::Ready { asks: false, rereads: false })?;
-    let over = AtomicBool::new(false);
+    let (over, checked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut shown = 0;
     thread::scope(|scope| {
         let (done, outcome) = bounded(1);
-        let over = &over;
+        let (over, checked) = (&over, &checked);
         scope.spawn(move || {
-            // Who waits for it leaves no sooner.
-            let _ = done.send(check_tree(&recorded, &base, over));
+            // The receiver waits for it.
+            let _ = done.send(check_tree(&recorded, &base, checked, over));
         });
         loop {
             match outcome.recv_timeout(ALIVE_INTERVAL) {
@@ -107,7 +160,13 @@ pub(super) fn serve_check(
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Interrupted),
                 Err(RecvTimeoutError::Timeout) => {
-                    let alive = sender.send(&CheckMessage::Alive);
+                    let bytes = checked.load(Ordering::Relaxed);
+                    let moved = std::mem::replace(&mut shown, bytes) != bytes;
+                    let checked_bytes = Bytes::new(bytes);
+                    let alive = match order.patience {
+                        Some(_) if moved => sender.send(&CheckMessage::Progress { checked_bytes }),
+                        _ => sender.send(&CheckMessage::Alive),
+                    };
                     if alive.is_err() || stop.load(Ordering::Relaxed) {
                         over.store(true, Ordering::Relaxed);
                         alive?;
@@ -147,7 +206,7 @@ fn open(
     Ok((recorded, Tree::from_dir(base_dir)))
 }
 
-/// Tells what was found, in as many messages as it takes.
+/// Sends the findings, in as many messages as they need.
 fn tell(sender: &ControlSender, found: CheckResult) -> Result<()> {
     let paths = |paths, message: fn(Vec<FilePath>) -> CheckMessage| {
         batches(
@@ -171,8 +230,6 @@ fn batches<T>(
     length: impl Fn(&T) -> usize,
     mut pass: impl FnMut(Vec<T>) -> Result<()>,
 ) -> Result<()> {
-    /// What an item takes besides its bytes.
-    const ITEM_BYTES: usize = 32;
     let (mut batch, mut bytes) = (Vec::new(), 0);
     for item in all {
         bytes += length(&item) + ITEM_BYTES;
@@ -187,7 +244,61 @@ fn batches<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
     use super::*;
+    use crate::session::control;
+
+    /// Lets a client gather what a server sends, every 10 ms, until one of them ends.
+    fn gather_from(mut next: impl FnMut() -> CheckMessage + Send) -> Result<CheckResult> {
+        let channel = || {
+            let (near, far) = UnixStream::pair().unwrap();
+            (control(near.try_clone().unwrap(), near, "a server"), far)
+        };
+        let ((_, mut receiver), far) = channel();
+        let (sender, _unused) = control(far.try_clone().unwrap(), far, "a client");
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) && sender.send(&next()).is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let watchdog = Watchdog::new(Duration::from_millis(100));
+            let result = gather(&mut receiver, &watchdog, &AtomicBool::new(false));
+            over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    #[test]
+    fn a_server_that_makes_no_progress_is_not_waited_for() {
+        let stalled = gather_from(|| CheckMessage::Alive);
+        assert!(matches!(stalled, Err(EngineError::Stalled { .. })), "{stalled:?}");
+    }
+
+    #[test]
+    fn a_server_that_reads_is_waited_for() {
+        let start = Instant::now();
+        let result = gather_from(|| match start.elapsed() > Duration::from_secs(2) {
+            false => CheckMessage::Progress { checked_bytes: Bytes::new(1) },
+            true => {
+                let unchanged_bytes = Bytes::new(5);
+                CheckMessage::Done { unchanged_files: 1, unchanged_bytes }
+            }
+        });
+        assert_eq!(result.unwrap().unchanged_files, 1);
+    }
+
+    #[test]
+    fn a_server_has_no_end_of_findings() {
+        let paths = vec![FilePath::new("p".repeat(4000)).unwrap(); 10];
+        let each = bytes_of(&CheckMessage::Extra(paths.clone()));
+        assert_eq!(each, 10 * (4000 + ITEM_BYTES));
+        let failures = vec![CopyFailure { path: "p".into(), reason: "r".into() }];
+        assert_eq!(bytes_of(&CheckMessage::Failures(failures)), 2 + ITEM_BYTES);
+    }
 
     #[test]
     fn long_lists_go_in_several_messages() {

@@ -1,32 +1,34 @@
+//! Runs a copy over one session after another until it ends or makes no progress.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::key::CopySecret;
-use super::progress::Progress;
+use crate::copy::progress::Progress;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 
 /// Pause before the first attempt to connect again; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often a pause looks whether the copy is to end.
+/// The interval at which a pause checks for the end of the copy.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// How a client reaches the other end, at first and again.
+/// The means by which a client connects to the server, at first and again.
 pub struct Lifeline<'a> {
     /// Opens a session.
     pub connect: &'a mut dyn FnMut() -> Result<Session>,
-    /// How long a copy that has lost its connection is tried again without moving a byte.
+    /// The longest time of attempts to reconnect without progress.
     pub give_up: Duration,
-    /// Told why, each time that the connection is lost.
+    /// Receives the error each time that the connection is lost.
     pub lost: &'a dyn Fn(&EngineError),
     /// The user's secret, on which the copy's key depends.
     pub secret: &'a CopySecret,
 }
 
-/// Runs `attempt` over one session after the other until it ends for another reason than a lost
-/// connection, or nothing has moved for too long. The first session must open at once.
+/// Runs `attempt` over one session after another, until it ends for another reason than a lost
+/// connection, or there is no progress for too long. The first session must open at once.
 pub(super) fn persist<T>(
     line: Lifeline<'_>,
     progress: &Progress,

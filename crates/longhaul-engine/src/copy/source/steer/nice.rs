@@ -1,25 +1,24 @@
-//! How fast a copy with `--nice` may go: it slows down while the path's queues grow, as LEDBAT does
-//! (RFC 6817), and takes what is left when they do not.
+//! The rate of a copy with `--nice`: it decreases while the queues of the path grow, as in LEDBAT
+//! (RFC 6817), and increases while they do not.
 
 use std::time::Duration;
 
-/// Delay added to the path's own that a copy with `--nice` allows itself (RFC 6817: 100 ms at the
-/// most; less is kinder).
+/// The queueing delay that a copy with `--nice` accepts (RFC 6817: at most 100 ms).
 const DELAY: Duration = Duration::from_millis(15);
-/// By how much it slows down and speeds up again, every tick.
+/// The factors of a decrease and of an increase per tick.
 const DOWN: f64 = 0.85;
 const UP: f64 = 1.05;
-/// What is left to it, in bytes a second: enough to feel its way back.
+/// The lowest rate in bytes per second.
 const SLOWEST: f64 = 125_000.0;
 
-/// What is allowed at present, in bytes a second.
+/// The rate limit of a copy with `--nice`, in bytes per second.
 #[derive(Debug, Default)]
-pub(super) struct Yielding {
+pub(super) struct NicePacer {
     allowed: Option<f64>,
 }
 
-impl Yielding {
-    /// Whether a connection with this round trip, and `least` at its best, waits in a queue.
+impl NicePacer {
+    /// Returns whether a connection with this RTT, and the lowest RTT `least`, waits in a queue.
     pub(super) fn is_queued(rtt: Duration, least: Option<Duration>) -> bool {
         least.is_some_and(|least| rtt > least + DELAY)
     }
@@ -29,7 +28,7 @@ impl Yielding {
     pub(super) fn next(&mut self, queued: bool, rate: f64, most: f64) -> f64 {
         let allowed = match (queued, self.allowed) {
             (true, allowed) => Some(allowed.unwrap_or(f64::INFINITY).min(rate) * DOWN),
-            // What is not used up need not grow.
+            // A limit that is not reached does not increase.
             (false, Some(allowed)) if rate < allowed / 2.0 => Some(allowed),
             (false, Some(allowed)) => Some(allowed * UP),
             (false, None) => None,
@@ -47,43 +46,43 @@ mod tests {
 
     #[test]
     fn without_queues_nothing_is_held_back() {
-        let mut yielding = Yielding::default();
+        let mut nice_pacer = NicePacer::default();
         for rate in [1e6, 1e9, 1e10] {
-            assert_eq!(yielding.next(false, rate, ALL), ALL);
+            assert_eq!(nice_pacer.next(false, rate, ALL), ALL);
         }
-        assert_eq!(yielding.next(false, 1e9, 5e8), 5e8, "the user's limit holds");
+        assert_eq!(nice_pacer.next(false, 1e9, 5e8), 5e8, "the user's limit holds");
     }
 
     #[test]
     fn it_gives_way_to_others_and_comes_back() {
-        let mut yielding = Yielding::default();
+        let mut nice_pacer = NicePacer::default();
         let mut rate = 1e9;
         for _ in 0..20 {
-            rate = yielding.next(true, rate, ALL);
+            rate = nice_pacer.next(true, rate, ALL);
         }
         assert!(rate < 0.05 * 1e9, "four seconds of queues leave {rate}");
         for _ in 0..80 {
-            rate = yielding.next(false, rate, ALL);
+            rate = nice_pacer.next(false, rate, ALL);
         }
         assert!(rate > 1e9, "sixteen without bring back {rate}");
     }
 
     #[test]
     fn it_keeps_a_little_and_hoards_nothing() {
-        let mut yielding = Yielding::default();
+        let mut nice_pacer = NicePacer::default();
         for _ in 0..100 {
-            yielding.next(true, 1.0, ALL);
+            nice_pacer.next(true, 1.0, ALL);
         }
-        assert_eq!(yielding.next(true, 1.0, ALL), SLOWEST);
-        let idle = yielding.next(false, 1.0, ALL);
-        assert_eq!(yielding.next(false, 1.0, ALL), idle, "an idle copy gathers no claim");
+        assert_eq!(nice_pacer.next(true, 1.0, ALL), SLOWEST);
+        let idle = nice_pacer.next(false, 1.0, ALL);
+        assert_eq!(nice_pacer.next(false, 1.0, ALL), idle, "an idle copy gathers no claim");
     }
 
     #[test]
     fn a_queue_is_delay_above_the_least() {
         let ms = Duration::from_millis;
-        assert!(!Yielding::is_queued(ms(100), Some(ms(90))));
-        assert!(Yielding::is_queued(ms(110), Some(ms(90))));
-        assert!(!Yielding::is_queued(ms(110), None), "nothing to compare with");
+        assert!(!NicePacer::is_queued(ms(100), Some(ms(90))));
+        assert!(NicePacer::is_queued(ms(110), Some(ms(90))));
+        assert!(!NicePacer::is_queued(ms(110), None), "nothing to compare with");
     }
 }

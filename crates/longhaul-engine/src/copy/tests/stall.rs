@@ -15,11 +15,13 @@ use longhaul_core::wire::copy::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::tests::{World, bytes, options};
+use super::{World, bytes, options};
 
-/// How long nothing may move in these tests.
+/// The longest time without progress in these tests.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// When the other end must have ended the session at the latest.
+/// Time that a loaded host needs besides.
+const LOADED: Duration = Duration::from_secs(20);
+/// The time after which the other end must have ended the session.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn patient() -> CopyOptions {
@@ -116,6 +118,8 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
         stages: StageTimes::default(),
         done: Vec::new(),
         stream_blocks: 0,
+        checked_bytes: Bytes::new(0),
+        kept_bytes: Bytes::new(0),
     };
     for (file, asks) in [("small", false), ("small", true), ("large", false)] {
         let request = CopyRequest::Send {
@@ -150,8 +154,45 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
         key: None,
         options: patient(),
     };
-    let finished = SinkMessage::Finished(super::tests::empty_report());
+    let finished = SinkMessage::Finished(super::empty_report());
     let start = Instant::now();
     let _: Vec<SourceMessage> = hold(&world, &request, &[finished], None);
-    assert!(start.elapsed() < LIMIT);
+    // The patience, and time for a loaded host: without the limit the peer has to leave first.
+    assert!(start.elapsed() < PATIENCE + LOADED, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_late_request_for_a_block_is_ignored_and_a_false_one_ends_the_session() {
+    let world = World::new();
+    fs::write(world.far("f"), "x").unwrap();
+    for (id, is_ignored) in [(0, true), (1, false)] {
+        let (sender, mut receiver, dialer) = world.session().split();
+        let request = CopyRequest::Send {
+            paths: vec![FilePath::new("f").unwrap()],
+            asks: false,
+            listed: false,
+            key: None,
+            options: patient(),
+        };
+        sender.send(&request).unwrap();
+        let _socket = dialer.open(0, |_| Ok(())).unwrap();
+        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+        receiver.set_timeout(Some(LIMIT)).unwrap();
+        while !matches!(receiver.receive().unwrap(), SourceMessage::Entries(_)) {}
+        let placed = SinkMessage::Progress {
+            written_bytes: Bytes::new(1),
+            resumed_bytes: Bytes::new(0),
+            stages: StageTimes::default(),
+            done: vec![0],
+            stream_blocks: 0,
+            checked_bytes: Bytes::new(0),
+            kept_bytes: Bytes::new(0),
+        };
+        sender.send(&placed).unwrap();
+        sender.send(&SinkMessage::Resend { id, offset: 0 }).unwrap();
+        let _ = sender.send(&SinkMessage::Finished(super::empty_report()));
+        let reported = std::iter::from_fn(|| receiver.receive().ok())
+            .any(|message| matches!(message, SourceMessage::Report(_)));
+        assert_eq!(reported, is_ignored, "entry {id}");
+    }
 }

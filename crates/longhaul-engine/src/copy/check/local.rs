@@ -6,24 +6,24 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest, ManifestFile};
 use longhaul_core::units::Bytes;
 
-use super::tree::{FileKind, Tree, wire_path};
+use crate::copy::tree::{FileKind, Tree, wire_path};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// What is read at once: enough that the disk works while the bytes are hashed.
+/// Bytes per read: enough that the disk works while the bytes are hashed.
 const READ_BYTES: usize = 4 << 20;
 /// Threads that read and hash, each a file: BLAKE3 does some 3 GB/s on one core.
 const THREADS: usize = 4;
 
-/// What is known so far.
+/// The findings so far.
 #[derive(Default)]
-struct CheckState {
+struct Findings {
     files: u64,
     bytes: u64,
     changed: BTreeSet<PathBuf>,
@@ -37,16 +37,17 @@ struct CheckState {
 /// `base` is no directory, or `stop` was set.
 pub fn check(manifest: &Manifest, base: &Path, stop: &AtomicBool) -> Result<CheckResult> {
     let tree = Tree::beneath(base).map_err(EngineError::file("open", base))?;
-    check_tree(manifest, &tree, stop)
+    check_tree(manifest, &tree, &AtomicU64::new(0), stop)
 }
 
-/// The same for the files of `tree`.
+/// The same for the files of `tree`. Adds the bytes that it reads to `checked`.
 pub(super) fn check_tree(
     manifest: &Manifest,
     tree: &Tree,
+    checked: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<CheckResult> {
-    let found = Mutex::new(CheckState::default());
+    let found = Mutex::new(Findings::default());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS.min(manifest.files.len()) {
@@ -55,7 +56,7 @@ pub(super) fn check_tree(
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    compare(tree, file, &found, stop);
+                    compare(tree, file, &found, (checked, stop));
                 }
             });
         }
@@ -89,16 +90,23 @@ pub(super) fn check_tree(
     })
 }
 
-fn compare(tree: &Tree, file: &ManifestFile, found: &Mutex<CheckState>, stop: &AtomicBool) {
+fn compare(
+    tree: &Tree,
+    file: &ManifestFile,
+    found: &Mutex<Findings>,
+    (checked, stop): (&AtomicU64, &AtomicBool),
+) {
     let path = Path::new(OsStr::from_bytes(&file.path));
-    let outcome = digest(tree, path, stop);
+    let outcome = digest(tree, path, (checked, stop));
+    // A file without bytes is progress, too.
+    checked.fetch_add(1, Ordering::Relaxed);
     let mut found = lock(found);
     match outcome {
         Ok(Some((digest, bytes))) if digest == file.digest => {
             found.files += 1;
             found.bytes += bytes;
         }
-        // Another kind of thing under the name is another content.
+        // A file of another type counts as changed.
         Ok(_) => {
             found.changed.insert(path.to_owned());
         }
@@ -110,7 +118,11 @@ fn compare(tree: &Tree, file: &ManifestFile, found: &Mutex<CheckState>, stop: &A
 }
 
 /// The digest and size of a regular file; `None` for anything else.
-fn digest(tree: &Tree, path: &Path, stop: &AtomicBool) -> io::Result<Option<([u8; 32], u64)>> {
+fn digest(
+    tree: &Tree,
+    path: &Path,
+    (checked, stop): (&AtomicU64, &AtomicBool),
+) -> io::Result<Option<([u8; 32], u64)>> {
     if tree.metadata(path)?.kind != FileKind::File {
         return Ok(None);
     }
@@ -123,17 +135,20 @@ fn digest(tree: &Tree, path: &Path, stop: &AtomicBool) -> io::Result<Option<([u8
         }
         match file.read(&mut buffer)? {
             0 => return Ok(Some((*hasher.finalize().as_bytes(), hasher.count()))),
-            got => hasher.update(&buffer[..got]),
+            got => {
+                checked.fetch_add(got as u64, Ordering::Relaxed);
+                hasher.update(&buffer[..got])
+            }
         };
     }
 }
 
-/// Adds what is below `dir` and not listed; links are named, not followed.
+/// Adds the paths below `dir` that are not listed; links are listed, not followed.
 fn look_for_extra(
     tree: &Tree,
     dir: &Path,
     listed: &HashSet<&[u8]>,
-    found: &mut CheckState,
+    found: &mut Findings,
     extra: &mut Vec<PathBuf>,
 ) {
     let names = match tree.list(dir) {

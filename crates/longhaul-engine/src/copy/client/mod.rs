@@ -1,0 +1,20 @@
+//! The client's side of a copy: opens sessions, tries again, and sums up the result.
+//!
+//! [`push`] and [`pull`] copy between this host and a server, [`between`] between two servers. The
+//! bytes are moved by the source and the sink, one of which is the client in `push` and `pull`.
+
+mod between;
+mod into_itself;
+mod key;
+mod request;
+mod retry;
+mod summary;
+mod transfer;
+
+pub use between::{Ends, between};
+pub use into_itself::{IntoItself, check_apart};
+pub use key::CopySecret;
+pub use request::FarFiles;
+pub(super) use request::REPLY_TIMEOUT;
+pub use retry::Lifeline;
+pub use transfer::{Landing, pull, push};

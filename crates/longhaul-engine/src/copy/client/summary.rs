@@ -1,0 +1,126 @@
+//! The result of a copy over all of its sessions.
+
+use std::time::Instant;
+
+use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary, EndReport, PathReport};
+use longhaul_core::units::{Bytes, Rate};
+use longhaul_core::wire::copy::SinkReport;
+use longhaul_sys::tcp::TcpInfo;
+
+use crate::copy::channels::Channels;
+use crate::copy::progress::Progress;
+use crate::copy::reports::FileReports;
+use crate::copy::verdict::limit;
+
+/// The sessions of one copy.
+pub(super) struct CopySessions {
+    start: Instant,
+    end: Option<Instant>,
+    pub(super) same_host: Option<f64>,
+    /// Sessions that were lost.
+    reconnects: u32,
+    /// The bytes that existed when the first session began, if it was lost.
+    resumed: Option<Bytes>,
+}
+
+impl CopySessions {
+    pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
+        progress.set_limit(options.rate_bps);
+        if options.nice {
+            // Without the privilege it has no effect.
+            let _ = longhaul_sys::cpu::yield_to_others();
+        }
+        CopySessions {
+            start: Instant::now(),
+            end: None,
+            same_host: None,
+            reconnects: 0,
+            resumed: None,
+        }
+    }
+
+    pub(super) fn look(&mut self, link: &Channels) {
+        self.same_host = same_host(link);
+    }
+
+    pub(super) fn lost(&mut self, progress: &Progress) {
+        self.reconnects += 1;
+        if progress.moved().get() > 0 {
+            self.resumed.get_or_insert(progress.resumed());
+        }
+    }
+
+    pub(super) fn end(&mut self, at: Instant) {
+        self.end = Some(at);
+    }
+
+    pub(super) fn summarise(
+        &self,
+        options: &CopyOptions,
+        sink: &SinkReport,
+        failed: bool,
+        tcp: &[TcpInfo],
+    ) -> CopySummary {
+        let elapsed = self.end.unwrap_or_else(Instant::now).duration_since(self.start);
+        // A copy without any file guarantees nothing.
+        let any = !failed || sink.files + sink.unchanged_files > 0;
+        // Bytes of an earlier session of this command are not resumed bytes.
+        let resumed = self.resumed.unwrap_or(sink.resumed_bytes);
+        let moved = Bytes::new(sink.bytes.get().saturating_sub(resumed.get()));
+        CopySummary {
+            throughput_bps: Rate::mean(moved, elapsed),
+            bytes: sink.bytes,
+            resumed_bytes: resumed,
+            files: sink.files,
+            seconds: elapsed.as_secs_f64(),
+            verified: any && options.protection.verifies(),
+            verification: (any && options.protection.verifies()).then_some(options.verify),
+            encrypted: options.protection == Protection::Sealed,
+            durable: any && sink.durable,
+            streams: 0,
+            reconnects: self.reconnects,
+            resent_blocks: sink.resent_blocks,
+            retransmits: None,
+            rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
+            dry_run: options.tree.dry_run,
+            unchanged_files: sink.unchanged_files,
+            deleted: sink.deleted,
+            manifest: sink.manifest.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+pub(super) fn result(
+    summary: CopySummary,
+    source: EndReport,
+    sink: EndReport,
+    path: PathReport,
+    (same_host, rate_limit): (Option<f64>, Option<Rate>),
+    reports: FileReports,
+) -> CopyResult {
+    let limit = limit(&summary, &source, &sink, &path, same_host, rate_limit);
+    let FileReports { failures, skipped, not_kept, actions, digests, .. } = reports;
+    let schema = COPY_SCHEMA.to_owned();
+    CopyResult {
+        schema,
+        summary,
+        // The program words it.
+        verdict: String::new(),
+        limit,
+        path,
+        source,
+        sink,
+        failures,
+        skipped,
+        not_kept,
+        actions,
+        digests,
+    }
+}
+
+/// The number of cores of this host, if the server is on it as well.
+fn same_host(link: &Channels) -> Option<f64> {
+    let cores = std::thread::available_parallelism().ok()?;
+    link.streams.is_within_host().then_some(cores.get() as f64)
+}

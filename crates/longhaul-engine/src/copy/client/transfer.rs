@@ -1,0 +1,190 @@
+//! Copies between this host and a server: one of the two is the source, the other the sink.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::result::{CopyResult, EndReport};
+use longhaul_core::wire::RefusalKind;
+use longhaul_core::wire::copy::{CopyReply, CopyRequest};
+
+use super::key::KeyMaker;
+use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
+use super::retry::{Lifeline, persist};
+use super::summary::{CopySessions, result};
+use crate::copy::channels::Channels;
+use crate::copy::name_list::{send_names, sent_path};
+use crate::copy::progress::Progress;
+use crate::copy::sink::{Destination, Outlet, Sink};
+use crate::copy::source::{self, SourcePlan, SourceTerms};
+use crate::copy::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
+use crate::copy::tree::Tree;
+use crate::error::{EngineError, Result};
+use crate::session::{Session, await_welcome};
+
+/// Sends `plan` to `target` at the server of `line`.
+///
+/// # Errors
+/// The copy failed. Single files that failed are in the result.
+pub fn push(
+    line: Lifeline<'_>,
+    plan: &SourcePlan,
+    target: &Path,
+    options: &CopyOptions,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> Result<CopyResult> {
+    let mut whole = CopySessions::begin(options, progress);
+    let secret = line.secret;
+    let wired = sent_path(target)?;
+    let outcome = persist(line, progress, stop, |session| {
+        let key = KeyMaker::new(secret, "push").server(session.peer()).plan(plan).to(target);
+        let (copy, target) = (key.clone(), wired.clone());
+        let top = plan.top();
+        let options_sent = options.clone();
+        let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
+        let (link, asks) = open(session, &request, None, options)?;
+        whole.look(&link);
+        let terms = SourceTerms { asks, key: Some(key) };
+        source::run(link, plan, terms, options, progress, stop)
+            .inspect_err(|_| whole.lost(progress))
+    })?;
+    let mut summary =
+        whole.summarise(options, &outcome.sink, !outcome.reports.failures.is_empty(), &outcome.tcp);
+    summary.retransmits = Some(outcome.source.retransmits);
+    summary.streams = outcome.source.path.streams;
+    let path = outcome.source.path;
+    let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
+    let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
+    let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
+    let limits = (whole.same_host, progress.limit());
+    Ok(result(summary, source, sink, path, limits, reports))
+}
+
+/// The place that fetched files go to.
+#[derive(Debug, Clone, Copy)]
+pub enum Landing<'a> {
+    /// A path.
+    Path(&'a Path),
+    /// An output that takes one file in order. The options are [`ordered`].
+    ///
+    /// [`ordered`]: longhaul_core::plan::TreeOptions::ordered
+    Outlet(&'a Arc<Outlet>),
+}
+
+/// Fetches `files` from the server of `line` to `target` on this host.
+///
+/// # Errors
+/// As for [`push`].
+pub fn pull(
+    line: Lifeline<'_>,
+    files: FarFiles<'_>,
+    target: Landing<'_>,
+    options: &CopyOptions,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> Result<CopyResult> {
+    let mut whole = CopySessions::begin(options, progress);
+    let refused = |reason: String| EngineError::Refused {
+        peer: "the target".to_owned(),
+        kind: RefusalKind::Files,
+        reason,
+    };
+    let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
+    let secret = line.secret;
+    let outcome = persist(line, progress, stop, |session| {
+        let place = match target {
+            Landing::Path(path) => path,
+            Landing::Outlet(_) => Path::new("-"),
+        };
+        let key = KeyMaker::new(secret, "pull").server(session.peer()).files(&files).to(place);
+        let destination = match target {
+            Landing::Outlet(outlet) => Destination::Outlet(outlet.clone()),
+            Landing::Path(path) => {
+                Destination::place(&Tree::anywhere(), path, files.top(), &key, options)
+                    .map_err(|error| refused(error.to_string()))?
+            }
+        };
+        let sink = Sink::open(destination, &key, options, &|| stop.load(Ordering::Relaxed))
+            .map_err(|busy| refused(busy.to_string()))?;
+        let paths = wired.clone();
+        let (asks, listed) = (sink.asks(), files.names.is_some());
+        let request =
+            CopyRequest::Send { paths, asks, listed, key: Some(key), options: options.clone() };
+        let (link, _) = open(session, &request, files.names, options)?;
+        whole.look(&link);
+        sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
+    })?;
+    whole.end(outcome.completed);
+    let mut summary = whole.summarise(
+        options,
+        &outcome.report,
+        !outcome.reports.failures.is_empty(),
+        &outcome.tcp,
+    );
+    let (source, path) = match outcome.source {
+        Some(report) => {
+            summary.retransmits = Some(report.retransmits);
+            summary.streams = report.path.streams;
+            (EndReport { end: report.end, stages: report.stages }, report.path)
+        }
+        None => Default::default(),
+    };
+    let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
+    let reports = outcome.reports.with_not_kept(outcome.report.not_kept);
+    let limits = (whole.same_host, progress.limit());
+    Ok(result(summary, source, sink, path, limits, reports))
+}
+
+/// Makes the request and opens the data connections, all in one round trip, which a server that is
+/// not busy also uses for its welcome: it knows the secret of the session since the handshake, so
+/// that connections can arrive before its replies are read. Also returns whether the source waits
+/// for decisions of the sink.
+fn open(
+    session: Session,
+    request: &CopyRequest,
+    names: Option<&[PathBuf]>,
+    options: &CopyOptions,
+) -> Result<(Channels, bool)> {
+    let (sender, mut receiver, dialer, queued) = session.split_early();
+    sender.send(request)?;
+    if let Some(names) = names {
+        send_names(&sender, names)?;
+    }
+    let before_connect = socket_options(options);
+    let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
+    let (reply, sockets) = thread::scope(|scope| {
+        let (dialer, prepare) = (&dialer, &prepare);
+        let dialing: Vec<_> = (0..first_streams(options).min(STREAM_LIMIT))
+            .map(|stream| scope.spawn(move || dialer.open(stream, prepare)))
+            .collect();
+        let welcome =
+            queued.map_or(Ok(()), |queued| await_welcome(sender.peer(), &mut receiver, queued));
+        let reply = welcome
+            .and_then(|()| receiver.set_timeout(Some(REPLY_TIMEOUT)))
+            .and_then(|()| receiver.receive());
+        let sockets: Result<Vec<_>> =
+            dialing.into_iter().map(|dial| dial.join().unwrap_or_else(|_| lost())).collect();
+        (reply, sockets)
+    });
+    let asks = match reply? {
+        CopyReply::Ready { asks, rereads } => {
+            if matches!(request, CopyRequest::Receive { .. }) {
+                check_rereads(sender.peer(), rereads, options)?;
+            }
+            asks
+        }
+        CopyReply::Refused { kind, reason } => {
+            return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
+        }
+    };
+    let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
+    Ok((Channels { sender, receiver, streams }, asks))
+}
+
+/// The result of a thread that panicked.
+fn lost<T>() -> Result<T> {
+    Err(EngineError::Interrupted)
+}

@@ -1,0 +1,104 @@
+//! The reports of a copy on single files: failures, skipped files, actions and digests.
+//!
+//! A peer has no end of reports, so the memory for those of a peer is bounded.
+
+use longhaul_core::result::{Action, CopyFailure, DigestOf, NotKept};
+
+/// Most failures, and most skipped files, that are kept: more do not help a user.
+const FAILURES_KEPT: usize = 1000;
+/// The longest path or reason in a failure; the rest is cut off.
+const TEXT_BYTES: usize = 16 << 10;
+/// Most bytes of a peer's actions and digests: some five million files.
+const PEER_BYTES: usize = 1 << 30;
+
+/// The reports of a copy on single files.
+#[derive(Debug, Default)]
+pub(super) struct FileReports {
+    pub(super) failures: Vec<CopyFailure>,
+    pub(super) skipped: Vec<CopyFailure>,
+    pub(super) not_kept: Vec<NotKept>,
+    pub(super) actions: Vec<Action>,
+    pub(super) digests: Vec<DigestOf>,
+    /// Bytes of the actions and digests of a peer.
+    peer_bytes: usize,
+}
+
+impl FileReports {
+    /// The same, with the attributes that the sink could not keep.
+    pub(super) fn with_not_kept(self, not_kept: Vec<NotKept>) -> Self {
+        FileReports { not_kept, ..self }
+    }
+
+    /// Adds a file that failed.
+    pub(super) fn fail(&mut self, path: String, reason: String) {
+        keep(&mut self.failures, path, reason);
+    }
+
+    /// Adds a file that is not copied by design.
+    pub(super) fn skip(&mut self, path: String, reason: String) {
+        keep(&mut self.skipped, path, reason);
+    }
+
+    /// Adds actions that a peer reports, as far as there is room.
+    pub(super) fn peer_acts(&mut self, actions: Vec<Action>) {
+        let bytes = |action: &Action| action.path.as_bytes().len();
+        add(&mut self.actions, actions, &mut self.peer_bytes, bytes);
+    }
+
+    /// Adds digests that a peer reports, as far as there is room.
+    pub(super) fn peer_digests(&mut self, digests: Vec<DigestOf>) {
+        let bytes = |digest: &DigestOf| digest.path.as_bytes().len() + digest.blake3.len();
+        add(&mut self.digests, digests, &mut self.peer_bytes, bytes);
+    }
+}
+
+fn add<T>(list: &mut Vec<T>, more: Vec<T>, used: &mut usize, bytes: impl Fn(&T) -> usize) {
+    for item in more {
+        let needs = size_of::<T>() + bytes(&item);
+        if *used + needs > PEER_BYTES {
+            return;
+        }
+        *used += needs;
+        list.push(item);
+    }
+}
+
+fn keep(list: &mut Vec<CopyFailure>, path: String, reason: String) {
+    if list.len() < FAILURES_KEPT {
+        list.push(CopyFailure { path: cut(path), reason: cut(reason) });
+    }
+}
+
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(TEXT_BYTES));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::ActionKind;
+    use longhaul_core::units::Bytes;
+    use longhaul_core::wire::FilePath;
+
+    use super::*;
+
+    #[test]
+    fn failures_are_bounded_in_number_and_length() {
+        let mut reports = FileReports::default();
+        for _ in 0..2000 {
+            reports.fail("\u{e9}".repeat(TEXT_BYTES), "r".repeat(100_000));
+        }
+        assert_eq!(reports.failures.len(), FAILURES_KEPT);
+        let CopyFailure { path, reason } = &reports.failures[0];
+        assert_eq!((path.len(), reason.len()), (TEXT_BYTES, TEXT_BYTES));
+    }
+
+    #[test]
+    fn a_peer_has_no_end_of_actions() {
+        let mut reports = FileReports { peer_bytes: PEER_BYTES - 1000, ..FileReports::default() };
+        let path = FilePath::new("p".repeat(100)).unwrap();
+        let action = Action { what: ActionKind::Create, path, bytes: Bytes::new(0) };
+        reports.peer_acts(vec![action; 1000]);
+        assert!((3..8).contains(&reports.actions.len()), "{}", reports.actions.len());
+    }
+}

@@ -1,0 +1,170 @@
+//! Measures the data connections and applies the decisions on them.
+
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::units::Rate;
+use longhaul_core::wire::copy::SourceMessage;
+use longhaul_sys::cpu::HostTimes;
+use longhaul_sys::tcp::TcpInfo;
+
+use super::nice::NicePacer;
+use super::policy::{Decision, StreamPolicy, WindowStats};
+use super::steered::rate_of;
+use crate::copy::source::shared::Shared;
+
+/// Round trips after which a change has its effect.
+const SETTLING_TRIPS: u32 = 8;
+/// The shortest time over which a rate is measured.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+
+/// The sums over all connections at one time.
+struct Reading {
+    at: Instant,
+    acked: u64,
+    resent: u64,
+    sending: Duration,
+    host: HostTimes,
+}
+
+/// Controls the streams of a copy; called every tick.
+pub(in crate::copy::source) struct StreamController<'a> {
+    shared: &'a Shared<'a>,
+    policy: StreamPolicy,
+    /// With `--nice`.
+    nice_pacer: Option<NicePacer>,
+    /// With `--dedicated`: no [`Pacemaker`](super::Pacemaker) keeps the user's limit.
+    dedicated: bool,
+    window: Option<Reading>,
+    /// The rate limit and the number of connections in force.
+    paced: Option<(Option<Rate>, usize)>,
+    last: Option<(Instant, u64)>,
+    /// The time of the last estimate of the BDP, and the bytes acknowledged by then.
+    path: Option<(Instant, u64)>,
+}
+
+impl<'a> StreamController<'a> {
+    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>, options: &CopyOptions) -> Self {
+        let nice = options.nice;
+        let policy = StreamPolicy::new(options.streams, nice);
+        shared.steered.want(policy.wanted());
+        if nice && shared.steered.use_congestion("lp") {
+            shared.steered.note("congestion control 'lp', which yields to others".to_owned());
+        }
+        let nice_pacer = nice.then(NicePacer::default);
+        StreamController {
+            shared,
+            policy,
+            nice_pacer,
+            dedicated: options.dedicated,
+            window: None,
+            paced: None,
+            last: None,
+            path: None,
+        }
+    }
+
+    /// Measures the connections and applies decisions. Returns a number that changes with the
+    /// acknowledged bytes.
+    pub(in crate::copy::source) fn tick(&mut self) -> u64 {
+        let infos = self.shared.steered.look();
+        if !infos.is_empty() {
+            self.steer(&infos);
+        }
+        infos.iter().map(|info| info.acked_bytes).sum()
+    }
+
+    fn steer(&mut self, infos: &[TcpInfo]) {
+        self.tell_feed(infos);
+        let limit = self.shared.context.progress.limit();
+        if self.nice_pacer.is_some() {
+            self.yield_to_others(infos, limit);
+        } else if self.dedicated && self.paced != Some((limit, infos.len())) {
+            if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
+                self.shared.steered.pace(limit);
+            }
+            self.paced = Some((limit, infos.len()));
+        }
+        let Some(now) = self.read(infos) else { return };
+        let Some(then) = &self.window else {
+            self.window = Some(now);
+            return;
+        };
+        let rtt = infos.iter().map(|info| info.rtt).max().unwrap_or_default();
+        if now.at - then.at < SHORTEST_WINDOW.max(rtt * SETTLING_TRIPS) {
+            return;
+        }
+        let seen = WindowStats::between(then, &now, infos.len() as u32);
+        self.window = Some(now);
+        let congestion = self.shared.steered.congestion().unwrap_or_default();
+        let decision = self.policy.decide(seen, limit, &congestion);
+        self.act(decision, &congestion);
+    }
+
+    fn read(&self, infos: &[TcpInfo]) -> Option<Reading> {
+        Some(Reading {
+            at: Instant::now(),
+            acked: infos.iter().map(|info| info.acked_bytes).sum(),
+            resent: infos.iter().map(|info| info.retransmitted_bytes).sum(),
+            sending: self.shared.meters.sending.busy(),
+            host: HostTimes::now().ok()?,
+        })
+    }
+
+    fn act(&self, decision: Decision, congestion: &str) {
+        let steered = &self.shared.steered;
+        match decision {
+            Decision::Keep => return,
+            Decision::Bbr { .. } if !steered.use_congestion("bbr") => return,
+            Decision::Bbr { .. } => {
+                steered.note(format!("congestion control from {congestion} to {decision}"));
+            }
+            Decision::Add { .. } | Decision::Stop { .. } => steered.note(decision.to_string()),
+        }
+        if let Decision::Add { to, .. } = decision {
+            steered.want(to);
+            if !self.shared.context.dials {
+                let told = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
+                self.shared.context.cancel.check(told);
+            }
+        }
+    }
+
+    /// Tells the stream the BDP: it keeps as many bytes for retransmission.
+    fn tell_feed(&mut self, infos: &[TcpInfo]) {
+        let Some(feed) = &self.shared.context.feed else { return };
+        let acked = infos.iter().map(|info| info.acked_bytes).sum();
+        let now = Instant::now();
+        let Some((then, before)) = self.path.replace((now, acked)) else { return };
+        let rate = acked.saturating_sub(before) as f64 / (now - then).as_secs_f64().max(1e-3);
+        let rtt = infos.iter().map(|info| info.rtt).max().unwrap_or_default();
+        feed.path_holds((rate * rtt.as_secs_f64()) as u64);
+    }
+
+    fn yield_to_others(&mut self, infos: &[TcpInfo], limit: Option<Rate>) {
+        let Some(nice_pacer) = &mut self.nice_pacer else { return };
+        let acked: u64 = infos.iter().map(|info| info.acked_bytes).sum();
+        let now = Instant::now();
+        let Some((then, before)) = self.last.replace((now, acked)) else { return };
+        let rate = acked.saturating_sub(before) as f64 / (now - then).as_secs_f64().max(1e-3);
+        let queued = infos.iter().any(|info| NicePacer::is_queued(info.rtt, info.min_rtt));
+        let most = limit.map_or(f64::INFINITY, |limit| limit.bytes_per_second() as f64);
+        let rate = nice_pacer.next(queued, rate, most);
+        self.shared.steered.pace(rate.is_finite().then(|| rate_of(rate)));
+    }
+}
+
+impl WindowStats {
+    fn between(then: &Reading, now: &Reading, streams: u32) -> Self {
+        let seconds = (now.at - then.at).as_secs_f64();
+        let acked = now.acked.saturating_sub(then.acked);
+        let sending = now.sending.saturating_sub(then.sending).as_secs_f64();
+        WindowStats {
+            streams,
+            rate: acked as f64 / seconds,
+            loss: now.resent.saturating_sub(then.resent) as f64 / acked.max(1) as f64,
+            sending: sending / (seconds * f64::from(streams)),
+            cpu: now.host.busy_since(&then.host),
+        }
+    }
+}

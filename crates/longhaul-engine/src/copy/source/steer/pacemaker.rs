@@ -1,0 +1,84 @@
+//! Paces the connections at the bound and at the user's limit.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::units::Rate;
+use longhaul_sys::tcp::TcpInfo;
+
+use super::bound::{Bound, Sample};
+use super::steered::rate_of;
+use crate::copy::source::shared::Shared;
+
+/// Time between two looks at the connections: half a round trip within these limits.
+const LEAST_LOOK: Duration = Duration::from_millis(4);
+const MOST_LOOK: Duration = Duration::from_millis(30);
+/// Segments of the kernel's first congestion window (RFC 6928).
+const FIRST_WINDOW: u64 = 10;
+
+/// Paces all connections together at the [`Bound`] and the user's limit.
+pub(in crate::copy::source) struct Pacemaker<'a> {
+    shared: &'a Shared<'a>,
+    bound: Bound,
+    start: Instant,
+    /// The rate in force and the number of connections that share it.
+    paced: Option<(Rate, usize)>,
+}
+
+impl<'a> Pacemaker<'a> {
+    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>) -> Self {
+        Pacemaker { shared, bound: Bound::default(), start: Instant::now(), paced: None }
+    }
+
+    /// Reads the state of the connections and paces them until `over`.
+    pub(in crate::copy::source) fn run(&mut self, over: impl Fn() -> bool) {
+        while !over() {
+            thread::park_timeout(self.pace());
+        }
+    }
+
+    /// Paces the connections; returns the time until the next look.
+    fn pace(&mut self) -> Duration {
+        let steered = &self.shared.steered;
+        let infos = steered.look();
+        let sample = sample(&infos, self.start.elapsed());
+        let was_lowered = self.bound.is_lowered();
+        let bound = sample.and_then(|sample| self.bound.next(sample)).map(rate_of);
+        if self.bound.is_lowered() && !was_lowered {
+            let rate = bound.unwrap_or_default();
+            steered.note(format!("paced at {rate}: the queue of the path overflows"));
+        }
+        let limit = self.shared.context.progress.limit();
+        let rate = bound.into_iter().chain(limit).min();
+        if self.is_changed(rate, infos.len()) {
+            steered.pace(rate);
+            self.paced = rate.map(|rate| (rate, infos.len()));
+        }
+        let rtt = sample.map_or(Duration::ZERO, |sample| sample.rtt);
+        (rtt / 2).clamp(LEAST_LOOK, MOST_LOOK)
+    }
+
+    /// True if `rate` differs by more than 2 % from the rate in force.
+    fn is_changed(&self, rate: Option<Rate>, streams: usize) -> bool {
+        match (self.paced, rate) {
+            (None, None) => false,
+            (Some((paced, among)), Some(rate)) => {
+                among != streams || rate.bps().abs_diff(paced.bps()) > paced.bps() / 50
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Sums up `infos`; `None` before the first round trip.
+fn sample(infos: &[TcpInfo], at: Duration) -> Option<Sample> {
+    let sum = |of: fn(&TcpInfo) -> u64| infos.iter().map(of).sum();
+    Some(Sample {
+        at,
+        acked: sum(|info| info.acked_bytes),
+        retransmitted: sum(|info| info.retransmitted_bytes),
+        rtt: infos.iter().map(|info| info.rtt).filter(|rtt| !rtt.is_zero()).min()?,
+        least_rtt: infos.iter().filter_map(|info| info.min_rtt).min()?,
+        first_windows: sum(|info| FIRST_WINDOW * u64::from(info.send_mss)),
+    })
+}
