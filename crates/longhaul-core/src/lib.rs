@@ -3,6 +3,21 @@
 //!
 //! Nothing here accesses the operating system, starts a thread or needs `unsafe`, so everything is
 //! tested as plain functions.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use longhaul_core::plan::TestPlan;
+//! use longhaul_core::units::{Bytes, Rate};
+//!
+//! let rate: Rate = "10G".parse()?;
+//! assert_eq!(rate.bdp(Duration::from_millis(90)), Bytes::new(112_500_000));
+//!
+//! let plan = TestPlan { rate_bps: Some(rate), ..TestPlan::new() };
+//! let document = serde_json::to_string(&plan)?;
+//! assert_eq!(serde_json::from_str::<TestPlan>(&document)?, plan);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod diagnosis;
 pub mod doctor;

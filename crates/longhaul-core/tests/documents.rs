@@ -1,6 +1,7 @@
 //! Documents of the first version must always read; see docs/design/results.md.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
 use longhaul_core::doctor::RULES;
 use longhaul_core::result::{
@@ -8,6 +9,8 @@ use longhaul_core::result::{
     TEST_SCHEMA, TargetSource, TestResult, TopologyReport, Verdict,
 };
 use longhaul_core::units::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 #[test]
 fn a_copy_of_the_first_version_reads() {
@@ -52,13 +55,50 @@ fn an_examination_of_the_first_version_reads() {
 }
 
 #[test]
-fn a_path_result_of_the_first_version_reads() {
-    let found: PathResult = serde_json::from_str(include_str!("fixtures/path-1.json")).unwrap();
-    assert_eq!(found.schema, PATH_SCHEMA);
-    assert_eq!((found.forward.mtu_bytes(), found.reverse.mtu_bytes()), (Some(1500), Some(1500)));
-    assert!(found.is_complete() && !found.is_empty());
-    assert_eq!(found.reverse.probes.unwrap().sent, 2000);
-    assert!(found.forward.capacity.unwrap().estimate_bps.is_some());
+fn a_path_result_of_the_first_version_reads_with_old_and_new_field_names() {
+    let read = |text| serde_json::from_str::<PathResult>(text).unwrap();
+    let first = read(include_str!("fixtures/path-1.json"));
+    assert_eq!(first, read(include_str!("fixtures/path-1-renamed.json")));
+    assert_eq!(first.schema, PATH_SCHEMA);
+    assert_eq!(first.forward.hops.as_ref().unwrap().list[0].min_ms, Some(20.23));
+    assert_eq!((first.forward.mtu_bytes(), first.reverse.mtu_bytes()), (Some(1500), Some(1500)));
+    assert!(first.is_complete() && !first.is_empty());
+    assert_eq!(first.reverse.probes.unwrap().sent, 2000);
+    assert!(first.forward.capacity.unwrap().estimate_bps.is_some());
+}
+
+/// Returns `value` with one more field in every object.
+fn with_unknown_fields(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let inner = object.iter().map(|(key, value)| (key.clone(), with_unknown_fields(value)));
+            let mut object: Map<String, Value> = inner.collect();
+            // The name of a variant is the only key of its object.
+            if object.len() > 1 {
+                object.insert("added_by_a_later_version".to_owned(), serde_json::json!({"x": [1]}));
+            }
+            Value::Object(object)
+        }
+        Value::Array(array) => array.iter().map(with_unknown_fields).collect(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn unknown_fields_of_result_documents_are_ignored() {
+    fn check<T: DeserializeOwned + PartialEq + Debug>(text: &str) {
+        let document: Value = serde_json::from_str(text).unwrap();
+        let extended = with_unknown_fields(&document);
+        assert_ne!(extended, document);
+        let read: T = serde_json::from_value(extended).unwrap();
+        assert_eq!(read, serde_json::from_value(document).unwrap());
+    }
+    check::<CopyResult>(include_str!("fixtures/cp-1.json"));
+    check::<TestResult>(include_str!("fixtures/test-1.json"));
+    check::<TopologyReport>(include_str!("fixtures/topology-1.json"));
+    check::<DoctorReport>(include_str!("fixtures/doctor-1.json"));
+    check::<PathResult>(include_str!("fixtures/path-1.json"));
+    check::<Diagnosis>(include_str!("fixtures/diagnoses/link-rate.json"));
 }
 
 #[test]

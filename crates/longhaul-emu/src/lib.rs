@@ -10,6 +10,25 @@
 //! Nothing outlives the process, even if it is killed: sites have no name in the file system, a
 //! device disappears with its last descriptor, and the processes of a site end with the thread that
 //! created it. docs/design/emulator.md explains how.
+//!
+//! The model needs no privileges:
+//!
+//! ```
+//! use longhaul_emu::link::{LinkModel, LinkTime, PacketShape};
+//! use longhaul_emu::{LinkOptions, Side};
+//!
+//! let mut options = LinkOptions::default();
+//! options.set("rtt", "90ms")?;
+//! options.set("rate", "1G")?;
+//! let plan = options.plan(&|file| std::fs::read_to_string(file))?;
+//!
+//! let mut model = LinkModel::new(&plan, Side::Near);
+//! let mut pieces = Vec::new();
+//! model.offer(LinkTime::default(), &PacketShape::single(1500), &mut pieces);
+//! // 12 us for 1500 bytes at 1 Gb/s, then 45 ms.
+//! assert_eq!(pieces[0].at.as_nanos(), 45_012_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod device;
 mod driver;
@@ -24,8 +43,12 @@ mod verdict;
 mod wan;
 
 pub use error::EmuError;
+pub use longhaul_core::plan::link::LinkOptions;
+pub use longhaul_core::plan::{LinkDirection, LinkPlan, Side, TopologyLink, TopologyPlan};
+pub use longhaul_core::result::{LinkReport, LinkWarning, TopologyReport};
 #[doc(hidden)]
 pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
 pub use topology::Topology;
+pub use verdict::{LinkFault, Validity};
 pub use wan::Wan;

@@ -1,13 +1,25 @@
-//! Judges a link's report: the bounds that a valid run stays within, and the warnings of an invalid
-//! one.
+//! Judges a link's report: the warnings about its figures, and whether a run over it counts.
+
+use std::fmt;
 
 use longhaul_core::plan::LinkPlan;
-use longhaul_core::result::{DirectionReport, LinkWarning, ProcessorShare};
+use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning, ProcessorShare};
 
-/// Returns the lateness in ms that only 1 in 1000 packets may exceed in a valid run: a twentieth of
-/// the round trip, but at least 1 ms, which a busy machine can keep.
+/// The share of a round trip by which lateness may lengthen it in a valid run.
+const ROUND_TRIP_SHARE: f64 = 0.05;
+
+/// The least bounds in ms for short round trips, which a busy machine can keep: of the lateness that
+/// 1 in 1000 packets exceeds, and of the median lateness.
+const LEAST_RARE_MS: f64 = 1.0;
+const LEAST_MEDIAN_MS: f64 = 0.5;
+
+fn round_trip_share_ms(plan: &LinkPlan, least_ms: f64) -> f64 {
+    (plan.rtt().as_secs_f64() * 1e3 * ROUND_TRIP_SHARE).max(least_ms)
+}
+
+/// Returns the lateness in ms that only 1 in 1000 packets may exceed without a warning.
 pub(crate) fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
-    (plan.rtt().as_secs_f64() * 1e3 / 20.0).max(1.0)
+    round_trip_share_ms(plan, LEAST_RARE_MS)
 }
 
 /// The share of its time for which the emulator may wait for a processor, or a hypervisor may take
@@ -55,6 +67,75 @@ pub(crate) fn verdicts(direction: &DirectionReport, bound_ms: f64) -> Vec<LinkWa
         warnings.push(LinkWarning::NotConserved { from });
     }
     warnings
+}
+
+/// The validity of figures that a tool reached over a link. Figures with a fault do not count.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Validity {
+    /// The reasons why the figures do not count.
+    pub faults: Vec<LinkFault>,
+    /// The warnings of a run that counts nevertheless. The limits of windows belong to the host and
+    /// are the same for every tool. Rare lateness and a short wait for a processor have a fault
+    /// only if they affect the median, [`LinkFault::Late`].
+    pub notes: Vec<LinkWarning>,
+}
+
+/// A reason why figures over a link do not count.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LinkFault {
+    /// The median round trip was too long: the emulator lacked CPU.
+    Late {
+        /// The time by which the median round trip exceeded the plan, in ms.
+        late_ms: f64,
+        /// The accepted time in ms.
+        bound_ms: f64,
+    },
+    /// The link lost packets that it should have delivered, or its counters contradict each other.
+    Lost(LinkWarning),
+}
+
+impl Validity {
+    /// Judges a report.
+    ///
+    /// The median of the lateness decides here, not the slowest packet in a thousand as in the
+    /// warning: a flow that fills a window per round trip slows in proportion to the mean, and on a
+    /// machine whose cores are busy with the tools some packets are always late.
+    pub fn of(report: &LinkReport) -> Self {
+        let late_ms = report.up.lateness.p50_ms + report.down.lateness.p50_ms;
+        let bound_ms = round_trip_share_ms(&report.plan, LEAST_MEDIAN_MS);
+        let late = (late_ms > bound_ms).then_some(LinkFault::Late { late_ms, bound_ms });
+        let (notes, lost): (Vec<_>, Vec<_>) = report.warnings.iter().cloned().partition(is_mild);
+        Validity {
+            faults: late.into_iter().chain(lost.into_iter().map(LinkFault::Lost)).collect(),
+            notes,
+        }
+    }
+}
+
+impl fmt::Display for LinkFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkFault::Late { late_ms, bound_ms } => write!(
+                f,
+                "the emulator was short of CPU: the median round trip was {late_ms:.1} ms longer \
+                 than configured ({bound_ms:.1} ms are accepted)"
+            ),
+            LinkFault::Lost(warning) => warning.fmt(f),
+        }
+    }
+}
+
+fn is_mild(warning: &LinkWarning) -> bool {
+    match warning {
+        LinkWarning::BehindSchedule { .. }
+        | LinkWarning::ProcessorStarved { .. }
+        | LinkWarning::WindowsClipped { .. }
+        | LinkWarning::WindowsUnset { .. } => true,
+        LinkWarning::InterfaceDrops { .. }
+        | LinkWarning::MemoryFull { .. }
+        | LinkWarning::Refused { .. }
+        | LinkWarning::NotConserved { .. } => false,
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_loss_that_the_plan_did_not_ask_for_is_named() {
+    fn each_kind_of_unplanned_loss_has_a_warning() {
         let one = Traffic { packets: 1, segments: 1, bytes: 100 };
         let mut asked_for = clean();
         asked_for.impairments.lost = one.into();
@@ -127,5 +208,41 @@ mod tests {
                 LinkWarning::NotConserved { from },
             ]
         );
+    }
+
+    fn report(rtt_ms: u64, late_ms: f64, warnings: Vec<LinkWarning>) -> LinkReport {
+        let lateness = Lateness { p50_ms: late_ms, ..Lateness::default() };
+        let direction = |from| DirectionReport { from, lateness: lateness.clone(), ..clean() };
+        LinkReport {
+            schema: LinkReport::SCHEMA.to_owned(),
+            plan: LinkPlan::symmetric(Duration::from_millis(rtt_ms)),
+            seconds: 1.0,
+            processor: ProcessorShare::default(),
+            tcp_offload: true,
+            udp_offload: true,
+            up: direction(Side::Near),
+            down: direction(Side::Far),
+            warnings,
+        }
+    }
+
+    #[test]
+    fn a_long_median_round_trip_is_a_fault_and_rare_lateness_is_a_note() {
+        let (from, cause) = (Side::Near, None);
+        let behind = LinkWarning::BehindSchedule { from, p999_ms: 9.0, bound_ms: 1.0, cause };
+        let mild = Validity::of(&report(90, 0.1, vec![behind.clone()]));
+        assert_eq!((mild.faults.len(), mild.notes), (0, vec![behind.clone()]));
+        let late = Validity::of(&report(90, 2.5, vec![behind]));
+        assert_eq!(late.faults, [LinkFault::Late { late_ms: 5.0, bound_ms: 4.5 }]);
+        assert!(late.faults[0].to_string().contains("5.0 ms longer than configured (4.5 ms"));
+        assert_eq!(Validity::of(&report(0, 0.2, vec![])).faults, []);
+        assert_eq!(Validity::of(&report(0, 0.3, vec![])).faults.len(), 1);
+    }
+
+    #[test]
+    fn drops_that_the_plan_does_not_configure_are_a_fault() {
+        let drops = LinkWarning::InterfaceDrops { from: Side::Near, packets: 7 };
+        let validity = Validity::of(&report(90, 0.0, vec![drops.clone()]));
+        assert_eq!((validity.faults, validity.notes), (vec![LinkFault::Lost(drops)], vec![]));
     }
 }

@@ -16,14 +16,13 @@ use crate::{EmuError, Topology};
 /// `near` and `far`. [`Wan::finish`] removes everything and returns a report; dropping the value
 /// removes everything without a report. Either way every process in a site is killed.
 ///
-///
 /// ```no_run
 /// use std::process::Command;
 /// use std::time::Duration;
-/// use longhaul_core::plan::{LinkPlan, Side};
+/// use longhaul_emu::{LinkPlan, Side, Wan};
 ///
 /// longhaul_emu::acquire_privileges()?;
-/// let wan = longhaul_emu::Wan::start(&LinkPlan::symmetric(Duration::from_millis(90)))?;
+/// let wan = Wan::start(&LinkPlan::symmetric(Duration::from_millis(90)))?;
 /// let mut ping = Command::new("ping");
 /// ping.args(["-c", "3", "far"]);
 /// wan.spawn(Side::Near, ping)?.wait()?;

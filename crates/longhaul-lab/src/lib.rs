@@ -9,6 +9,28 @@
 //! The laboratory links neither the emulator nor the engine. The program supplies the network, and
 //! longhaul's own commands are driven like those of any other tool, so they get no privilege in a
 //! comparison.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use longhaul_lab::{drivers, plan};
+//!
+//! let text = r#"
+//! name = "example"
+//! [conditions]
+//! rtt = ["0ms", "90ms"]
+//! rate = ["10G"]
+//! [[entries]]
+//! tool = "iperf3"
+//! workload = "memory"
+//! streams = [1, 4]
+//! "#;
+//! let plan = plan::parse("example.toml", text, &drivers::all(Path::new("longhaul")))?;
+//! let labels: Vec<_> = plan.rows().into_iter().map(|row| row.label).collect();
+//! assert_eq!(labels, ["iperf3, 1 stream", "iperf3, 4 streams"]);
+//! assert_eq!(plan.cells().len(), 4);
+//! # Ok::<(), longhaul_lab::LabError>(())
+//! ```
 
 pub mod archive;
 pub mod change;

@@ -2,6 +2,16 @@
 //!
 //! This is the only crate with `unsafe` code. Each module wraps one kernel facility, names the
 //! header of its constants, and makes no decisions; policy belongs to the crates above.
+//!
+//! ```
+//! use longhaul_sys::{cpu, users};
+//!
+//! let clock = cpu::ThreadClock::current();
+//! assert!(!cpu::allowed()?.is_empty());
+//! assert_eq!(users::user_id("root"), Some(0));
+//! println!("this thread has used {:?} of CPU time", clock.elapsed()?);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![allow(unsafe_code)]
 
 pub mod clock;

@@ -12,6 +12,8 @@ pub(super) struct Cause {
     pub(super) step: DiagnosisStep,
     /// The rate that the resource allows.
     pub(super) allows: Rate,
+    /// True if a CPU quota throttles the process of `end`.
+    pub(super) by_quota: bool,
     pub(super) sentence: String,
 }
 

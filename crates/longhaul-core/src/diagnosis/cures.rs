@@ -180,7 +180,7 @@ impl Shelf<'_> {
             self.safe(end, stop).run("ps -eo pid,psr,pcpu,comm --sort=-pcpu | head"),
             self.more_streams("more connections, whose threads use more cores"),
         ];
-        if cause.sentence.contains("quota") {
+        if cause.by_quota {
             let quota = self.root(end, "raise the processor quota of its control group");
             cures.insert(0, quota.run("sudo systemctl set-property UNIT CPUQuota="));
         }

@@ -20,8 +20,9 @@ pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {
     // A rate of zero over the whole time gives no information.
     let allows = diagnosis.rate(step).filter(|rate| rate.bps() > 0)?;
     let measured = round(diagnosis, step)?;
+    let by_quota = throttled(measured, end) >= THROTTLED;
     let (resource, sentence) = resource(diagnosis, measured, end, disk);
-    Some(Cause { resource, end: Some(end), step, allows, sentence })
+    Some(Cause { resource, end: Some(end), step, allows, by_quota, sentence })
 }
 
 fn resource(

@@ -123,8 +123,9 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
     let Test { step, round, reason } = *test;
     let allows = round.throughput_bps;
     let facts = &reason.facts;
-    let cause =
-        |resource, end, sentence: String| Some(Cause { resource, end, step, allows, sentence });
+    let cause = |resource, end, sentence: String| {
+        Some(Cause { resource, end, step, allows, by_quota: false, sentence })
+    };
     let said = || reason.sentence.trim_start_matches("limited by ").to_owned();
     if let Limit::TcpMemory = reason.limit {
         return cause(Resource::TcpMemory, reason.end, said());
@@ -138,7 +139,8 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
                 name_of(end),
                 100.0 * held
             );
-            return cause(cpu_of(end), Some(end), sentence);
+            let named = cause(cpu_of(end), Some(end), sentence)?;
+            return Some(Cause { by_quota: true, ..named });
         }
     }
     match reason.limit {
@@ -264,7 +266,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
         100.0 * share,
     );
     let (resource, step) = (Resource::Encryption, DiagnosisStep::Protected);
-    Some(Cause { resource, end: Some(end), step, allows: sealed, sentence })
+    Some(Cause { resource, end: Some(end), step, allows: sealed, by_quota: false, sentence })
 }
 
 fn of_end(copy: &CopyEvidence, end: End) -> &EndReport {
@@ -312,7 +314,7 @@ fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     let (end, thread) = ends.max_by(|a, b| a.1.waiting_percent.total_cmp(&b.1.waiting_percent))?;
     let sentence = format!("the {}'s processors: {}", name_of(end), thread_words(&thread));
     let allows = round.throughput_bps;
-    Some(Cause { resource: cpu_of(end), end: Some(end), step, allows, sentence })
+    Some(Cause { resource: cpu_of(end), end: Some(end), step, allows, by_quota: false, sentence })
 }
 
 /// Returns the limit of the path that a copy from memory to memory, or the whole copy, reports if
@@ -343,5 +345,5 @@ fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
         let rate = round.throughput_bps;
         (Resource::LinkRate, None, format!("the path, which carries {rate} for a copy"))
     };
-    Some(Cause { resource, end, step, allows: round.throughput_bps, sentence })
+    Some(Cause { resource, end, step, allows: round.throughput_bps, by_quota: false, sentence })
 }

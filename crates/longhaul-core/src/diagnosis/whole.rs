@@ -15,8 +15,9 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     if allows.bps() as f64 >= NEAR * slowest.allows.bps() as f64 {
         return None;
     }
-    let of =
-        |resource, end, sentence: String| Some(Cause { resource, end, step, allows, sentence });
+    let of = |resource, end, sentence: String| {
+        Some(Cause { resource, end, step, allows, by_quota: false, sentence })
+    };
     if are_small(diagnosis) {
         let files = diagnosis.step(step)?.files_per_second.unwrap_or(0.0);
         let mean = Bytes::new(diagnosis.sample.mean_bytes());

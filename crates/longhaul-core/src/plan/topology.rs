@@ -10,7 +10,6 @@ use super::{LinkPlan, LinkPlanError, Side};
 ///
 /// A plan can be built only if [`TopologyPlan::validate`] accepts it; the emulator validates again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TopologyPlan {
     /// The name of the topology while it is up.
     pub name: String,
@@ -22,7 +21,6 @@ pub struct TopologyPlan {
 
 /// A link of a topology.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TopologyLink {
     /// The name for display and changes.
     pub name: String,

@@ -87,10 +87,17 @@ impl Capacity {
             Capacity::Steps(rates) => {
                 rates.done(progress.free_at) - rates.done(now) + u128::from(progress.rest)
             }
-            Capacity::Opportunities(all) => {
-                let count = progress.opportunity + 1 - all.first_from(now);
-                units_of(count * RateSchedule::OPPORTUNITY_BYTES - progress.rest)
-            }
+            // What the opportunity at `now` carries has been sent by now.
+            Capacity::Opportunities(all) => all.carried(progress, now + Duration::from_nanos(1)),
+        }
+    }
+
+    /// Returns the amount that was accepted since [`Capacity::begin`] at `start`, in fractions of a
+    /// byte.
+    pub(super) fn accepted(&self, progress: Progress, start: LinkTime) -> u128 {
+        match self {
+            Capacity::Constant(_) | Capacity::Steps(_) => self.waiting(progress, start),
+            Capacity::Opportunities(all) => all.carried(progress, start),
         }
     }
 
@@ -233,6 +240,12 @@ impl Opportunities {
         let count = times.len() as u64;
         let inside = times[(opportunity % count) as usize] * Self::MS;
         LinkTime::from_nanos(opportunity / count * period + inside)
+    }
+
+    /// Returns the amount that the opportunities from `start` on carry.
+    fn carried(&self, progress: Progress, start: LinkTime) -> u128 {
+        let count = (progress.opportunity + 1).saturating_sub(self.first_from(start));
+        units_of((count * RateSchedule::OPPORTUNITY_BYTES).saturating_sub(progress.rest))
     }
 
     fn after(&self, mut progress: Progress, bytes: u64) -> Progress {

@@ -1,12 +1,12 @@
-//! Loss models: independent losses, bursts, patterns and traces.
+//! The loss stage: independent losses, bursts, patterns and traces.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use longhaul_core::plan::link::{Loss, LossTrace, Probability, SegmentSet};
 
-use super::chance::Chance;
-use super::random::Stream;
+use super::batch::Batch;
+use super::random::{Chance, Stream};
 
 /// Determines which segments are lost, as runs of adjacent segments.
 #[derive(Debug, Clone)]
@@ -55,8 +55,19 @@ impl Losses {
         Some(losses)
     }
 
+    /// Drops the lost segments of a packet that has entered whole.
+    pub(super) fn apply(&mut self, batch: &mut Batch) {
+        let mut rest = batch.numbers.clone();
+        while let Some(lost) = self.first_in(&rest) {
+            rest.start = lost.end;
+            let segments = batch.segment(lost.start)..batch.segment(lost.end);
+            batch.remove_last(&segments);
+            batch.counts.lost += batch.packet.count_of(segments);
+        }
+    }
+
     /// Returns the first run of lost segments that overlaps `segments`, limited to them.
-    pub(super) fn first_in(&mut self, segments: &Range<u64>) -> Option<Range<u64>> {
+    fn first_in(&mut self, segments: &Range<u64>) -> Option<Range<u64>> {
         while self.next.end <= segments.start {
             self.next = self.run_from(self.next.end);
         }

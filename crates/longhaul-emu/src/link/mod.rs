@@ -9,30 +9,24 @@
 //! driver, a number in a test. The times of successive offers must not decrease.
 
 mod accidents;
+mod aqm;
+mod backlog;
+mod batch;
 mod capacity;
-mod chance;
-mod codel;
 mod cross;
 mod delay;
-mod jitter;
 mod loss;
 mod model;
 mod outages;
-mod pie;
 mod piece;
 mod queue;
 mod random;
 mod reorder;
-mod seed;
-mod shape;
 mod stages;
-mod time;
 
 #[cfg(test)]
 mod tests;
 
 pub use model::LinkModel;
-pub use piece::{Corruption, Piece, Treatment};
-pub use seed::random_seed;
-pub use shape::PacketShape;
-pub use time::LinkTime;
+pub use piece::{Corruption, LinkTime, PacketShape, Piece, Treatment};
+pub use random::random_seed;

@@ -1,12 +1,14 @@
 //! The model of one direction of a link.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use longhaul_core::plan::{LinkPlan, Side};
-use longhaul_core::result::{Impairments, Segments};
+use longhaul_core::result::Impairments;
 use longhaul_core::units::Bytes;
 
+use super::backlog::Backlog;
+use super::batch::{Batch, Carrier};
+use super::delay::Delay;
 use super::stages::Stages;
 use super::{LinkTime, PacketShape, Piece, Treatment};
 
@@ -14,15 +16,17 @@ use super::{LinkTime, PacketShape, Piece, Treatment};
 #[derive(Debug, Clone)]
 pub struct LinkModel {
     from: Side,
-    delay: Duration,
+    delay: Delay,
     /// `None` if the direction only delays, by the same time for all segments.
     stages: Option<Box<Stages>>,
     /// The number of the next segment, from 0. Every random decision belongs to a segment number,
     /// so the grouping of segments into packets does not matter.
     number: u64,
-    /// The departure time of the last segment that kept its place.
-    last: LinkTime,
+    /// The bytes that earlier plans have accepted, while the plan has no rate.
+    backlog: Backlog,
     counts: Impairments,
+    /// Empty buffers for the pieces of the packet in progress.
+    buffers: [Vec<Piece>; 2],
 }
 
 impl LinkModel {
@@ -31,11 +35,12 @@ impl LinkModel {
     pub fn new(plan: &LinkPlan, from: Side) -> Self {
         let mut model = LinkModel {
             from,
-            delay: Duration::ZERO,
+            delay: Delay::new(plan, from, LinkTime::default()),
             stages: None,
             number: 0,
-            last: LinkTime::default(),
+            backlog: Backlog::default(),
             counts: Impairments::default(),
+            buffers: Default::default(),
         };
         model.set(LinkTime::default(), plan);
         model
@@ -44,38 +49,44 @@ impl LinkModel {
     /// Applies `plan` to packets offered from `now` on.
     ///
     /// Packets offered before keep their times, later packets do not leave before them, and the
-    /// bytes that wait for the old rate are sent first. Stages that are equal in both plans keep
-    /// their state, and no random number is used twice. The seed must be the same.
+    /// bytes that wait for the old rate are sent first, at the old rate. Stages that are equal in
+    /// both plans keep their state, and no random number is used twice. The seed must be the same.
     pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
-        let mut stages = Stages::new(plan, self.from, now, self.number);
-        let before = self.stages.take();
-        match stages.only_delay() {
-            Some(delay) => self.delay = delay,
-            None => {
-                if let Some(before) = before {
-                    stages.follow(*before, now);
-                }
-                self.stages = Some(Box::new(stages));
-            }
+        let mut before = self.stages.take();
+        if let Some(waiting) = before.as_mut().and_then(|old| old.end(now, &mut self.counts)) {
+            self.backlog = waiting;
         }
+        self.backlog.forget(now);
+        self.delay = Delay::new(plan, self.from, self.delay.last());
+        let mut stages = Stages::new(plan, self.from, now, self.number);
+        if stages.is_empty() && self.delay.is_constant() {
+            return;
+        }
+        stages.wait_for(self.backlog.clone(), now);
+        if let Some(before) = before {
+            stages.follow(*before);
+        }
+        self.stages = Some(Box::new(stages));
     }
 
     /// Offers a packet that enters the link at `now`. Appends the pieces that leave to `pieces`, in
     /// the order of their segments. A segment in no piece was dropped.
     pub fn offer(&mut self, now: LinkTime, packet: &PacketShape, pieces: &mut Vec<Piece>) {
         let count = packet.segments();
-        let first = self.number;
-        self.number += u64::from(count);
-        match &mut self.stages {
-            None => {
-                self.last = self.last.max(now + self.delay);
-                let treatment = Treatment::default();
-                pieces.push(Piece { segments: 0..count, at: self.last, treatment });
-            }
-            Some(stages) => {
-                stages.offer(now, packet, first, &mut self.last, pieces, &mut self.counts);
-            }
-        }
+        let numbers = self.number..self.number + u64::from(count);
+        self.number = numbers.end;
+        let Some(stages) = &mut self.stages else {
+            let (at, treatment) = (self.delay.depart(now), Treatment::default());
+            pieces.push(Piece { segments: 0..count, at, treatment });
+            return;
+        };
+        let [own, spare] = &mut self.buffers;
+        let carrier = Carrier::default();
+        let counts = &mut self.counts;
+        let mut batch = Batch { now, packet, numbers, pieces: own, spare, counts, carrier };
+        batch.enter();
+        stages.apply(&mut batch, &mut self.delay);
+        pieces.append(own);
     }
 
     /// Returns the counters of the impairments so far.
@@ -84,22 +95,19 @@ impl LinkModel {
     }
 
     /// Returns the bytes that wait for the rate or are being sent at `now`, as the rate counts
-    /// them, and the time until they have been sent. Cross traffic is included up to the last
-    /// offer.
+    /// them, and the time until the last of them leaves the queue. Cross traffic is included up to
+    /// the last offer or change.
     pub fn queue(&self, now: LinkTime) -> (Bytes, Duration) {
-        self.stages.as_ref().map_or_else(Default::default, |stages| stages.depth(now))
+        let stages = self.stages.as_ref().and_then(|stages| stages.depth(now));
+        stages.unwrap_or_else(|| self.backlog.depth(now))
     }
-}
-
-pub(super) fn segments_of(packet: &PacketShape, segments: Range<u32>) -> Segments {
-    let count = u64::from(segments.end - segments.start);
-    Segments { segments: count, bytes: packet.bytes_of(segments) }
 }
 
 #[cfg(test)]
 mod tests {
     use longhaul_core::plan::LinkDirection;
     use longhaul_core::plan::link::{Loss, QueueLimit};
+    use longhaul_core::result::Segments;
     use longhaul_core::units::Rate;
 
     use super::*;

@@ -1,10 +1,11 @@
-//! Outages: the times at which the link is down.
+//! The outage stage: the times at which the link is down.
 
 use std::time::Duration;
 
 use longhaul_core::plan::link::Outage;
 
 use super::LinkTime;
+use super::batch::{Batch, Carrier};
 
 /// The times at which the link is down.
 #[derive(Debug, Clone)]
@@ -12,7 +13,7 @@ pub(super) struct Outages {
     plan: Vec<Outage>,
     /// The first outage that ends after the last time queried.
     next: Option<(LinkTime, LinkTime)>,
-    /// The end of an outage that has ended since [`Outages::take_ended`].
+    /// The end of an outage that has ended since the last call of [`Outages::carrier`].
     ended: Option<LinkTime>,
 }
 
@@ -24,8 +25,36 @@ impl Outages {
         (!plan.is_empty()).then_some(outages)
     }
 
+    /// Drops the whole packet if the link is down, and states when it goes down and came up.
+    pub(super) fn apply(&mut self, batch: &mut Batch) {
+        batch.carrier = self.carrier(batch.now);
+        if batch.carrier.is_down {
+            batch.pieces.clear();
+            batch.counts.outage += batch.packet.count_of(0..batch.segment(batch.numbers.end));
+        }
+    }
+
+    /// Drops the segments that would be sent after the link has gone down; they are still queued
+    /// then.
+    pub(super) fn cut_waiting(&self, batch: &mut Batch) {
+        let (packet, counts) = (batch.packet, &mut *batch.counts);
+        batch.pieces.retain(|piece| {
+            let is_cut = self.begins_by(piece.at);
+            if is_cut {
+                counts.outage += packet.count_of(piece.segments.clone());
+            }
+            !is_cut
+        });
+    }
+
+    /// Returns the state of the interface at `now`, and the changes since the previous call.
+    pub(super) fn carrier(&mut self, now: LinkTime) -> Carrier {
+        let is_down = self.is_down(now);
+        Carrier { is_down, up_at: self.ended.take(), down_at: self.next_start() }
+    }
+
     /// Returns whether the link is down at `now`. Successive times must not decrease.
-    pub(super) fn is_down(&mut self, now: LinkTime) -> bool {
+    fn is_down(&mut self, now: LinkTime) -> bool {
         while let Some((_, end)) = self.next.filter(|(_, end)| *end <= now) {
             self.ended = Some(end);
             self.next = self.first_after(now);
@@ -34,18 +63,13 @@ impl Outages {
     }
 
     /// Returns whether the link goes down by `time`, which must not precede the last `now`.
-    pub(super) fn begins_by(&self, time: LinkTime) -> bool {
+    fn begins_by(&self, time: LinkTime) -> bool {
         self.next_start().is_some_and(|start| start <= time)
     }
 
     /// Returns the start of the current or next outage.
     pub(super) fn next_start(&self) -> Option<LinkTime> {
         self.next.map(|(start, _)| start)
-    }
-
-    /// Returns the end of the latest outage that has ended since the last call.
-    pub(super) fn take_ended(&mut self) -> Option<LinkTime> {
-        self.ended.take()
     }
 
     fn first_after(&self, now: LinkTime) -> Option<(LinkTime, LinkTime)> {

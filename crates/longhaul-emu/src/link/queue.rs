@@ -1,4 +1,4 @@
-//! The queue before a link's rate: decides which segments are admitted and when each has been sent.
+//! The queue stage, before a link's rate: decides which segments are admitted and when each has been sent.
 //!
 //! No packet waits here. In a queue that is served in order, the sending time of a segment depends
 //! only on earlier segments, so it is computed when the segment arrives.
@@ -6,58 +6,43 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use longhaul_core::plan::link::{Aqm, QueueLimit};
+use longhaul_core::plan::link::{Aqm, CrossTraffic, QueueLimit};
 use longhaul_core::plan::{LinkPlan, Side};
-use longhaul_core::result::Impairments;
+use longhaul_core::result::{Impairments, Segments};
 use longhaul_core::units::Bytes;
 
-use super::capacity::{Capacity, Progress, bytes_of, units_of};
-use super::codel::Codel;
+use super::aqm::{Arriving, Management, Manager};
+use super::backlog::{Backlog, Phase};
+use super::batch::{Batch, Carrier};
+use super::capacity::{Capacity, Progress, units_of};
 use super::cross::Cross;
-use super::model::segments_of;
-use super::pie::Pie;
 use super::random::{Purpose, Stream};
 use super::{LinkTime, PacketShape, Piece, Treatment};
 
 /// A queue with its bottleneck.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
-    capacity: Capacity,
-    progress: Progress,
+    phase: Phase,
+    /// The bytes that were accepted under earlier plans.
+    earlier: Backlog,
     limit: QueueLimit,
     overhead: u32,
     mtu: u32,
     manager: Option<Manager>,
     cross: Option<Cross>,
     /// The parts of the plan that are compared with those of a new plan.
-    plan: (Option<Aqm>, Option<longhaul_core::plan::link::CrossTraffic>),
+    plan: (Option<Aqm>, Option<CrossTraffic>),
     random: Stream,
     random_cross: Stream,
 }
 
-/// Segments that arrive at a queue.
-pub(super) struct Offered<'a> {
-    /// The time of arrival.
-    pub(super) now: LinkTime,
-    pub(super) packet: &'a PacketShape,
-    /// The number of the packet's first segment.
-    pub(super) first: u64,
-    /// The time at which the link goes down next.
-    pub(super) cut_at: Option<LinkTime>,
-}
-
-/// The decision of the queue management on a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Management {
-    Pass,
-    Mark,
-    Drop,
-}
-
-#[derive(Debug, Clone)]
-enum Manager {
-    Codel { codel: Codel, target: Duration },
-    Pie(Pie),
+/// A segment that arrives, as the rate counts it.
+struct Arrival {
+    now: LinkTime,
+    bytes: u64,
+    ecn_capable: bool,
+    /// The random numbers of the queue management, and the index of this segment's number.
+    random: (Stream, u64),
 }
 
 /// The outcome for one segment.
@@ -77,39 +62,42 @@ impl Queue {
         let direction = plan.from(from);
         let capacity = Capacity::of(direction)?;
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
-        let progress = capacity.begin(now);
-        let mut queue = Queue {
-            capacity,
-            progress,
+        let cross = direction.cross.map(|cross| {
+            let packet = plan.mtu + direction.overhead_bytes;
+            Cross::new(&cross, packet, stream(Purpose::CrossGap), stream(Purpose::CrossBurst), now)
+        });
+        Some(Queue {
+            phase: Phase::starting(capacity, now),
+            earlier: Backlog::default(),
             limit: plan.queue_limit(from)?,
             overhead: direction.overhead_bytes,
             mtu: plan.mtu,
-            manager: None,
-            cross: None,
+            manager: direction.aqm.map(|aqm| Manager::new(aqm, now)),
+            cross,
             plan: (direction.aqm, direction.cross),
             random: stream(Purpose::Pie),
             random_cross: stream(Purpose::PieCross),
-        };
-        queue.manager = direction.aqm.map(|aqm| match aqm {
-            Aqm::Codel { target, interval } => {
-                Manager::Codel { codel: Codel::new(interval), target }
-            }
-            Aqm::Pie { target } => Manager::Pie(Pie::new(target, now)),
-        });
-        queue.cross = direction.cross.map(|cross| {
-            let packet = queue.mtu + queue.overhead;
-            Cross::new(&cross, packet, stream(Purpose::CrossGap), stream(Purpose::CrossBurst), now)
-        });
-        Some(queue)
+        })
     }
 
-    /// Takes over from the queue of a plan that ends at `now`: bytes that the old queue has
-    /// accepted are sent first, and unchanged parts keep their state.
-    pub(super) fn follow(&mut self, before: Queue, now: LinkTime) {
-        if before.capacity == self.capacity {
-            self.progress = before.progress;
-        } else {
-            self.progress = self.capacity.begin(before.progress.free_at.max(now));
+    /// Sends after the bytes that earlier plans have accepted.
+    pub(super) fn wait_for(&mut self, earlier: Backlog, now: LinkTime) {
+        self.phase.restart(earlier.end().max(now));
+        self.earlier = earlier;
+    }
+
+    /// Returns the bytes that wait at `now`, when a plan ends whose next outage starts at `cut_at`.
+    pub(super) fn backlog(&self, now: LinkTime, cut_at: Option<LinkTime>) -> Backlog {
+        let mut backlog = self.earlier.clone();
+        backlog.push(self.phase.clone(), cut_at, now);
+        backlog
+    }
+
+    /// Takes over from the queue of a plan that ends at `now`: unchanged parts keep their state.
+    /// `same_outages` is true if both plans have the same outages, and none since the last offer.
+    pub(super) fn follow(&mut self, before: Queue, same_outages: bool) {
+        if same_outages && before.phase.capacity == self.phase.capacity {
+            (self.phase, self.earlier) = (before.phase, before.earlier);
         }
         if self.plan.0 == before.plan.0 {
             self.manager = before.manager;
@@ -124,60 +112,95 @@ impl Queue {
         }
     }
 
-    /// Offers adjacent segments of a packet. Appends the admitted ones as pieces with the times at
-    /// which they have been sent.
-    pub(super) fn offer(
-        &mut self,
-        offered: &Offered,
-        segments: Range<u32>,
-        pieces: &mut Vec<Piece>,
-        counts: &mut Impairments,
-    ) {
-        let Offered { now, packet, first, cut_at } = *offered;
-        let count = segments.end - segments.start;
-        if self.manager.is_none() {
-            let bytes = self.bytes(packet, segments.clone());
-            let sent = self.sent(now, bytes);
-            let time = sent.free_at.since(self.progress.free_at.max(now));
-            let fits = count == 1 && self.is_idle(now) || self.fits(now, bytes, sent);
-            // Part of the segments may have been sent before the link goes down.
-            let together = time <= SMOOTH_BEYOND && cut_at.is_none_or(|cut| sent.free_at < cut);
-            if fits && (count == 1 || together) {
-                self.progress = sent;
-                pieces.push(Piece { segments, at: sent.free_at, treatment: Treatment::default() });
-                return;
-            }
+    /// Replaces the pieces that arrive by those that are admitted, with the times at which they
+    /// have been sent.
+    pub(super) fn apply(&mut self, batch: &mut Batch) {
+        self.advance(batch.now, batch.carrier, batch.counts);
+        if batch.carrier.is_down {
+            return;
+        }
+        // The usual case: a packet without losses on a fast link.
+        if let [piece] = batch.pieces.as_slice()
+            && let Some(sent) = self.offer_together(batch, piece.segments.clone())
+        {
+            batch.pieces[0].at = sent;
+        } else {
+            batch.replace_pieces(|batch, piece| self.offer(batch, piece.segments));
+        }
+    }
+
+    /// Discards what an outage discarded, and passes the cross traffic that arrived until `now`.
+    pub(super) fn advance(&mut self, now: LinkTime, carrier: Carrier, counts: &mut Impairments) {
+        if let Some(up_at) = carrier.up_at {
+            self.flush(up_at);
+        }
+        if !carrier.is_down {
+            self.pass_cross_traffic(now, counts);
+        }
+    }
+
+    /// Offers adjacent segments, and adds the admitted ones to `batch`.
+    fn offer(&mut self, batch: &mut Batch, segments: Range<u32>) {
+        if let Some(at) = self.offer_together(batch, segments.clone()) {
+            batch.pieces.push(Piece { segments, at, treatment: Treatment::default() });
+            return;
         }
         for segment in segments {
             let one = segment..segment + 1;
-            let bytes = self.bytes(packet, one.clone());
-            let random = (self.random, first + u64::from(segment));
-            match self.pass(now, bytes, packet.ecn_capable, random) {
-                Fate::Full => counts.queue_full += segments_of(packet, one),
-                Fate::Managed => counts.aqm_dropped += segments_of(packet, one),
+            let arriving = Arrival {
+                now: batch.now,
+                bytes: self.bytes(batch.packet, one.clone()),
+                ecn_capable: batch.packet.ecn_capable,
+                random: (self.random, batch.number(segment)),
+            };
+            let size = || batch.packet.count_of(one);
+            match self.pass(&arriving) {
+                Fate::Full => batch.counts.queue_full += size(),
+                Fate::Managed => batch.counts.aqm_dropped += size(),
                 Fate::Sent { at, mark } => {
                     if mark {
-                        counts.marked_ce += segments_of(packet, one);
+                        batch.counts.marked_ce += size();
                     }
-                    append(pieces, segment, at, mark);
+                    append(batch.pieces, segment, at, mark);
                 }
             }
         }
     }
 
-    /// Passes the cross traffic that arrived until `now`.
-    pub(super) fn catch_up(&mut self, now: LinkTime, counts: &mut Impairments) {
+    /// Admits adjacent segments together, if they all fit and are sent within a short time. Returns
+    /// the time at which they have been sent.
+    fn offer_together(&mut self, batch: &Batch, segments: Range<u32>) -> Option<LinkTime> {
+        if self.manager.is_some() {
+            return None;
+        }
+        let now = batch.now;
+        let is_single = segments.end - segments.start == 1;
+        let bytes = self.bytes(batch.packet, segments);
+        let sent = self.sent(now, bytes);
+        let time = sent.free_at.since(self.free_at().max(now));
+        let fits = is_single && self.is_idle(now) || self.fits(now, bytes, sent);
+        // Part of the segments may have been sent before the link goes down.
+        let is_short =
+            time <= SMOOTH_BEYOND && batch.carrier.down_at.is_none_or(|down| sent.free_at < down);
+        if !fits || !is_single && !is_short {
+            return None;
+        }
+        self.phase.progress = sent;
+        Some(sent.free_at)
+    }
+
+    fn pass_cross_traffic(&mut self, now: LinkTime, counts: &mut Impairments) {
         let Some(mut cross) = self.cross.take() else { return };
         // A queue of bounded length is not affected by older traffic.
-        let memory = Duration::from_secs(1) + self.progress.free_at.since(now);
+        let memory = Duration::from_secs(1) + self.free_at().since(now);
         cross
             .skip_to(LinkTime::from_nanos(now.as_nanos().saturating_sub(memory.as_nanos() as u64)));
         while let Some((at, packets, burst)) = cross.next_until(now) {
             let bytes = u64::from(self.mtu + self.overhead);
             for packet in 0..packets {
                 let random = (self.random_cross, burst.wrapping_mul(1 << 24) + packet);
-                let ip = longhaul_core::result::Segments { segments: 1, bytes: self.mtu.into() };
-                match self.pass(at, bytes, false, random) {
+                let ip = Segments { segments: 1, bytes: self.mtu.into() };
+                match self.pass(&Arrival { now: at, bytes, ecn_capable: false, random }) {
                     Fate::Sent { .. } => counts.cross_sent += ip,
                     Fate::Full | Fate::Managed => counts.cross_dropped += ip,
                 }
@@ -187,70 +210,70 @@ impl Queue {
     }
 
     /// Discards everything that waits, and cross traffic that arrived before `now`.
-    pub(super) fn flush(&mut self, now: LinkTime) {
-        self.progress = self.capacity.begin(now);
+    fn flush(&mut self, now: LinkTime) {
+        self.phase.restart(self.earlier.end().max(now));
         if let Some(cross) = &mut self.cross {
             cross.skip_to(now);
         }
     }
 
     /// Returns the bytes that wait at `now` or are being sent, as the rate counts them, and the
-    /// time until they have been sent.
-    pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
-        let waiting = bytes_of(self.capacity.waiting(self.progress, now));
-        (Bytes::new(waiting), self.progress.free_at.since(now))
+    /// time until the last of them leaves the queue. The next outage starts at `cut_at`.
+    pub(super) fn depth(&self, now: LinkTime, cut_at: Option<LinkTime>) -> (Bytes, Duration) {
+        self.backlog(now, cut_at).depth(now)
     }
 
-    fn pass(
-        &mut self,
-        now: LinkTime,
-        bytes: u64,
-        ecn_capable: bool,
-        (random, index): (Stream, u64),
-    ) -> Fate {
+    fn pass(&mut self, arrival: &Arrival) -> Fate {
+        let Arrival { now, bytes, .. } = *arrival;
         let sent = self.sent(now, bytes);
         if !self.is_idle(now) && !self.fits(now, bytes, sent) {
             return Fate::Full;
         }
-        let managed = self.manage(now, ecn_capable, random, index);
+        let managed = self.manage(arrival);
         if managed == Management::Drop {
             return Fate::Managed;
         }
-        self.progress = sent;
+        self.phase.progress = sent;
         Fate::Sent { at: sent.free_at, mark: managed == Management::Mark }
     }
 
-    fn manage(
-        &mut self,
-        now: LinkTime,
-        ecn_capable: bool,
-        random: Stream,
-        index: u64,
-    ) -> Management {
-        let Some(manager) = &mut self.manager else { return Management::Pass };
-        let packet = self.capacity.time_for(u64::from(self.mtu + self.overhead), now);
-        let head = self.progress.free_at.max(now);
-        let wait = head.since(now);
-        match manager {
-            Manager::Codel { codel, target } => {
-                codel.decide(head, wait, (*target).max(packet), ecn_capable)
-            }
-            Manager::Pie(pie) => {
-                let random = || random.unit(index);
-                pie.decide(now, self.progress.free_at, wait < packet * 2, ecn_capable, random)
-            }
+    fn manage(&mut self, arrival: &Arrival) -> Management {
+        if self.manager.is_none() {
+            return Management::Pass;
         }
+        let Arrival { now, ecn_capable, random, .. } = *arrival;
+        let packet = u64::from(self.mtu + self.overhead);
+        let arriving = Arriving {
+            now,
+            free_at: self.free_at(),
+            packet_time: self.phase.capacity.time_for(packet, now),
+            is_short: self.waiting(now) < units_of(2 * packet),
+            ecn_capable,
+            random,
+        };
+        self.manager.as_mut().map_or(Management::Pass, |manager| manager.decide(&arriving))
     }
 
     /// Returns the progress with `bytes` more that arrive at `now`.
     fn sent(&self, now: LinkTime, bytes: u64) -> Progress {
-        let from = if self.is_idle(now) { self.capacity.begin(now) } else { self.progress };
-        self.capacity.after(from, bytes)
+        let Phase { capacity, progress, .. } = &self.phase;
+        let from = if self.is_idle(now) { capacity.begin(now) } else { *progress };
+        capacity.after(from, bytes)
+    }
+
+    /// Returns the amount that waits at `now` or is being sent, in fractions of a byte.
+    fn waiting(&self, now: LinkTime) -> u128 {
+        self.earlier.waiting(now) + self.phase.waiting(now)
+    }
+
+    /// Returns the time by which all accepted bytes have been sent.
+    fn free_at(&self) -> LinkTime {
+        self.phase.progress.free_at
     }
 
     fn is_idle(&self, now: LinkTime) -> bool {
-        self.progress.free_at < now
-            || self.progress.free_at == now && !matches!(self.capacity, Capacity::Opportunities(_))
+        self.free_at() < now
+            || self.free_at() == now && !matches!(self.phase.capacity, Capacity::Opportunities(_))
     }
 
     /// Returns whether the queue has room at `now` for `bytes`, after which its progress is `sent`.
@@ -260,8 +283,7 @@ impl Queue {
         match self.limit {
             QueueLimit::Time(limit) => sent.free_at.since(now) <= limit,
             QueueLimit::Bytes(limit) => {
-                let waiting = self.capacity.waiting(self.progress, now);
-                waiting + units_of(bytes) <= units_of(limit.get())
+                self.waiting(now) + units_of(bytes) <= units_of(limit.get())
             }
         }
     }

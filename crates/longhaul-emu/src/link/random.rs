@@ -6,7 +6,11 @@
 //! therefore does not depend on earlier decisions, streams cannot overlap, and a link that is
 //! changed while it runs repeats no number.
 
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
 use longhaul_core::plan::Side;
+use longhaul_core::plan::link::Probability;
 
 /// The purpose of a stream of random numbers. Changing a number changes what a seed produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +102,50 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         ];
     }
     counter
+}
+
+/// A random event that affects each segment independently with the same probability.
+///
+/// The generator draws the number of the next affected segment instead of deciding for each one, so
+/// that a packet without an event costs one comparison.
+#[derive(Debug, Clone)]
+pub(super) struct Chance {
+    stream: Stream,
+    p: f64,
+    /// The number of the next affected segment.
+    next: u64,
+}
+
+impl Chance {
+    /// Creates an event of `probability` for every segment from number `from` on.
+    pub(super) fn new(stream: Stream, probability: Probability, from: u64) -> Self {
+        let mut chance = Chance { stream, p: probability.get(), next: u64::MAX };
+        if !probability.is_zero() {
+            chance.next = from.saturating_add(chance.stream.failures(from, chance.p));
+        }
+        chance
+    }
+
+    /// Returns the first affected segment in `segments` that was not returned before.
+    pub(super) fn take(&mut self, segments: &Range<u64>) -> Option<u64> {
+        while self.next < segments.end {
+            let hit = self.next;
+            let after = hit + 1;
+            // The draw after a segment is indexed by its number, so that no draw depends on how
+            // many were made.
+            self.next = after.saturating_add(self.stream.failures(after, self.p));
+            if hit >= segments.start {
+                return Some(hit);
+            }
+        }
+        None
+    }
+}
+
+/// Returns a random seed below 2^32, which is short enough to type.
+pub fn random_seed() -> u64 {
+    // The standard library keys its hashers with random numbers of the system.
+    RandomState::new().hash_one(std::process::id()) >> 32
 }
 
 #[cfg(test)]

@@ -1,16 +1,13 @@
-//! Reordering: holds single segments until later ones have left.
+//! The reordering stage: holds single segments until later ones have left.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use longhaul_core::plan::link::{Extent, Reorder};
-use longhaul_core::result::Impairments;
 
-use super::accidents::isolate;
-use super::chance::Chance;
-use super::model::segments_of;
-use super::random::Stream;
-use super::{LinkTime, PacketShape, Piece};
+use super::batch::Batch;
+use super::random::{Chance, Stream};
+use super::{LinkTime, Piece};
 
 /// Holds single segments until later ones have left.
 #[derive(Debug, Clone)]
@@ -21,7 +18,6 @@ pub(super) struct Reordering {
     passed: u64,
     /// The held segments in order: the value of `passed` at which each leaves, and its latest time.
     held: VecDeque<(u64, LinkTime)>,
-    spare: Vec<Piece>,
 }
 
 /// The longest time that a segment waits for later segments. It is shorter than TCP's shortest
@@ -37,70 +33,69 @@ impl Reordering {
             extent: plan.extent,
             passed: 0,
             held: VecDeque::new(),
-            spare: Vec::new(),
         }
     }
 
-    /// Changes the departure times of `pieces`, which are in the order of their segments.
-    pub(super) fn apply(
-        &mut self,
-        packet: &PacketShape,
-        first: u64,
-        pieces: &mut Vec<Piece>,
-        counts: &mut Impairments,
-    ) {
-        let numbers = first..first + u64::from(packet.segments());
+    /// Changes the departure times of single segments, or holds them.
+    pub(super) fn apply(&mut self, batch: &mut Batch) {
+        let numbers = batch.numbers.clone();
         while let Some(number) = self.chance.take(&numbers) {
-            let segment = (number - first) as u32;
-            let Some(at) = isolate(pieces, segment) else { continue };
-            counts.reordered += segments_of(packet, segment..segment + 1);
+            let Some(at) = batch.isolate(number) else { continue };
+            let segment = batch.segment(number);
+            batch.counts.reordered += batch.packet.count_of(segment..segment + 1);
+            let piece = &mut batch.pieces[at];
             match self.extent {
-                Extent::Time(time) => pieces[at].at = pieces[at].at + time,
-                Extent::Segments(_) => pieces[at].treatment.held = true,
+                Extent::Time(time) => piece.at = piece.at + time,
+                Extent::Segments(_) => piece.treatment.held = true,
             }
         }
         if let Extent::Segments(extent) = self.extent {
-            self.hold(u64::from(extent), pieces);
+            self.hold(u64::from(extent), batch);
         }
     }
 
-    fn hold(&mut self, extent: u64, pieces: &mut Vec<Piece>) {
+    fn hold(&mut self, extent: u64, batch: &mut Batch) {
+        let pieces = &*batch.pieces;
         if self.held.is_empty() && !pieces.iter().any(|piece| piece.treatment.held) {
             let own = pieces.iter().filter(|piece| !piece.treatment.duplicate);
             self.passed += own.map(|piece| u64::from(piece.count())).sum::<u64>();
             return;
         }
-        self.spare.clear();
-        self.spare.append(pieces);
-        for mut piece in self.spare.drain(..) {
+        batch.replace_pieces(|batch, mut piece| {
             if piece.treatment.held {
                 piece.at = piece.at + PATIENCE;
                 self.held.push_back((self.passed + extent, piece.at));
             } else if !piece.treatment.duplicate {
-                while let Some((turn, latest)) = self.held.front().copied() {
-                    // A held segment whose time has run out leaves without a release.
-                    if latest > piece.at {
-                        let before = turn - self.passed;
-                        if before > u64::from(piece.count()) {
-                            break;
-                        }
-                        let end = piece.segments.start + before as u32;
-                        // Two segments held at the same place both leave here.
-                        if before > 0 {
-                            let segments = piece.segments.start..end;
-                            pieces.push(Piece { segments, ..piece.clone() });
-                        }
-                        pieces.push(Piece::release(piece.at));
-                        piece.segments.start = end;
-                        self.passed = turn;
-                    }
-                    self.held.pop_front();
-                }
-                self.passed += u64::from(piece.count());
+                self.release(&mut piece, batch.pieces);
             }
             if !piece.segments.is_empty() {
-                pieces.push(piece);
+                batch.pieces.push(piece);
             }
+        });
+    }
+
+    /// Lets `piece` pass: adds its first segments and the releases of held segments to `pieces`,
+    /// and leaves the rest in `piece`.
+    fn release(&mut self, piece: &mut Piece, pieces: &mut Vec<Piece>) {
+        while let Some((turn, latest)) = self.held.front().copied() {
+            // A held segment whose time has run out leaves without a release.
+            if latest > piece.at {
+                let before = turn - self.passed;
+                if before > u64::from(piece.count()) {
+                    break;
+                }
+                let end = piece.segments.start + before as u32;
+                // Two segments held at the same place both leave here.
+                if before > 0 {
+                    let segments = piece.segments.start..end;
+                    pieces.push(Piece { segments, ..piece.clone() });
+                }
+                pieces.push(Piece::release(piece.at));
+                piece.segments.start = end;
+                self.passed = turn;
+            }
+            self.held.pop_front();
         }
+        self.passed += u64::from(piece.count());
     }
 }

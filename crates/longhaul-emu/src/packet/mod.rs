@@ -12,7 +12,6 @@
 //! written as it was read, except for a changed bit if the link corrupts it.
 
 mod checksum;
-mod corrupt;
 mod layout;
 mod split;
 mod vnet;

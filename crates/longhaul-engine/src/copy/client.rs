@@ -1,7 +1,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,7 +144,7 @@ pub fn pull(
                     .map_err(|error| refused(error.to_string()))?
             }
         };
-        let sink = Sink::open(destination, &key, options, stop)
+        let sink = Sink::open(destination, &key, options, &|| stop.load(Ordering::Relaxed))
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
         let (asks, listed) = (sink.asks(), files.names.is_some());

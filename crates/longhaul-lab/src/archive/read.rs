@@ -8,7 +8,7 @@ use longhaul_core::units::Rate;
 use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
-use super::write::failed;
+use super::schema::failed;
 use super::{Archive, Contents, FILE_NAME, Header, PathRecord, Tool, schema, seal};
 use crate::LabError;
 

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
-use super::write::failed;
 use crate::LabError;
 
 /// The file name of the database in an archive's directory.
@@ -69,4 +68,18 @@ pub(super) fn advance(connection: &Connection, from: i64) -> rusqlite::Result<()
         // The migration's error is the one to report.
         let _ = connection.execute_batch("ROLLBACK");
     })
+}
+
+/// Wraps SQLite's error with the operation and the file, and marks a damaged file as such.
+pub(super) fn failed(
+    operation: &'static str,
+    path: &Path,
+) -> impl FnOnce(rusqlite::Error) -> LabError {
+    let path = path.to_owned();
+    move |source| match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            LabError::damaged(path, source.to_string())
+        }
+        _ => LabError::Archive { operation, path, source },
+    }
 }

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use longhaul_core::result::{Certificate, LinkReport, Outcome, RunRecord, ToolOutput};
-use rusqlite::{Connection, ErrorCode, params};
+use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
+use super::schema::failed;
 use super::{Archive, FILE_NAME, Header, PathRecord, Tool, schema, seal};
 use crate::LabError;
 use crate::plan::fingerprint;
@@ -230,20 +231,6 @@ impl LinkCounters {
             late_p999_ms: report
                 .map(|link| link.up.lateness.p999_ms.max(link.down.lateness.p999_ms)),
         }
-    }
-}
-
-/// Wraps SQLite's error with the operation and the file, and marks a damaged file as such.
-pub(super) fn failed(
-    operation: &'static str,
-    path: &Path,
-) -> impl FnOnce(rusqlite::Error) -> LabError {
-    let path = path.to_owned();
-    move |source| match source.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            LabError::damaged(path, source.to_string())
-        }
-        _ => LabError::Archive { operation, path, source },
     }
 }
 

@@ -25,12 +25,47 @@ pub fn load(path: &Path, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabE
 /// # Errors
 /// The text is not a plan or is an invalid plan.
 pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
-    let plan: MatrixPlan = toml::from_str(text).map_err(|error| LabError::PlanSyntax {
+    let syntax = |error: toml::de::Error| LabError::PlanSyntax {
         place: place::at_offset(file, text, error.span().map_or(0, |span| span.start)),
         message: error.message().trim().replace('\n', "; "),
-    })?;
+    };
+    // Result documents contain plans and accept unknown fields; a plan file does not, because an
+    // unknown field is a typing error.
+    let mut unknown = None;
+    let document = toml::Deserializer::parse(text).map_err(syntax)?;
+    let plan: Result<MatrixPlan, _> = serde_ignored::deserialize(document, |path| {
+        unknown.get_or_insert_with(|| steps_of(&path));
+    });
+    // A mistyped name often causes a second error, that its value is missing.
+    if let Some(steps) = unknown {
+        let name = match steps.last() {
+            Some(Step::Key(name)) => name.as_ref(),
+            _ => "",
+        };
+        return Err(LabError::PlanSyntax {
+            place: place::of_key(file, text, &steps),
+            message: format!("unknown field `{name}`"),
+        });
+    }
+    let plan = plan.map_err(syntax)?;
     check_at(&plan, drivers, |steps| place::of(file, text, steps))?;
     Ok(plan)
+}
+
+/// Returns the steps from the root of a plan to `path`.
+fn steps_of(path: &serde_ignored::Path) -> Vec<Step> {
+    use serde_ignored::Path;
+    let (parent, step) = match path {
+        Path::Root => return Vec::new(),
+        Path::Seq { parent, index } => (parent, Some(Step::Index(*index))),
+        Path::Map { parent, key } => (parent, Some(Step::Key(key.clone().into()))),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => (parent, None),
+    };
+    let mut steps = steps_of(parent);
+    steps.extend(step);
+    steps
 }
 
 /// Checks a plan whose values are not from a text, for example from arguments.
@@ -191,6 +226,13 @@ workload = "disk"
             ("[disk]", "[[workloads]]\nname = \"w\"\n[disk]", "my.toml:5:"),
             ("[disk]", "[[except]]\ntool = \"ftp\"\n[disk]", "my.toml:5:1: no cell of the"),
             ("size =", "syze =", "my.toml:6:1: unknown field `syze`"),
+            ("tool =", "option = []\ntool =", "my.toml:8:1: unknown field `option`"),
+            (
+                "[disk]",
+                "[[workloads]]\nname = \"w\"\nmixed = { median = 1, sigma = 1, mean = 2 }\n[disk]",
+                "my.toml:7:34: unknown field `mean`",
+            ),
+            ("name =", "seeds = 1\nname =", "my.toml:1:1: unknown field `seeds`"),
             ("[disk]", "[disk", "my.toml:5:"),
             ("name =", "scale = 0\nname =", "my.toml:1:9: scale is 0"),
             ("name =", "repeats = 0\nname =", "my.toml:1:11: repeats is 0"),

@@ -27,7 +27,28 @@ pub(super) fn of(file: &str, text: &str, steps: &[Step]) -> Place {
     }
 }
 
+/// Returns the place of the key at the end of `steps`, or of its nearest parent in the text.
+pub(super) fn of_key(file: &str, text: &str, steps: &[Step]) -> Place {
+    let (Ok(root), Some((Step::Key(key), above))) = (DeTable::parse(text), steps.split_last())
+    else {
+        return of(file, text, steps);
+    };
+    let table = match above {
+        [] => Some(root.get_ref()),
+        above => find_value(root.get_ref(), above).and_then(|value| value.get_ref().as_table()),
+    };
+    match table.and_then(|table| table.get_key_value(key.as_ref())) {
+        Some((name, _)) => at_offset(file, text, name.span().start),
+        None => of(file, text, steps),
+    }
+}
+
 fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
+    find_value(root, steps).map(Spanned::span)
+}
+
+/// Returns the value at `steps`, or its nearest parent.
+fn find_value<'t, 'i>(root: &'t DeTable<'i>, steps: &[Step]) -> Option<&'t Spanned<DeValue<'i>>> {
     let (first, rest) = steps.split_first()?;
     let Step::Key(key) = first else { return None };
     let mut value = look_up(root, key)?;
@@ -42,7 +63,7 @@ fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
             None => break,
         }
     }
-    Some(value.span())
+    Some(value)
 }
 
 /// Looks up a key. A quantity may be written with or without its unit (`size` for `size_bytes`),

@@ -9,12 +9,11 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::landing::Landing;
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited};
 use super::ready::{self, Readiness};
-use super::run::{Run, Trouble, Work};
 use super::shell;
+use super::work::{Landing, Run, Trouble, Work};
 use crate::drivers::{DiskTask, Job, Server, Task};
 use crate::network::NetPath;
 
@@ -132,6 +131,7 @@ impl Ends<'_> {
         let outputs = self.finish(clients);
         match waited.map_err(|error| Trouble::of(&error))? {
             Waited::Stopped => Err(Trouble::Stopped),
+            Waited::GivenUp => Err(Trouble::Failed("the path broke".into())),
             Waited::TimedOut => {
                 let limit = self.run.limit.as_secs();
                 let said = self.record.near_output.last_line();
@@ -175,7 +175,7 @@ impl Ends<'_> {
     }
 }
 
-/// Samples the bytes that the path carries.
+/// Samples the bytes that the path carries, and checks that it exists.
 struct Watch<'a> {
     path: &'a dyn NetPath,
     begun: Instant,
@@ -189,10 +189,14 @@ impl<'a> Watch<'a> {
         Watch { path, begun, last: begun, carried: path.carried_bytes(), samples: Vec::new() }
     }
 
-    fn look(&mut self) {
+    /// Takes a sample if one is due. Returns false if the path is gone.
+    fn look(&mut self) -> bool {
         let now = Instant::now();
         if now - self.last < SAMPLE {
-            return;
+            return true;
+        }
+        if self.path.check().is_err() {
+            return false;
         }
         let carried = self.path.carried_bytes();
         if let (Some(before), Some(after)) = (self.carried, carried) {
@@ -202,6 +206,7 @@ impl<'a> Watch<'a> {
             self.samples.push(RunSample { seconds, throughput_bps });
         }
         (self.last, self.carried) = (now, carried);
+        true
     }
 }
 

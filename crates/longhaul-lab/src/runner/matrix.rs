@@ -11,8 +11,8 @@ use longhaul_core::plan::{Condition, Content, MatrixPlan, Precision, Row, Store}
 use longhaul_core::result::RunRecord;
 
 use super::estimate::Estimate;
-use super::run::{Run, Work};
 use super::tally::Tally;
+use super::work::{Run, Work};
 use super::{Cell, Event, Progress, cells, path};
 use crate::LabError;
 use crate::archive::{Archive, Tool};

@@ -13,7 +13,6 @@ mod ends;
 mod estimate;
 mod event;
 mod far;
-mod landing;
 mod listing;
 mod load;
 mod matrix;
@@ -27,6 +26,7 @@ mod shell;
 mod strays;
 mod tally;
 mod tools;
+mod work;
 
 pub use estimate::Cost;
 pub use event::{Event, Progress};

@@ -1,72 +1,21 @@
 //! One run of a tool: opens a path, measures, compares copies, and builds the record.
 
-use std::error::Error;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longhaul_core::plan::{Condition, Entry, Row};
 use longhaul_core::result::{Outcome, RunRecord, RunSchema, ToolOutput, WorkDone};
 use longhaul_core::units::Rate;
 use serde_json::Value;
 
 use super::compare::compare;
 use super::far::FarDir;
-use super::landing::{self, Landing};
 use super::load;
+use super::work::{Landing, Run, Trouble, Work, chain, copy_name};
 use super::{disk, ends};
-use crate::LabError;
 use crate::data::Source;
-use crate::drivers::{Driver, Job, MemoryTask, Reading, RunOutput};
+use crate::drivers::{Job, Reading, RunOutput};
 use crate::network::{FarHost, NetPath, Network};
-
-/// A run that is about to start.
-pub(super) struct Run<'a> {
-    pub(super) sequence: u32,
-    pub(super) attempt: u32,
-    pub(super) repeat: u32,
-    pub(super) row: &'a Row,
-    pub(super) condition: &'a Condition,
-    pub(super) seed: u64,
-    pub(super) entry: &'a Entry,
-    pub(super) driver: &'a dyn Driver,
-    pub(super) version: &'a str,
-    pub(super) work: Work<'a>,
-    pub(super) limit: Duration,
-    pub(super) stop: &'a AtomicBool,
-}
-
-/// The work of a run.
-#[derive(Clone, Copy)]
-pub(super) enum Work<'a> {
-    Timed(MemoryTask),
-    Copy {
-        source: &'a Source,
-        /// A directory that is emptied before the run and removed after it; `None` on a real path,
-        /// whose far end has its own directory.
-        scratch: Option<&'a Path>,
-    },
-}
-
-/// The reason why a run has no figure.
-pub(super) enum Trouble {
-    /// The stop flag was set; the run does not count.
-    Stopped,
-    /// The run failed, for the reason in one line.
-    Failed(String),
-}
-
-impl Trouble {
-    pub(super) fn of(error: &dyn Error) -> Self {
-        Trouble::Failed(chain(error))
-    }
-}
-
-impl From<LabError> for Trouble {
-    fn from(error: LabError) -> Self {
-        Trouble::of(&error)
-    }
-}
 
 impl Run<'_> {
     /// Makes the run. Returns `None` if the stop flag ended it.
@@ -83,6 +32,10 @@ impl Run<'_> {
             Err(Trouble::Stopped) => return None,
             Err(Trouble::Failed(reason)) => {
                 record.outcome = Outcome::Failed { reason };
+                record.throughput_bps = None;
+            }
+            Err(Trouble::Disturbed(reason)) => {
+                record.outcome = Outcome::Invalid { reason };
                 record.throughput_bps = None;
             }
         }
@@ -103,10 +56,16 @@ impl Run<'_> {
             .open(self.condition, self.seed)
             .map_err(|error| Trouble::Failed(format!("no path: {}", chain(&*error))))?;
         let measured = self.over(&mut *path, private.path(), record);
+        let broken = path.check().err();
         let report = path.close();
         record.notes.extend(report.notes);
         record.path = report.counters;
-        measured?;
+        match (measured, broken) {
+            (Err(Trouble::Stopped), _) => return Err(Trouble::Stopped),
+            // Whatever failed then failed because of it.
+            (_, Some(error)) => return Err(Trouble::Disturbed(chain(&*error))),
+            (measured, None) => measured?,
+        }
         if let Work::Copy { source, scratch: Some(scratch) } = self.work {
             self.verify(source, scratch)?;
         }
@@ -226,7 +185,7 @@ impl Run<'_> {
         dir: &FarDir,
         far: &dyn FarHost,
     ) -> Result<(), Trouble> {
-        let copies: Vec<String> = (0..self.row.clients).map(landing::name).collect();
+        let copies: Vec<String> = (0..self.row.clients).map(copy_name).collect();
         match dir.compare(far, &source.path, &copies, self.stop) {
             Ok(None) => Ok(()),
             Ok(Some(reason)) => Err(Trouble::Failed(reason)),
@@ -307,9 +266,4 @@ fn tail(output: &ToolOutput) -> String {
     const LONGEST: usize = 200;
     let cut = |line: &str| line.chars().take(LONGEST).collect::<String>();
     output.last_line().map_or_else(String::new, |line| format!("; last output: {}", cut(line)))
-}
-
-/// Joins an error and its causes in one line, even if a tool's output has line breaks.
-pub(super) fn chain(error: &dyn Error) -> String {
-    longhaul_core::text::chain(error).replace('\n', "; ")
 }

@@ -108,14 +108,17 @@ pub(super) struct Args {
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
-    /// Limit the total rate of all connections; SIGUSR1 halves the limit and SIGUSR2 doubles it
-    /// while the copy runs
+    /// Limit the total rate of all connections; 0 means no limit. SIGUSR1 halves the limit and
+    /// SIGUSR2 doubles it while the copy runs
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
     /// Yield to other programs and other traffic: lower CPU and disk priority on both hosts, and a
     /// congestion control that gives way
     #[arg(long)]
     nice: bool,
+    /// Send without regard to other traffic: for a circuit that carries nothing else
+    #[arg(long, conflicts_with = "nice")]
+    dedicated: bool,
     /// Give up after this long without progress, connected or not
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     give_up: Duration,
@@ -217,7 +220,8 @@ impl Args {
     fn plan(&self) -> Result<CopyPlan, Coded> {
         let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
         let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
-        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, self.bwlimit));
+        let rate = self.bwlimit.filter(|rate| rate.bps() > 0);
+        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, rate));
         if block.get() == 0 || !block.get().is_multiple_of(page) || block > BLOCK_LIMIT {
             return usage(format!(
                 "invalid --block {block}: it must be a multiple of {page} bytes and at most \
@@ -264,9 +268,10 @@ impl Args {
                 durable: !self.no_fsync,
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
-                rate_bps: self.bwlimit,
+                rate_bps: rate,
                 direct: self.direct,
                 nice: self.nice,
+                dedicated: self.dedicated,
                 verify: self.verify,
                 give_up_ms: Some(self.give_up.max(LEAST_GIVE_UP).as_millis() as u64),
                 tree: self.tree()?,
@@ -470,6 +475,13 @@ mod tests {
         let plan = args.plan().map_err(|coded| format!("{:#}", coded.error))?;
         Route::of(&plan).map_err(|coded| coded.error.to_string())?;
         Ok(plan)
+    }
+
+    #[test]
+    fn a_rate_limit_of_zero_means_no_limit() {
+        let rate = |words: &str| plan(words).unwrap().options.rate_bps;
+        assert_eq!(rate("--bwlimit 0 a far:b"), None);
+        assert_eq!(rate("--bwlimit 10MB/s a far:b"), Some("80M".parse().unwrap()));
     }
 
     #[test]

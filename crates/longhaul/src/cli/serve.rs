@@ -115,6 +115,9 @@ impl Args {
         let files = files.transpose()?;
         let authorised = AuthorisedKeys::load(&config, identity.public());
         let authorised = self.confine.as_user(authorised)?;
+        if self.confine.confines() {
+            self.log.check_apart_from(&config.file(""))?;
+        }
         let log = self.log.open()?;
         let reach = self.reach(&config, &authorised);
         let warning = self.confine.confine(&reach)?;

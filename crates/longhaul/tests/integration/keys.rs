@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::host::{PROGRAM, TestHost, assert_code, names, text, wait_for};
+use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
 /// A server with its log in a file.
 struct LoggedServer {
@@ -39,6 +39,17 @@ impl LoggedServer {
 
     fn url(&self, path: &str) -> String {
         format!("lh://127.0.0.1:{}/{path}", self.port)
+    }
+
+    /// Waits until this many sessions have ended and none runs.
+    fn wait_until_idle_after(&self, sessions: usize) {
+        wait_for("all sessions to end", || {
+            let log = self.log();
+            let count =
+                |event| log.lines().filter(|line| line.split(' ').nth(1) == Some(event)).count();
+            let ended = count("transfer");
+            ended >= sessions && ended == count("session")
+        });
     }
 
     fn signal(&self, signal: Signal) {
@@ -364,6 +375,8 @@ fn the_sessions_of_a_key_share_its_quota() {
     let mut input = near.longhaul(&["cp", "--block", "1MiB", "-", &stream]);
     input.stdin(File::open(near.file("more", 8 << 20)).unwrap());
     refused(input.output().unwrap());
+    // The sessions of the five commands; the last of them may still give back what it has claimed.
+    server.wait_until_idle_after(5);
     assert!(!root.join("stream").exists(), "{:?}", names(&root));
     let parts = names(&root).into_iter().filter(|name| name.ends_with(".part"));
     let parts: u64 = parts.map(|name| fs::metadata(root.join(name)).unwrap().len()).sum();
@@ -372,4 +385,49 @@ fn the_sessions_of_a_key_share_its_quota() {
     names(&root).iter().for_each(|name| fs::remove_file(root.join(name)).unwrap());
     assert_code(&near.run(&second), 0);
     assert_eq!(names(&root), ["two"]);
+}
+
+#[test]
+fn a_new_root_outside_the_rules_of_landlock_is_reported_when_the_list_is_read() {
+    let (far, near) = (TestHost::new(), TestHost::new());
+    key(&far);
+    let server = LoggedServer::start(&far, &["--landlock", "require"]);
+    let (inside, outside) = (far.far("inside"), near.near("outside"));
+    fs::create_dir(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    let (alice, bob) = (key(&near), key(&TestHost::new()));
+    let list = format!("root={} {alice}\nroot={} {bob}\n", inside.display(), outside.display());
+    fs::write(config(&far, "authorized_keys"), list).unwrap();
+    wait_for("the list to be read", || server.log().contains("2 keys"));
+    let reported = |root: &Path| {
+        let line = format!("the root {} of a key is outside", root.display());
+        server.log().lines().any(|said| said.contains(&line) && said.contains("restart to serve"))
+    };
+    wait_for("the report", || reported(&outside));
+    assert!(!reported(&inside), "{}", server.log());
+}
+
+#[test]
+fn a_log_beside_the_keys_is_refused_where_it_would_make_them_writable() {
+    let host = TestHost::new();
+    key(&host);
+    let log = |directory: &str| host.home().join(directory).join("audit.log");
+    std::os::unix::fs::symlink(host.home().join(".config"), host.home().join("link")).unwrap();
+    let serve = |log: PathBuf, landlock: &str| {
+        let arguments =
+            ["serve", "--bind", "127.0.0.1", "-p", "0", "--landlock", landlock, "--log"];
+        let mut command = host.longhaul(&arguments);
+        command.arg(log);
+        command
+    };
+    for directory in [".config/longhaul", ".config", "link/longhaul", "."] {
+        let output = serve(log(directory), "auto").output().unwrap();
+        assert_code(&output, 6);
+        let said = text(&output.stderr);
+        assert!(said.contains("--log") && said.contains("--landlock off"), "{said}");
+        assert!(!log(directory).exists(), "{directory}");
+    }
+    drop(Server::start(serve(log(".config/longhaul"), "off")));
+    fs::create_dir(host.home().join(".config/longhaul/log")).unwrap();
+    drop(Server::start(serve(log(".config/longhaul/log"), "auto")));
 }

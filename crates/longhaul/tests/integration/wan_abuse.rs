@@ -204,6 +204,34 @@ fn wan_run_reports_the_end_of_a_process_that_holds_a_site() {
     }
 }
 
+#[test]
+fn a_selftest_ends_when_a_process_that_holds_a_site_is_killed() {
+    let program = Command::new(PROGRAM)
+        .args(["wan", "selftest", "--quick", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = program.id() as i32;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // Two processes that hold sites, and the ends of a probe.
+    let victim = loop {
+        let far = site_processes(pid).into_iter().find(|(_, site)| site == "far");
+        match far {
+            Some((victim, _)) if children(pid).len() >= 3 => break victim,
+            _ => assert!(Instant::now() < deadline, "no probe runs"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    kill(victim, Signal::KILL);
+    let output = output_in_time(program);
+    assert_code(&output, 6);
+    let said = stderr(&output);
+    assert!(said.contains("the process that holds site far ended (signal: 9 (SIGKILL))"), "{said}");
+    assert!(output.stdout.is_empty(), "there is no certificate");
+}
+
 /// A memory control group of either version, which is removed when dropped.
 struct MemoryGroup {
     path: PathBuf,

@@ -5,13 +5,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LinkPlan, LinkPlanError};
+use super::LinkPlanError;
+use super::error::MIN_RATE;
 use crate::plan::seconds;
 use crate::units::{Bytes, Rate, format_span, parse_span};
 
 /// The bytes that Ethernet adds to each IP packet: preamble and start of frame (8), header (14),
 /// checksum (4) and gap (12 bytes), IEEE 802.3 clauses 3.1.1 and 4.4.2.
 pub const ETHERNET_OVERHEAD: u32 = 38;
+/// The most bytes per packet that the layer of a rate may add.
+pub(super) const MAX_OVERHEAD: u32 = 1000;
+/// The form of a valid rate layer, for messages.
+pub(super) const RATE_LAYER_FORM: &str = "a rate counts ip, wire (Ethernet: 38 bytes more per packet), or \
+                                          wire:BYTES with at most 1000";
 
 /// The limit of the queue before a link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +74,7 @@ impl FromStr for QueueLimit {
 
 /// The queue management, which drops or marks segments before the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Aqm {
     /// CoDel (RFC 8289).
     Codel {
@@ -139,7 +145,6 @@ impl FromStr for Aqm {
 /// Other traffic in the same queue: packets of the link's MTU in bursts. Bursts start at random
 /// (Poisson), each with a random number of packets (geometric).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CrossTraffic {
     /// The mean rate, counted like the link's rate.
     pub rate_bps: Rate,
@@ -155,7 +160,7 @@ impl CrossTraffic {
 
     pub(super) fn validate(self, link: Rate) -> Result<(), LinkPlanError> {
         let burst = self.burst_bytes.unwrap_or(Bytes::new(1));
-        let good = (LinkPlan::MIN_RATE..=link).contains(&self.rate_bps)
+        let good = (MIN_RATE..=link).contains(&self.rate_bps)
             && (Bytes::new(1)..=Bytes::gib(1)).contains(&burst);
         if good { Ok(()) } else { Err(LinkPlanError::value("cross", self, Self::FORM)) }
     }

@@ -1,17 +1,17 @@
-//! Jitter and reordering of a link.
+//! Jitter, with files of measured delays, and reordering of a link.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DelaySamples, LinkPlanError, Probability, TraceFile};
+use super::error::MAX_DELAY;
+use super::{LinkPlanError, Probability, Trace, TraceError, TraceFile};
 use crate::plan::seconds;
 use crate::units::{format_span, parse_span};
 
 /// The variation of the delay between segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// The distribution of the variation.
     pub spread: Spread,
@@ -108,7 +108,6 @@ impl FromStr for Jitter {
 
 /// Reordering: some segments arrive later than segments sent after them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// The share of segments that is held back.
     pub rate: Probability,
@@ -166,5 +165,38 @@ impl std::fmt::Display for Reorder {
             Extent::Segments(count) => write!(f, "{}:{count}", self.rate),
             Extent::Time(time) => write!(f, "{}:{}", self.rate, format_span(time)),
         }
+    }
+}
+
+/// Measured delays, one per line, such as `1.5ms`; a number without unit is seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DelaySamples(Vec<Duration>);
+
+impl DelaySamples {
+    /// Returns the delays in the order of the file; at least one.
+    pub fn values(&self) -> &[Duration] {
+        &self.0
+    }
+
+    /// Returns the largest delay.
+    pub fn longest(&self) -> Duration {
+        self.0.iter().copied().max().unwrap_or_default()
+    }
+}
+
+impl Trace for DelaySamples {
+    fn parse(text: &str) -> Result<Self, TraceError> {
+        let span = |(line, content)| {
+            parse_span(content)
+                .ok()
+                .filter(|span| *span <= MAX_DELAY)
+                .ok_or(TraceError::Line { line, expected: "a delay of at most 30s, such as 1.5ms" })
+        };
+        let samples = super::trace::lines(text).map(span).collect::<Result<Vec<_>, _>>()?;
+        if samples.is_empty() { Err(TraceError::Empty) } else { Ok(DelaySamples(samples)) }
+    }
+
+    fn entries(&self) -> u64 {
+        self.0.len() as u64
     }
 }

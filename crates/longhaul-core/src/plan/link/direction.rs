@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::capacity::{MAX_OVERHEAD, RATE_LAYER_FORM};
+use super::error::{MAX_DELAY, MIN_RATE};
 use super::loss::LossTrace;
 use super::trace::ReadFile;
 use super::{
-    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlan, LinkPlanError, Loss, Outage,
-    Probability, QueueLimit, RateSchedule, Reorder, Spread, TraceFile,
+    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage, Probability,
+    QueueLimit, RateSchedule, Reorder, Spread, TraceFile,
 };
 use crate::plan::seconds;
 use crate::units::Rate;
@@ -17,7 +19,6 @@ use crate::units::Rate;
 ///
 /// The default changes nothing. docs/design/emulator-time.md describes the order of the stages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LinkDirection {
     /// The one-way propagation delay; zero with `delay_trace`.
     #[serde(rename = "delay_seconds", with = "seconds")]
@@ -41,7 +42,7 @@ pub struct LinkDirection {
     /// of the IP layer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overhead_bytes: u32,
-    /// The limit of the queue; `None` uses the default of [`LinkPlan::queue_limit`].
+    /// The limit of the queue; `None` uses the default of [`LinkPlan::queue_limit`](super::LinkPlan::queue_limit).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
     /// The queue management, in addition to the limit.
@@ -136,10 +137,10 @@ impl LinkDirection {
     }
 
     pub(super) fn validate(&self) -> Result<(), LinkPlanError> {
-        if self.delay > LinkPlan::MAX_DELAY {
+        if self.delay > MAX_DELAY {
             return Err(LinkPlanError::Delay { delay: self.delay });
         }
-        if let Some(rate) = self.rate_bps.filter(|rate| *rate < LinkPlan::MIN_RATE) {
+        if let Some(rate) = self.rate_bps.filter(|rate| *rate < MIN_RATE) {
             return Err(LinkPlanError::Rate { rate });
         }
         if let Some(file) = &self.delay_trace {
@@ -162,11 +163,11 @@ impl LinkDirection {
     }
 
     fn validate_capacity(&self) -> Result<(), LinkPlanError> {
-        if self.overhead_bytes > LinkPlan::MAX_OVERHEAD {
+        if self.overhead_bytes > MAX_OVERHEAD {
             return Err(LinkPlanError::value(
                 "rate-layer",
                 format!("wire:{}", self.overhead_bytes),
-                LinkPlan::RATE_LAYER_FORM,
+                RATE_LAYER_FORM,
             ));
         }
         self.queue.map_or(Ok(()), QueueLimit::validate)?;

@@ -1,35 +1,41 @@
-//! Errors of link plans.
+//! Errors of link plans and trace files, and the bounds of their values.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LinkPlan, TraceError};
 use crate::units::{Rate, format_span};
+
+/// The packet size that every IPv4 host must accept (RFC 791).
+pub(super) const MIN_MTU: u32 = 576;
+/// The largest MTU of a TUN device (`MAX_MTU` in drivers/net/tun.c).
+pub(super) const MAX_MTU: u32 = 65_535;
+/// The largest one-way delay; with a longer one TCP times out before it has an RTT sample.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
+/// The lowest rate; below it a single packet would take minutes.
+pub(super) const MIN_RATE: Rate = Rate::from_bps(1000);
 
 /// The reason why a link plan is invalid. Options are named without dashes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LinkPlanError {
-    /// A delay beyond [`LinkPlan::MAX_DELAY`].
+    /// A delay beyond [`LinkPlan::MAX_DELAY`](super::LinkPlan::MAX_DELAY).
     #[error(
         "a one-way delay of {} exceeds the maximum of {}",
-        format_span(*.delay), format_span(LinkPlan::MAX_DELAY)
+        format_span(*.delay), format_span(MAX_DELAY)
     )]
     Delay {
         /// The given delay.
         delay: Duration,
     },
-    /// A rate below [`LinkPlan::MIN_RATE`], including zero.
-    #[error(
-        "a rate of {rate} is below the minimum of {}; omit it for no limit",
-        LinkPlan::MIN_RATE
-    )]
+    /// A rate below [`LinkPlan::MIN_RATE`](super::LinkPlan::MIN_RATE), including zero.
+    #[error("a rate of {rate} is below the minimum of {}; omit it for no limit", MIN_RATE)]
     Rate {
         /// The given rate.
         rate: Rate,
     },
     /// An MTU that no IP link can have.
-    #[error("an MTU of {mtu} is outside {} to {} bytes", LinkPlan::MIN_MTU, LinkPlan::MAX_MTU)]
+    #[error("an MTU of {mtu} is outside {} to {} bytes", MIN_MTU, MAX_MTU)]
     Mtu {
         /// The given MTU.
         mtu: u32,
@@ -82,7 +88,7 @@ pub enum LinkPlanError {
         /// The reason.
         source: Arc<TraceError>,
     },
-    /// The files of a plan from a document were not loaded with [`LinkPlan::load`].
+    /// The files of a plan from a document were not loaded with [`LinkPlan::load`](super::LinkPlan::load).
     #[error("--{option} {file}: the file is not loaded")]
     NotLoaded {
         /// The name of the option.
@@ -114,6 +120,36 @@ impl LinkPlanError {
     pub(super) fn contradiction(one: &str, other: &str) -> Self {
         LinkPlanError::Contradiction { one: one.to_owned(), other: other.to_owned() }
     }
+}
+
+/// The reason why a file is not a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file could not be read.
+    #[error("cannot be read")]
+    Read(#[source] io::Error),
+    /// The file has no entry.
+    #[error("has no entries")]
+    Empty,
+    /// A line cannot be parsed.
+    #[error("line {line}: expected {expected}")]
+    Line {
+        /// The line number, from 1.
+        line: usize,
+        /// The expected content.
+        expected: &'static str,
+    },
+    /// With this file nothing would ever pass.
+    #[error("{0}")]
+    Stuck(&'static str),
+    /// The file differs from the one that the document was made with.
+    #[error("has changed: its XXH3 digest is {found} instead of {wanted}")]
+    Changed {
+        /// The digest in the plan.
+        wanted: String,
+        /// The digest of the file.
+        found: String,
+    },
 }
 
 /// Returns the reason in the same sentence, because it is the part that helps the user.

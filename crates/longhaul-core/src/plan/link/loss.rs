@@ -6,7 +6,7 @@ use super::{LinkPlanError, Probability, SegmentSet, Trace, TraceError, TraceFile
 
 /// The model that determines lost segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Loss {
     /// Each segment independently.
     Independent {

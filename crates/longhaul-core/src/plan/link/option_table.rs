@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::capacity::RATE_LAYER_FORM;
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
-    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, LinkPlan, Loss, Outage, Preset,
-    Probability, QueueLimit, Reorder, SegmentSet, Trace, TraceFile, fibre_delay,
+    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Preset, Probability,
+    QueueLimit, Reorder, SegmentSet, Trace, TraceFile, fibre_delay,
 };
 use crate::units::parse_span;
 
@@ -29,10 +30,25 @@ pub struct LinkOption {
 /// The effect of an option.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Apply {
-    /// Changes a direction; the error describes the accepted values.
-    Direction(fn(&mut LinkDirection, &str) -> Result<(), &'static str>),
+    /// Changes a direction.
+    Direction(fn(&mut LinkDirection, &str) -> Result<(), OptionFault>),
     Mtu,
     Seed,
+}
+
+/// The reason why an option cannot be applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OptionFault {
+    /// The value is invalid; the text describes the accepted values.
+    Value(&'static str),
+    /// The option needs another one.
+    Needs(&'static str),
+}
+
+impl From<&'static str> for OptionFault {
+    fn from(accepted: &'static str) -> Self {
+        OptionFault::Value(accepted)
+    }
 }
 
 const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";
@@ -124,8 +140,8 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
             link.overhead_bytes = match text.split_once(':') {
                 None if text == "ip" || text == NONE => 0,
                 None if text == "wire" => ETHERNET_OVERHEAD,
-                Some(("wire", bytes)) => bytes.parse().map_err(|_| LinkPlan::RATE_LAYER_FORM)?,
-                _ => return Err(LinkPlan::RATE_LAYER_FORM),
+                Some(("wire", bytes)) => bytes.parse().map_err(|_| RATE_LAYER_FORM)?,
+                _ => return Err(RATE_LAYER_FORM.into()),
             };
             Ok(())
         },
@@ -169,12 +185,12 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
         Ok(())
     }),
     direction("loss-burst", "MEAN", "Lose segments in bursts of this mean length", |link, text| {
-        const FORM: &str = "the mean length of a burst is from 1 to 1e9 segments, and needs --loss";
+        const FORM: &str = "the mean length of a burst is from 1 to 1e9 segments";
         let rate = link.loss.as_ref().and_then(Loss::rate);
         let mean: Option<f64> = optional(text, |text| text.parse().map_err(|_| FORM))?;
         link.loss = match (rate, mean) {
             (None, None) => return Ok(()),
-            (None, Some(_)) => return Err(FORM),
+            (None, Some(_)) => return Err(OptionFault::Needs("loss")),
             (Some(rate), None) => Some(Loss::Independent { rate }),
             (Some(rate), Some(mean_burst_segments)) => {
                 Some(Loss::Bursty { rate, mean_burst_segments })
@@ -262,12 +278,12 @@ const fn direction(
     name: &'static str,
     value: &'static str,
     help: &'static str,
-    apply: fn(&mut LinkDirection, &str) -> Result<(), &'static str>,
+    apply: fn(&mut LinkDirection, &str) -> Result<(), OptionFault>,
 ) -> LinkOption {
     LinkOption { name, value, help, per_direction: true, apply: Apply::Direction(apply) }
 }
 
-fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), &'static str> {
+fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), OptionFault> {
     link.delay_trace = None;
     link.delay = delay;
     Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::option_table::{Apply, LINK_OPTIONS};
+use super::option_table::{Apply, LINK_OPTIONS, OptionFault};
 use super::trace::ReadFile;
 use super::{LinkDirection, LinkPlan, LinkPlanError};
 
@@ -129,8 +129,11 @@ impl LinkOptions {
             let general = self.both.get(known.name).filter(|_| !replaced).map(|text| ("", text));
             let special = own.get(known.name).map(|text| (prefix, text));
             for (prefix, text) in general.into_iter().chain(special) {
-                apply(link, text.trim()).map_err(|accepted| {
-                    LinkPlanError::value(&format!("{prefix}{}", known.name), text, accepted)
+                apply(link, text.trim()).map_err(|fault| match fault {
+                    OptionFault::Value(accepted) => {
+                        LinkPlanError::value(&format!("{prefix}{}", known.name), text, accepted)
+                    }
+                    OptionFault::Needs(needs) => LinkPlanError::Needs { option: known.name, needs },
                 })?;
             }
         }
@@ -259,7 +262,11 @@ mod tests {
             (&[("loss", "1.5")][..], "--loss cannot be '1.5': a probability is from 0 to 1"),
             (&[("down-mark", "-0.1")], "--down-mark cannot be '-0.1'"),
             (&[("loss", "0.9"), ("loss-burst", "2")], "with --loss-burst B at most B/(1+B)"),
-            (&[("loss-burst", "3")], "--loss-burst cannot be '3': the mean length"),
+            (&[("loss-burst", "3")], "--loss-burst needs --loss"),
+            (
+                &[("loss", "0.1"), ("loss-burst", "0.5")],
+                "--loss-burst cannot be '0.5': the mean length",
+            ),
             (&[("loss", "0.1"), ("loss-pattern", "3")], "--loss and --loss-pattern contradict"),
             (&[("up-rate", "1G"), ("up-rate-trace", "rate.txt")], "--up-rate and --up-rate-trace"),
             (&[("distance", "10km"), ("rtt", "1ms")], "--rtt and --distance contradict"),

@@ -12,7 +12,6 @@ use crate::units::{format_span, parse_span};
 /// A period in which the link is down, as if its cable were unplugged at the sender's end, once or
 /// at a fixed interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Outage {
     /// The start, relative to the link's start.
     #[serde(rename = "start_seconds", with = "seconds")]

@@ -17,7 +17,8 @@
 
 use std::time::Duration;
 
-use super::{LinkPlan, Trace, TraceError};
+use super::error::{MAX_DELAY, MIN_RATE};
+use super::{Trace, TraceError};
 use crate::units::{Rate, parse_span};
 
 /// A value that changes at given times.
@@ -151,7 +152,7 @@ impl Trace for RateSchedule {
         }
         let expected = "a time and a rate of 0 or from 1 kb/s, such as '5s 10M', or 'TIME repeat'";
         let steps = Steps::parse(text, expected, |what| {
-            what.parse().ok().filter(|rate: &Rate| rate.bps() == 0 || *rate >= LinkPlan::MIN_RATE)
+            what.parse().ok().filter(|rate: &Rate| rate.bps() == 0 || *rate >= MIN_RATE)
         })?;
         let last = steps.values().last().unwrap_or_default();
         let passes = match steps.period {
@@ -192,8 +193,7 @@ impl DelaySchedule {
 impl Trace for DelaySchedule {
     fn parse(text: &str) -> Result<Self, TraceError> {
         let expected = "a time and a delay of at most 30s, such as '5s 45ms', or 'TIME repeat'";
-        let delay =
-            |what: &str| parse_span(what).ok().filter(|delay| *delay <= LinkPlan::MAX_DELAY);
+        let delay = |what: &str| parse_span(what).ok().filter(|delay| *delay <= MAX_DELAY);
         Steps::parse(text, expected, delay).map(DelaySchedule)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::LinkPlanError;
+use super::{LinkPlanError, TraceError};
 
 /// The content of a trace file.
 pub trait Trace: Sized {
@@ -22,39 +22,9 @@ pub trait Trace: Sized {
     fn entries(&self) -> u64;
 }
 
-/// The reason why a file is not a trace.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The file could not be read.
-    #[error("cannot be read")]
-    Read(#[source] io::Error),
-    /// The file has no entry.
-    #[error("has no entries")]
-    Empty,
-    /// A line cannot be parsed.
-    #[error("line {line}: expected {expected}")]
-    Line {
-        /// The line number, from 1.
-        line: usize,
-        /// The expected content.
-        expected: &'static str,
-    },
-    /// With this file nothing would ever pass.
-    #[error("{0}")]
-    Stuck(&'static str),
-    /// The file differs from the one that the document was made with.
-    #[error("has changed: its XXH3 digest is {found} instead of {wanted}")]
-    Changed {
-        /// The digest in the plan.
-        wanted: String,
-        /// The digest of the file.
-        found: String,
-    },
-}
-
 /// A file by name, with its content after it was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(bound = "", deny_unknown_fields)]
+#[serde(bound = "")]
 pub struct TraceFile<T> {
     /// The path as the user gave it.
     pub file: String,

@@ -126,7 +126,7 @@ impl MatrixPlan {
                 }
                 let used = rows.iter().any(|row| {
                     let entry = &self.entries[row.entry];
-                    conditions.iter().any(|path| rule.matches(entry, row, path))
+                    conditions.iter().any(|path| row.is_matched_by(rule, entry, path))
                 });
                 if !used {
                     return Err(MatrixFault::RuleUnused { list, index });

@@ -141,12 +141,12 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
         format!("{}; known options: {known}", plain(&error))
     })?;
     match alone.plan(&|_| Err(std::io::ErrorKind::NotFound.into())) {
-        Err(error @ LinkPlanError::Value { .. }) if !error.to_string().contains("needs --") => {
-            Err(plain(&error))
-        }
-        Err(error @ (LinkPlanError::Rate { .. } | LinkPlanError::Delay { .. })) => {
-            Err(plain(&error))
-        }
+        Err(
+            error @ (LinkPlanError::Value { .. }
+            | LinkPlanError::Rate { .. }
+            | LinkPlanError::Delay { .. }),
+        ) => Err(plain(&error)),
+        // The option may have what it needs in another axis.
         _ => Ok(()),
     }
 }

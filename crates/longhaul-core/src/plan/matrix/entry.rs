@@ -7,7 +7,6 @@ use crate::units::Bytes;
 
 /// A tool with its options and its work.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The driver, for example `iperf3` or `longhaul cp`.
     pub tool: String,

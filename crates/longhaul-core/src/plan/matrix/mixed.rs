@@ -8,7 +8,6 @@ use crate::units::Bytes;
 /// The file sizes of a mixed tree: log-normal, as in real file systems (Downey, "The structural
 /// cause of file size distributions", 2001), limited at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Mixed {
     /// Half of the files are smaller.
     #[serde(rename = "median_bytes", alias = "median")]

@@ -12,7 +12,6 @@ use crate::units::{Bytes, span_text};
 ///
 /// It is plain data; [`MatrixPlan::check`] finds invalid values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct MatrixPlan {
     /// The name of the experiment in tables and reports.
     pub name: String,
@@ -65,7 +64,6 @@ pub struct MatrixPlan {
 
 /// The precision at which a cell is complete, beyond the plan's `repeats`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Precision {
     /// A cell is complete when the 95 % interval of its median is narrower than this share of the
     /// median; above 0, at most 1. The interval needs at least six valid runs.
@@ -106,7 +104,6 @@ struct Span(#[serde(with = "span_text")] Duration);
 
 /// A path between this host and another, reached by ssh.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RealPath {
     /// The host of far commands: `user@host`, or a name from the ssh configuration.
     pub far: String,
@@ -144,7 +141,7 @@ impl RealPath {
 
 /// The workload `memory`: the duration of memory-to-memory tests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct MemoryWork {
     /// The seconds that count; 1 to 86400.
     pub seconds: u32,
@@ -160,7 +157,7 @@ impl Default for MemoryWork {
 
 /// The workload `disk`: the data of disk-to-disk copies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct DiskWork {
     /// The size of the file that is created if `data` names none.
     #[serde(rename = "size_bytes", alias = "size")]

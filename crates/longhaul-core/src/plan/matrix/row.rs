@@ -1,6 +1,7 @@
 //! The rows and cells of a matrix.
 
-use super::{Content, Entry, MatrixPlan, Work};
+use super::conditions::same_value;
+use super::{Condition, Content, Entry, MatrixPlan, Rule, Work};
 use crate::units::Bytes;
 
 /// A row of the matrix: an entry with one of its workloads and one of its settings.
@@ -18,6 +19,24 @@ pub struct Row {
     pub window: Option<Bytes>,
     /// The number of simultaneous clients, at least 1.
     pub clients: u32,
+}
+
+impl Row {
+    /// Returns whether a constraint matches the cell of this row and `condition`.
+    pub(super) fn is_matched_by(&self, rule: &Rule, entry: &Entry, condition: &Condition) -> bool {
+        let fits = |wanted: &[u32], has: Option<u32>| {
+            wanted.is_empty() || has.is_some_and(|has| wanted.contains(&has))
+        };
+        (rule.tool.is_empty() || rule.tool.iter().any(|name| entry.is_called(name)))
+            && (rule.workload.is_empty() || rule.workload.contains(&self.work.name))
+            && fits(&rule.streams, self.streams)
+            && (rule.windows.is_empty() || self.window.is_some_and(|w| rule.windows.contains(&w)))
+            && fits(&rule.clients, Some(self.clients))
+            && rule.path.iter().all(|(option, values)| {
+                let has = condition.option(option);
+                has.is_some_and(|has| values.iter().any(|value| same_value(option, value, &has)))
+            })
+    }
 }
 
 /// A cell of the table, by its row and column.
@@ -75,9 +94,8 @@ impl MatrixPlan {
         for (row, this) in rows.iter().enumerate() {
             let entry = &self.entries[this.entry];
             for (condition, path) in conditions.iter().enumerate() {
-                let named = |rules: &[super::Rule]| {
-                    rules.iter().any(|rule| rule.matches(entry, this, path))
-                };
+                let named =
+                    |rules: &[Rule]| rules.iter().any(|rule| this.is_matched_by(rule, entry, path));
                 let wanted = self.only.is_empty() || named(&self.only);
                 if wanted && !named(&self.except) {
                     cells.push(PlanCell { row, condition });

@@ -10,7 +10,6 @@ use crate::units::{Bytes, Rate};
 
 /// A memory-to-memory test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TestPlan {
     /// The direction of the bytes.
     pub direction: Direction,

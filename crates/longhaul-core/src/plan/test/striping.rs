@@ -10,7 +10,6 @@ use crate::plan::PlanError;
 
 /// A link of a test over several links: stream `n` uses link `n` modulo their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TestLink {
     /// The client's address; `None` lets the routing table choose.
     pub client: Option<LinkAddress>,

@@ -1,11 +1,10 @@
 //! The result document of a path measurement.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CapacityFigures, Hops, MtuProof, ProbeFigures, TcpSegments, words};
+use super::{CapacityFigures, Hops, MtuProof, ProbeFigures, Prober, TcpSegments};
 use crate::plan::{PathPart, PathPlan};
 use crate::result::{LatencyQuantiles, Warning};
 use crate::stats::quantile;
@@ -53,12 +52,6 @@ pub struct PathResult {
 }
 
 impl PathResult {
-    /// Returns the result with its sentences.
-    #[must_use]
-    pub fn with_summary(self) -> Self {
-        PathResult { summary: words::summary(&self), ..self }
-    }
-
     /// Returns whether everything requested was measured in both directions.
     pub fn is_complete(&self) -> bool {
         let ways = [&self.forward, &self.reverse];
@@ -89,31 +82,6 @@ pub enum PathEnd {
     Completed,
     /// The user stopped it.
     Interrupted,
-}
-
-/// The kind of a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Prober {
-    /// Datagrams that `longhaul serve` answers.
-    Udp,
-    /// Datagrams to a closed port, which the host answers with an ICMP error.
-    ClosedPort,
-    /// ICMP echo.
-    Icmp,
-    /// TCP connections, opened or refused.
-    Tcp,
-}
-
-impl fmt::Display for Prober {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Prober::Udp => "UDP",
-            Prober::ClosedPort => "UDP to a closed port",
-            Prober::Icmp => "ICMP",
-            Prober::Tcp => "TCP",
-        })
-    }
 }
 
 /// The round-trip times of small and full-size packets, measured alternately.

@@ -1,10 +1,34 @@
 //! The hops and the MTU of a path.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Prober;
+/// The kind of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prober {
+    /// Datagrams that `longhaul serve` answers.
+    Udp,
+    /// Datagrams to a closed port, which the host answers with an ICMP error.
+    ClosedPort,
+    /// ICMP echo.
+    Icmp,
+    /// TCP connections, opened or refused.
+    Tcp,
+}
+
+impl fmt::Display for Prober {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Prober::Udp => "UDP",
+            Prober::ClosedPort => "UDP to a closed port",
+            Prober::Icmp => "ICMP",
+            Prober::Tcp => "TCP",
+        })
+    }
+}
 
 /// The hops of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +43,7 @@ pub struct Hops {
 
 /// One hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "HopDocument")]
 pub struct Hop {
     /// The distance in hops.
     pub distance: u8,
@@ -32,8 +57,34 @@ pub struct Hop {
     /// The lowest round-trip time in ms.
     pub min_ms: Option<f64>,
     /// The MTU of the next link, if the hop reported it.
-    #[serde(default)]
     pub says_mtu_bytes: Option<u32>,
+}
+
+/// A hop as documents contain it. The first ones have `min_us` and `says_mtu`.
+#[derive(Deserialize)]
+struct HopDocument {
+    distance: u8,
+    addresses: Vec<IpAddr>,
+    asked: u32,
+    answered: u32,
+    min_ms: Option<f64>,
+    min_us: Option<f64>,
+    #[serde(alias = "says_mtu")]
+    says_mtu_bytes: Option<u32>,
+}
+
+impl From<HopDocument> for Hop {
+    fn from(document: HopDocument) -> Self {
+        let HopDocument { distance, addresses, asked, answered, .. } = document;
+        Hop {
+            distance,
+            addresses,
+            asked,
+            answered,
+            min_ms: document.min_ms.or(document.min_us.map(|us| us / 1e3)),
+            says_mtu_bytes: document.says_mtu_bytes,
+        }
+    }
 }
 
 /// The reason why larger packets do not pass.

@@ -6,10 +6,10 @@ mod hops;
 mod words;
 
 pub use document::{
-    Asymmetry, AsymmetryVerdict, PATH_SCHEMA, PathDirection, PathEnd, PathResult, Prober,
-    RoundTrips, RttFigures, Unmeasured,
+    Asymmetry, AsymmetryVerdict, PATH_SCHEMA, PathDirection, PathEnd, PathResult, RoundTrips,
+    RttFigures, Unmeasured,
 };
 pub use figures::{
     CapacityFigures, Certainty, DelayVariation, ProbeFigures, Proportion, SentProbes,
 };
-pub use hops::{Hop, Hops, MtuLimit, MtuProof, TcpSegments};
+pub use hops::{Hop, Hops, MtuLimit, MtuProof, Prober, TcpSegments};

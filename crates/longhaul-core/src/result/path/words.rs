@@ -12,7 +12,15 @@ const HEADERS: u32 = 100;
 /// peer's window (tcp_bound_to_half_wnd(), include/net/tcp.h).
 const JUMBO: u32 = 9216;
 
-pub(super) fn summary(result: &PathResult) -> Vec<String> {
+impl PathResult {
+    /// Returns the result with its sentences.
+    #[must_use]
+    pub fn with_summary(self) -> Self {
+        PathResult { summary: summary(&self), ..self }
+    }
+}
+
+fn summary(result: &PathResult) -> Vec<String> {
     let mut said = Vec::new();
     if result.end == PathEnd::Interrupted {
         said.push("The measurement was interrupted; these are the results until then.".to_owned());

@@ -1,13 +1,9 @@
 //! The facts from which the reason for a rate is derived.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
-use super::math::{percent, rate, sum};
-use super::{Shares, Steady, StreamResult, TestSample};
-use crate::plan::TestPlan;
-use crate::result::{End, HostLimits, HostSample, TcpSample, ThreadSample, UdpResult};
+use super::Shares;
+use crate::result::{End, HostLimits, UdpResult};
 use crate::units::{Bytes, Rate};
 
 /// The facts from which the reason for a rate is derived: the numbers behind its sentence.
@@ -113,80 +109,7 @@ impl EndFacts {
     }
 }
 
-/// The reference rates for windows if no better one is known.
-const REFERENCE_BPS: [u64; 3] = [10_000_000_000, 100_000_000_000, 1_000_000_000_000];
-
 impl TestFacts {
-    /// Collects the facts of a test. `limits` are those of the sender and of the receiver.
-    pub(super) fn gather(
-        plan: &TestPlan,
-        intervals: &[TestSample],
-        streams: &[StreamResult],
-        steady: Option<&Steady>,
-        limits: [Option<&HostLimits>; 2],
-    ) -> Option<Self> {
-        let counted = |sample: &&TestSample| !sample.omitted && sample.sender_host.is_some();
-        let from = steady.map_or(0.0, |steady| steady.ramp_up_seconds);
-        let mut part: Vec<_> =
-            intervals.iter().filter(counted).filter(|s| s.start_seconds >= from).collect();
-        if part.is_empty() {
-            part = intervals.iter().filter(counted).collect();
-        }
-        let from_seconds = part.first()?.start_seconds;
-        let seconds: f64 = part.iter().map(|s| s.seconds()).sum();
-        let tcp = || {
-            part.iter().flat_map(|sample| {
-                let seconds = sample.seconds();
-                sample.streams.iter().filter_map(move |s| Some((s.sender.as_ref()?, seconds)))
-            })
-        };
-        let bytes = sum(part.iter().map(|sample| sample.bytes.get()));
-        let throughput_bps = rate(Bytes::new(bytes), seconds);
-        // The mean over time of the sum over the streams.
-        let level = |of: fn(&TcpSample) -> Bytes| {
-            let weighed: f64 = tcp().map(|(t, seconds)| of(t).get() as f64 * seconds).sum();
-            Bytes::new((weighed / seconds.max(f64::MIN_POSITIVE)) as u64)
-        };
-        // A loss early in a test keeps the window small long afterwards.
-        let whole = |of: fn(&TcpSample) -> u64| {
-            let all = intervals.iter().filter(counted).flat_map(|sample| &sample.streams);
-            sum(all.filter_map(|stream| stream.sender.as_ref()).map(of))
-        };
-        let (segments, retransmits) = (whole(|t| t.segments), whole(|t| t.retransmits));
-        let rtt_ms = over_time(tcp().map(|(t, seconds)| (t.rtt_mean_ms, seconds)));
-        let rtt_min_ms = streams.iter().map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0);
-        let [sender_limits, receiver_limits] = limits;
-        let interfaces = limits.iter().filter_map(|limits| limits.as_ref()?.interface_bps).min();
-        let reference_bps =
-            plan.rate_bps.or(interfaces).unwrap_or_else(|| reference(throughput_bps));
-        let rtt_min = Duration::try_from_secs_f64(rtt_min_ms / 1e3).unwrap_or_default();
-        Some(TestFacts {
-            from_seconds,
-            seconds,
-            throughput_bps,
-            steady_bps: steady.map(|steady| steady.throughput_bps),
-            shares: Shares::of(tcp()).unwrap_or_default(),
-            udp: UdpResult::sum(part.iter().filter_map(|sample| sample.udp)),
-            streams: streams.len() as u32,
-            congestion: streams.first().map(|s| s.congestion.clone()).unwrap_or_default(),
-            requested_bps: plan.rate_bps,
-            window_asked: plan.window_bytes.is_some(),
-            rtt_ms,
-            rtt_min_ms,
-            cwnd_bytes: level(|t| t.cwnd_bytes),
-            receiver_window_bytes: level(|t| t.peer_window_bytes),
-            loss_percent: percent(retransmits as f64, segments as f64),
-            retransmits,
-            marked_percent: percent(whole(|t| t.marked_segments) as f64, segments as f64),
-            settled: steady.is_some(),
-            spread_percent: steady.map(Steady::spread_percent),
-            reference_bps,
-            bandwidth_delay_bytes: reference_bps.bdp(rtt_min),
-            sender: EndFacts::gather(End::Sender, &part, sender_limits),
-            receiver: EndFacts::gather(End::Receiver, &part, receiver_limits),
-        })
-    }
-
     /// Returns the facts of one end.
     pub fn end(&self, end: End) -> &EndFacts {
         match end {
@@ -198,91 +121,5 @@ impl TestFacts {
     /// Returns the queueing delay in ms: the mean round-trip time minus the lowest one.
     pub fn queue_ms(&self) -> f64 {
         (self.rtt_ms - self.rtt_min_ms).max(0.0)
-    }
-}
-
-fn reference(throughput: Rate) -> Rate {
-    let near = |bps: &&u64| throughput.bps() < **bps / 10 * 9;
-    Rate::from_bps(REFERENCE_BPS.iter().find(near).copied().unwrap_or(throughput.bps()))
-}
-
-/// Returns the mean of values weighted by their seconds.
-fn over_time(values: impl Iterator<Item = (f64, f64)>) -> f64 {
-    let (total, seconds) = values.fold((0.0, 0.0), |(sum, whole), (value, seconds)| {
-        (sum + value * seconds, whole + seconds)
-    });
-    if seconds > 0.0 { total / seconds } else { 0.0 }
-}
-
-impl EndFacts {
-    fn gather(end: End, part: &[&TestSample], limits: Option<&HostLimits>) -> Self {
-        let threads: Vec<(&ThreadSample, f64)> = part
-            .iter()
-            .flat_map(|sample| sample.streams.iter().map(|stream| (stream, sample.seconds())))
-            .filter_map(|(stream, seconds)| match end {
-                End::Sender => Some((stream.sender_thread.as_ref()?, seconds)),
-                End::Receiver => Some((stream.receiver_thread.as_ref()?, seconds)),
-            })
-            .collect();
-        let hosts: Vec<(&HostSample, f64)> = part
-            .iter()
-            .filter_map(|sample| match end {
-                End::Sender => Some((sample.sender_host.as_ref()?, sample.seconds())),
-                End::Receiver => Some((sample.receiver_host.as_ref()?, sample.seconds())),
-            })
-            .collect();
-        let thread =
-            |of: fn(&ThreadSample) -> f64| over_time(threads.iter().map(|(t, s)| (of(t), *s)));
-        let host = |of: fn(&HostSample) -> f64| over_time(hosts.iter().map(|(h, s)| (of(h), *s)));
-        let core = threads
-            .iter()
-            .max_by(|(one, _), (other, _)| one.load_percent().total_cmp(&other.load_percent()))
-            .map_or(0, |(t, _)| t.core);
-        let there: Vec<_> = threads.iter().filter(|(t, _)| t.core == core).collect();
-        let on_core =
-            |of: fn(&ThreadSample) -> f64| over_time(there.iter().map(|(t, s)| (of(t), *s)));
-        // All streams whose thread ran there; the core's own figure is the same for each of them.
-        let seconds: f64 = part.iter().map(|sample| sample.seconds()).sum();
-        let ours = percent(there.iter().map(|(t, s)| t.running_percent * s).sum(), seconds) / 100.0;
-        let (core_busy_percent, core_stolen_percent) =
-            (on_core(|t| t.core_busy_percent), on_core(|t| t.core_stolen_percent));
-        let interrupts = hosts.iter().max_by(|(one, _), (other, _)| {
-            one.interrupts_percent.total_cmp(&other.interrupts_percent)
-        });
-        EndFacts {
-            running_percent: thread(|t| t.running_percent),
-            waiting_percent: thread(|t| t.waiting_percent.unwrap_or(0.0)),
-            core,
-            core_busy_percent,
-            core_interrupts_percent: on_core(|t| t.core_interrupts_percent),
-            core_stolen_percent,
-            core_others_percent: (core_busy_percent - core_stolen_percent - ours).max(0.0),
-            cores_busy_percent: host(|h| h.cores_busy_percent),
-            interrupts_core: interrupts.map_or(0, |(h, _)| h.interrupts_core),
-            interrupts_percent: host(|h| h.interrupts_percent),
-            buffer_bytes: threads.iter().map(|(t, _)| t.buffer_bytes).max().unwrap_or_default(),
-            buffer_full_percent: thread(|t| t.buffer_full_percent),
-            limits: limits.cloned().unwrap_or_default(),
-            tcp_memory_bytes: hosts
-                .iter()
-                .map(|(h, _)| h.tcp_memory_bytes)
-                .max()
-                .unwrap_or_default(),
-            tcp_memory_pressure_bytes: hosts
-                .first()
-                .map(|(h, _)| h.tcp_memory_pressure_bytes)
-                .unwrap_or_default(),
-            tcp_memory_pressure_percent: host(|h| h.tcp_memory_pressure_percent),
-            drops: sum(hosts
-                .iter()
-                .flat_map(|(h, _)| [h.tcp_drops, h.udp_drops, h.interface_drops])
-                .chain(threads.iter().map(|(t, _)| t.drops))),
-        }
-    }
-}
-
-impl ThreadSample {
-    fn load_percent(&self) -> f64 {
-        self.running_percent + self.waiting_percent.unwrap_or(0.0)
     }
 }

@@ -7,6 +7,7 @@
 mod document;
 mod facts;
 mod fold;
+mod gather;
 mod join;
 mod math;
 mod reason;

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TestFacts, words};
+use super::TestFacts;
 use crate::result::End;
 
 /// The limit of a test's rate.
@@ -117,16 +117,6 @@ const LOST_PERCENT: f64 = 1.0;
 /// The least time in seconds: fifty samples per second, and a processor clock of a hundred ticks
 /// per second, say nothing about less.
 pub(super) const LEAST_SECONDS: f64 = 0.1;
-
-impl Reason {
-    /// Derives the reason from the facts.
-    pub fn tell(facts: TestFacts, hosts: Hosts<'_>) -> Self {
-        let found = find(&facts);
-        let (sentence, advice) = words::of(&found, &facts, hosts);
-        let Attribution { limit, end, share_percent } = found;
-        Reason { limit, end, share_percent, sentence, advice, facts }
-    }
-}
 
 pub(super) fn find(facts: &TestFacts) -> Attribution {
     if facts.seconds < LEAST_SECONDS {

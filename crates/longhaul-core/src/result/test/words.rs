@@ -1,16 +1,22 @@
 //! The sentences for the reason of a rate, with their numbers.
 
 use super::TestFacts;
-use super::reason::{Attribution, Hosts, LEAST_SECONDS, Limit};
+use super::reason::{Attribution, Hosts, LEAST_SECONDS, Limit, Reason, find};
 use crate::result::{End, EndFacts};
 use crate::units::Bytes;
 
+impl Reason {
+    /// Derives the reason from the facts.
+    pub fn tell(facts: TestFacts, hosts: Hosts<'_>) -> Self {
+        let found = find(&facts);
+        let (sentence, advice) = of(&found, &facts, hosts);
+        let Attribution { limit, end, share_percent } = found;
+        Reason { limit, end, share_percent, sentence, advice, facts }
+    }
+}
+
 /// Returns the sentence, and the advice if there is one.
-pub(super) fn of(
-    found: &Attribution,
-    facts: &TestFacts,
-    hosts: Hosts<'_>,
-) -> (String, Option<String>) {
+fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Option<String>) {
     let end = found.end.unwrap_or(End::Sender);
     let share = found.share_percent.unwrap_or(0.0);
     match found.limit {

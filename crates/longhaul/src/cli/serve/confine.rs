@@ -112,12 +112,17 @@ impl ConfineArgs {
         })
     }
 
+    /// True unless Landlock is turned off.
+    pub(super) fn confines(&self) -> bool {
+        self.landlock != When::Off
+    }
+
     /// Confines the server to `reach`, and returns a warning if that is impossible.
     ///
     /// # Errors
     /// Confinement is impossible and required.
     pub(super) fn confine(&self, reach: &Reach) -> Result<Option<String>, Coded> {
-        if self.landlock == When::Off {
+        if !self.confines() {
             return Ok(None);
         }
         match confine_files(&reach.rules()) {

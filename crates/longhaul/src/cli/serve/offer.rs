@@ -14,7 +14,7 @@ use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 use longhaul_engine::test;
 
 use super::limits::Tiers;
-use super::log::Log;
+use super::log::{Log, out_of_reach_words};
 use crate::output::{failure_text, print_message};
 
 /// The services of the server. Anyone may run tests, within limits. Only authorised keys may copy
@@ -118,9 +118,12 @@ impl Services for Offer {
     fn log(&self, event: Event) {
         // The administrator who changed the list reads standard error, even with a log file.
         match &event {
-            Event::KeysRead { keys, ended } => print_message(format_args!(
-                "reloaded authorized_keys: {keys} keys, {ended} sessions end"
-            )),
+            Event::KeysRead { keys, ended, out_of_reach } => {
+                print_message(format_args!(
+                    "reloaded authorized_keys: {keys} keys, {ended} sessions end"
+                ));
+                out_of_reach.iter().for_each(|root| print_message(out_of_reach_words(root)));
+            }
             Event::KeysKept { error } => print_message(format_args!(
                 "ERROR: cannot reload authorized_keys; the previous keys remain in force: {}",
                 failure_text(error)

@@ -16,10 +16,12 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use longhaul_core::result::{AuditEvent, AuditRecord};
 use longhaul_engine::serve::Event;
 
 use self::flood::Flood;
+pub(super) use self::record::out_of_reach_words;
 use self::writer::{Target, Writer};
 use crate::exit::{self, Coded};
 
@@ -82,6 +84,27 @@ impl LogArgs {
         let file = self.log.as_deref()?;
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
         Some(above.unwrap_or(Path::new(".")).to_owned())
+    }
+
+    /// Checks that the right to write to the directory of the log is none to write to `config`, the
+    /// directory of the keys.
+    ///
+    /// # Errors
+    /// The directory of the keys is the directory of the log, or below it.
+    pub(super) fn check_apart_from(&self, config: &Path) -> Result<(), Coded> {
+        let Some(directory) = self.directory() else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if !real(config).starts_with(real(&directory)) {
+            return Ok(());
+        }
+        let reason = anyhow!(
+            "--log: the server must be able to write to the directory of its log, and {} would \
+             include the keys in {}; put the log in another directory, or start the server with \
+             --landlock off",
+            directory.display(),
+            config.display()
+        );
+        Err(Coded::new(exit::HOST, reason))
     }
 
     /// Opens the log.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_core::result::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
@@ -33,9 +34,9 @@ pub(super) fn of(event: Event) -> AuditRecord {
         },
         Event::Began(start) => began(start),
         Event::Ended(report) => ended(*report),
-        Event::KeysRead { keys, ended } => AuditRecord {
+        Event::KeysRead { keys, ended, out_of_reach } => AuditRecord {
             count: Some(keys as u64),
-            error: (ended > 0).then(|| format!("{ended} sessions end: their key was removed")),
+            error: keys_error(ended, &out_of_reach),
             ..record(AuditEvent::Keys)
         },
         Event::KeyDenied { fingerprint, address, lapse } => AuditRecord {
@@ -48,6 +49,23 @@ pub(super) fn of(event: Event) -> AuditRecord {
             AuditRecord { error: Some(text(&failure_text(&error))), ..record(AuditEvent::KeysKept) }
         }
     }
+}
+
+/// Returns the sessions that end and the roots that are out of reach after a reload.
+fn keys_error(ended: usize, out_of_reach: &[PathBuf]) -> Option<String> {
+    let ended = (ended > 0).then(|| format!("{ended} sessions end: their key was removed"));
+    let roots = out_of_reach.iter().map(|root| text(&out_of_reach_words(root)));
+    let all: Vec<String> = ended.into_iter().chain(roots).collect();
+    (!all.is_empty()).then(|| clip(&all.join("; ")))
+}
+
+/// Returns the message about a root that the server can open only after a restart.
+pub(in crate::cli::serve) fn out_of_reach_words(root: &Path) -> String {
+    format!(
+        "the root {} of a key is outside the directories that this server opened at its start; \
+         restart to serve it",
+        root.display()
+    )
 }
 
 /// Returns the record of the server's start or stop.
@@ -255,7 +273,7 @@ mod tests {
             Event::Began(SessionStart { client: client(), service: Service::Test, waited }),
             report(Err(failed()), work.clone(), true),
             report(Ok(()), work, true),
-            Event::KeysRead { keys: 2, ended: 1 },
+            Event::KeysRead { keys: 2, ended: 1, out_of_reach: vec![HOSTILE.into()] },
             Event::KeysKept { error: failed() },
             Event::KeyDenied {
                 fingerprint: "SHA256:x".to_owned(),

@@ -1,9 +1,38 @@
-//! Probabilities.
+//! Small types of link plans: the side of a link, probabilities, and derived seeds.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+/// One end of an emulated link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The end at which the main command of a command line runs.
+    Near,
+    /// The other end.
+    Far,
+}
+
+impl Side {
+    /// Both ends.
+    pub const BOTH: [Side; 2] = [Side::Near, Side::Far];
+
+    /// Returns the host name of this end: `near` or `far`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Side::Near => "near",
+            Side::Far => "far",
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// The probability of an event per segment: a number from 0 to 1.
 ///
@@ -72,6 +101,20 @@ impl fmt::Display for Probability {
     }
 }
 
+/// Returns a seed for an identity: equal for equal identities, independent otherwise.
+///
+/// An experiment passes its own seed as `root` and, for example, its name, the cell and the number
+/// of the repeat as `identity`. The result is below 2^53, so that every JSON parser keeps it.
+pub fn derive_seed(root: u64, identity: &[&str]) -> u64 {
+    let mut bytes = Vec::new();
+    for part in identity {
+        // The length distinguishes ["a", "bc"] from ["ab", "c"].
+        bytes.extend((part.len() as u64).to_le_bytes());
+        bytes.extend(part.as_bytes());
+    }
+    twox_hash::XxHash3_64::oneshot_with_seed(root, &bytes) >> 11
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +131,16 @@ mod tests {
         assert_eq!(serde_json::from_str::<Probability>("0.5").unwrap(), Probability(0.5));
         assert!(serde_json::from_str::<Probability>("1.5").is_err());
         assert_eq!(Probability(1e-4).to_string(), "1e-4");
+    }
+
+    #[test]
+    fn seeds_follow_the_identity() {
+        let seed = derive_seed(7, &["sc10", "90ms", "1"]);
+        assert_eq!(seed, derive_seed(7, &["sc10", "90ms", "1"]));
+        assert!(seed < 1 << 53);
+        for other in [["sc10", "90ms", "2"], ["sc1", "090ms", "1"], ["sc10", "90ms1", ""]] {
+            assert_ne!(seed, derive_seed(7, &other));
+        }
+        assert_ne!(seed, derive_seed(8, &["sc10", "90ms", "1"]));
     }
 }

@@ -1,0 +1,88 @@
+//! Bytes that wait for a bottleneck, over changes of its capacity.
+
+use std::time::Duration;
+
+use longhaul_core::units::Bytes;
+
+use super::LinkTime;
+use super::capacity::{Capacity, Progress, bytes_of};
+
+/// The bytes that a bottleneck accepted at one capacity, sent in order from a given time on.
+#[derive(Debug, Clone)]
+pub(super) struct Phase {
+    pub(super) capacity: Capacity,
+    pub(super) progress: Progress,
+    /// The time from which on the bottleneck sends at this capacity.
+    start: LinkTime,
+}
+
+impl Phase {
+    /// Creates a phase that has accepted nothing and sends from `start` on.
+    pub(super) fn starting(capacity: Capacity, start: LinkTime) -> Self {
+        Phase { progress: capacity.begin(start), capacity, start }
+    }
+
+    /// Returns the amount that waits at `now` or is being sent, in fractions of a byte.
+    pub(super) fn waiting(&self, now: LinkTime) -> u128 {
+        if now < self.start {
+            self.capacity.accepted(self.progress, self.start)
+        } else {
+            self.capacity.waiting(self.progress, now)
+        }
+    }
+
+    /// Forgets everything that was accepted, and sends from `start` on.
+    pub(super) fn restart(&mut self, start: LinkTime) {
+        *self = Phase::starting(self.capacity.clone(), start);
+    }
+}
+
+/// The phases of earlier plans whose bytes have not all been sent. Their segments keep their times,
+/// so the next plan's segments are sent after them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Backlog {
+    phases: Vec<Ending>,
+}
+
+/// A phase that accepts no more bytes.
+#[derive(Debug, Clone)]
+struct Ending {
+    phase: Phase,
+    /// The time at which its last byte has been sent, or at which an outage discards the rest.
+    end: LinkTime,
+}
+
+impl Backlog {
+    /// Adds a phase that ends at `now`, and whose waiting bytes an outage discards at `cut_at`.
+    pub(super) fn push(&mut self, phase: Phase, cut_at: Option<LinkTime>, now: LinkTime) {
+        let sent = phase.progress.free_at;
+        let end = cut_at.map_or(sent, |cut| sent.min(cut));
+        if phase.waiting(now) > 0 {
+            self.phases.push(Ending { phase, end });
+        }
+        self.forget(now);
+    }
+
+    /// Removes the phases that have ended by `now`.
+    pub(super) fn forget(&mut self, now: LinkTime) {
+        self.phases.retain(|ending| ending.end > now);
+    }
+
+    /// Returns the time at which the last phase ends; the origin if there are none.
+    pub(super) fn end(&self) -> LinkTime {
+        // An outage can end a phase before the one that it follows.
+        self.phases.iter().map(|ending| ending.end).max().unwrap_or_default()
+    }
+
+    /// Returns the bytes that wait at `now` or are being sent, as the rate counts them, and the
+    /// time until the last of them leaves the queue.
+    pub(super) fn depth(&self, now: LinkTime) -> (Bytes, Duration) {
+        (Bytes::new(bytes_of(self.waiting(now))), self.end().since(now))
+    }
+
+    /// Returns the amount that waits at `now`, in fractions of a byte.
+    pub(super) fn waiting(&self, now: LinkTime) -> u128 {
+        let waits = |ending: &&Ending| ending.end > now;
+        self.phases.iter().filter(waits).map(|ending| ending.phase.waiting(now)).sum()
+    }
+}
