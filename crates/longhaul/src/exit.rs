@@ -4,8 +4,6 @@
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 
-use crate::output::advised;
-
 /// Success.
 pub const OK: u8 = 0;
 /// Any other error.
@@ -99,6 +97,6 @@ impl From<EngineError> for Coded {
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };
-        Coded::new(code, advised(error))
+        Coded::new(code, error)
     }
 }

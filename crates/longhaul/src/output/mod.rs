@@ -1,7 +1,6 @@
 //! Text for people: results, progress and errors. A renderer reads a result and measures nothing;
 //! the last line of its text is the answer.
 
-mod advice;
 mod certificate;
 mod copy;
 mod diagnosis;
@@ -13,7 +12,6 @@ mod style;
 mod test;
 mod topology;
 
-pub(crate) use advice::advised;
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};

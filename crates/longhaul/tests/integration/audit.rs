@@ -33,7 +33,7 @@ fn wait_for_event(log: &Path, event: AuditEvent) -> AuditRecord {
 #[test]
 fn every_session_and_transfer_is_a_document() {
     let host = TestHost::new();
-    let log = host.home().join("audit.log");
+    let log = host.near("").join("audit.log");
     let server = serve(&host, &log, &["--log-format", "json"]);
     host.file("odd\nname", 200_000);
     assert_code(&host.run(&["cp", "--accept-new", "odd\nname", &server.url("put\nhere")]), 0);
@@ -58,7 +58,7 @@ fn every_session_and_transfer_is_a_document() {
     assert!(start.address.as_ref().is_some_and(|at| at.ends_with(&server.port.to_string())));
 
     // After a rotation, lines go to the new file.
-    fs::rename(&log, host.home().join("audit.log.1")).unwrap();
+    fs::rename(&log, host.near("").join("audit.log.1")).unwrap();
     let process = Pid::from_child(&server.process);
     kill_process(process, Signal::HUP).unwrap();
     wait_for("the new log", || log.exists());
@@ -74,7 +74,7 @@ fn every_session_and_transfer_is_a_document() {
 #[test]
 fn anonymous_clients_cannot_forge_lines_or_flood_the_log() {
     let [host, stranger] = [(); 2].map(|()| TestHost::new());
-    let log = host.home().join("audit.log");
+    let log = host.near("").join("audit.log");
     let mut server = serve(&host, &log, &[]);
     let forged = b"x\n2026-11-22T00:00:00.000Z transfer result=ok\x1b[2J";
     let knock = |first: &[u8]| {

@@ -400,15 +400,15 @@ fn a_new_root_outside_the_rules_of_landlock_is_reported_when_the_list_is_read() 
     fs::write(config(&far, "authorized_keys"), list).unwrap();
     wait_for("the list to be read", || server.log().contains("2 keys"));
     let reported = |root: &Path| {
-        let line = format!("the root {} of a key is outside", root.display());
-        server.log().lines().any(|said| said.contains(&line) && said.contains("restart to serve"))
+        let line = format!("Landlock excludes {}, the root of a key", root.display());
+        server.log().lines().any(|text| text.contains(&line) && text.contains("restart the server"))
     };
     wait_for("the report", || reported(&outside));
     assert!(!reported(&inside), "{}", server.log());
 }
 
 #[test]
-fn a_log_beside_the_keys_is_refused_where_it_would_make_them_writable() {
+fn a_log_beside_the_keys_is_refused_with_landlock() {
     let host = TestHost::new();
     key(&host);
     let log = |directory: &str| host.home().join(directory).join("audit.log");
@@ -423,8 +423,8 @@ fn a_log_beside_the_keys_is_refused_where_it_would_make_them_writable() {
     for directory in [".config/longhaul", ".config", "link/longhaul", "."] {
         let output = serve(log(directory), "auto").output().unwrap();
         assert_code(&output, 6);
-        let said = text(&output.stderr);
-        assert!(said.contains("--log") && said.contains("--landlock off"), "{said}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains("--log") && printed.contains("--landlock off"), "{printed}");
         assert!(!log(directory).exists(), "{directory}");
     }
     drop(Server::start(serve(log(".config/longhaul"), "off")));

@@ -98,9 +98,8 @@ impl LogArgs {
             return Ok(());
         }
         let reason = anyhow!(
-            "--log: the server must be able to write to the directory of its log, and {} would \
-             include the keys in {}; put the log in another directory, or start the server with \
-             --landlock off",
+            "--log: {} contains the keys in {}, and the server needs write access to it; put the log \
+             in another directory, or use --landlock off",
             directory.display(),
             config.display()
         );

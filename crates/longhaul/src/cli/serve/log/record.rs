@@ -62,8 +62,7 @@ fn keys_error(ended: usize, out_of_reach: &[PathBuf]) -> Option<String> {
 /// Returns the message about a root that the server can open only after a restart.
 pub(in crate::cli::serve) fn out_of_reach_words(root: &Path) -> String {
     format!(
-        "the root {} of a key is outside the directories that this server opened at its start; \
-         restart to serve it",
+        "Landlock excludes {}, the root of a key, because it is new; restart the server",
         root.display()
     )
 }
