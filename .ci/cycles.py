@@ -23,11 +23,8 @@ ALLOWED = {
     "crates/longhaul-engine/src/copy/sink/store.rs",
     "crates/longhaul-engine/src/copy/source/feed.rs",
     "crates/longhaul-engine/src/copy/source/run.rs",
+    "crates/longhaul-engine/src/error.rs",
     "crates/longhaul-engine/src/path/client.rs",
-    "crates/longhaul-engine/src/serve/listener.rs",
-    "crates/longhaul-engine/src/session/client.rs",
-    "crates/longhaul-engine/src/session/identity.rs",
-    "crates/longhaul-engine/src/test/end.rs",
     "crates/longhaul-engine/src/test/snapshot.rs",
 }
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# What limits a flow, injected on purpose, and what `longhaul test` says that it is.
+# Injects a limit into a test, and checks the reason that `longhaul test` reports.
 #
-# Each run is one test over an emulated link of its own with one limit put in its way. Prints a line
-# for each run (what was injected, what was said, whether that is right, the sentence) and the
-# counts. Runs as root on an otherwise idle machine of two cores or more; needs python3, taskset and
-# nice. The case `memory` lowers net.ipv4.tcp_mem of this host, which all its connections share,
-# and restores it.
+# Each run is one test over a separate emulated link with one injected limit. Prints a line per run
+# (the injected limit, the reported reason, whether it is correct, the sentence) and the totals. Runs
+# as root on an idle machine with at least two cores; needs python3, taskset and nice. The case
+# `memory` lowers net.ipv4.tcp_mem of this host, which affects all connections, and restores it.
 #
 #   bench/attribution.sh [RUNS] [CASE...]     defaults: 3, all cases
 #   LONGHAUL=PATH                             measures that build

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Many clients at once, half of them hostile: is every honest one answered, and does the server's
-# memory stay flat?
+# Measures a server with many clients, half of them hostile: the number of served honest clients and
+# the memory of the server.
 #
-# Each round, half of the clients connect and are hostile for as long as the round lasts: silent,
-# sending garbage, beginning a TLS handshake and falling silent, or sending it a byte at a time;
-# those that the server closes come back. The other half ask for a test of 1 MB each, all at once.
-# Prints, for each round, how many of them were answered, how long the slowest waited, and the
-# server's memory, threads and descriptors. Needs python3.
+# In each round, half of the clients are hostile: they send nothing, random bytes, the start of a TLS
+# handshake, or a handshake byte by byte, and reconnect when the server closes the connection. The
+# other half request a test of 1 MB each, all at once. Prints per round the number of served clients,
+# the longest wait, and the memory, threads and descriptors of the server. Needs python3.
 #
 #   bench/clients.sh [CLIENTS] [ROUNDS] [SERVER OPTIONS...]     defaults: 500 3
 #   LONGHAUL=PATH                                               measures that build

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares two builds of longhaul: is the newer one slower anywhere?
+# Compares the speed of two builds of longhaul.
 #
 #   bench/compare.sh BEFORE AFTER [ROUNDS]        default: 5 rounds
 #

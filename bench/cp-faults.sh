@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Long faults of longhaul cp over the emulated path, which the tests have no time for.
+# Faults of longhaul cp over the emulated path that take too long for the tests.
 #
 #   bench/cp-faults.sh [cut|kill|corrupt]...            default: all
 #

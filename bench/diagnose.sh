@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Bottlenecks injected on purpose, and which `longhaul diagnose` names first.
+# Injects a limit into a copy, and checks the first limit that `longhaul diagnose` reports.
 #
-# Each run is one diagnosis over an emulated link of its own, from a file (or a tree) on the disk
-# under DIR to another directory there, with one limit put in its way. Runs are shuffled within
-# blocks that have each case once. Prints a line for each run, then the confusion matrix in
-# Markdown. Runs as root on an otherwise idle machine of two cores or more; needs python3, taskset,
-# nice, and cgroup v1 or v2 with processor quotas and disk limits.
+# Each run is one diagnosis over a separate emulated link, from a file (or a tree) on the disk of DIR
+# to another directory on it, with one injected limit. Runs are shuffled within blocks that have each
+# case once. Prints a line per run, then the confusion matrix in Markdown. Runs as root on an idle
+# machine with at least two cores; needs python3, taskset, nice, and cgroup v1 or v2 with CPU quotas
+# and disk limits.
 #
 #   bench/diagnose.sh [RUNS] [CASE...]        defaults: 1, all cases; 5 for the record
 #   LONGHAUL=PATH                             measures that build

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Reading one file and writing another, directly: threads with a call in flight each, as longhaul cp
-# does it, beside io_uring with registered buffers; and both at once, at several depths.
+# Compares direct I/O with threads, one call in flight each as in longhaul cp, to io_uring with
+# registered buffers: reading one file and writing another, separately and at once, at several
+# depths.
 #
 #   bench/disk.sh [REPEATS [SIZE_MIB]]          default: 3 2048; 3 minutes on a disk of 1 GB/s
 #

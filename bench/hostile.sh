@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Does a server hold against clients that speak the protocol and do not keep to it?
+# Attacks a server with clients that break the protocol.
 #
-# The clients are crates/longhaul/examples/hostile: over TLS as an authorised user or as a stranger,
-# they send changed, repeated, reordered and wrong messages in every state of every service. After
-# each round an honest copy and test must succeed, nothing outside the root may have changed, and
-# the server's memory and descriptors must return. Three servers in turn: with all rights,
-# --write-only, --read-only. Ends when they have had so many messages together.
+# The clients are crates/longhaul/examples/hostile. As authorised or anonymous clients over TLS, they
+# send changed, repeated, reordered and invalid messages in every state of every service. After each
+# round an honest copy and test must succeed, nothing outside the root may have changed, and the
+# memory and descriptors of the server must return. Attacks three servers in turn: with all rights,
+# --write-only and --read-only. Ends after MESSAGES messages in total.
 #
 #   bench/hostile.sh [MESSAGES] [SEED] [SERVER OPTIONS...]     defaults: 1000000 1
 #   LONGHAUL=PATH                                              attacks that build

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The same plan twice: in how many cells the median of each matrix lies in the 95 % interval of the
-# other, and the interval of the differences, pass by pass, holds zero.
+# Runs the same plan twice. Prints the number of cells in which the median of each matrix lies in the
+# 95 % interval of the other, and in which the interval of the differences per pass contains zero.
 #
 #   bench/matrix-repeat.sh [LONGHAUL] [PLAN] [PASSES]
 #

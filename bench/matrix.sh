@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a matrix costs beside its tools: seconds of overhead for each run, the runner's own share of a
-# core while a tool runs, and how long `matrix --quick` takes as a whole.
+# Measures the overhead of a matrix: seconds per run beyond the tool, the share of a core that the
+# runner uses while a tool runs, and the duration of `matrix --quick`.
 #
 #   bench/matrix.sh [LONGHAUL] [quick]
 #

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `longhaul path` finds of emulated links, beside what the links were told to do.
+# Compares the results of `longhaul path` with the configuration of emulated links.
 #
 # One measurement per line: the options of the link; round trip, MTU there and back, lost, duplicated and
 # out of order of how many, difference of the delays, capacity there and back with its certainty, and

@@ -1,7 +1,7 @@
 #!/bin/bash
-# How long the report of a large archive takes. Makes an archive of RUNS runs from one that `longhaul
-# matrix` measured: each run of it is kept again under further numbers and passes, its figure moved
-# by up to 5 %, with its samples. Then times `longhaul report` in every format, three times each.
+# Measures the duration of the report of a large archive. Creates an archive of RUNS runs from one that
+# `longhaul matrix` has measured, by repeating its runs with other numbers, figures changed by up to
+# 5 %, and the same samples. Then times `longhaul report` in every format, three times each.
 #
 #     bench/report.sh ARCHIVE-DIR [RUNS]        LONGHAUL=target/release/longhaul
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A copy that is interrupted at half of its file and given again, beside one that is not, over the
-# emulated path.
+# Compares a copy that is interrupted at half of its file and resumed with an uninterrupted copy, over
+# the emulated path.
 #
 #   bench/resume.sh [REPEATS [SIZE_MIB [RTT_MS]]]       default: 3 8192 90
 #

@@ -2,8 +2,8 @@
 # Memory to memory: `longhaul test` beside iperf3 and nuttcp, interleaved, over loopback, a veth
 # pair and the emulator.
 #
-# Prints medians of goodput and, over TCP, of the CPU time of both ends for each gigabyte (10^9
-# bytes) moved. The second figure is the steadier one: it hardly minds what else the machine does.
+# Prints medians of the goodput and, over TCP, of the CPU time of both hosts per gigabyte (10^9 bytes).
+# The CPU time depends less on the load of the machine.
 # Needs iperf3, nuttcp and python3; root for `udp` (a network namespace) and `wan`.
 #
 #   bench/test.sh tcp [RUNS] [SECONDS] [STREAMS...]    loopback; defaults 3 2 1 2 4

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Loss, duplication and corruption at 1e-2, 1e-3 and 1e-4, each over several seeds: what was
-# configured, what the independent probe saw with its 95 % interval (Wilson), what the emulator
-# counted.
+# Measures loss, duplication and corruption at 1e-2, 1e-3 and 1e-4 with several seeds. Prints the
+# configured share, the share that the independent probe measured with its 95 % interval (Wilson),
+# and the count of the emulator.
 #
 # usage: bench/wan-accuracy.sh [LONGHAUL [SEED...]]       (as root; needs jq)
 #

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The emulator's figures on this machine: throughput beside a plain veth pair, the cost of loss,
-# round trips idle and under load, an idle link's processor time, memory.
+# Measures the emulator on this machine: throughput compared with a veth pair, the CPU cost of loss,
+# RTT idle and under load, the CPU time of an idle link, and memory.
 #
 # usage: bench/wan.sh PART [LONGHAUL]       (as root; needs iperf3, ip, ping, tcpdump, jq)
 #        PART: throughput (80 s), causes (50 s), cost (45 s), rtt (75 s), idle (20 s), memory (30 s):

@@ -1,4 +1,4 @@
-//! What all clients without an authorised key have together.
+//! The resources that all clients without an authorised key share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use longhaul_core::units::Bytes;
 
 use crate::share::{Portion, Share};
 
-/// Memory for the buffers of all anonymous sessions, unless the server says otherwise: two tests
-/// of the largest kind at half size, and 16 MiB for each of 16.
+/// The default memory for the buffers of all anonymous sessions: two tests of the largest kind at
+/// half size, and 16 MiB for each of 16.
 const DEFAULT_MEMORY: Bytes = Bytes::mib(512);
-/// As many sessions share it, unless the server says otherwise.
+/// The default number of sessions that share it.
 const DEFAULT_SESSIONS: usize = 16;
 
-/// The memory of all anonymous sessions of a server, and whether others wait for their places;
-/// clones are the same pool.
+/// The memory of all anonymous sessions of a server, and whether others wait; clones are the same
+/// pool.
 #[derive(Debug, Clone)]
 pub struct AnonymousPool {
     total: Bytes,
@@ -23,18 +23,18 @@ pub struct AnonymousPool {
 }
 
 impl AnonymousPool {
-    /// `memory` for the buffers of `sessions` at once.
+    /// Creates a pool of `memory` for the buffers of `sessions` at once.
     pub fn new(memory: Bytes, sessions: usize) -> Self {
         let share = Share::new(memory.get(), sessions);
         AnonymousPool { total: memory, memory: share, waiting: Arc::default() }
     }
 
-    /// Up to `wanted` bytes for the buffers of one session.
+    /// Takes up to `wanted` bytes for the buffers of one session.
     pub(crate) fn memory(&self, wanted: u64) -> Portion {
         self.memory.take(wanted)
     }
 
-    /// Whether an anonymous client waits for a place.
+    /// Returns whether an anonymous client waits for a place.
     pub(crate) fn others_wait(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ impl Default for AnonymousPool {
 }
 
 impl PartialEq for AnonymousPool {
-    /// Of the same size.
+    /// Returns whether both have the same size.
     fn eq(&self, other: &Self) -> bool {
         self.total == other.total
     }

@@ -1,3 +1,5 @@
+//! The errors of the engine.
+
 use std::io;
 use std::path::PathBuf;
 
@@ -6,12 +8,13 @@ use longhaul_core::wire::{FrameError, RefusalKind};
 
 use crate::session::{Exposure, Lapse};
 
-/// What went wrong while bytes were moved or a peer was spoken to.
+/// An error of the engine.
 ///
-/// Each message names the operation and its object; the cause is the `source`.
+/// Each message names the operation and its object; the cause is the `source`. Remedies are the
+/// program's: messages name no options of its command line.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// `HOST[:PORT]` does not read as one.
+    /// The text is not `HOST[:PORT]`.
     #[error("'{0}' is not an address: expected HOST, HOST:PORT or [IPV6]:PORT")]
     Address(String),
     /// The name has no address.
@@ -23,7 +26,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// Nothing answers at the address.
-    #[error("cannot connect to {address}; is 'longhaul serve' running there?")]
+    #[error("cannot connect to {address}")]
     Connect {
         /// Host and port as given.
         address: String,
@@ -31,35 +34,35 @@ pub enum EngineError {
         source: io::Error,
     },
     /// A data connection could not be opened although the control channel is up.
-    #[error("cannot open data connection {stream} to {address}; is the port open in the firewall?")]
+    #[error("cannot open data connection {stream} to {address}")]
     DataConnect {
         /// Its number.
         stream: u32,
         /// The address tried.
         address: String,
-        /// Why.
+        /// The error of the last attempt.
         source: io::Error,
     },
-    /// The other side did not open its data connections in time.
+    /// The client did not open its data connections in time.
     #[error("the data connections of {peer} did not arrive in time")]
     DataMissing {
         /// The client.
         peer: String,
     },
-    /// The port cannot be listened on.
+    /// The server cannot listen on its port.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: String,
-        /// Why.
+        /// The error of the socket.
         source: io::Error,
     },
     /// The TLS handshake failed: the peer is not longhaul, or the connection broke.
-    #[error("cannot agree on encryption with {peer}; is it 'longhaul serve'?")]
+    #[error("TLS handshake with {peer} failed")]
     Handshake {
         /// Host and port.
         peer: String,
-        /// Why.
+        /// The error of the handshake.
         source: io::Error,
     },
     /// The server closed the connection before the handshake was finished.
@@ -67,7 +70,7 @@ pub enum EngineError {
     TurnedAway {
         /// Host and port.
         peer: String,
-        /// Why.
+        /// The reason.
         reason: TurnedAway,
     },
     /// The server's key is not the one recorded for it.
@@ -86,10 +89,7 @@ pub enum EngineError {
         file: PathBuf,
     },
     /// The server's key is not recorded.
-    #[error(
-        "the server {host} is not known; if its key is {offered} (see 'longhaul key' there), \
-         use --accept-new once to record it"
-    )]
+    #[error("the server {host} with the key {offered} is not known")]
     KeyUnknown {
         /// Host and port.
         host: String,
@@ -106,7 +106,7 @@ pub enum EngineError {
          (ssh-add {path})", path = .0.display()
     )]
     Locked(PathBuf),
-    /// The passphrase of a private key is another.
+    /// The passphrase of a private key is wrong.
     #[error("the passphrase of {} is another; try again", .0.display())]
     WrongPassphrase(PathBuf),
     /// The identity is a public key, and no agent has the private half.
@@ -120,57 +120,56 @@ pub enum EngineError {
         /// The key's fingerprint.
         fingerprint: String,
     },
-    /// There is no key to change to.
-    #[error("there is no next key at {}; make it with 'longhaul key --rotate'", .0.display())]
+    /// There is no next key.
+    #[error("there is no next key at {}", .0.display())]
     NoNextKey(PathBuf),
-    /// A file that says who may do what can be changed, or its secret read, by other users.
+    /// Other users can change a file that grants rights, or read a secret one.
     #[error("refusing to use a key file: {}", .exposure.about(.path))]
     Exposed {
         /// The file, or a directory above it.
         path: PathBuf,
-        /// How.
+        /// The kind of exposure.
         exposure: Exposure,
     },
-    /// What stands before a key in the authorised list is no option.
+    /// The text before a key in the authorised list is not an option.
     #[error(
-        "line {line} of {} has '{option}' before its key; see 'Keys' in \
-         'longhaul serve --help'", .file.display()
+        "unknown option '{option}' in line {line} of {}", .file.display()
     )]
     KeyOption {
         /// The list.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What it has.
+        /// The text.
         option: String,
     },
     /// The program's own files need a home directory.
-    #[error("cannot tell where the identity key is kept; set HOME or XDG_CONFIG_HOME")]
+    #[error("no directory for the identity key; set HOME or XDG_CONFIG_HOME")]
     NoConfigDir,
-    /// A session whose key no longer counts was ended.
+    /// A session was ended because its key is no longer valid.
     #[error("ended the session of {peer}: {lapse}")]
     Lapsed {
         /// The client.
         peer: String,
-        /// Why.
+        /// The reason.
         lapse: Lapse,
     },
-    /// The other side said no.
-    #[error("{peer} refuses: {reason}")]
+    /// The peer refused.
+    #[error("{peer} refused: {reason}")]
     Refused {
         /// Host and port.
         peer: String,
         /// The class of the reason.
         kind: RefusalKind,
-        /// The sentence it gave.
+        /// The peer's reason as a sentence.
         reason: String,
     },
-    /// The control channel broke or brought nonsense.
+    /// The control channel broke, or a message was invalid.
     #[error("lost the control channel to {peer}")]
     Control {
         /// Host and port.
         peer: String,
-        /// What happened.
+        /// The error of the channel.
         source: FrameError,
     },
     /// The peer did something that the protocol does not allow.
@@ -178,7 +177,7 @@ pub enum EngineError {
     Protocol {
         /// Host and port.
         peer: String,
-        /// What it did.
+        /// The violation.
         what: &'static str,
     },
     /// A data connection failed.
@@ -186,7 +185,7 @@ pub enum EngineError {
     Data {
         /// Its number.
         stream: u32,
-        /// Why.
+        /// The error of the connection.
         source: io::Error,
     },
     /// An operation on a file failed at this end.
@@ -194,22 +193,22 @@ pub enum EngineError {
     File {
         /// A verb: `open`, `read`, `write`, `create`, `sync`.
         operation: &'static str,
-        /// Its object.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
-    /// What is to be written does not fit.
+    /// The data to write do not fit.
     #[error("the copy needs {needs}, and {free} are free in {}{}; make room and give the same \
              command again", .path.display(), kept(*.keeps))]
     NoSpace {
         /// The directory.
         path: PathBuf,
-        /// Bytes that are announced and not on the disk.
+        /// The bytes that are announced and not on the disk.
         needs: Bytes,
-        /// Bytes that are free.
+        /// The bytes that are free.
         free: Bytes,
-        /// Those of them that stay free.
+        /// The bytes of these that stay free.
         keeps: Bytes,
     },
     /// A client's files would take more than the quota of its key.
@@ -218,48 +217,48 @@ pub enum EngineError {
              files there, or ask for a larger quota, and give the same command again"
     )]
     OverQuota {
-        /// Bytes that do not fit.
+        /// The bytes that do not fit.
         needs: Bytes,
-        /// Bytes that are left.
+        /// The bytes that are left.
         left: Bytes,
         /// The quota.
         limit: Bytes,
     },
-    /// A helper program could not be run.
+    /// A helper program cannot be run.
     #[error("cannot run {program}")]
     Spawn {
         /// The program.
         program: String,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A socket option that was asked for does not work on this host.
+    /// A requested socket option does not work on this host.
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),
-    /// A thread was to run on a CPU that cannot be used.
-    #[error("there is no CPU {cpu} that this process may use; see 'taskset -p $$' and -A")]
+    /// A thread cannot use the requested CPU.
+    #[error("CPU {cpu} is not available to this process")]
     NoCpu {
         /// Its number.
         cpu: u32,
     },
-    /// The other side had to give up.
-    #[error("{peer} could not go on: {reason}")]
+    /// The peer stopped.
+    #[error("{peer} stopped: {reason}")]
     Failed {
         /// Host and port.
         peer: String,
-        /// The sentence it gave.
+        /// The peer's reason as a sentence.
         reason: String,
-        /// It was for a lost connection, and may go on over another.
+        /// True if the reason is a lost connection, so that another one may succeed.
         again: bool,
     },
-    /// Nothing moved for too long, and nothing at this end is at work.
-    #[error("nothing has moved for {} s: waited for {peer} to {waits_for}; see --give-up", .time.as_secs())]
+    /// Nothing moved for too long, and this end is idle.
+    #[error("no progress for {} s: waited for {peer} to {waits_for}", .time.as_secs())]
     Stalled {
         /// Host and port.
         peer: String,
-        /// What it was to do.
+        /// The awaited step of the peer.
         waits_for: WaitsFor,
-        /// How long nothing had moved.
+        /// The time without progress.
         time: std::time::Duration,
     },
     /// A thread or system resource is missing.
@@ -267,28 +266,28 @@ pub enum EngineError {
     System {
         /// A verb and its object.
         operation: &'static str,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Ctrl-C, SIGTERM or the server's end.
+    /// The process was interrupted by Ctrl-C or SIGTERM, or the server ends.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What an end of a copy waits for the other to do.
+/// The step of the peer that an end of a copy waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// The sink is to say which files it wants.
+    /// The sink names the files that it wants.
     Wanted,
-    /// The sink is to take data.
+    /// The sink takes data.
     TakeData,
-    /// The sink is to report that so many files are in place.
+    /// The sink reports that this many files are in place.
     Confirm(usize),
-    /// The source is to announce more, or the end.
+    /// The source announces entries or the end.
     Announce,
-    /// The source is to send the data of so many files.
+    /// The source sends the data of this many files.
     Send(usize),
-    /// One of two servers is to go on.
+    /// One of two servers continues.
     GoOn,
 }
 
@@ -309,22 +308,19 @@ impl std::fmt::Display for WaitsFor {
     }
 }
 
-/// Why a server closed a connection before the handshake was finished.
+/// The reason why a server closed a connection before the end of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TurnedAway {
     /// It has too many connections that are not authenticated.
-    #[error(
-        "has too many connections that are not authenticated yet; try again in a few seconds \
-         (there, 'longhaul serve --max-startups' sets the limit)"
-    )]
+    #[error("has too many connections that are not authenticated yet; try again in a few seconds")]
     Crowded,
     /// The client's address has a penalty.
     #[error(
         "refuses connections from this address for a while, after failed ones from it; try again \
-         in some minutes, at most ten (there, 'longhaul serve --no-penalties' turns this off)"
+         in some minutes, at most ten"
     )]
     Penalty,
-    /// It did not say.
+    /// The server gave no reason.
     #[error(
         "closed the connection during the handshake: it has too many connections, or is not \
          'longhaul serve'; try again in a few seconds"
@@ -332,11 +328,11 @@ pub enum TurnedAway {
     Closed,
 }
 
-/// The part of a sentence that names a reserve.
+/// Returns the part of a sentence that names a reserve.
 fn kept(keeps: Bytes) -> String {
     match keeps.get() {
         0 => String::new(),
-        _ => format!(", of which {keeps} stay free (--min-free)"),
+        _ => format!(", of which {keeps} stay free"),
     }
 }
 
@@ -344,8 +340,8 @@ fn kept(keeps: Bytes) -> String {
 pub type Result<T> = std::result::Result<T, EngineError>;
 
 impl EngineError {
-    /// Whether it came from a connection that was lost or spoilt, so that the same may succeed
-    /// over another.
+    /// Returns whether the error comes from a lost or corrupted connection, so that another
+    /// connection may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
             EngineError::Resolve { .. }
@@ -363,7 +359,7 @@ impl EngineError {
         }
     }
 
-    /// What the other side said when it gave the copy up.
+    /// Returns the error for the message by which a peer aborted a copy.
     pub(crate) fn aborted(
         peer: &str,
         reason: String,
@@ -377,7 +373,7 @@ impl EngineError {
         }
     }
 
-    /// For `map_err` on an operation with a file.
+    /// Returns a function for `map_err` on an operation with a file.
     pub fn file(
         operation: &'static str,
         path: impl Into<PathBuf>,

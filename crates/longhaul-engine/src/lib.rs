@@ -3,6 +3,39 @@
 //! [`session`] connects client and server; [`serve`] is the listener; [`test`] measures from memory
 //! to memory; [`copy`] moves files; [`diagnose`] measures each part of a copy separately; [`path`]
 //! measures the network path; [`doctor`] measures this host without a network.
+//!
+//! A test over loopback, with both ends in this process:
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use std::time::Duration;
+//!
+//! use longhaul_core::plan::{Amount, TestPlan};
+//! use longhaul_core::wire::{RefusalKind, Service};
+//! use longhaul_engine::serve::{InProcess, Services};
+//! use longhaul_engine::session::ServedSession;
+//! use longhaul_engine::test::{self, TestLimits};
+//!
+//! /// A server that runs a test for any client.
+//! struct Tests;
+//!
+//! impl Services for Tests {
+//!     fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
+//!         None
+//!     }
+//!
+//!     fn run(&self, _: Service, session: ServedSession) -> longhaul_engine::Result<()> {
+//!         test::serve(session, &TestLimits::default())
+//!     }
+//! }
+//!
+//! let (server, session) = InProcess::start(Tests, Service::Test)?;
+//! let plan = TestPlan { amount: Amount::Time(Duration::from_millis(300)), ..TestPlan::new() };
+//! let result = test::run(session, &plan, &AtomicBool::new(false), |_| {})?;
+//! server.finish();
+//! assert!(result.summary.throughput_bps.bps() > 0);
+//! # Ok::<(), longhaul_engine::EngineError>(())
+//! ```
 
 mod anonymous;
 pub mod copy;
@@ -19,7 +52,7 @@ mod share;
 pub mod test;
 
 pub use anonymous::AnonymousPool;
-pub use error::{EngineError, Result, TurnedAway};
+pub use error::{EngineError, Result, TurnedAway, WaitsFor};
 
 /// Divides time limits: fuzz targets wait for many of them.
 pub(crate) const HASTE: u64 = if cfg!(feature = "fuzzing") { 20 } else { 1 };

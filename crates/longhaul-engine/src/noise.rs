@@ -1,4 +1,7 @@
-/// Fills `bytes` with what neither a path nor a file system compresses, the same each time.
+//! Pseudo-random payload.
+
+/// Fills `bytes` with pseudo-random data, which neither a path nor a file system compresses; the
+/// same each time.
 pub(crate) fn noise(bytes: &mut [u8]) {
     blake3::Hasher::new().update(b"longhaul").finalize_xof().fill(bytes);
 }

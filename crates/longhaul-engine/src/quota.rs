@@ -1,14 +1,14 @@
-//! A number of things, such as file descriptors, of which each taker has some until it ends.
+//! A limited number of things, such as file descriptors, that takers return when they end.
 
 use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
-/// What is left; clones are the same quota.
+/// The rest of the quota; clones are the same quota.
 #[derive(Debug, Clone)]
 pub(crate) struct Quota(Arc<Mutex<u64>>);
 
-/// Some of it; given back when dropped.
+/// A part of a quota, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
     quota: Quota,
@@ -16,7 +16,7 @@ pub(crate) struct Taken {
 }
 
 impl Quota {
-    /// A quota of `total`.
+    /// Creates a quota of `total`.
     pub(crate) fn new(total: u64) -> Self {
         Quota(Arc::new(Mutex::new(total)))
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_comes_back() {
+    fn taken_parts_are_returned() {
         let quota = Quota::new(10);
         let first = quota.take(7).unwrap();
         assert!(quota.take(4).is_none());

@@ -1,8 +1,8 @@
 //! A quantity that several sessions share: bytes of buffers, or file descriptors.
 //!
-//! Half of it is divided evenly, so that every session has a minimum. The other half is given to
-//! those that ask for more than the minimum, at most half of what is left of it to one session. So
-//! the sum never passes the total, and no session can leave nothing to the next one.
+//! Half of it is divided evenly, so that every session has a minimum. The other half goes to
+//! sessions that need more, at most half of its rest to one session. So the sum never exceeds the
+//! total, and every session leaves something to the next one.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,13 +14,13 @@ pub(crate) struct Share(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// What every session has at least.
+    /// The minimum of every session.
     each: u64,
-    /// What is left for those that ask for more.
+    /// The rest for sessions that need more.
     common: Mutex<u64>,
 }
 
-/// What one session has of it; given back when dropped.
+/// The part of one session, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Portion {
     share: Share,
@@ -29,14 +29,15 @@ pub(crate) struct Portion {
 }
 
 impl Share {
-    /// `total` for `sessions` at once. The caller sees to it that no more sessions have a portion.
+    /// Divides `total` among `sessions` at once. The caller ensures that no more sessions have a
+    /// portion.
     pub(crate) fn new(total: u64, sessions: usize) -> Self {
         let sessions = u64::try_from(sessions).unwrap_or(u64::MAX).max(1);
         let each = total / 2 / sessions;
         Share(Arc::new(Inner { each, common: Mutex::new(total - each * sessions) }))
     }
 
-    /// Takes up to `wanted` for one session: all of it, or as much as there is.
+    /// Takes up to `wanted` for one session, or as much as is left.
     pub(crate) fn take(&self, wanted: u64) -> Portion {
         let mut common = lock(&self.0.common);
         let from_common = wanted.saturating_sub(self.0.each).min(*common / 2);
@@ -48,7 +49,7 @@ impl Share {
 }
 
 impl Portion {
-    /// How much it is.
+    /// Returns the size of the portion.
     pub(crate) fn granted(&self) -> u64 {
         self.granted
     }
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greedy_sessions_never_pass_the_total_and_leave_every_other_a_minimum() {
+    fn greedy_sessions_never_exceed_the_total_and_leave_a_minimum() {
         let share = Share::new(1600, 16);
         let greedy: Vec<_> = (0..16).map(|_| share.take(u64::MAX)).collect();
         let granted: Vec<u64> = greedy.iter().map(Portion::granted).collect();

@@ -50,6 +50,14 @@ pub trait NetPath {
         None
     }
 
+    /// Checks that both ends can still run commands.
+    ///
+    /// # Errors
+    /// An end is gone, and with it every process that ran there.
+    fn check(&self) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
     /// Stops all processes at both ends, removes the path and returns its report.
     fn close(self: Box<Self>) -> PathReport;
 }

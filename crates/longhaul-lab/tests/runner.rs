@@ -19,7 +19,8 @@ use longhaul_lab::{
     FarHost, LabError, NetPath, Network, NetworkError, PathReport, plan, run_script,
 };
 
-/// A network without a network: both ends are this host. At 90 ms its paths break their promise.
+/// A network without a network: both ends are this host. At 90 ms its paths are faulty, and at 91 ms
+/// they break after a moment.
 struct Loopback {
     opened: u32,
     /// The login directory of the far end of real paths.
@@ -28,6 +29,7 @@ struct Loopback {
 
 struct LoopbackPath {
     faulty: bool,
+    breaks: Option<Instant>,
     far: Option<Login>,
 }
 
@@ -55,7 +57,9 @@ impl Network for Loopback {
         assert!(seed < 1 << 53);
         self.opened += 1;
         let far = condition.real.as_ref().map(|_| Login(self.login.clone()));
-        Ok(Box::new(LoopbackPath { faulty: condition.rtt.as_millis() == 90, far }))
+        let rtt = condition.rtt.as_millis();
+        let breaks = (rtt == 91).then(|| Instant::now() + Duration::from_millis(300));
+        Ok(Box::new(LoopbackPath { faulty: rtt == 90, breaks, far }))
     }
 
     fn describe(&self) -> String {
@@ -74,6 +78,13 @@ impl NetPath for LoopbackPath {
 
     fn far_host(&self) -> Option<&dyn FarHost> {
         self.far.as_ref().map(|far| far as &dyn FarHost)
+    }
+
+    fn check(&self) -> Result<(), NetworkError> {
+        match self.breaks {
+            Some(at) if Instant::now() >= at => Err("site far was killed".into()),
+            _ => Ok(()),
+        }
     }
 
     fn close(self: Box<Self>) -> PathReport {
@@ -286,6 +297,25 @@ fn states(contents: &Contents) -> Vec<(String, Vec<CellState>)> {
     let table = Table::fold(contents);
     let cells = |row: &longhaul_lab::table::Row| row.cells.iter().map(|cell| cell.state).collect();
     table.rows.iter().map(|row| (row.label.clone(), cells(row))).collect()
+}
+
+#[test]
+fn a_path_that_breaks_ends_its_run_at_once_and_the_tool_is_not_to_blame() {
+    let text = "name = \"broken\"\nrepeats = 1\nlimit_seconds = 100\n\
+                [conditions]\nrtt = [\"91ms\"]\n\
+                [[entries]]\ntool = \"hanger\"\nworkload = \"memory\"\n";
+    let bench = Bench::new(text);
+    let mut archive = bench.create();
+    let begun = Instant::now();
+    assert_eq!(bench.run(&mut archive, usize::MAX), Ended::Complete);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    let contents = Archive::open(&bench.out()).unwrap().contents().unwrap();
+    assert!(!contents.runs.is_empty());
+    for run in &contents.runs {
+        let expected = Outcome::Invalid { reason: "site far was killed".into() };
+        assert_eq!(run.outcome, expected);
+        assert_eq!(run.throughput_bps, None);
+    }
 }
 
 #[test]

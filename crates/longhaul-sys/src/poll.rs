@@ -17,6 +17,13 @@ pub fn writable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::OUT, limit)
 }
 
+/// Returns whether the peer of a connected socket has closed or reset the connection. Bytes that came
+/// before may still be unread.
+pub fn is_closed(socket: impl AsFd) -> bool {
+    // POLLHUP and POLLERR are always reported (poll(2)).
+    ready(socket, PollFlags::RDHUP, Duration::ZERO)
+}
+
 fn ready(fd: impl AsFd, what: PollFlags, limit: Duration) -> bool {
     let mut fds = [PollFd::new(&fd, what)];
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };

@@ -1,51 +1,54 @@
-//! Exit codes, the same for every command; `longhaul wan run` alone passes on its command's own.
+//! Exit codes, the same for every command. `longhaul wan run` and `wan exec` return the exit code
+//! of their command.
 
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 
-/// The work was done.
+use crate::output::advised;
+
+/// Success.
 pub const OK: u8 = 0;
-/// The work failed in a way that no other code names.
+/// Any other error.
 pub const FAILED: u8 = 1;
-/// The arguments or the plan make no sense; nothing was started.
+/// The arguments or the plan are invalid; nothing was started.
 pub const USAGE: u8 = 2;
-/// The other side could not be reached, or the connection was lost.
+/// The peer is unreachable, or the connection was lost.
 pub const UNREACHABLE: u8 = 3;
-/// The other side refused: key, limit or service.
+/// The peer refused the key or the service, or a limit was reached.
 pub const REFUSED: u8 = 4;
-/// A file or disk at either end.
+/// An error of a file or disk on either host.
 pub const FILES: u8 = 5;
 /// This host lacks a permission, a device or a program.
 pub const HOST: u8 = 6;
-/// The work was done in part: some files, runs or parts of a measurement failed, and the output says which.
+/// Partial success: some files, runs or measurements failed, and the output lists them.
 pub const PARTIAL: u8 = 7;
-/// `wan selftest`: a check failed; the certificate says which.
+/// `wan selftest`: a check failed, as the certificate shows.
 pub const UNPROVEN: u8 = 8;
-/// `doctor`: something keeps the host from the target; the findings say what.
+/// `doctor`: the findings include problems.
 pub const UNFIT: u8 = 9;
-/// The work was done and its result could not be written to standard output.
+/// Success, but the result could not be written to standard output.
 pub const OUTPUT: u8 = 10;
-/// `wan run` itself failed, or a process that holds a site was killed; not its command (the
-/// convention of `env` and `timeout`).
+/// `wan run` failed, and not its command, or a process that holds a site was killed (the convention
+/// of `env` and `timeout`).
 pub const WAN: u8 = 125;
 /// `wan run`: the command could not be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
 /// `wan run`: the command was not found.
 pub const NOT_FOUND: u8 = 127;
-/// Added to a signal's number when a signal ended the work: 130 for Ctrl-C.
+/// The base for signals: 128 plus the number of the signal, such as 130 for Ctrl-C.
 pub const SIGNAL_BASE: u8 = 128;
 
-/// An error with the exit code that it stands for.
+/// An error with its exit code.
 #[derive(Debug)]
 pub struct Coded {
     /// One of the codes above.
     pub code: u8,
-    /// What went wrong; printed with its chain of causes.
+    /// The error, which is printed with its causes.
     pub error: anyhow::Error,
 }
 
 impl Coded {
-    /// `error`, ending the program with `code`.
+    /// Returns `error` with the exit code `code`.
     pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
         Coded { code, error: error.into() }
     }
@@ -96,6 +99,6 @@ impl From<EngineError> for Coded {
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
         };
-        Coded::new(code, error)
+        Coded::new(code, advised(error))
     }
 }

@@ -57,6 +57,10 @@ impl NetPath for EmulatedPath {
         Some(carried(&report.up).max(carried(&report.down)))
     }
 
+    fn check(&self) -> Result<(), NetworkError> {
+        Ok(self.wan.check_sites()?)
+    }
+
     fn close(self: Box<Self>) -> PathReport {
         match self.wan.finish() {
             Ok(report) => {

@@ -1,17 +1,21 @@
-//! The program: command line -> plan -> run -> print.
+//! The longhaul program: it parses the command line into a plan, runs it and prints the result.
 //!
-//! [`run`] is the whole of it; the modules are one for each command, `output` for what people
-//! read, and `exit` for the codes.
+//! [`run`] does all of it. `cli` has one module per command, `output` makes all text for people,
+//! and [`exit`] defines the exit codes.
+//!
+//! ```no_run
+//! // Prints the version, and returns the exit code.
+//! let code = longhaul::run(["longhaul", "--version"].map(Into::into));
+//! ```
 
 mod cli;
 pub mod exit;
-mod interrupt;
 mod lab_path;
 mod output;
 mod passphrase;
 mod real_path;
 mod remote;
+mod signals;
 mod supervisor;
-mod throttle;
 
 pub use cli::run;

@@ -1,4 +1,4 @@
-//! Asks for passphrases: by the program in `LONGHAUL_ASKPASS`, on the terminal, or by the program
+//! Reads passphrases from the program in `LONGHAUL_ASKPASS`, from the terminal, or from the program
 //! in `SSH_ASKPASS`.
 
 use std::fs::{File, OpenOptions};
@@ -9,20 +9,21 @@ use longhaul_engine::Result as EngineResult;
 use longhaul_engine::session::{ConfigDir, Identity};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// The longest passphrase.
+/// The longest passphrase, in bytes.
 const LENGTH_LIMIT: usize = 1024;
 
-/// This user's identity, made at the first use; a passphrase is asked for if it needs one.
+/// Returns the identity of this user. Creates it at the first use, and reads its passphrase if it
+/// is encrypted.
 pub(crate) fn identity(config: &ConfigDir) -> EngineResult<Identity> {
     Identity::unlock_or_create(config, &mut |path| ask_for(path))
 }
 
-/// The passphrase of the file at `path`; `None` if there is nobody to ask or none was given.
+/// Reads the passphrase of the file at `path`; `None` without a terminal, a program or an answer.
 pub(crate) fn ask_for(path: &std::path::Path) -> Option<String> {
     ask(&format!("Passphrase of {}: ", path.display()))
 }
 
-/// An answer to `prompt`, not shown while it is typed.
+/// Reads the answer to `prompt`, without echo.
 pub(crate) fn ask(prompt: &str) -> Option<String> {
     let program = |name| std::env::var_os(name).filter(|program| !program.is_empty());
     if let Some(program) = program("LONGHAUL_ASKPASS") {
@@ -34,7 +35,7 @@ pub(crate) fn ask(prompt: &str) -> Option<String> {
     }
 }
 
-/// The first line that a program prints, which gets the prompt as its argument.
+/// Returns the first line that a program prints. The prompt is its argument.
 fn by_program(mut program: Command, prompt: &str) -> Option<String> {
     let output = program.arg(prompt).stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
@@ -42,14 +43,15 @@ fn by_program(mut program: Command, prompt: &str) -> Option<String> {
     (line.len() <= LENGTH_LIMIT).then(|| line.to_owned())
 }
 
-/// A terminal that shows nothing of what is typed, until this is dropped.
+/// A terminal without echo until this is dropped.
 struct Silent<'a> {
     terminal: &'a File,
     before: Termios,
 }
 
 impl<'a> Silent<'a> {
-    /// Signals are off too: one that ended the program would leave the terminal silent.
+    /// Disables the echo, and signals from the keyboard: a signal that ended the program would
+    /// leave the terminal without echo.
     fn new(terminal: &'a File) -> Option<Self> {
         let before = tcgetattr(terminal).ok()?;
         let mut modes = before.clone();

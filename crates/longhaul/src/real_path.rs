@@ -1,12 +1,12 @@
-//! The laboratory's network over a real path: near commands run here, far ones by ssh, the user's
-//! own with its configuration, agent and jump hosts.
+//! The network of the lab over a real path: near commands run on this host, far commands over the
+//! user's ssh, with its configuration, agent and jump hosts.
 
 use std::process::{Child, Command, Stdio};
 
 use longhaul_core::plan::{Condition, RealPath, Side};
 use longhaul_lab::{FarHost, NetPath, Network, NetworkError, PathReport, has_listener, run_script};
 
-/// Runs far commands by ssh on the host that a plan names.
+/// Runs far commands over ssh on the host in a plan.
 #[derive(Debug, Clone)]
 pub(crate) struct RealNetwork {
     far: RealPath,
@@ -17,7 +17,7 @@ impl RealNetwork {
         RealNetwork { far }
     }
 
-    /// `ssh` to the far end; without a terminal to ask at, and dead with its connection.
+    /// Returns an `ssh` command that never asks for input and ends with its connection.
     fn ssh(&self) -> Command {
         let mut ssh = Command::new("ssh");
         ssh.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]);
@@ -30,18 +30,15 @@ impl Network for RealNetwork {
     fn open(&mut self, _: &Condition, _seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
         let tried = self.ssh().arg(&self.far.far).arg("true").stdin(Stdio::null()).output()?;
         if !tried.status.success() {
-            let said = String::from_utf8_lossy(&tried.stderr).trim().replace('\n', "; ");
-            return Err(format!("ssh {} true failed: {said}", self.far.far).into());
+            let error = String::from_utf8_lossy(&tried.stderr).trim().replace('\n', "; ");
+            return Err(format!("ssh {} true failed: {error}", self.far.far).into());
         }
         Ok(Box::new(self.clone()))
     }
 
     fn describe(&self) -> String {
         let RealPath { far, .. } = &self.far;
-        format!(
-            "the path to {} as it is; far commands are started by ssh {far}",
-            self.far.address()
-        )
+        format!("the real path to {}; far commands start over ssh {far}", self.far.address())
     }
 }
 
@@ -53,10 +50,10 @@ impl NetPath for RealNetwork {
                 Ok(command.spawn()?)
             }
             Side::Far => {
-                // A terminal, so that the command is hung up on when ssh ends.
+                // A terminal, so that the command receives SIGHUP when ssh ends.
                 let mut ssh = self.ssh();
                 ssh.arg("-tt").arg(&self.far.far).arg(far_words(&command));
-                // The runner made these choices for the command that it was given.
+                // The runner set these for its command; ssh replaces that command.
                 std::os::unix::process::CommandExt::process_group(&mut ssh, 0);
                 ssh.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
                 ssh.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -78,9 +75,8 @@ impl NetPath for RealNetwork {
 
     fn far_listens(&mut self, port: u16) -> Option<bool> {
         let tables = "cat /proc/net/tcp /proc/net/tcp6";
-        let told = self.ssh().arg(&self.far.far).arg(tables).stdin(Stdio::null()).output();
-        let told = told.ok()?;
-        Some(has_listener(&String::from_utf8_lossy(&told.stdout), port))
+        let output = self.ssh().arg(&self.far.far).arg(tables).stdin(Stdio::null()).output();
+        Some(has_listener(&String::from_utf8_lossy(&output.ok()?.stdout), port))
     }
 
     fn close(self: Box<Self>) -> PathReport {
@@ -99,13 +95,13 @@ impl FarHost for RealNetwork {
 
     fn run(&self, script: &str, give_up: &dyn Fn() -> bool) -> Result<String, NetworkError> {
         let mut ssh = self.ssh();
-        // Whatever shell the user has there.
+        // The user's login shell may not be a POSIX shell.
         ssh.arg(&self.far.far).arg("exec sh");
         run_script(ssh, script, give_up)
     }
 }
 
-/// The command as the far end's shell takes it; the program is looked for on the far end's PATH.
+/// Returns the command quoted for the shell of the far end, which finds the program on its PATH.
 fn far_words(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());
@@ -119,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_far_command_is_looked_for_there_and_survives_the_shell() {
+    fn a_far_command_is_quoted_and_has_no_directory() {
         let mut command = Command::new("/opt/here/iperf3");
         command.args(["-s", "it's"]);
         assert_eq!(far_words(&command), r"exec 'iperf3' '-s' 'it'\''s'");

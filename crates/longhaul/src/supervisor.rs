@@ -1,4 +1,4 @@
-//! Tells the service manager how the server is, as sd_notify(3) does.
+//! Reports the state of the server to the service manager, as sd_notify(3) does.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,8 +7,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says `state`, such as `READY=1`, to the manager that started this process. Without one, and
-/// when it does not listen, nothing happens: the server's work does not depend on it.
+/// Sends `state`, such as `READY=1`, to the manager that started this process, if any. Errors are
+/// ignored, because the server works without a manager.
 pub(crate) fn notify(state: &str) {
     if let Some(path) = env::var_os("NOTIFY_SOCKET") {
         let _ = send(&path, state);
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_sockets_are_told() {
+    fn named_and_abstract_sockets_receive_the_state() {
         let name = format!("longhaul-notify-{}", std::process::id());
         let file = env::temp_dir().join(&name);
         let named = UnixDatagram::bind(&file).unwrap();
@@ -38,10 +38,10 @@ mod tests {
         send(file.as_os_str(), "READY=1").unwrap();
         send(OsStr::new(&format!("@{name}")), "STOPPING=1").unwrap();
         let mut buffer = [0; 32];
-        let heard = named.recv(&mut buffer).unwrap();
-        assert_eq!(&buffer[..heard], b"READY=1");
-        let heard = hidden.recv(&mut buffer).unwrap();
-        assert_eq!(&buffer[..heard], b"STOPPING=1");
+        let length = named.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"READY=1");
+        let length = hidden.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"STOPPING=1");
         std::fs::remove_file(&file).unwrap();
         assert!(send(file.as_os_str(), "READY=1").is_err());
     }

@@ -1,5 +1,5 @@
-//! A server under clients that do not keep to the protocol, for 30 seconds. The clients are those of
-//! `examples/hostile`, which `bench/hostile.sh` runs at length.
+//! A server under attack by clients that break the protocol, for 30 seconds. The clients are those
+//! of `examples/hostile`; `bench/hostile.sh` runs them longer.
 
 #[path = "../examples/hostile/attack.rs"]
 mod attack;
@@ -38,7 +38,7 @@ fn attacked(seed: u64, options: &[&str]) {
 }
 
 #[test]
-fn a_server_holds_against_hostile_clients() {
+fn a_server_withstands_hostile_clients() {
     attacked(1, &[]);
     attacked(2, &["--write-only"]);
     attacked(3, &["--read-only"]);

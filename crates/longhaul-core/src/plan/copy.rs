@@ -195,6 +195,10 @@ pub struct CopyOptions {
     /// True to run at low priority on processors, disks and path (`--nice`).
     #[serde(default)]
     pub nice: bool,
+    /// True on a path without other traffic: connections send as fast as congestion control lets
+    /// them (`--dedicated`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dedicated: bool,
     /// Whether files are read back before they get their names (`--verify`).
     #[serde(default)]
     pub verify: Verify,
@@ -246,6 +250,7 @@ impl Default for CopyOptions {
             rate_bps: None,
             direct: DirectIo::Auto,
             nice: false,
+            dedicated: false,
             verify: Verify::InFlight,
             give_up_ms: None,
             tree: TreeOptions::default(),

@@ -16,7 +16,7 @@ pub struct CopyResult {
     pub schema: String,
     /// The whole in a few numbers.
     pub summary: CopySummary,
-    /// What limited it, in one sentence.
+    /// The limit and the waits of the stages in one sentence, which the program words.
     pub verdict: String,
     /// The same in a word; `None` where nothing stands out.
     #[serde(default)]

@@ -11,7 +11,8 @@ use super::{Bytes, UnitError};
 
 /// A rate in bit/s with decimal prefixes: `10G` is 10^10 bit/s.
 ///
-/// In text it is written `10G`, `2.5Gb/s`, `100Mbit` or `9600`. In JSON and SQL it is a number of
+/// In text it is written `10G`, `2.5Gb/s`, `100Mbit` or `9600`. A capital B means bytes: `10MB/s` is
+/// 80 Mb/s, and `1MiB/s` is 8.39 Mb/s. In JSON and SQL it is a number of
 /// bit/s in a field whose name ends in `_bps`; in TOML it is the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
@@ -58,30 +59,41 @@ impl FromStr for Rate {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const EXAMPLE: &str = "10G, 2.5G or 100M (bit/s)";
         let (number, unit) = split_number(text, "rate", EXAMPLE)?;
-        let lower = unit.to_ascii_lowercase();
-        let prefix = ["bit/s", "bits/s", "b/s", "bps", "bit"]
-            .iter()
-            .find_map(|suffix| lower.strip_suffix(suffix))
-            .unwrap_or(&lower);
-        let factor = match prefix {
-            "" => 1.0,
-            "k" => 1e3,
-            "m" => 1e6,
-            "g" => 1e9,
-            "t" => 1e12,
-            _ => {
-                return Err(UnitError::UnknownUnit {
-                    text: text.to_owned(),
-                    unit: unit.to_owned(),
-                    quantity: "rate",
-                    example: EXAMPLE,
-                });
-            }
+        let Some(factor) = bits_per_unit(unit) else {
+            return Err(UnitError::UnknownUnit {
+                text: text.to_owned(),
+                unit: unit.to_owned(),
+                quantity: "rate",
+                example: EXAMPLE,
+            });
         };
         Ok(Rate(scale(text, "rate", number, factor)?))
     }
+}
+
+const EXAMPLE: &str = "10G, 2.5Gb/s or 100M (bit/s), or 100MB/s (bytes per second)";
+
+/// Returns the bit/s of one `unit`, such as `G`, `Mb/s`, `kB/s` or `MiB/s`.
+fn bits_per_unit(unit: &str) -> Option<f64> {
+    let strip = |suffixes: &[&str]| suffixes.iter().find_map(|suffix| unit.strip_suffix(suffix));
+    let (prefix, bits) = match strip(&["B/s", "Bps", "bytes/s"]) {
+        Some(prefix) => (prefix, 8.0),
+        None => (strip(&["bit/s", "bits/s", "b/s", "bps", "bit"]).unwrap_or(unit), 1.0),
+    };
+    let (prefix, base) = match prefix.strip_suffix('i') {
+        Some(prefix) if !prefix.is_empty() => (prefix, 1024.0_f64),
+        _ => (prefix, 1000.0),
+    };
+    let power = match prefix {
+        "" => 0,
+        "k" | "K" => 1,
+        "m" | "M" => 2,
+        "g" | "G" => 3,
+        "t" | "T" => 4,
+        _ => return None,
+    };
+    Some(bits * base.powi(power))
 }
 
 impl fmt::Display for Rate {
@@ -130,14 +142,23 @@ mod tests {
             ("9600", 9600),
             ("1e9", 1_000_000_000),
             ("56kbps", 56_000),
+            ("56Kbit/s", 56_000),
+            ("10 Mbits/s", 10_000_000),
+            ("10MB/s", 80_000_000),
+            ("10MBps", 80_000_000),
+            ("64kB/s", 512_000),
+            ("1MiB/s", 8 << 20),
+            ("2Mibit/s", 2 << 20),
+            ("5B/s", 40),
         ] {
             assert_eq!(text.parse(), Ok(Rate(bps)), "{text}");
         }
     }
 
     #[test]
-    fn refuses_nonsense_by_name() {
+    fn refuses_an_unknown_unit_by_name() {
         assert!(matches!("fast".parse::<Rate>(), Err(UnitError::NotANumber { .. })));
+        assert!(matches!("10MB".parse::<Rate>(), Err(UnitError::UnknownUnit { .. })));
         assert!(matches!("10Q".parse::<Rate>(), Err(UnitError::UnknownUnit { .. })));
         assert!(matches!("-1G".parse::<Rate>(), Err(UnitError::OutOfRange { .. })));
         assert!(matches!("1e300T".parse::<Rate>(), Err(UnitError::OutOfRange { .. })));

@@ -1,7 +1,7 @@
 //! Runs probes over links.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use longhaul_core::plan::{LinkOptions, Side};
 use longhaul_core::result::{LinkReport, LinkWarning, MachineTiming};
 
 use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent, Witness};
-use crate::Wan;
+use crate::{EmuError, Wan};
 
 /// The port of the first receiver; further receivers use the following ports.
 const PORT: u16 = 5211;
@@ -23,6 +23,8 @@ pub(super) struct Lab<'a> {
     pub(super) seed: u64,
     /// The number of links so far.
     pub(super) links: u64,
+    /// The end of a process that held a site. No further link is built then.
+    pub(super) killed: Option<EmuError>,
 }
 
 /// The datagrams to send from near to far.
@@ -164,6 +166,9 @@ impl Lab<'_> {
         ipv6: bool,
         streams: &[Stream],
     ) -> Result<Outcome, Unmeasured> {
+        if let Some(killed) = &self.killed {
+            return Err(unmeasured(killed));
+        }
         let mut plan = parse(options)?;
         // No two links share a seed, so that their checks are independent.
         self.links += 1;
@@ -171,16 +176,16 @@ impl Lab<'_> {
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
         let wan = Wan::start(&plan).map_err(|error| unmeasured(&error))?;
         let witness = Witness::start();
-        let pairs: Vec<Pair> = (PORT..)
+        let pairs: io::Result<Vec<Pair>> = (PORT..)
             .zip(streams)
             .map(|(port, stream)| Pair::start(self.probe, &wan, (port, ipv6), stream, drain))
-            .collect::<io::Result<_>>()
-            .map_err(|error| unmeasured(&error))?;
-        let probes = pairs
-            .into_iter()
-            .map(Pair::finish)
-            .collect::<io::Result<_>>()
-            .map_err(|error| unmeasured(&error))?;
+            .collect();
+        let finish = |pairs: Vec<Pair>| pairs.into_iter().map(Pair::finish).collect();
+        let probes = pairs.and_then(finish).map_err(|error| match wan.check_sites() {
+            Ok(()) => unmeasured(&error),
+            // The kernel has killed the probe with its site.
+            Err(killed) => unmeasured(self.killed.insert(killed)),
+        })?;
         let link = wan.finish().map_err(|error| unmeasured(&error))?;
         Ok(Outcome { probes, link, machine: witness.finish() })
     }
@@ -200,9 +205,20 @@ fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
 
 /// Both ends of one probe.
 struct Pair {
-    sender: Child,
-    receiver: Child,
+    sender: End,
+    receiver: End,
     output: BufReader<ChildStdout>,
+}
+
+/// The process of one end. It is killed and reaped when dropped: a site that was killed ends only when
+/// all its processes are reaped.
+struct End(Child);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Pair {
@@ -218,8 +234,8 @@ impl Pair {
         let plan = ReceivePlan { bind, drain_seconds: drain, verify: stream.verify };
         let mut command = probe(&ProbePlan::Receive(plan));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut receiver = wan.spawn(Side::Far, command).map_err(io::Error::other)?;
-        let output = receiver.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut receiver = End(wan.spawn(Side::Far, command).map_err(io::Error::other)?);
+        let output = receiver.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut output = BufReader::new(output);
         let mut line = String::new();
         output.read_line(&mut line)?;
@@ -240,23 +256,26 @@ impl Pair {
         };
         let mut command = probe(&ProbePlan::Send(plan));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let sender = wan.spawn(Side::Near, command).map_err(io::Error::other)?;
+        let sender = End(wan.spawn(Side::Near, command).map_err(io::Error::other)?);
         Ok(Pair { sender, receiver, output })
     }
 
     /// Waits for the sender, passes its result to the receiver, and waits for the receiver's
     /// report.
     fn finish(self) -> io::Result<ProbeReport> {
-        let Pair { sender, mut receiver, mut output } = self;
-        let sent = sender.wait_with_output()?.stdout;
+        let Pair { mut sender, mut receiver, mut output } = self;
+        let mut sent = Vec::new();
+        if let Some(mut stdout) = sender.0.stdout.take() {
+            stdout.read_to_end(&mut sent)?;
+        }
         let _: Sent = serde_json::from_slice(&sent)
             .map_err(|_| io::Error::other("the probe's sender failed"))?;
-        if let Some(mut control) = receiver.stdin.take() {
+        if let Some(mut control) = receiver.0.stdin.take() {
             control.write_all(&sent)?;
         }
         let mut report = String::new();
         output.read_line(&mut report)?;
-        receiver.wait()?;
+        receiver.0.wait()?;
         serde_json::from_str(&report).map_err(|_| io::Error::other("the probe's receiver failed"))
     }
 }

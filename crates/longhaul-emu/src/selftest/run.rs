@@ -30,7 +30,8 @@ pub struct Settings {
 /// The process must have the privileges of [`crate::acquire_privileges`].
 ///
 /// # Errors
-/// No link can be built on this machine. Later failures are part of the certificate.
+/// No link can be built on this machine, or a process that held a site was killed. Other failures are
+/// part of the certificate.
 pub fn run(
     settings: &Settings,
     probe: &dyn Fn(&ProbePlan) -> Command,
@@ -38,12 +39,15 @@ pub fn run(
 ) -> Result<Certificate, EmuError> {
     let begun = Instant::now();
     Wan::start(&LinkPlan::symmetric(Duration::ZERO))?.finish()?;
-    let mut lab = Lab { probe, seed: settings.seed, links: 0 };
+    let mut lab = Lab { probe, seed: settings.seed, links: 0, killed: None };
     let mut made = Vec::new();
     checks::all(&mut lab, settings.quick, &mut |check| {
         each(&check);
         made.push(check);
     });
+    if let Some(killed) = lab.killed {
+        return Err(killed);
+    }
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     Ok(Certificate {
         schema: Certificate::SCHEMA.to_owned(),

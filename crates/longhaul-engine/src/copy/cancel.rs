@@ -17,6 +17,8 @@ pub(super) struct Cancel {
 #[derive(Default)]
 struct State {
     reason: Option<EngineError>,
+    /// The hooks have run: later ones run at once.
+    released: bool,
     hooks: Vec<Box<dyn Fn() + Send>>,
 }
 
@@ -50,15 +52,15 @@ impl Cancel {
     /// Wakes everything that waits, with no reason to report: all is done, and a peer that does
     /// not leave must not be waited for.
     pub(super) fn release(&self) {
-        for hook in &self.lock().hooks {
-            hook();
-        }
+        let mut state = self.lock();
+        state.released = true;
+        state.hooks.iter().for_each(|hook| hook());
     }
 
     /// Runs `hook` when the copy is given up; at once if it was already.
     pub(super) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
         let mut state = self.lock();
-        if self.is_set() {
+        if state.released || self.is_set() {
             hook();
         }
         state.hooks.push(Box::new(hook));
@@ -85,6 +87,16 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+
+    #[test]
+    fn a_hook_that_comes_after_the_release_runs_at_once() {
+        let cancel = Cancel::default();
+        cancel.release();
+        let woken = Arc::new(AtomicBool::new(false));
+        let flag = woken.clone();
+        cancel.on_cancel(move || flag.store(true, Ordering::Relaxed));
+        assert!(woken.load(Ordering::Relaxed) && !cancel.is_set());
+    }
 
     #[test]
     fn the_first_reason_stands_and_every_hook_runs_once() {

@@ -1,7 +1,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use super::sink::{Destination, Outlet, Sink};
 use super::source::{self, SourcePlan, SourceRoot, Terms};
 use super::streams::{More, STREAM_LIMIT, Streams};
 use super::tree::Tree;
-use super::verdict::verdict;
+use super::verdict::limit;
 use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{Session, await_welcome};
@@ -144,7 +144,7 @@ pub fn pull(
                     .map_err(|error| refused(error.to_string()))?
             }
         };
-        let sink = Sink::open(destination, &key, options, stop)
+        let sink = Sink::open(destination, &key, options, &|| stop.load(Ordering::Relaxed))
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
         let (asks, listed) = (sink.asks(), files.names.is_some());
@@ -272,13 +272,14 @@ pub(super) fn result(
     (same_host, rate_limit): (Option<f64>, Option<Rate>),
     told: Told,
 ) -> CopyResult {
-    let (limit, verdict) = verdict(&summary, &source, &sink, &path, same_host, rate_limit);
+    let limit = limit(&summary, &source, &sink, &path, same_host, rate_limit);
     let Told { failures, skipped, not_kept, actions, digests } = told;
     let schema = COPY_SCHEMA.to_owned();
     CopyResult {
         schema,
         summary,
-        verdict,
+        // The program words it.
+        verdict: String::new(),
         limit,
         path,
         source,

@@ -51,7 +51,7 @@ pub use client::{FarFiles, Landing, Lifeline, pull, push};
 pub(crate) use disk::DIRECT_FROM_BYTES;
 pub use into_itself::{IntoItself, check_apart};
 pub use key::CopySecret;
-pub(crate) use names::DIAGNOSIS_PREFIX;
+pub(crate) use names::{DIAGNOSIS_DIGITS, DIAGNOSIS_PREFIX};
 pub use progress::Progress;
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};

@@ -11,8 +11,10 @@ use longhaul_core::wire::copy::CopyKey;
 
 /// What every name of the first kind begins with.
 const PREFIX: &[u8] = b".longhaul-";
-/// What the directory of a diagnosis begins with. A diagnosis copies into it.
+/// The start of the name of the directory that a diagnosis copies into.
 pub(crate) const DIAGNOSIS_PREFIX: &str = ".longhaul-diagnose-";
+/// The number of hexadecimal digits that follow [`DIAGNOSIS_PREFIX`].
+pub(crate) const DIAGNOSIS_DIGITS: usize = 12;
 /// Between the name and the number of a temporary file.
 const INFIX: &[u8] = b".longhaul-";
 const SUFFIX: &[u8] = b".part";
@@ -38,11 +40,19 @@ pub(super) fn has_reserved(path: &Path) -> bool {
     path.components().any(|part| is_reserved(part.as_os_str().as_bytes()))
 }
 
-/// Whether `path` leads through a name that longhaul keeps for itself, other than the directory of
-/// a diagnosis.
-pub(super) fn leads_through_reserved(path: &Path) -> bool {
-    let parts = path.components().map(|part| part.as_os_str().as_bytes());
-    parts.filter(|part| !part.starts_with(DIAGNOSIS_PREFIX.as_bytes())).any(is_reserved)
+/// Splits `path` after the directory of a diagnosis, the part `.longhaul-diagnose-HEX`; `None` if no
+/// part has exactly that form, or if it is the last part.
+pub(super) fn split_at_diagnosis(path: &Path) -> Option<(&Path, &Path)> {
+    let directory = path
+        .ancestors()
+        .skip(1)
+        .find(|above| above.file_name().is_some_and(|name| is_diagnosis(name.as_bytes())))?;
+    Some((directory, path.strip_prefix(directory).ok()?))
+}
+
+fn is_diagnosis(name: &[u8]) -> bool {
+    let Some(token) = name.strip_prefix(DIAGNOSIS_PREFIX.as_bytes()) else { return false };
+    token.len() == DIAGNOSIS_DIGITS && token.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Whether `name` has exactly the form of a temporary file: `.NAME.longhaul-HEX-N.part`.
@@ -113,7 +123,21 @@ mod tests {
         assert!(has_reserved(Path::new("a/.longhaul-x/b")));
         assert!(has_reserved(Path::new("../.f.longhaul-00000000-0.part")));
         assert!(!has_reserved(Path::new("a/longhaul/.b")));
-        assert!(!leads_through_reserved(Path::new(".longhaul-diagnose-00/1")));
-        assert!(leads_through_reserved(Path::new(".longhaul-diagnose-00/.longhaul-x")));
+    }
+
+    #[test]
+    fn only_a_path_below_the_directory_of_a_diagnosis_is_split() {
+        let split = |path| split_at_diagnosis(Path::new(path));
+        let directory = Path::new("a/.longhaul-diagnose-0123456789ab");
+        assert_eq!(split("a/.longhaul-diagnose-0123456789ab/1"), Some((directory, "1".as_ref())));
+        for path in [
+            "a/.longhaul-diagnose-0123456789ab",
+            "a/.longhaul-diagnose-x/1",
+            "a/.longhaul-diagnose-/1",
+            "a/.Longhaul-diagnose-0123456789ab/1",
+            "a/b",
+        ] {
+            assert_eq!(split(path), None, "{path}");
+        }
     }
 }

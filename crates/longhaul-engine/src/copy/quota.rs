@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::tree::{Tree, list};
 use crate::error::{EngineError, Result};
-use crate::session::{KeyQuota, OverQuota};
+use crate::session::{CountError, KeyQuota, OverQuota};
 
 /// A file takes a multiple of this, the block size of most file systems.
 const UNIT: u64 = 4096;
@@ -35,7 +35,10 @@ impl QuotaUse {
     ///
     /// # Errors
     /// The files could not be counted.
-    pub(super) fn begin(quota: KeyQuota, root: &Tree) -> io::Result<Arc<Self>> {
+    pub(super) fn begin(
+        quota: KeyQuota,
+        root: &Tree,
+    ) -> std::result::Result<Arc<Self>, CountError> {
         quota.begin(|| stored_bytes(root, Instant::now() + TIME_LIMIT))?;
         Ok(Arc::new(QuotaUse { quota, root: root.clone(), claimed: AtomicU64::new(0) }))
     }
@@ -53,7 +56,7 @@ impl QuotaUse {
         self.quota.check(bytes, || self.count()).map_err(refused)
     }
 
-    fn count(&self) -> io::Result<u64> {
+    fn count(&self) -> std::result::Result<u64, CountError> {
         stored_bytes(&self.root, Instant::now() + TIME_LIMIT)
     }
 }
@@ -76,17 +79,24 @@ fn refused(over: OverQuota) -> EngineError {
 
 /// The bytes on the disk of the regular files below `root`, each counted once. No link is followed;
 /// file systems that are mounted below it belong to it.
-fn stored_bytes(root: &Tree, deadline: Instant) -> io::Result<u64> {
+fn stored_bytes(root: &Tree, deadline: Instant) -> std::result::Result<u64, CountError> {
     let mut waiting = vec![PathBuf::new()];
     let mut linked = HashSet::new();
     let mut bytes = 0_u64;
     while let Some(path) = waiting.pop() {
-        let Some(dir) = there(root.open_real_dir(&path))? else { continue };
-        for name in list(&dir)? {
-            if Instant::now() >= deadline || waiting.len() >= DIRS_LIMIT {
-                return Err(io::ErrorKind::TimedOut.into());
+        let unreadable = |error: io::Error| cannot_read(&path, &error);
+        let Some(dir) = there(root.open_real_dir(&path)).map_err(unreadable)? else { continue };
+        for name in list(&dir).map_err(unreadable)? {
+            if Instant::now() >= deadline {
+                let seconds = TIME_LIMIT.as_secs();
+                return Err(CountError(format!("they are too many to count in {seconds} s")));
             }
-            match look(&dir, &name)? {
+            if waiting.len() >= DIRS_LIMIT {
+                return Err(CountError(format!("more than {DIRS_LIMIT} directories wait")));
+            }
+            let found =
+                look(&dir, &name).map_err(|error| cannot_read(&path.join(&name), &error))?;
+            match found {
                 Some((FileType::Directory, ..)) => waiting.push(path.join(name)),
                 Some((FileType::RegularFile, found, names, id))
                     if names == 1 || linked.insert(id) =>
@@ -98,6 +108,14 @@ fn stored_bytes(root: &Tree, deadline: Instant) -> io::Result<u64> {
         }
     }
     Ok(bytes)
+}
+
+/// The path is relative to the root, whose place is not for clients.
+fn cannot_read(path: &Path, error: &io::Error) -> CountError {
+    if path.as_os_str().is_empty() {
+        return CountError(format!("their directory cannot be read: {error}"));
+    }
+    CountError(format!("{} cannot be read: {error}", path.display()))
 }
 
 /// The type of a file, its bytes on the disk, the number of its names, and its device and inode.
@@ -152,7 +170,7 @@ mod tests {
         assert_eq!(stored_bytes(&tree, later).unwrap(), expected);
         assert!(expected >= 30_000);
         let late = stored_bytes(&tree, Instant::now()).unwrap_err();
-        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert!(late.to_string().contains("too many to count in 10 s"), "{late}");
     }
 
     #[test]

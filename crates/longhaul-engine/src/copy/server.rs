@@ -3,7 +3,7 @@ use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::plan::filter::Filters;
@@ -73,8 +73,10 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         return record.time(|| serve_check(&sender, tree, manifest, dir.as_ref(), stop));
     }
     let names = names_of(&request, &mut receiver)?;
+    let client_left = receiver.peer_check();
+    let gives_up = || stop.load(Ordering::Relaxed) || client_left();
     let planned =
-        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, stop));
+        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, &gives_up));
     let task = match planned {
         Ok(task) => task,
         Err((kind, reason)) => {
@@ -216,7 +218,9 @@ fn within_quota(
         return Ok(tree.clone());
     };
     let begun = QuotaUse::begin(quota, tree).map_err(|error| {
-        let reason = format!("it cannot count the files that this key's quota is for: {error}");
+        let reason = format!(
+            "it refuses uploads of this key, because it cannot count the files of its quota: {error}"
+        );
         (RefusalKind::Files, reason)
     })?;
     Ok(tree.clone().with_quota(Some(begun)))
@@ -226,7 +230,7 @@ fn plan(
     request: CopyRequest,
     names: Option<Vec<PathBuf>>,
     tree: &Tree,
-    stop: &AtomicBool,
+    gives_up: &dyn Fn() -> bool,
 ) -> std::result::Result<Task, (RefusalKind, String)> {
     let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
@@ -236,7 +240,7 @@ fn plan(
             check_write(tree.rights(), &options)?;
             let destination = Destination::place(tree, &path(&target), top, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
-            let sink = Sink::open(destination, &key, &options, stop)
+            let sink = Sink::open(destination, &key, &options, gives_up)
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
             Ok(Task::Receive(Box::new(sink), options))
         }
@@ -281,7 +285,7 @@ fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, Dat
 fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {
     match rights.may_read() {
         true => Ok(()),
-        false => Err((RefusalKind::NotAuthorised, "it takes files and gives none".to_owned())),
+        false => Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned())),
     }
 }
 
@@ -292,7 +296,7 @@ fn check_write(
     let refuse = |reason: &str| Err((RefusalKind::NotAuthorised, reason.to_owned()));
     let tree = &options.tree;
     if !rights.may_create() {
-        return refuse("it gives files and takes none");
+        return refuse("the server is read-only");
     }
     if rights.may_replace() {
         return Ok(());

@@ -113,7 +113,19 @@ fn a_target_with_a_reserved_name_is_refused_at_either_end() {
     fs::write(world.near("f"), "x").unwrap();
     fs::write(world.far("f"), "x").unwrap();
     fs::create_dir(world.far(".longhaul-dir")).unwrap();
-    for target in [JOURNAL, TEMPORARY, ".longhaul-dir", ".longhaul-dir/f"] {
+    // Of a diagnosis that was killed: nobody holds its lock.
+    fs::create_dir_all(world.far(".longhaul-diagnose-0123456789ab/1")).unwrap();
+    for target in [
+        JOURNAL,
+        TEMPORARY,
+        ".longhaul-dir",
+        ".longhaul-dir/f",
+        ".longhaul-diagnose-x",
+        ".longhaul-diagnose-ba9876543210",
+        ".longhaul-diagnose-0123456789ab",
+        ".longhaul-diagnose-0123456789ab/1",
+        ".longhaul-diagnose-0123456789ab/1/f",
+    ] {
         let outcome = world.push(&["f"], target, &options());
         assert!(matches!(outcome, Err(EngineError::Refused { .. })), "{target}: {outcome:?}");
     }
@@ -124,7 +136,8 @@ fn a_target_with_a_reserved_name_is_refused_at_either_end() {
     let mut manifest = options();
     manifest.tree.manifest = Some(path(JOURNAL));
     assert!(world.push(&["f"], ".", &manifest).is_err());
-    assert_eq!(names(&world.far("")), [".longhaul-dir", "f"]);
+    let kept = [".longhaul-diagnose-0123456789ab", ".longhaul-dir", "f"];
+    assert_eq!(names(&world.far("")), kept);
     assert_eq!(names(&world.near("")), ["f"]);
 }
 

@@ -35,38 +35,9 @@ pub(super) fn slowest_stage(source: &StageTimes, sink: &StageTimes) -> Option<Co
     }
 }
 
-/// What limited a copy, in a word and in a sentence. `cores` are those of the one host that both
-/// ends are on, `rate_limit` what was asked for.
-pub(super) fn verdict(
-    summary: &CopySummary,
-    source: &EndReport,
-    sink: &EndReport,
-    path: &PathReport,
-    cores: Option<f64>,
-    rate_limit: Option<Rate>,
-) -> (Option<CopyLimit>, String) {
-    let limit = limit(summary, source, sink, path, cores, rate_limit);
-    let what = match limit {
-        None => "nothing stands out".to_owned(),
-        Some(limit) => format!("limited by {}", words(limit, path)),
-    };
-    let busy = [
-        ("reading", source.stages.read),
-        ("sealing", source.stages.seal),
-        ("sending", source.stages.send),
-        ("receiving", sink.stages.receive),
-        ("verifying", sink.stages.verify),
-        ("writing", sink.stages.write),
-        ("syncing", sink.stages.sync),
-    ];
-    let waited: Vec<_> = busy
-        .iter()
-        .filter_map(|(stage, share)| Some(format!("{stage} {:.0} %", 100.0 * (1.0 - (*share)?))))
-        .collect();
-    (limit, format!("{what}; waited: {}", waited.join(", ")))
-}
-
-fn limit(
+/// The limit of a copy. `cores` are those of the host that both ends are on, `rate_limit` is the
+/// requested rate.
+pub(super) fn limit(
     summary: &CopySummary,
     source: &EndReport,
     sink: &EndReport,
@@ -104,29 +75,6 @@ fn limit(
         }
         Some(CopyLimit::Path) if path.loss >= LOSSY => Some(CopyLimit::Loss),
         stage => stage,
-    }
-}
-
-fn words(limit: CopyLimit, path: &PathReport) -> String {
-    let share = |share: f64| format!("{:.0} %", 100.0 * share);
-    match limit {
-        CopyLimit::SourceDisk => "the source's disk".to_owned(),
-        CopyLimit::SourceCpu => "the processors of the source's host".to_owned(),
-        CopyLimit::Sealing => "sealing at the source".to_owned(),
-        CopyLimit::SendWindow => format!(
-            "the send window, {} of the time: see net.ipv4.tcp_wmem at the source",
-            share(path.send_buffer_limited)
-        ),
-        CopyLimit::Path => "the path".to_owned(),
-        CopyLimit::Loss => format!("loss: {:.4} % was sent again", 100.0 * path.loss),
-        CopyLimit::ReceiveWindow => format!(
-            "the receive window, {} of the time: see net.ipv4.tcp_rmem at the sink",
-            share(path.receive_window_limited)
-        ),
-        CopyLimit::SinkCpu => "the processors of the sink's host".to_owned(),
-        CopyLimit::SinkDisk => "the sink's disk".to_owned(),
-        CopyLimit::Cpu => "the processors: both ends are on this host".to_owned(),
-        CopyLimit::Rate => "the rate that was asked for".to_owned(),
     }
 }
 
@@ -186,22 +134,20 @@ mod tests {
             (source(0.1, 0.1, 0.99), sink(0.99, 0.1), Some(CopyLimit::Path)),
             (source(0.2, 0.1, 0.2), sink(0.2, 0.2), None),
         ] {
-            let (limit, sentence) = verdict(&summary(1), &source, &sink, &path, None, None);
-            assert_eq!(limit, expected, "{sentence}");
-            assert!(sentence.contains("waited: reading"), "{sentence}");
+            assert_eq!(limit(&summary(1), &source, &sink, &path, None, None), expected);
         }
     }
 
     #[test]
     fn a_slow_path_has_a_reason() {
         let held = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
-        let said = |path: PathReport| verdict(&summary(1), &held.0, &held.1, &path, None, None).0;
+        let found = |path: PathReport| limit(&summary(1), &held.0, &held.1, &path, None, None);
         let lossy = PathReport { loss: 1e-4, ..PathReport::default() };
-        assert_eq!(said(lossy.clone()), Some(CopyLimit::Loss));
+        assert_eq!(found(lossy.clone()), Some(CopyLimit::Loss));
         let window = PathReport { receive_window_limited: 0.7, ..lossy };
-        assert_eq!(said(window), Some(CopyLimit::ReceiveWindow));
+        assert_eq!(found(window), Some(CopyLimit::ReceiveWindow));
         let buffer = PathReport { send_buffer_limited: 0.7, ..PathReport::default() };
-        assert_eq!(said(buffer), Some(CopyLimit::SendWindow));
+        assert_eq!(found(buffer), Some(CopyLimit::SendWindow));
     }
 
     #[test]
@@ -213,7 +159,7 @@ mod tests {
         };
         let (near, far) = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
         let limit = |near: &EndReport, far: &EndReport, cores, rate| {
-            verdict(&summary(1), near, far, &path, cores, rate).0
+            super::limit(&summary(1), near, far, &path, cores, rate)
         };
         assert_eq!(limit(&busy(near.clone()), &far, None, None), Some(CopyLimit::SourceCpu));
         assert_eq!(limit(&near, &busy(far.clone()), None, None), Some(CopyLimit::SinkCpu));

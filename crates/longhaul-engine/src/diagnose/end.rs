@@ -1,4 +1,4 @@
-//! A worker at one end: the local end of this host, or one behind a session.
+//! The work of one end of a diagnosis, done by this process or by a server.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,16 +19,24 @@ use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender, Session};
 
-/// How long the far end may take for an order beyond its own limit.
-const AROUND: Duration = Duration::from_secs(20);
+/// The time that an answer may take beyond the time limit of its order.
+const ANSWER_SLACK: Duration = Duration::from_secs(20);
 
-/// What does the work of one end.
+/// One end of a diagnosis.
 pub(super) enum EndWorker {
+    /// This process works.
     Local(Box<LocalEnd>),
-    Remote(ControlSender, ControlReceiver),
+    /// A server works.
+    Remote(RemoteEnd),
 }
 
-/// A worker, and what it saw.
+/// An end at a server, which executes one order after the other.
+pub(super) struct RemoteEnd {
+    sender: ControlSender,
+    receiver: ControlReceiver,
+}
+
+/// An end that was opened, and the first examination of its host.
 pub(super) struct OpenedEnd {
     pub(super) worker: EndWorker,
     pub(super) view: EndView,
@@ -37,7 +45,7 @@ pub(super) struct OpenedEnd {
 }
 
 impl EndWorker {
-    /// The one of this host.
+    /// Opens the end at this host.
     pub(super) fn local(role: &Role, options: &CopyOptions) -> OpenedEnd {
         let opened = LocalEnd::open(&Tree::anywhere(), role, options);
         let Opened { local_end, view, sample, failure } = opened;
@@ -45,10 +53,10 @@ impl EndWorker {
         OpenedEnd { worker: EndWorker::Local(Box::new(local_end)), view, sample, failure }
     }
 
-    /// The one at the other end of `session`.
+    /// Opens the end at the server of `session`.
     ///
     /// # Errors
-    /// It refuses, or the channel breaks.
+    /// The server refuses, or the channel breaks.
     pub(super) fn remote(
         session: Session,
         role: &Role,
@@ -62,17 +70,17 @@ impl EndWorker {
                 (Vec::new(), Some(wire_path(target)))
             }
         };
-        let mut worker = EndWorker::Remote(sender, receiver);
-        match worker.ask(&DiagnoseOrder::Open { sources, target, options: options.clone() })? {
+        let mut end = RemoteEnd { sender, receiver };
+        match end.ask(&DiagnoseOrder::Open { sources, target, options: options.clone() })? {
             DiagnoseEvent::Opened { mut view, sample, failure } => {
-                // By the name that the user knows it by.
-                view.host = worker.peer().to_owned();
-                Ok(OpenedEnd { worker, view: *view, sample, failure })
+                // The user knows the host by the name in the command.
+                view.host = end.sender.peer().to_owned();
+                Ok(OpenedEnd { worker: EndWorker::Remote(end), view: *view, sample, failure })
             }
             DiagnoseEvent::Refused { kind, reason } => {
-                Err(EngineError::Refused { peer: worker.peer().to_owned(), kind, reason })
+                Err(EngineError::Refused { peer: end.sender.peer().to_owned(), kind, reason })
             }
-            _ => Err(worker.out_of_turn()),
+            event => Err(end.unexpected(event)),
         }
     }
 
@@ -82,68 +90,81 @@ impl EndWorker {
         time: Duration,
         stop: &AtomicBool,
     ) -> Result<AloneReport> {
-        if let EndWorker::Local(local_end) = self {
-            return local_end.read(options, time, stop);
+        match self {
+            EndWorker::Local(end) => end.read(options, time, None, stop),
+            EndWorker::Remote(end) => {
+                let (options, seconds) = (options.clone(), time.as_secs_f64());
+                end.report(&DiagnoseOrder::Read { options, seconds })
+            }
         }
-        let (options, seconds) = (options.clone(), time.as_secs_f64());
-        self.alone(&DiagnoseOrder::Read { options, seconds })
     }
 
     pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<AloneReport> {
-        if let EndWorker::Local(local_end) = self {
-            return local_end.write(writing, stop);
+        match self {
+            EndWorker::Local(end) => end.write(writing, stop),
+            EndWorker::Remote(end) => {
+                let Writing { bytes, files, durable, time, .. } = writing;
+                let (bytes, seconds) = (Bytes::new(bytes), time.as_secs_f64());
+                end.report(&DiagnoseOrder::Write { bytes, files, durable, seconds })
+            }
         }
-        let Writing { bytes, files, durable, time } = writing;
-        let (bytes, seconds) = (Bytes::new(bytes), time.as_secs_f64());
-        self.alone(&DiagnoseOrder::Write { bytes, files, durable, seconds })
     }
 
-    /// Has the page cache forget the sample.
+    /// Drops the sample from the page cache.
     pub(super) fn forget(&mut self, options: &CopyOptions) -> Result<()> {
-        if let EndWorker::Local(local_end) = self {
-            return local_end.forget(options);
-        }
-        match self.ask(&DiagnoseOrder::Forget { options: options.clone() })? {
-            DiagnoseEvent::Forgotten => Ok(()),
-            event => Err(self.unexpected(event)),
+        match self {
+            EndWorker::Local(end) => end.forget(options),
+            EndWorker::Remote(end) => {
+                match end.ask(&DiagnoseOrder::Forget { options: options.clone() })? {
+                    DiagnoseEvent::Forgotten => Ok(()),
+                    event => Err(end.unexpected(event)),
+                }
+            }
         }
     }
 
-    /// An empty directory at the sink, for a copy to go into.
+    /// Creates an empty directory at the sink and returns its path for a copy.
     pub(super) fn fresh(&mut self) -> Result<PathBuf> {
-        if let EndWorker::Local(local_end) = self {
-            return local_end.fresh();
-        }
-        match self.ask(&DiagnoseOrder::Fresh)? {
-            DiagnoseEvent::Fresh { path } => Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes()))),
-            event => Err(self.unexpected(event)),
+        match self {
+            EndWorker::Local(end) => end.fresh(),
+            EndWorker::Remote(end) => match end.ask(&DiagnoseOrder::Fresh)? {
+                DiagnoseEvent::Fresh { path } => {
+                    Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
+                }
+                event => Err(end.unexpected(event)),
+            },
         }
     }
 
-    /// What the host did since the last look; `None` when it cannot be told.
+    /// Returns the load of the host since the last call; `None` if the server cannot report it.
     pub(super) fn look(&mut self) -> Option<HostUse> {
-        if let EndWorker::Local(local_end) = self {
-            return Some(local_end.look());
-        }
-        match self.ask(&DiagnoseOrder::Look) {
-            Ok(DiagnoseEvent::Looked(used)) => Some(used),
-            _ => None,
+        match self {
+            EndWorker::Local(end) => Some(end.look()),
+            EndWorker::Remote(end) => match end.ask(&DiagnoseOrder::Look) {
+                Ok(DiagnoseEvent::Looked(used)) => Some(used),
+                _ => None,
+            },
         }
     }
 
-    /// What the doctor finds there.
+    /// Examines the host as `longhaul doctor` does.
     pub(super) fn examine(&mut self, rate: Rate, rtt: Duration) -> Result<Vec<Finding>> {
-        if let EndWorker::Local(local_end) = self {
-            return Ok(local_end.examine(rate, rtt));
-        }
-        let order = DiagnoseOrder::Examine { rate_bps: rate, rtt_ms: rtt.as_secs_f64() * 1e3 };
-        match self.ask(&order)? {
-            DiagnoseEvent::Findings(findings) => Ok(findings),
-            event => Err(self.unexpected(event)),
+        match self {
+            EndWorker::Local(end) => Ok(end.examine(rate, rtt)),
+            EndWorker::Remote(end) => {
+                let rtt_ms = rtt.as_secs_f64() * 1e3;
+                match end.ask(&DiagnoseOrder::Examine { rate_bps: rate, rtt_ms })? {
+                    DiagnoseEvent::Findings(findings) => Ok(findings),
+                    event => Err(end.unexpected(event)),
+                }
+            }
         }
     }
+}
 
-    fn alone(&mut self, order: &DiagnoseOrder) -> Result<AloneReport> {
+impl RemoteEnd {
+    /// Gives an order that reads or writes, and returns its report.
+    fn report(&mut self, order: &DiagnoseOrder) -> Result<AloneReport> {
         match self.ask(order)? {
             DiagnoseEvent::Done(report) => Ok(*report),
             event => Err(self.unexpected(event)),
@@ -151,31 +172,18 @@ impl EndWorker {
     }
 
     fn ask(&mut self, order: &DiagnoseOrder) -> Result<DiagnoseEvent> {
-        let EndWorker::Remote(sender, receiver) = self else {
-            return Err(EngineError::Interrupted);
-        };
-        receiver.set_timeout(Some(Duration::from_secs_f64(DIAGNOSE_LIMIT_SECONDS) + AROUND))?;
-        sender.send(order)?;
-        receiver.receive()
+        let limit = Duration::from_secs_f64(DIAGNOSE_LIMIT_SECONDS) + ANSWER_SLACK;
+        self.receiver.set_timeout(Some(limit))?;
+        self.sender.send(order)?;
+        self.receiver.receive()
     }
 
-    fn peer(&self) -> &str {
-        match self {
-            EndWorker::Local(_) => "this host",
-            EndWorker::Remote(sender, _) => sender.peer(),
-        }
-    }
-
+    /// Returns the error of an answer that does not belong to its order.
     fn unexpected(&self, event: DiagnoseEvent) -> EngineError {
+        let peer = self.sender.peer().to_owned();
         match event {
-            DiagnoseEvent::Failed { reason } => {
-                EngineError::Failed { peer: self.peer().to_owned(), reason, again: false }
-            }
-            _ => self.out_of_turn(),
+            DiagnoseEvent::Failed { reason } => EngineError::Failed { peer, reason, again: false },
+            _ => EngineError::Protocol { peer, what: "it answered out of turn" },
         }
-    }
-
-    fn out_of_turn(&self) -> EngineError {
-        EngineError::Protocol { peer: self.peer().to_owned(), what: "it answered out of turn" }
     }
 }

@@ -1,59 +1,60 @@
-//! One end of a copy, where its files are: does there what needs no other end.
+//! The end of a diagnosis at the host of its files.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::doctor::{DiskFacts, Target, examine, summary};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport, TargetSource};
 use longhaul_core::units::Rate;
+use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::doctor::{Query, Source, read_facts};
+use longhaul_sys::host::{CoreTimes, core_times, throttled};
 
 use super::scratch::{Scratch, directory_of, free_bytes};
-use super::watch::HostWatch;
 use super::write::{Writing, write};
 use crate::copy::{SourcePlan, SourceRoot, Tree, forget, look, read};
 use crate::doctor::core_speeds;
 use crate::error::{EngineError, Result};
-use crate::session::DEFAULT_PORT;
+use crate::session::{DEFAULT_PORT, Throttle};
 
-/// For how long a core is asked what it copies in memory, and what it seals.
+/// The duration of the measurement of each speed of a core.
 const CORE_TIME: Duration = Duration::from_millis(120);
 
-/// Which end this is.
+/// The role of an end.
 #[derive(Debug, Clone)]
 pub(super) enum Role {
-    /// What is read.
+    /// The source, with the paths to read.
     Source(Vec<PathBuf>),
-    /// Where to a copy would go; `None` where bytes are dropped.
+    /// The sink, with the target of the copy; `None` if the bytes are dropped.
     Sink(Option<PathBuf>),
 }
 
-/// The place where one end works.
+/// An end at this host.
 pub(super) struct LocalEnd {
     plan: SourcePlan,
     scratch: Option<Scratch>,
     watch: HostWatch,
-    /// A path of the directory that the system knows.
+    /// The directory's path as the system knows it.
     directory: String,
-    /// The same as the client named it.
+    /// The directory's path as the client named it.
     shown: String,
 }
 
-/// A local end that was opened, and what was seen.
+/// A local end that was opened, with the first examination of its host.
 pub(super) struct Opened {
     pub(super) local_end: LocalEnd,
     pub(super) view: EndView,
     pub(super) sample: Option<SampleReport>,
-    /// Why nothing can be read or written here.
+    /// The reason why nothing can be read or written here.
     pub(super) failure: Option<EngineError>,
 }
 
 impl LocalEnd {
-    /// Looks at the host and at what there is to copy, or makes a directory to write to. Where that
-    /// fails, the host is there to be looked at all the same.
+    /// Examines the host and the files to copy, or creates a directory to write to. After a failure
+    /// the host can still be examined.
     pub(super) fn open(tree: &Tree, role: &Role, options: &CopyOptions) -> Opened {
         let (directory, paths) = match role {
             Role::Source(paths) => (paths.first().map(|path| directory_of(tree, path)), &paths[..]),
@@ -92,9 +93,10 @@ impl LocalEnd {
         &self,
         options: &CopyOptions,
         time: Duration,
+        rate: Option<Rate>,
         stop: &AtomicBool,
     ) -> Result<AloneReport> {
-        read(&self.plan, options, time, stop)
+        read(&self.plan, options, time, &Throttle::new(rate), stop)
     }
 
     pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<AloneReport> {
@@ -118,7 +120,7 @@ impl LocalEnd {
         self.watch.look()
     }
 
-    /// What `longhaul doctor` finds here for this rate over this time.
+    /// Returns the findings of `longhaul doctor` for this rate and round-trip time.
     pub(super) fn examine(&self, rate: Rate, rtt: Duration) -> Vec<Finding> {
         let facts = read_facts(&Source::host(), &query(&self.directory));
         let target = Target {
@@ -130,7 +132,7 @@ impl LocalEnd {
             port: DEFAULT_PORT,
         };
         let mut findings = examine(&facts, &[], &target);
-        // Where a server's root is, is its own affair.
+        // Clients must not learn the place of a server's root.
         for finding in findings.iter_mut().filter(|one| one.subject == self.directory) {
             finding.subject.clone_from(&self.shown);
         }
@@ -143,7 +145,7 @@ fn nowhere() -> EngineError {
     EngineError::File { operation: "write at", path: Path::new("the sink").to_owned(), source }
 }
 
-/// The path that the kernel knows an open directory by.
+/// Returns the path of an open directory.
 fn real_path(fd: i32) -> Option<String> {
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     Some(path.to_string_lossy().into_owned())
@@ -154,7 +156,7 @@ fn query(directory: &str) -> Query {
     Query { disks, ..Query::default() }
 }
 
-/// The host, and the disk under `directory`.
+/// Examines the host and the disk under `directory`.
 fn see(directory: &str) -> EndView {
     let facts = read_facts(&Source::host(), &query(directory));
     let disk = facts.disks.first();
@@ -170,5 +172,47 @@ fn see(directory: &str) -> EndView {
         memory_copy_bps,
         seal_bps,
         findings: Vec::new(),
+    }
+}
+
+/// Samples the load of this host.
+pub(super) struct HostWatch {
+    at: Instant,
+    times: Option<HostTimes>,
+    cores: Vec<(u32, CoreTimes)>,
+    throttled: Option<Duration>,
+}
+
+impl HostWatch {
+    pub(super) fn new() -> Self {
+        HostWatch {
+            at: Instant::now(),
+            times: HostTimes::now().ok(),
+            cores: core_times(),
+            throttled: throttled(),
+        }
+    }
+
+    /// Returns the load since the last call.
+    pub(super) fn look(&mut self) -> HostUse {
+        let before = std::mem::replace(self, HostWatch::new());
+        let seconds = (self.at - before.at).as_secs_f64().max(1e-3);
+        let shares = self.times.zip(before.times);
+        let interrupts = self.cores.iter().map(|(core, now)| {
+            let earlier = before.cores.iter().find(|(other, _)| other == core);
+            let earlier = earlier.map_or_else(CoreTimes::default, |(_, times)| *times);
+            (*core, now.interrupts.saturating_sub(earlier.interrupts).as_secs_f64() / seconds)
+        });
+        let (interrupts_core, interrupts) =
+            interrupts.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
+        let held = self.throttled.unwrap_or_default();
+        let held = held.saturating_sub(before.throttled.unwrap_or_default());
+        HostUse {
+            busy: shares.map_or(0.0, |(now, then)| now.busy_since(&then)),
+            stolen: shares.map_or(0.0, |(now, then)| now.stolen_since(&then)),
+            interrupts_core,
+            interrupts: interrupts.min(1.0),
+            throttled: (held.as_secs_f64() / seconds).min(1.0),
+        }
     }
 }

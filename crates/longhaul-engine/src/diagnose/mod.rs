@@ -1,14 +1,14 @@
-//! The diagnosis: each part of a copy measured by itself, and the whole, in rounds.
+//! The steps of `longhaul diagnose`: each part of a copy measured separately, then the whole copy.
 //!
-//! Source read alone, memory to memory over the path, source to far memory, memory to far disk,
-//! sink write alone, the whole copy: one after the other, then all again, so that what changes
-//! meanwhile changes for all. Each step is the code of a test ([`test`](crate::test)) or of a copy
-//! ([`copy`](crate::copy)) itself; what one end does alone its [local end] does, here or behind a
-//! session ([`serve`]).
+//! The steps are: read the source, memory to memory over the path, source to the memory of the
+//! sink's host, memory to the sink's disk, write at the sink, and the whole copy. They run in
+//! rounds, so that a change of the host or path affects all of them. Each step runs the code of a
+//! test ([`test`](crate::test)) or of a copy ([`copy`](crate::copy)). An end works in this process
+//! or behind a session ([`serve`]).
 //!
-//! Files are read past the page cache or after it was told to forget them. What is written goes to
-//! a directory of its own beside the target, which is removed in the end, and by the far end also
-//! when the client is killed. Nothing here judges: that is `longhaul_core::diagnosis`.
+//! Files are read past the page cache, or after they were dropped from it. The steps write to a
+//! temporary directory beside the target. It is removed at the end, and by the server also when its
+//! client is killed. `longhaul_core::diagnosis` judges the results.
 
 mod end;
 mod local_end;
@@ -18,7 +18,6 @@ mod run;
 mod scratch;
 mod serve;
 mod steps;
-mod watch;
 mod write;
 
 pub use plan::{CopyDirection, DiagnosePlan, Openers};

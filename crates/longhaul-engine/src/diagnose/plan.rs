@@ -1,3 +1,5 @@
+//! The plan of a diagnosis.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,21 +12,21 @@ use super::local_end::Role;
 use crate::error::Result;
 use crate::session::{HostPort, Session};
 
-/// Who asks whom.
+/// The direction of the diagnosed copy, seen from this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyDirection {
-    /// Both ends are this host.
+    /// Both ends are at this host.
     Local,
-    /// From here to there.
+    /// From this host to another.
     Push,
-    /// From there to here.
+    /// From another host to this one.
     Pull,
-    /// From one far end to another, whose server is this one, if there is one.
+    /// Between two other hosts; with the address of the sink's server, if it has one.
     Between(Option<HostPort>),
 }
 
 impl CopyDirection {
-    /// Whether `end` is this host.
+    /// Returns whether `end` is at this host.
     pub(super) fn is_here(&self, end: End) -> bool {
         match self {
             CopyDirection::Local => true,
@@ -34,7 +36,7 @@ impl CopyDirection {
         }
     }
 
-    /// The end that a session for a test or a copy is opened with.
+    /// Returns the end at which a test or a copy opens its session.
     pub(super) fn other(&self) -> End {
         match self {
             CopyDirection::Local | CopyDirection::Push | CopyDirection::Between(_) => End::Receiver,
@@ -43,37 +45,37 @@ impl CopyDirection {
     }
 }
 
-/// What is measured, and how long.
+/// The plan of a diagnosis.
 #[derive(Debug, Clone)]
 pub struct DiagnosePlan {
-    /// Who asks whom.
+    /// The direction of the copy.
     pub way: CopyDirection,
-    /// What is copied; `None` is memory.
+    /// The path to copy; `None` copies memory.
     pub source: Option<PathBuf>,
-    /// Where to; `None` drops the bytes.
+    /// The target; `None` drops the bytes.
     pub target: Option<PathBuf>,
-    /// As the copy would have them.
+    /// The options of the copy.
     pub options: CopyOptions,
-    /// For each step, in all its rounds together.
+    /// The time per step, over all its rounds.
     pub time: Duration,
-    /// Bytes that each step copies in a round; by default as many as the time allows.
+    /// The bytes that each step copies in a round; by default as many as the time allows.
     pub size: Option<Bytes>,
-    /// Times that each step is measured.
+    /// The number of rounds.
     pub rounds: u32,
-    /// Connections of the step with several.
+    /// The number of connections in the step with several.
     pub streams: u32,
 }
 
 impl DiagnosePlan {
-    /// For each step unless asked for: with what lies around, less than a minute for all.
+    /// The default time per step: a diagnosis then takes less than a minute.
     pub const TIME: Duration = Duration::from_millis(3500);
-    /// Two: all steps, and all again.
+    /// The default number of rounds.
     pub const ROUNDS: u32 = 2;
-    /// Connections of the step with several: what a copy has soon after its start.
+    /// The default number of connections: as many as a copy has soon after its start.
     pub const STREAMS: u32 = 4;
 
-    /// The steps that there are: without files at an end, those that would read or write them are
-    /// others already.
+    /// Returns the steps of this plan. Without files at an end, the steps that read or write them
+    /// are omitted.
     pub fn steps(&self) -> impl Iterator<Item = DiagnosisStep> + '_ {
         DiagnosisStep::ALL.into_iter().filter(|step| match step {
             DiagnosisStep::Read => self.source.is_some(),
@@ -94,14 +96,14 @@ impl DiagnosePlan {
     }
 }
 
-/// Opens sessions; one for each way of reaching the ends.
+/// Opens the sessions of a diagnosis.
 pub trait Openers {
-    /// A session with the host of `end` for `service`.
+    /// Opens a session with the host of `end` for `service`.
     ///
     /// # Errors
-    /// It is not reachable, or refuses.
+    /// The host is unreachable, or refuses.
     fn open(&mut self, end: End, service: Service) -> Result<Session>;
 
-    /// The session opened before is over: waits for what was started for it.
+    /// Waits for the processes of the last session, which has ended.
     fn done(&mut self);
 }

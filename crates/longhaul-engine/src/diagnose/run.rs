@@ -1,4 +1,4 @@
-//! The run: rounds over the steps, each sized by what was measured before it.
+//! Runs a diagnosis: rounds over the steps, each sized by the earlier results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,59 +17,59 @@ use super::plan::{DiagnosePlan, Openers};
 use super::steps::{LOOK, StepRunner};
 use crate::error::{EngineError, Result};
 
-/// What is copied at least, where there is so much: less is over before it is under way.
+/// The least that a step copies if the source has that much: smaller copies end during slow start.
 const LEAST_BYTES: u64 = 8 << 20;
-/// The most that one step copies in a round.
+/// The most that a step copies in a round.
 const MOST_BYTES: u64 = 8 << 30;
-/// Of the sink's room this part is used.
+/// A step uses one part in this many of the free space at the sink.
 const ROOM_PART: u64 = 3;
-/// A step over a path takes so many of its round trips, in which TCP gathers speed.
+/// The shortest step over a path, in round trips: TCP needs them to increase its window.
 const TRIPS: u32 = 15;
 const TRIPS_AND: Duration = Duration::from_millis(500);
 
-/// What happens, for whoever shows it.
+/// A report of the progress of a diagnosis.
 #[derive(Debug)]
 pub enum DiagnoseProgress<'a> {
     /// A step begins.
     Begun {
-        /// Which.
+        /// The step.
         step: DiagnosisStep,
-        /// Its round, from 1.
+        /// The round, from 1.
         round: u32,
-        /// For about so long.
+        /// The expected duration.
         time: Duration,
     },
-    /// How fast it is now.
+    /// The present rate of a running step.
     Moving {
-        /// Which.
+        /// The step.
         step: DiagnosisStep,
-        /// Its rate.
+        /// The rate.
         rate: Rate,
     },
-    /// It ended, and this is what is known of it.
+    /// A step ended; this is its report so far.
     Ended(&'a StepReport),
 }
 
-/// What a run found.
+/// The measurements of a diagnosis.
 #[derive(Debug)]
 pub struct DiagnoseOutcome {
-    /// The steps, from the source to the whole.
+    /// The steps, from the source to the whole copy.
     pub steps: Vec<StepReport>,
-    /// Both hosts.
+    /// The examinations of both hosts.
     pub ends: Ends,
-    /// What there is to copy.
+    /// The files to copy.
     pub sample: SampleReport,
-    /// The least round-trip time.
+    /// The smallest round-trip time in ms.
     pub rtt_ms: Option<f64>,
-    /// What could not be measured or seen.
+    /// The measurements that are missing, with reasons.
     pub gaps: Vec<Gap>,
-    /// The first thing that failed.
+    /// The first failure.
     pub failure: Option<EngineError>,
-    /// `stop` was set.
+    /// True if `stop` was set.
     pub interrupted: bool,
 }
 
-/// Runs the diagnosis of `plan`. When `stop` is set, it ends in order with what it has.
+/// Runs the diagnosis of `plan`. When `stop` is set, it ends early and returns its results so far.
 pub fn run(
     plan: &DiagnosePlan,
     openers: &mut dyn Openers,
@@ -127,11 +127,11 @@ impl DiagnoseOutcome {
     ) -> Option<EndWorker> {
         let options = CopyOptions { sample: Some(LOOK), ..plan.options.clone() };
         let role = plan.role(end);
-        let opened = match plan.way.is_here(end) {
-            true => Ok(EndWorker::local(&role, &options)),
-            false => openers
-                .open(end, Service::Diagnose)
-                .and_then(|session| EndWorker::remote(session, &role, &options)),
+        let opened = if plan.way.is_here(end) {
+            Ok(EndWorker::local(&role, &options))
+        } else {
+            let session = openers.open(end, Service::Diagnose);
+            session.and_then(|session| EndWorker::remote(session, &role, &options))
         };
         let what = match end {
             End::Sender => "the source's end",
@@ -170,7 +170,7 @@ struct Runner<'a> {
     source: Option<EndWorker>,
     sink: Option<EndWorker>,
     on: &'a (dyn Fn(DiagnoseProgress<'_>) + Sync),
-    /// Why nothing can go over the path.
+    /// The reason why no step can use the path.
     hopeless: Option<String>,
 }
 
@@ -186,7 +186,7 @@ impl Runner<'_> {
         on(DiagnoseProgress::Begun { step, round, time: self.steps.time });
         let begun = Instant::now();
         match self.measure(step) {
-            // A round that the user ended is none.
+            // An interrupted round does not count.
             Ok(_) if self.steps.stop.load(Ordering::Relaxed) => {}
             Ok(measured) => {
                 let hosts = [&mut self.source, &mut self.sink];
@@ -223,7 +223,7 @@ impl Runner<'_> {
         }
     }
 
-    /// For a step in this round.
+    /// Returns the time for a step in this round.
     fn time(&self, crosses: bool) -> Duration {
         let planned = self.steps.plan.time / self.steps.plan.rounds.max(1);
         match self.steps.rtt {
@@ -275,13 +275,13 @@ impl Runner<'_> {
         let sink = self.sink.as_mut().ok_or_else(|| unseen("the sink's end"))?;
         let target = sink.fresh()?;
         let round = self.steps.copy(content, bytes, None, Some(target), moving);
-        // Its room is given back at once.
+        // The files are removed at once to free their space.
         sink.fresh()?;
         round
     }
 
-    /// Has the source's page cache forget what is copied next; a source that cannot says so in its
-    /// own step.
+    /// Drops the source's files from the page cache. The step that reads the source reports a
+    /// failure.
     fn forget(&mut self) {
         let options = CopyOptions { sample: Some(LOOK), ..self.steps.plan.options.clone() };
         if let Some(source) = &mut self.source {
@@ -289,7 +289,8 @@ impl Runner<'_> {
         }
     }
 
-    /// How much a copy copies: what the slowest part of it moved so far would move in the time.
+    /// Returns the number of bytes to copy: as many as the slowest part so far would move in the
+    /// time.
     fn bytes(&self, step: DiagnosisStep) -> u64 {
         if let Some(size) = self.steps.plan.size {
             return size.get();
@@ -361,8 +362,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Examines both hosts for what they could reach, and lets go of them: what was made is removed
-    /// here.
+    /// Examines both hosts at the rate that they could reach, and closes both ends.
     fn end(self) -> DiagnoseOutcome {
         let Runner { mut outcome, steps, source, sink, .. } = self;
         outcome.interrupted = steps.stop.load(Ordering::Relaxed);
@@ -379,7 +379,7 @@ impl Runner<'_> {
             };
             match worker.examine(rate, rtt) {
                 Ok(findings) => {
-                    // What another right would show, not what this kernel does not have.
+                    // A missing permission is a gap; a missing kernel feature is not.
                     let unseen =
                         |one: &&Finding| one.verdict == Verdict::Unseen && !one.commands.is_empty();
                     outcome.gaps.extend(findings.iter().filter(unseen).map(|one| Gap {

@@ -1,5 +1,5 @@
-//! A directory beside what a copy would write, for the steps that write: made under a name of its
-//! own, emptied between them, and removed whatever happens to the client.
+//! A temporary directory beside the target, for the steps that write. It is emptied between steps,
+//! and removed even if the client is killed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,31 +17,31 @@ use rustix::io::Errno;
 
 use crate::copy::reserve_of;
 use crate::copy::tree::{FileKind, list};
-use crate::copy::{DIAGNOSIS_PREFIX as PREFIX, Tree};
+use crate::copy::{DIAGNOSIS_DIGITS as DIGITS, DIAGNOSIS_PREFIX as PREFIX, Tree};
 use crate::error::{EngineError, Result};
 use crate::session::random_keying_material;
 
-/// How long a copy that was ended may still make files in it.
+/// The time for which a copy that was stopped may still create files in the directory.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The directory; removed with all that is in it when dropped.
+/// A temporary directory, which is removed with its contents when dropped.
 pub(super) struct Scratch {
-    /// What it is in.
+    /// The directory above it.
     parent: OwnedFd,
     name: OsString,
-    /// Held under a lock, by which a later diagnosis tells it from one that was killed.
+    /// The directory itself. Its lock shows a later diagnosis that this one runs.
     own: OwnedFd,
-    /// As a copy's target names it.
+    /// The path for the target of a copy.
     path: PathBuf,
-    /// The empty directory in it that the next step writes to.
+    /// The number of the empty directory that the next step writes to.
     number: u32,
 }
 
 impl Scratch {
-    /// Makes it where a copy to `target` would write.
+    /// Creates the directory where a copy to `target` would write.
     ///
     /// # Errors
-    /// There is no such directory, or it may not be written.
+    /// The directory above does not exist or cannot be written.
     pub(super) fn make(tree: &Tree, target: &Path) -> Result<Self> {
         let above = directory_of(tree, target);
         let failed = EngineError::file("make a directory to write to in", &above);
@@ -55,7 +55,7 @@ impl Scratch {
         let parent = tree.open_dir(above)?;
         sweep(&parent);
         let token = random_keying_material();
-        let token: String = token[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let token: String = token[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
         let name = OsString::from(format!("{PREFIX}{token}"));
         mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
         let path = above.join(&name);
@@ -64,7 +64,7 @@ impl Scratch {
         Ok(Scratch { parent, name, own, path, number: 0 })
     }
 
-    /// Removes what is in it and makes an empty directory in it: the path of that, for a copy.
+    /// Removes all contents, creates an empty directory, and returns its path for a copy.
     ///
     /// # Errors
     /// The file system refuses.
@@ -78,10 +78,10 @@ impl Scratch {
         Ok(path)
     }
 
-    /// The directory that [`fresh`](Self::fresh) made last.
+    /// Opens the directory that [`fresh`](Self::fresh) created last.
     ///
     /// # Errors
-    /// It is gone.
+    /// The directory is gone.
     pub(super) fn directory(&self) -> Result<(OwnedFd, PathBuf)> {
         let name = self.number.to_string();
         let path = self.path.join(&name);
@@ -92,7 +92,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A copy that was ended with its session may be about to make a file.
+        // A copy that was stopped with its session may still create a file.
         let until = Instant::now() + PATIENCE;
         loop {
             remove(&self.parent, &self.name);
@@ -105,7 +105,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The directory that a copy to `target` writes to: it, or the one above.
+/// Returns the directory that a copy to `target` writes to: the target or the directory above it.
 pub(super) fn directory_of(tree: &Tree, target: &Path) -> PathBuf {
     match tree.metadata(target) {
         Ok(metadata) if metadata.kind == FileKind::Directory => target.to_owned(),
@@ -116,14 +116,15 @@ pub(super) fn directory_of(tree: &Tree, target: &Path) -> PathBuf {
     }
 }
 
-/// The bytes that are free for this user in an open directory, without the reserve.
+/// Returns the bytes of an open directory's file system that are free for this user, without the
+/// reserve.
 pub(super) fn free_bytes(dir: impl AsFd, reserve: MinFree) -> Option<Bytes> {
     let disk = fstatvfs(dir).ok()?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     Some(Bytes::new(free.saturating_sub(reserve_of(&disk, reserve))))
 }
 
-/// Removes the directories of diagnoses that were killed: those that nobody holds.
+/// Removes the directories of diagnoses that were killed, whose locks are free.
 fn sweep(parent: &OwnedFd) {
     let Ok(readable) = open(parent, OsStr::new(".")) else { return };
     for name in list(readable).unwrap_or_default() {
@@ -143,7 +144,7 @@ fn open(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
-/// Removes what has this name, if it can be; no link is followed.
+/// Removes the file or directory `name`, if possible, without following links.
 fn remove(parent: &OwnedFd, name: &OsStr) {
     if unlinkat(parent, name, AtFlags::empty()).is_ok() {
         return;
@@ -155,7 +156,7 @@ fn remove(parent: &OwnedFd, name: &OsStr) {
 }
 
 fn remove_all(dir: &OwnedFd) {
-    // A descriptor of its own, whose place in the directory is its own.
+    // Reading the names moves the file position, so this is a separate descriptor.
     let Ok(readable) = open(dir, OsStr::new(".")) else { return };
     for name in list(File::from(readable)).unwrap_or_default() {
         remove(dir, name.as_os_str());
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_all_that_is_in_it_and_takes_the_leavings_of_the_killed() {
+    fn dropping_removes_the_directory_and_creating_removes_abandoned_ones() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("mine"), "x").unwrap();
         let left = dir.path().join(format!("{PREFIX}left/1/deep"));
@@ -183,7 +184,7 @@ mod tests {
         fs::create_dir(one.join("sub")).unwrap();
         fs::write(one.join("sub/file"), "x").unwrap();
         std::os::unix::fs::symlink(dir.path().join("mine"), one.join("link")).unwrap();
-        // A second one beside it takes only what nobody holds.
+        // A second diagnosis removes only directories whose locks are free.
         let second = Scratch::make(&tree, &dir.path().join("new-name")).unwrap();
         assert_eq!(names().len(), 3);
         let two = first.fresh().unwrap();

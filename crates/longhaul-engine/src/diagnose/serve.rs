@@ -1,10 +1,10 @@
-//! The service: one end's local end, for a client elsewhere.
+//! The server of one end of a diagnosis.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -19,23 +19,23 @@ use super::write::Writing;
 use crate::copy::tree::wire_path;
 use crate::copy::{Tree, check_options as check};
 use crate::error::{EngineError, Result};
-use crate::session::{Operation, ServedSession, WorkRecord};
+use crate::session::{KeyRate, Operation, Reserved, ServedSession, WorkRecord};
 
-/// How long the client may take to say what it wants.
+/// The time limit for the first order.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it may be silent: the steps that are not this end's.
+/// The time limit between two orders: other steps may run at the other end meanwhile.
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
-/// Orders that wait: a client gives the next once it has the answer.
+/// The number of waiting orders; a client sends the next one after the answer.
 const ORDERS: usize = 1;
 
-/// Serves the steps of one client within `tree`; the client is authorised already. What was made is
-/// removed when it leaves, or `stop` is set.
+/// Serves the steps of one authorised client within `tree`. The temporary directory is removed when
+/// the client leaves or `stop` is set.
 ///
 /// # Errors
 /// The client was refused, or its channel broke.
 pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-    let ServedSession { sender, mut receiver, streams, record, quota, .. } = session;
-    // Data connections are not for this service.
+    let ServedSession { sender, mut receiver, streams, record, quota, rate, .. } = session;
+    // This service needs no data connections.
     drop(streams);
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
@@ -66,7 +66,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     thread::scope(|scope| {
         let gone = &gone;
         scope.spawn(move || {
-            // A client that leaves ends what it has ordered.
+            // A client that leaves ends its running order.
             while let Ok(order) = receiver.receive::<DiagnoseOrder>() {
                 if orders.send(order).is_err() {
                     break;
@@ -77,7 +77,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         let done = loop {
             match waiting.recv_timeout(Duration::from_millis(100)) {
                 Ok(order) => {
-                    let event = obey(&mut local_end, order, gone)
+                    let event = obey(&mut local_end, order, rate.as_ref(), gone)
                         .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) });
                     note(&record, &event);
                     if let Err(error) = sender.send(&event) {
@@ -97,7 +97,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     })
 }
 
-/// Adds what was read or written to the account.
+/// Adds the bytes that were read or written to the record.
 fn note(record: &WorkRecord, event: &DiagnoseEvent) {
     if let DiagnoseEvent::Done(report) = event {
         record.note(|work| {
@@ -108,7 +108,7 @@ fn note(record: &WorkRecord, event: &DiagnoseEvent) {
     }
 }
 
-/// Tells a client that these files are not for it.
+/// Refuses a client that may not reach the files.
 ///
 /// # Errors
 /// The refusal, for the server's record, or the control channel broke.
@@ -123,8 +123,8 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
 fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), String> {
     let rights = tree.rights();
     match role {
-        Role::Source(_) if !rights.may_read() => Err("it takes files and gives none".to_owned()),
-        // What a diagnosis writes it also removes.
+        Role::Source(_) if !rights.may_read() => Err("the server is write-only".to_owned()),
+        // A diagnosis removes the files that it writes.
         Role::Sink(Some(_)) if !rights.may_replace() => {
             Err("this key may not remove what a diagnosis would write".to_owned())
         }
@@ -143,9 +143,11 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.min(DIAGNOSE_LIMIT_SECONDS)).unwrap_or_default()
 }
 
+/// Executes one order. Reading and writing reserve half of the key's `rate`.
 fn obey(
     local_end: &mut LocalEnd,
     order: DiagnoseOrder,
+    rate: Option<&Arc<KeyRate>>,
     gone: &AtomicBool,
 ) -> Result<DiagnoseEvent> {
     if let DiagnoseOrder::Read { options, .. } | DiagnoseOrder::Forget { options } = &order
@@ -153,16 +155,23 @@ fn obey(
     {
         return Ok(DiagnoseEvent::Failed { reason });
     }
+    let moves = matches!(order, DiagnoseOrder::Read { .. } | DiagnoseOrder::Write { .. });
+    let reserved = match rate.filter(|_| moves).map(KeyRate::reserve_half).transpose() {
+        Ok(reserved) => reserved,
+        Err(taken) => return Ok(DiagnoseEvent::Failed { reason: taken.to_string() }),
+    };
+    let rate = reserved.as_ref().map(Reserved::rate);
     Ok(match order {
         DiagnoseOrder::Open { .. } => {
             let what = "it said twice which end this is";
             return Err(EngineError::Protocol { peer: "the client".to_owned(), what });
         }
         DiagnoseOrder::Read { options, seconds: time } => {
-            DiagnoseEvent::Done(Box::new(local_end.read(&options, seconds(time), gone)?))
+            DiagnoseEvent::Done(Box::new(local_end.read(&options, seconds(time), rate, gone)?))
         }
         DiagnoseOrder::Write { bytes, files, durable, seconds: time } => {
-            let writing = Writing { bytes: bytes.get(), files, durable, time: seconds(time) };
+            let time = seconds(time);
+            let writing = Writing { bytes: bytes.get(), files, durable, time, rate };
             DiagnoseEvent::Done(Box::new(local_end.write(writing, gone)?))
         }
         DiagnoseOrder::Forget { options } => {

@@ -1,4 +1,4 @@
-//! One step, measured once.
+//! One measurement of one step.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -23,30 +23,30 @@ use crate::error::{EngineError, Result};
 use crate::session::Session;
 use crate::test;
 
-/// The longest that a copy may take, in times of what it was made to take.
+/// The time limit of a copy, as a multiple of its planned time.
 const PATIENCE: f64 = 1.6;
-/// What is left of that for opening and closing a session.
+/// The additional time for opening and closing a session.
 const AROUND: Duration = Duration::from_millis(800);
-/// Round trips that opening and closing a session take.
+/// The additional round trips for opening and closing a session.
 const TRIPS_AROUND: u32 = 8;
-/// The most that a look at a source counts.
+/// The largest sample that is counted at a source.
 pub(super) const LOOK: Sample =
     Sample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
-/// Blocks of a copy at the least, as small as they may be for that.
+/// The least number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
-/// The most that is written alone in a round.
+/// The most bytes that the step at the sink writes in a round.
 const MOST_WRITTEN: u64 = 8 << 30;
 
-/// What the steps share.
+/// The data that all steps share.
 pub(super) struct StepRunner<'a> {
     pub(super) plan: &'a DiagnosePlan,
     pub(super) openers: &'a mut dyn Openers,
     pub(super) stop: &'a AtomicBool,
-    /// Of a round, by the plan; longer where the round trip asks for it.
+    /// The time of a round; longer than planned if the round trip requires it.
     pub(super) time: Duration,
     pub(super) rtt: Option<Duration>,
-    /// What there is to copy.
+    /// The bytes of the sample.
     pub(super) bytes: u64,
     pub(super) files: u64,
 }
@@ -61,17 +61,16 @@ impl StepRunner<'_> {
 
     pub(super) fn write(&mut self, sink: &mut EndWorker) -> Result<StepRound> {
         let most = self.plan.size.map_or(MOST_WRITTEN, Bytes::get);
-        // Large files are one, so that there is enough to write; small ones are as they are.
+        // Large files become one file, so that there is enough to write; small files stay as they
+        // are.
         let large = self.files == 0 || self.bytes / self.files >= DIRECT_FROM_BYTES;
-        let (bytes, files) = match large {
-            true => (most, 1),
-            false => (self.bytes.min(most), self.files),
-        };
-        let writing = Writing { bytes, files, durable: self.plan.options.durable, time: self.time };
+        let (bytes, files) = if large { (most, 1) } else { (self.bytes.min(most), self.files) };
+        let durable = self.plan.options.durable;
+        let writing = Writing { bytes, files, durable, time: self.time, rate: None };
         Ok(alone(sink.write(writing, self.stop)?))
     }
 
-    /// Memory to memory as `longhaul test` does it.
+    /// Measures memory to memory as `longhaul test` does.
     pub(super) fn memory(&mut self, streams: u32, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
         let begun = Instant::now();
         let plan = TestPlan {
@@ -105,7 +104,7 @@ impl StepRunner<'_> {
         Ok(tested(result?, begun.elapsed()))
     }
 
-    /// A copy of `bytes` of `content`, to `target` or nowhere.
+    /// Copies `bytes` of `content` to `target`, or drops them.
     pub(super) fn copy(
         &mut self,
         content: SampleContent,
@@ -134,7 +133,7 @@ impl StepRunner<'_> {
         });
         self.openers.done();
         match outcome {
-            // Nothing of it could be read, or written.
+            // Nothing could be read or written.
             Ok(result) if result.summary.bytes.get() == 0 => Err(nothing(&result)),
             Ok(result) => Ok(copied(&result, pace)),
             Err(EngineError::Interrupted) if pace.cut && pace.bytes.get() > 0 => Ok(cut(pace)),
@@ -149,14 +148,14 @@ impl StepRunner<'_> {
         (progress, opened): (&Progress, &Opened),
         enough: &AtomicBool,
     ) -> Result<CopyResult> {
-        // What cannot be named is not looked at: bytes come from memory.
+        // Without a source path the bytes come from memory.
         let path = self.plan.source.clone().unwrap_or_else(|| "memory".into());
         let (way, openers) = (&self.plan.way, &mut *self.openers);
         let files = FarFiles { paths: std::slice::from_ref(&path), names: None };
-        // A step is never resumed.
+        // A step is never resumed, so its secret is random.
         let secret = CopySecret::random();
         if let CopyDirection::Between(_) = way {
-            // Both are opened by the same worker, one after the other.
+            // The same opener opens both sessions, one after the other.
             let openers = std::cell::RefCell::new(openers);
             let mut to = || openers.borrow_mut().open(End::Receiver, Service::Copy);
             let mut from =
@@ -180,7 +179,7 @@ impl StepRunner<'_> {
     }
 }
 
-/// A line that is not made again once it breaks.
+/// Returns a connection that is not repeated after a failure.
 fn line<'a>(
     connect: &'a mut dyn FnMut() -> Result<Session>,
     secret: &'a CopySecret,
@@ -188,8 +187,8 @@ fn line<'a>(
     Lifeline { connect, give_up: Duration::ZERO, lost: &|_| (), secret }
 }
 
-/// The block for a copy of `bytes`, up to `most`: few blocks do not divide among connections, where
-/// the many of a long copy do.
+/// Returns the block size for a copy of `bytes`, at most `most`. A short copy needs smaller blocks
+/// than a long one to use all connections evenly.
 fn block_of(bytes: u64, most: Bytes) -> Bytes {
     let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
     let block = (bytes / LEAST_BLOCKS).max(LEAST_BLOCK.get()) / page * page;
@@ -222,7 +221,7 @@ fn tested(result: TestResult, elapsed: Duration) -> StepRound {
     }
 }
 
-/// Segments sent again in the second half of a test, in percent.
+/// Returns the percentage of segments that were retransmitted in the second half of a test.
 fn late_loss(result: &TestResult) -> Option<f64> {
     let half = result.intervals.last()?.end_seconds / 2.0;
     let late = result.intervals.iter().filter(|interval| interval.start_seconds >= half);

@@ -1,4 +1,4 @@
-//! A run with both ends in this process, whose path is loopback.
+//! Diagnoses over loopback with both ends in this process.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +16,9 @@ use crate::serve::{InProcess, Services};
 use crate::session::{ServedSession, Session};
 use crate::test::{self, TestLimits};
 
-/// The far end, for one session.
+/// The server of one session.
 struct Far {
-    /// Copies break.
+    /// True if copies are refused.
     broken: bool,
 }
 
@@ -38,7 +38,7 @@ impl Services for Far {
     }
 }
 
-/// Opens sessions with far ends in this process.
+/// Opens sessions with servers in this process.
 #[derive(Default)]
 struct Fars {
     broken: bool,
@@ -76,8 +76,8 @@ fn plan(way: CopyDirection, source: &Path, target: &Path) -> DiagnosePlan {
 }
 
 #[test]
-fn all_step_are_measured_either_way_and_nothing_stays() {
-    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+fn every_step_is_measured_and_nothing_remains() {
+    let dir = tempfile::tempdir().unwrap();
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
     fs::create_dir(&target).unwrap();
     fs::write(&source, vec![7; 5 << 20]).unwrap();
@@ -98,7 +98,7 @@ fn all_step_are_measured_either_way_and_nothing_stays() {
             assert!(round.throughput_bps.bps() > 0 && round.bytes.get() > 0, "{report:?}");
             assert!(round.source_host.is_some() && round.sink_host.is_some());
         }
-        // Copies are no more than there is; of memory there is more.
+        // A copy has at most the source's bytes; memory has more.
         let of = |step| outcome.steps.iter().find(|one| one.step == step).unwrap();
         assert_eq!(of(DiagnosisStep::Whole).rounds[0].bytes.get(), 5 << 20);
         assert!(of(DiagnosisStep::Whole).rounds[0].copy.is_some());
@@ -110,14 +110,14 @@ fn all_step_are_measured_either_way_and_nothing_stays() {
 }
 
 #[test]
-fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
-    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+fn a_refused_step_is_a_gap_and_the_others_run() {
+    let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(CopyDirection::Push, &source, dir.path());
     let mut openers = Fars { broken: true, started: Vec::new() };
     let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|_| {});
-    // The far end removes what it made once it hears that the client has gone.
+    // The server removes its directory when it notices that the client has left.
     drop(openers);
     let measured: Vec<_> = outcome
         .steps
@@ -144,8 +144,8 @@ fn what_is_refused_is_a_gap_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_diagnosis_that_is_stopped_has_what_it_measured() {
-    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+fn a_stopped_diagnosis_has_its_measurements() {
+    let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(CopyDirection::Push, &source, dir.path());

@@ -1,8 +1,8 @@
-//! Writes files as a sink does, from memory of the same host: the step that needs no network.
+//! Writes files from memory as a sink does: the step at the sink that needs no network.
 //!
-//! Large files are given their room in advance and written past the page cache by as many threads
-//! as a sink has writers, then written over once more, which tells what finding room costs. Small
-//! ones are made under a temporary name, written and renamed.
+//! Large files are allocated in advance and written past the page cache by as many threads as a
+//! sink has writers. They are then overwritten, which shows the cost of allocation. Small files are
+//! created under a temporary name, written and renamed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,29 +24,33 @@ use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::{DIRECT_FROM_BYTES, WRITERS};
 use crate::error::{EngineError, Result};
 use crate::noise::noise;
+use crate::session::Throttle;
 
-/// The block of a copy.
+/// The block size of a copy.
 const BLOCK: u64 = 4 << 20;
-/// What goes through the page cache is all still to be written when time is up.
+/// The most that is written through the page cache, because all of it is still dirty at the end of
+/// the time.
 const LARGEST_CACHED: u64 = 512 << 20;
-/// The part of the time for writing over what is there.
+/// One part in this many of the time is used to overwrite.
 const OVERWRITE_PART: u32 = 4;
 
-/// What is written.
+/// The files to write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing {
-    /// Bytes in all, at the most.
+    /// The largest number of bytes in all files.
     pub(super) bytes: u64,
-    /// Files that hold them.
+    /// The number of files.
     pub(super) files: u64,
-    /// Sync at the end.
+    /// True to sync the files at the end.
     pub(super) durable: bool,
-    /// For so long at the most.
+    /// The time limit.
     pub(super) time: Duration,
+    /// The rate limit.
+    pub(super) rate: Option<Rate>,
 }
 
-/// Writes into the open directory `dir`, whose path is `path`, until it is done, time is up, or
-/// `stop`.
+/// Writes into the open directory `dir` with this `path` until all is written, the time is up, or
+/// `stop` is set.
 ///
 /// # Errors
 /// The file system refuses, or has no room.
@@ -66,6 +70,7 @@ pub(super) fn write(
         dir,
         writing,
         stop,
+        throttle: Throttle::new(writing.rate),
         deadline: Instant::now() + writing.time,
         clock: StageClock::default(),
         cpu: CpuMeter::default(),
@@ -81,6 +86,7 @@ struct Work<'a> {
     dir: &'a OwnedFd,
     writing: Writing,
     stop: &'a AtomicBool,
+    throttle: Throttle,
     deadline: Instant,
     clock: StageClock,
     cpu: CpuMeter,
@@ -118,10 +124,7 @@ impl Work<'_> {
                 (again > 0).then(|| Rate::mean(Bytes::new(again), begun.elapsed()))
             }
         };
-        let how = match direct {
-            true => "past the page cache (O_DIRECT)",
-            false => "through the page cache",
-        };
+        let how = if direct { "past the page cache (O_DIRECT)" } else { "through the page cache" };
         let how = format!("{how}, {WRITERS} threads, blocks of {}", Bytes::new(BLOCK));
         let mut report = self.report(bytes, 1, elapsed, how);
         report.overwrite_bps = overwrite_bps;
@@ -129,14 +132,13 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// Writes one block after the other on all threads, up to `most` bytes, whole blocks, or until
-    /// the deadline.
+    /// Writes whole blocks on all threads, up to `most` bytes or until the deadline.
     fn blocks(&self, file: &File, most: u64, deadline: Instant) -> io::Result<u64> {
         let next = AtomicU64::new(0);
         self.threads(|| {
             let mut buffer = AlignedBuffer::new(BLOCK as usize);
             noise(&mut buffer);
-            // One at the least: on a host that hardly comes by, that tells how slow it is.
+            // Each thread writes at least one block, so that a very slow host gets a rate, too.
             let mut first = true;
             while first || Instant::now() < deadline && !self.stop.load(Ordering::Relaxed) {
                 first = false;
@@ -145,6 +147,7 @@ impl Work<'_> {
                     next.fetch_sub(BLOCK, Ordering::Relaxed);
                     break;
                 }
+                self.throttle.take(BLOCK, deadline, self.stop);
                 self.clock.time(|| file.write_all_at(&buffer, at))?;
             }
             Ok(())
@@ -163,6 +166,7 @@ impl Work<'_> {
                 if number >= self.writing.files {
                     break;
                 }
+                self.throttle.take(size as u64, self.deadline, self.stop);
                 self.clock.time(|| self.one(number, &bytes))?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
@@ -204,7 +208,10 @@ impl Work<'_> {
         outcomes.into_iter().collect()
     }
 
-    fn report(&self, bytes: u64, files: u64, elapsed: Duration, how: String) -> AloneReport {
+    fn report(&self, bytes: u64, files: u64, elapsed: Duration, mut how: String) -> AloneReport {
+        if let Some(rate) = self.writing.rate {
+            how.push_str(&format!("; limited to {rate} for this key"));
+        }
         AloneReport {
             bytes: Bytes::new(bytes),
             files,
@@ -223,12 +230,12 @@ mod tests {
 
     #[test]
     fn large_and_small_files_are_written() {
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let fd = OwnedFd::from(File::open(dir.path()).unwrap());
         let time = Duration::from_secs(5);
         let stop = AtomicBool::new(false);
         let run = |bytes, files| {
-            let writing = Writing { bytes, files, durable: true, time };
+            let writing = Writing { bytes, files, durable: true, time, rate: None };
             write((&fd, dir.path()), writing, MinFree::NONE, &stop).unwrap()
         };
         let large = run(16 << 20, 1);

@@ -1,4 +1,4 @@
-//! What one core does with bytes in memory.
+//! The speed of one core with bytes in memory.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use super::measured;
 use crate::noise::noise;
 
-/// Beyond the caches of a core, and mostly of a processor.
+/// More bytes than the caches of a core, and mostly of a processor, hold.
 const MEMORY_BYTES: usize = 128 << 20;
-/// What a copy hashes and seals at once (`copy/stream.rs`).
+/// The bytes that a copy hashes and seals at once (`copy/stream.rs`).
 const SEGMENT_BYTES: usize = 128 << 10;
 
 /// One kind of work.
@@ -18,11 +18,11 @@ pub(super) struct Work {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     note: &'static str,
-    /// Does it for the time given; returns the bytes and the time they took.
+    /// Works for the given time; returns the bytes and the elapsed time.
     run: fn(Duration) -> (u64, Duration),
 }
 
-/// All of them.
+/// All kinds of work.
 pub(super) const WORKS: &[Work] = &[
     Work {
         name: "memory_copy",
@@ -58,7 +58,7 @@ pub(super) const WORKS: &[Work] = &[
     },
 ];
 
-/// Does it for `time`.
+/// Measures `work` for `time`.
 pub(super) fn measure(work: &Work, time: Duration) -> Measurement {
     let (bytes, elapsed) = (work.run)(time);
     measured(work.name, work.title, bytes, elapsed, work.note)
@@ -66,7 +66,7 @@ pub(super) fn measure(work: &Work, time: Duration) -> Measurement {
 
 fn copy_memory(time: Duration) -> (u64, Duration) {
     let from = vec![1_u8; MEMORY_BYTES];
-    // Its pages are there before the clock runs.
+    // The pages are allocated before the clock starts.
     let mut to = vec![2_u8; MEMORY_BYTES];
     repeat(time, || {
         to.copy_from_slice(std::hint::black_box(&from));
@@ -98,7 +98,7 @@ fn seal(time: Duration) -> (u64, Duration) {
     })
 }
 
-/// Does `work` until `time` has passed; it returns how many bytes it did.
+/// Repeats `work` until `time` has passed; `work` returns its bytes.
 fn repeat(time: Duration, mut work: impl FnMut() -> u64) -> (u64, Duration) {
     let begun = Instant::now();
     let mut bytes = 0;

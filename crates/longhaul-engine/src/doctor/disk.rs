@@ -1,7 +1,7 @@
-//! A disk by itself: a file is written and read as a copy does it, with four threads and blocks of
-//! a mebibyte, past the page cache where the file system can.
+//! The speed of a disk: a file is written and read as a copy does it, with four threads and blocks
+//! of a mebibyte, past the page cache if the file system supports it.
 //!
-//! The file has no name while it is measured, so that nothing is left whatever happens.
+//! The file has no name while it is measured, so that nothing remains after a crash.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -20,19 +20,20 @@ use crate::error::Result;
 use crate::noise::noise;
 
 const BLOCK: u64 = 1 << 20;
-/// As many as a copy reads and writes with.
+/// The number of threads, as of a copy.
 const THREADS: usize = 4;
-/// The file ends here, however fast the disk; a tenth of what is free is left alone otherwise.
+/// The largest file; a tenth of the free space remains free otherwise.
 const LARGEST: u64 = 4 << 30;
-/// Of a file that goes through the page cache, all is still to be written when time is up.
+/// The largest file through the page cache, because all of it is still dirty at the end of the
+/// time.
 const LARGEST_CACHED: u64 = 256 << 20;
-/// Less would tell nothing.
+/// The smallest meaningful file.
 const LEAST: u64 = 16 << 20;
 
 const WRITE: (&str, &str) = ("disk_write", "disk, written and synced");
 const READ: (&str, &str) = ("disk_read", "disk, read");
 
-/// Writes for `time`, syncs, and reads back for as long at the most.
+/// Writes for `time`, syncs, and reads back for at most as long.
 pub(super) fn measure(directory: &Path, time: Duration) -> Vec<Measurement> {
     let fail = |(name, title): (&str, &str), error| failed(name, title, &error);
     let scratch = match Scratch::new(directory) {
@@ -82,7 +83,7 @@ impl Scratch {
         format!("in {}, {way}, {THREADS} threads, blocks of 1 MiB", directory.display())
     }
 
-    /// The bytes written, and the time until they were on stable storage.
+    /// Writes, and returns the bytes and the time until they were on stable storage.
     fn write(&self, directory: &Path, time: Duration) -> Result<(u64, Duration)> {
         let begun = Instant::now();
         let bytes =
@@ -92,10 +93,10 @@ impl Scratch {
         Ok((bytes, begun.elapsed()))
     }
 
-    /// The bytes read, and the time they took.
+    /// Reads, and returns the bytes and the time.
     fn read(&self, directory: &Path, written: u64, time: Duration) -> Result<(u64, Duration)> {
         if !self.direct {
-            // Synced pages go; otherwise memory would be read.
+            // Drops the synced pages, because memory would be read otherwise.
             let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
         }
         let begun = Instant::now();
@@ -105,8 +106,8 @@ impl Scratch {
         Ok((bytes, begun.elapsed()))
     }
 
-    /// Does `work` to one block after the other on all threads, up to `limit` bytes or until
-    /// `time` has passed. Returns how many bytes were done.
+    /// Does `work` to one block after the other on all threads, up to `limit` bytes or until `time`
+    /// has passed. Returns the number of bytes.
     fn each_block(
         &self,
         limit: u64,
@@ -118,7 +119,7 @@ impl Scratch {
         let thread = move || -> io::Result<()> {
             let mut buffer = AlignedBuffer::new(BLOCK as usize);
             noise(&mut buffer);
-            // A block that was begun is ended, so that those behind the last are all there.
+            // A block that was begun is completed, so that there are no gaps.
             while Instant::now() < deadline {
                 let at = next.fetch_add(BLOCK, Ordering::Relaxed);
                 if at + BLOCK > limit {
@@ -141,7 +142,7 @@ impl Scratch {
     }
 }
 
-/// Makes a file and takes its name away at once.
+/// Creates a file and removes its name at once.
 fn create(directory: &Path, flags: OFlags) -> io::Result<File> {
     let path = directory.join(format!(".longhaul-doctor-{}", std::process::id()));
     let file = OpenOptions::new()
@@ -150,7 +151,7 @@ fn create(directory: &Path, flags: OFlags) -> io::Result<File> {
         .create_new(true)
         .custom_flags(flags.bits() as i32)
         .open(&path);
-    // open(2) may have made the file before it refuses O_DIRECT; a name that was there stays.
+    // open(2) may create the file before it refuses O_DIRECT; an existing name stays.
     match &file {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         _ => drop(fs::remove_file(&path)),

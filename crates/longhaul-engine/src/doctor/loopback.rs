@@ -1,4 +1,4 @@
-//! TCP within this host: a test of one stream, both of whose ends are here.
+//! The speed of TCP over loopback: a test of one stream with both ends in this process.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::test::{self, TestLimits};
 const NAME: &str = "loopback_tcp";
 const TITLE: &str = "TCP over loopback";
 
-/// One stream for `time`, sender and receiver each with a thread of its own.
+/// Measures one stream for `time`, with a thread each for sender and receiver.
 pub(super) fn measure(time: Duration, stop: &AtomicBool) -> Measurement {
     let result = match run(time, stop) {
         Ok(result) => result,
@@ -35,7 +35,7 @@ pub(super) fn measure(time: Duration, stop: &AtomicBool) -> Measurement {
     }
 }
 
-/// The far end, for one client in this process.
+/// The server of one client in this process.
 struct Tests;
 
 impl Services for Tests {

@@ -1,7 +1,7 @@
 //! The active measurements of `longhaul doctor`: this host without a network.
 //!
-//! Memory, hashes and cipher on one core, a disk by itself, and TCP over loopback, each with the
-//! code that tests and copies use, each for a second or so. Nothing here judges.
+//! It measures memory, hashes and cipher on one core, a disk, and TCP over loopback, each for about
+//! a second with the code of tests and copies. `longhaul_core::doctor` judges the results.
 
 mod core;
 mod disk;
@@ -17,11 +17,11 @@ use longhaul_core::units::{Bytes, Rate};
 
 use crate::error::EngineError;
 
-/// For how long one thing is measured.
-const TIME: Duration = Duration::from_millis(800);
+/// The duration of each measurement.
+const TIME: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 800 });
 
-/// Measures everything: memory, hashes, cipher, the disks of `directories`, loopback. Calls `on`
-/// before each with what it is about to do. When `stop` is set, what is left is left out.
+/// Measures memory, hashes, cipher, the disks of `directories` and loopback. Reports each to `on`
+/// before it begins. When `stop` is set, the rest is omitted.
 pub fn measure(
     directories: &[PathBuf],
     stop: &AtomicBool,
@@ -48,7 +48,7 @@ pub fn measure(
     all
 }
 
-/// What one core copies in memory, and what it seals, each measured for `time`.
+/// Measures the speed of one core at copying memory and at sealing, each for `time`.
 pub(crate) fn core_speeds(time: Duration) -> [Option<Rate>; 2] {
     ["memory_copy", "aes_256_gcm"].map(|name| {
         let work = core::WORKS.iter().find(|work| work.name == name)?;
@@ -56,7 +56,7 @@ pub(crate) fn core_speeds(time: Duration) -> [Option<Rate>; 2] {
     })
 }
 
-/// What `bytes` in `elapsed` come to.
+/// Returns the measurement of `bytes` in `elapsed`.
 fn measured(name: &str, title: &str, bytes: u64, elapsed: Duration, note: &str) -> Measurement {
     Measurement {
         name: name.to_owned(),
@@ -67,7 +67,7 @@ fn measured(name: &str, title: &str, bytes: u64, elapsed: Duration, note: &str) 
     }
 }
 
-/// Why there is no figure.
+/// Returns a measurement with the reason of its failure.
 fn failed(name: &str, title: &str, error: &EngineError) -> Measurement {
     let (name, title, note) = (name.to_owned(), title.to_owned(), chain(error));
     Measurement { name, title, throughput_bps: None, seconds: 0.0, note }
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_measured_and_nothing_is_left() {
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    fn a_host_is_measured_and_no_file_remains() {
+        let dir = tempfile::tempdir().unwrap();
         let mut said = 0;
         let path = dir.path().to_owned();
         let all = measure(&[path], &AtomicBool::new(false), |_| said += 1);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_cannot_be_written_says_why_and_the_rest_goes_on() {
+    fn an_unwritable_disk_is_reported_and_the_rest_is_measured() {
         let one = disk::measure(Path::new("/no/such/directory"), TIME);
         assert!(one.iter().all(|one| one.throughput_bps.is_none()));
         assert!(one[0].note.contains("/no/such/directory"), "{}", one[0].note);

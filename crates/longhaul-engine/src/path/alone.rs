@@ -1,4 +1,4 @@
-//! A host without longhaul: what it and the routers say by themselves.
+//! Measures the path to a host without longhaul, from the answers of the host and the routers.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,20 +17,20 @@ use super::probers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
 use crate::error::{EngineError, Result};
 
-/// Questions by which is known whether a host answers at all.
+/// The first questions, which show whether the host answers.
 const FIRST_TRIPS: u32 = 5;
-/// From one to the next: hosts bound how often they answer.
+/// The interval between them, because hosts limit their answers.
 const FIRST_PACE: Duration = Duration::from_millis(20);
 const FIRST_PATIENCE: Duration = Duration::from_secs(2);
-/// Handshakes by which the round trip is known where nothing else answers.
+/// The TCP handshakes that measure the round trip if nothing else is answered.
 const HANDSHAKES: u32 = 10;
 const HANDSHAKE_PACE: Duration = Duration::from_millis(50);
 
-/// Measures the path to `address`, which was named `target`, without anybody's help there; `why` is
-/// why there is none. When `stop` is set it ends in order, with what was measured.
+/// Measures the path to `address`, which the user named `target`, without a server there; `why` is
+/// the reason. When `stop` is set, it ends early with the results so far.
 ///
 /// # Errors
-/// There is no way there.
+/// There is no route to the host.
 pub fn run_without_server(
     address: SocketAddr,
     target: &str,
@@ -67,7 +67,7 @@ pub fn run_without_server(
     Ok(result.with_summary())
 }
 
-/// Why there is no ICMP echo, and what gives it.
+/// Returns the reason why ICMP echo is unavailable, and the remedy.
 pub(super) fn not_by_icmp(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "this user may not send ICMP echo; 'sudo sysctl -w \
@@ -114,7 +114,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 None => self.handshakes(),
             }
             if self.result.rtt.is_none() && closed_answers {
-                // Hosts answer few a second to one that asks.
+                // Hosts answer a few questions per second of one sender.
                 let plan = PathPlan {
                     echoes: FIRST_TRIPS,
                     echo_interval: Duration::from_secs(2),
@@ -140,7 +140,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         self.result.unmeasured.push(Unmeasured { part, what, why });
     }
 
-    /// ICMP echo, where it is allowed and answered.
+    /// Opens ICMP echo if it is permitted and answered.
     fn answering_echo(&mut self) -> Option<Echo> {
         match Echo::open(self.address.ip()) {
             Ok(mut echo) => {
@@ -190,7 +190,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         }
     }
 
-    /// How long TCP connections take to open or to be refused: either is one round trip.
+    /// Measures the time until TCP connections open or are refused: both take one round trip.
     fn handshakes(&mut self) {
         let mut times = Vec::new();
         for _ in 0..HANDSHAKES {
@@ -202,11 +202,11 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 Ok(_) => true,
                 Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
             };
-            match refused {
-                true => times.push(begun.elapsed().as_secs_f64() * 1e3),
-                // Silence is not asked ten times.
-                false if times.is_empty() => return,
-                false => {}
+            if refused {
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+            } else if times.is_empty() {
+                // A host that does not answer is not asked ten times.
+                return;
             }
             std::thread::sleep(HANDSHAKE_PACE);
         }
@@ -215,8 +215,8 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         }
     }
 
-    /// By echo, which hosts answer as often as they are asked; by datagrams, which need no right,
-    /// where that does not get there.
+    /// Finds the hops by echo, which hosts answer without a limit, or by datagrams, which need no
+    /// permission.
     fn hops(&mut self, closed: &mut ClosedPort, echo: Option<&mut Echo>) {
         let most = self.plan.most_hops;
         let mut found = echo.map(|echo| hops::find(echo, most, self.patience, self.stop));
@@ -236,7 +236,8 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         self.result.forward.hops = found;
     }
 
-    /// What TCP agrees on, where a connection opens at all; without a word of what passes.
+    /// Reads the segment size that TCP negotiated, if a connection opens; the sizes of packets
+    /// remain unknown.
     fn segments(&mut self) {
         let found = TcpStream::connect_timeout(&self.address, FIRST_PATIENCE)
             .and_then(|stream| tcp::segments(&stream));

@@ -1,3 +1,5 @@
+//! The interface of probers: questions and answers.
+
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -5,86 +7,86 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::Prober;
 use longhaul_sys::probe::{Report, Reported};
 
-/// A packet that asks for an answer.
+/// A packet that requests an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
     pub(super) number: u32,
-    /// With its IP header.
+    /// The length of the packet with its IP header.
     pub(super) packet_bytes: u32,
-    /// What the answer is to have, where the far end can be told.
+    /// The requested length of the answer, if the peer supports it.
     pub(super) answer_bytes: u32,
     pub(super) hop_limit: Option<u8>,
 }
 
-/// What came of a question.
+/// The answer or error for a question.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heard {
-    /// Of which; `None` when it does not say.
+    /// The number of the question; `None` if the report does not contain it.
     pub(super) number: Option<u32>,
-    /// Who says it; `None` for this host.
+    /// The sender of the answer; `None` for this host.
     pub(super) by: Option<IpAddr>,
     pub(super) what: What,
-    /// When it came, in ns on the clock of the day.
+    /// The time of arrival in ns of the wall clock.
     pub(super) at_ns: u64,
 }
 
-/// What may come of a question.
+/// The kinds of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// It arrived, and when by the far end's clock, and when the answer left.
+    /// The packet arrived; with the peer's times of its arrival and of the answer.
     Answer(Option<FarTimes>),
-    /// A router had used its hop limit up.
+    /// A router reported that the hop limit was used up.
     HopLimit,
-    /// It is too large: this many bytes would pass, or 0.
+    /// The packet is too large: this many bytes would pass, or 0 if unknown.
     TooBig(u32),
-    /// It does not get there.
+    /// The destination is unreachable.
     Unreachable,
 }
 
-/// On the far end's clock, in ns.
+/// Times in ns of the peer's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FarTimes {
     pub(super) arrived_ns: u64,
     pub(super) answered_ns: u64,
 }
 
-/// What asks, and hears.
+/// A prober that sends questions and receives answers.
 pub(super) trait Ask {
     /// Sends a question.
     ///
     /// # Errors
-    /// `EMSGSIZE` when it is larger than the interface takes; others when it cannot be sent at all.
+    /// `EMSGSIZE` if the question is larger than the interface's MTU; other errors if it cannot be
+    /// sent.
     fn ask(&mut self, question: &Question) -> io::Result<()>;
 
-    /// What is heard next, until a time.
+    /// Returns the next answer until a deadline.
     fn hear(&mut self, until: Instant) -> Option<Heard>;
 
-    /// The next number that no question has had.
+    /// Returns an unused number.
     fn number(&mut self) -> u32;
 
-    /// What its packets are.
+    /// Returns the kind of packets that it sends.
     fn prober(&self) -> Prober;
 
-    /// The far end.
+    /// Returns the peer's address.
     fn far(&self) -> IpAddr;
 
-    /// How much time the far end needs between two answers.
+    /// Returns the time that the peer needs between two answers.
     fn rest(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The smallest packet that it sends, with its IP header.
+    /// Returns the length of the smallest question with its IP header.
     fn least_bytes(&self) -> u32;
 }
 
-/// Whether a packet is larger than this host's interface takes.
+/// Returns whether a packet is larger than the MTU of this host's interface.
 pub(super) fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
 
-/// Sends by `attempt`, again where it failed for what was reported of an earlier packet, of which
-/// the kernel tells once for each. Of a packet that is too large, which a router may have reported,
-/// this host says so every time.
+/// Sends by `attempt`, and repeats it after errors that belong to an earlier packet, each of which
+/// the kernel reports once. This host reports a packet that is too large every time.
 pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     use rustix::io::Errno;
     const REPORTED: [Errno; 6] = [
@@ -109,7 +111,7 @@ pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::R
     last
 }
 
-/// What a report says of question `number`; `closed` is what a closed port means here.
+/// Converts a report about question `number`; `closed` is the meaning of a closed port.
 pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> Heard {
     let what = match report.what {
         Report::HopLimit => What::HopLimit,
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_reported_of_others_does_not_keep_a_packet_back() {
+    fn errors_of_earlier_packets_do_not_stop_a_send() {
         let mut pending = vec![Errno::MSGSIZE, Errno::HOSTUNREACH, Errno::CONNREFUSED];
         let sent = past_reports(|| pending.pop().map_or(Ok(()), |error| Err(error.into())));
         assert!(sent.is_ok() && pending.is_empty());

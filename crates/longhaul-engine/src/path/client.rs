@@ -1,4 +1,4 @@
-//! The client of a measurement with `longhaul serve`.
+//! The client of a path measurement with `longhaul serve`.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,28 +25,27 @@ use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session, SessionSecret};
 use crate::test::STEP_LIMIT;
 
-/// Round trips by which is known how long an answer takes.
+/// The first round trips, from which the time limit for answers follows.
 const FIRST_TRIPS: u32 = 10;
-/// How long the first answers are waited for: as long as any path that matters.
+/// The time limit for the first answers, longer than the round trip of any usual path.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
-/// How late the last probe for loss may be and still count as received: more than a network holds
-/// a packet back.
+/// The latest arrival of the last probe for loss that counts: longer than networks delay a packet.
 const LATE: Duration = Duration::from_millis(500);
-/// Between probes for loss, where they take no more than a tenth of the path.
+/// The interval between probes for loss, if they then take at most a tenth of the path.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
-/// The part of the path that probes for loss may take.
+/// The share of the path that probes for loss may take.
 const PROBE_SHARE: f64 = 0.1;
-/// A jump of this host's clock that is no drift.
+/// The smallest change of this host's clock that is a step and not drift.
 const CLOCK_STEP_NS: i64 = 5_000_000;
-/// What is taken for a full packet where the MTU is not looked for: that of Ethernet.
+/// The length of a full packet if the MTU is not measured: that of Ethernet.
 pub(super) const USUAL_MTU: u32 = 1500;
 
-/// Measures the path to the other end of `session`, which was named `target`; says with `note` what
-/// it is about. When `stop` is set it ends in order, with what was measured.
+/// Measures the path to the server of `session`, which the user named `target`, and reports each
+/// part to `note`. When `stop` is set, it ends early with the results so far.
 ///
 /// # Errors
-/// The server refuses the measurement, or no data can be exchanged with it. What fails later is named
-/// in the result.
+/// The server refuses the measurement, or no data can be exchanged with it. The result names later
+/// failures.
 pub fn run(
     session: Session,
     target: &str,
@@ -73,7 +72,7 @@ pub fn run(
     Ok(result.with_summary())
 }
 
-/// A result of which nothing is known yet.
+/// Returns an empty result.
 pub(super) fn empty(target: &str, address: IpAddr, plan: &PathPlan) -> PathResult {
     PathResult {
         schema: PATH_SCHEMA.to_owned(),
@@ -96,7 +95,7 @@ pub(super) fn empty(target: &str, address: IpAddr, plan: &PathPlan) -> PathResul
     }
 }
 
-/// What this host knows of its clock.
+/// Returns the state of this host's clock.
 pub(super) fn own_clock() -> Clock {
     clock::state().map_or(Clock::default(), |state| Clock {
         synchronised: state.synchronised,
@@ -104,13 +103,13 @@ pub(super) fn own_clock() -> Clock {
     })
 }
 
-/// A mark of this boot of this kernel that only the ends of the session can compare.
+/// Returns a mark of this boot that only the ends of the session can compare.
 pub(super) fn boot_mark(secret: &SessionSecret) -> Option<[u8; 16]> {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     Some(secret.mark(&boot))
 }
 
-/// How long an answer is waited for, by the first round trips: a half more than the longest.
+/// Returns the time limit for answers: one and a half times the longest of the first round trips.
 pub(super) fn patience(trips: &[Trips]) -> Duration {
     let longest = trips.iter().flat_map(|trips| &trips.times_ms).copied().fold(0.0, f64::max);
     match longest {
@@ -175,8 +174,8 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         })
     }
 
-    /// Measures one thing after the other. One that fails is named, and the next is tried unless
-    /// the server is gone.
+    /// Measures all parts in turn. A part that fails is named, and the next begins unless the
+    /// server is gone.
     fn run(&mut self) {
         (self.note)("finding out how long an answer takes");
         self.first_trips();
@@ -250,7 +249,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         self.sender.send(&PathOrder::Mtu)?;
         let ours = mtu::prove(&mut self.flow, self.patience, self.stop)
             .map_err(|source| EngineError::System { operation: "send probes", source });
-        // Both are awaited before one fails.
+        // Both ends finish before a failure is returned.
         let theirs = self.awaited(Duration::from_secs(120));
         self.result.forward.mtu.push(ours?);
         match theirs? {
@@ -261,7 +260,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         self.tcp()
     }
 
-    /// A proof by another kind of packet, which a firewall may treat in another way.
+    /// Measures the MTU by another kind of packet, which firewalls may treat differently.
     fn icmp_mtu(&mut self) {
         let proof = Echo::open(self.flow.far())
             .and_then(|mut echo| mtu::prove(&mut echo, self.patience, self.stop));
@@ -285,7 +284,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         let theirs = self.awaited(STEP_LIMIT);
         match ours {
             Ok(segments) => self.result.forward.tcp = Some(segments),
-            // Not the control channel's trouble: the rest may be measured.
+            // The control channel works, so other parts can be measured.
             Err(error) => self.unmeasured(PathPart::Mtu, "path MTU by TCP there", chain(&error)),
         }
         match theirs {
@@ -377,7 +376,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         }
     }
 
-    /// As many as were asked for, or as leave the path to others.
+    /// Returns the requested number of probes, or as many as leave the path to others.
     fn stream(&self) -> StreamSpec {
         let ways = [&self.result.forward, &self.result.reverse];
         let slowest = ways
@@ -396,7 +395,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     }
 }
 
-/// The trains from here to there.
+/// The trains from this host to the server.
 struct Forward<'s, 'a, N>(&'s mut PathClient<'a, N>);
 
 impl<N: FnMut(&str)> trains::TrainDirection for Forward<'_, '_, N> {
@@ -416,7 +415,7 @@ impl<N: FnMut(&str)> trains::TrainDirection for Forward<'_, '_, N> {
     }
 }
 
-/// The trains from there to here.
+/// The trains from the server to this host.
 struct Reverse<'s, 'a, N>(&'s mut PathClient<'a, N>);
 
 impl<N: FnMut(&str)> trains::TrainDirection for Reverse<'_, '_, N> {
@@ -434,7 +433,7 @@ impl<N: FnMut(&str)> trains::TrainDirection for Reverse<'_, '_, N> {
 }
 
 impl<N> PathClient<'_, N> {
-    /// The last train may still be on the way.
+    /// Waits for the last train.
     fn settle(&self, spec: &TrainSpec) {
         thread::sleep(self.patience + Duration::from_nanos(spec.gap_ns));
     }

@@ -1,3 +1,5 @@
+//! Round trips of small and large packets.
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,16 +9,16 @@ use longhaul_sys::probe::now_nanos;
 
 use super::ask::{Ask, Heard, Question, What};
 
-/// Round trips of one size.
+/// The round trips of one packet size.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trips {
     pub(super) packet_bytes: u32,
     pub(super) asked: u64,
-    /// Without the far end's time.
+    /// The times without the peer's processing.
     pub(super) times_ms: Vec<f64>,
-    /// From here to there by the two ends' clocks, the least.
+    /// The smallest delay from this host to the peer by both clocks.
     pub(super) forward_ns: Option<i64>,
-    /// From there to here.
+    /// The smallest delay in the opposite direction.
     pub(super) reverse_ns: Option<i64>,
 }
 
@@ -24,7 +26,7 @@ impl Trips {
     fn take(&mut self, sent_ns: u64, heard: &Heard) {
         let What::Answer(far) = heard.what else { return };
         let whole = heard.at_ns.saturating_sub(sent_ns);
-        // A far end cannot have taken longer than the whole.
+        // The peer's time cannot exceed the whole.
         let there = far.map_or(0, |far| far.answered_ns.saturating_sub(far.arrived_ns));
         self.times_ms
             .push(whole.saturating_sub(if there <= whole { there } else { 0 }) as f64 / 1e6);
@@ -38,17 +40,16 @@ impl Trips {
     }
 }
 
-/// Round trips by which is known how much longer large packets take.
+/// The first round trips, which show the additional time of large packets.
 const FIRST_TRIPS: u32 = 3;
-/// Of the time from one large packet to the next it may take this part on the slowest link, there
-/// and back together.
+/// The share of the slowest link that the large packets of both directions may take.
 const SHARE: f64 = 0.2;
-/// What the round trips of a measurement take at most, where no fewer than [`LEAST_TRIPS`] are left.
+/// The longest time of all round trips, if more than [`LEAST_TRIPS`] are left.
 const ALL_TIME: Duration = Duration::from_secs(10);
 const LEAST_TRIPS: u32 = 5;
 
-/// Round trips of a small and a large size in turn, as many and as often as `plan` says, or fewer
-/// where large packets would fill the path.
+/// Measures round trips of a small and a large size in turn, as many and as often as `plan`
+/// requests, or fewer if large packets would fill the path.
 pub(super) fn gentle_trips(
     prober: &mut impl Ask,
     sizes: [u32; 2],
@@ -56,7 +57,7 @@ pub(super) fn gentle_trips(
     patience: Duration,
     stop: &AtomicBool,
 ) -> Vec<Trips> {
-    // One waits for the other.
+    // Each waits for the answer to the previous one.
     let pace = patience / 2;
     let first = round_trips(prober, &sizes, FIRST_TRIPS, pace, patience, stop);
     let least = |trips: &Trips| trips.times_ms.iter().copied().min_by(f64::total_cmp);
@@ -65,13 +66,13 @@ pub(super) fn gentle_trips(
     let interval = plan.echo_interval.max(Duration::from_secs_f64(longer_ms / SHARE / 1e3));
     let most = ALL_TIME.as_nanos() / interval.as_nanos().max(1);
     let most = u32::try_from(most).unwrap_or(u32::MAX).max(LEAST_TRIPS);
-    // The plan's own pace is the user's to choose.
+    // The user chooses the pace of the plan.
     let count = if interval > plan.echo_interval { plan.echoes.min(most) } else { plan.echoes };
     round_trips(prober, &sizes, count, interval / 2, patience, stop)
 }
 
-/// Asks `count` times for each of `sizes`, in turn, one in `pace`; the last answers are waited for
-/// `patience`. Of a size that the interface does not take nothing is asked.
+/// Sends `count` questions of each of `sizes` in turn, one every `pace`, and waits `patience` for
+/// the last answers. Sizes above the interface's MTU are omitted.
 pub(super) fn round_trips(
     prober: &mut impl Ask,
     sizes: &[u32],
@@ -82,7 +83,7 @@ pub(super) fn round_trips(
 ) -> Vec<Trips> {
     let mut trips: Vec<Trips> =
         sizes.iter().map(|size| Trips { packet_bytes: *size, ..Trips::default() }).collect();
-    // Which size each question had, and when it was sent; an answer counts once.
+    // The size and time of each open question; an answer counts once.
     let mut open: HashMap<u32, (usize, u64)> = HashMap::new();
     let mut due = Instant::now();
     for turn in 0..count as usize * sizes.len() {

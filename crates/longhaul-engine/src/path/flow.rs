@@ -1,3 +1,5 @@
+//! The UDP flow of a path measurement between two longhauls.
+
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,23 +21,23 @@ use super::ask::{Ask, FarTimes, Heard, Question, What, is_too_big, past_reports,
 use super::tally::Tally;
 use crate::lock::lock;
 
-/// How often the receiving thread looks whether it should end.
+/// The interval at which the receiving thread checks whether to end.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// As of a flow of a test: longer than a scheduler lets a thread wait on a busy core.
+/// The receive buffer, as of a flow of a test: longer than a thread waits for a busy core.
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
-/// So that a train leaves at once.
+/// The send buffer, which holds a train.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The largest packet.
 const LARGEST: usize = 1 << 16;
-/// Packets of trains that are remembered, of all trains that may be sent at once.
+/// The most packets of trains that are stored: those of all trains of one order.
 const MOST_ARRIVALS: usize = TrainSpec::MOST_TRAINS as usize * TrainSpec::MOST_PACKETS as usize;
-/// What is heard and not taken yet; more is dropped, as a full socket does.
+/// The most answers that wait to be taken; further ones are dropped, as by a full socket.
 const MOST_HEARD: usize = 1 << 14;
-/// What a sender over its rate may have sent beyond it: a burst of trains.
+/// The bytes that a sender may send beyond its rate: a burst of trains.
 const ALLOWANCE_BYTES: u64 = 64 << 20;
 
-/// One end of the flow of a measurement: a thread answers requests, counts and keeps times; whoever owns
-/// it asks and sends.
+/// One end of the UDP flow of a measurement: a thread answers requests, counts and records times;
+/// the owner asks and sends.
 pub(super) struct ProbeFlow {
     pub(super) shared: Arc<Shared>,
     heard: Receiver<Heard>,
@@ -50,9 +52,9 @@ pub(super) struct Shared {
     pub(super) ipv6: bool,
     state: Mutex<State>,
     stop: AtomicBool,
-    /// The peer sent faster than it may, and is not heard any more.
+    /// True after the peer has exceeded its rate; it is then ignored.
     pub(super) cut: AtomicBool,
-    /// Bytes that have come, probes or not.
+    /// The bytes received, probes or not.
     pub(super) received: AtomicU64,
 }
 
@@ -62,11 +64,11 @@ struct State {
 }
 
 impl ProbeFlow {
-    /// Takes over a flow of the session, which is connected. A peer that sends faster than `limit`
-    /// is not heard any more. The socket holds no more than `socket_bytes`.
+    /// Creates a probe flow over a connected UDP flow of the session. A peer that exceeds `limit`
+    /// is ignored. The socket buffers at most `socket_bytes`.
     ///
     /// # Errors
-    /// The kernel refuses an option, or has no threads left.
+    /// The kernel refuses an option or a thread.
     pub(super) fn start(
         socket: UdpSocket,
         tag: u64,
@@ -99,18 +101,18 @@ impl ProbeFlow {
         Ok(ProbeFlow { shared, heard, thread: Some(thread), numbers: 0, far })
     }
 
-    /// Bytes of IP and UDP headers.
+    /// Returns the length of the IP and UDP headers.
     pub(super) fn header_bytes(&self) -> u32 {
         self.shared.header_bytes()
     }
 
-    /// What came of the peer's stream.
+    /// Returns the figures of the peer's stream.
     pub(super) fn count(&self, datagrams: u64, sender_dropped: u64) -> ProbeFigures {
         let drops = udp::drops(&self.shared.socket).unwrap_or(0);
         lock(&self.shared.state).tally.figures(datagrams, sender_dropped, drops.into())
     }
 
-    /// The packets of the peer's trains, each in the order of arrival; they are forgotten.
+    /// Removes and returns the packets of the peer's trains in the order of their arrival.
     pub(super) fn take_arrivals(&self, trains: u8) -> Vec<Vec<Arrival>> {
         let mut sorted = vec![Vec::new(); trains.min(TrainSpec::MOST_TRAINS).into()];
         for (train, arrival) in std::mem::take(&mut lock(&self.shared.state).arrivals) {
@@ -131,7 +133,7 @@ impl Drop for ProbeFlow {
     }
 }
 
-/// Passes on what is heard, as long as somebody takes it.
+/// Passes answers on while somebody takes them.
 struct Relay(mpsc::SyncSender<Heard>);
 
 impl Relay {
@@ -153,10 +155,10 @@ impl Shared {
             poll::readable(&self.socket, STOP_LOOK);
             while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut buffer) {
                 let number = self.header(&buffer[..report.bytes]).map(|header| header.number);
-                // A port of the peer that is closed now is no answer.
+                // A port of the peer that is closed now is not an answer.
                 relay.tell(reported(number, &report, What::Unreachable));
             }
-            // An error is what was reported, once more.
+            // The error repeats a report that was read.
             while let Ok(Some(packet)) = probe::receive(&self.socket, &mut buffer) {
                 received += packet.bytes as u64;
                 self.received.store(received, Ordering::Relaxed);
@@ -200,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Answers a request of `bytes`, by no more.
+    /// Answers a request of `bytes` with at most as many.
     fn answer(&self, header: &ProbeHeader, bytes: usize, arrived_ns: u64) {
         let length = usize::from(header.answer_bytes).min(bytes).max(PROBE_BYTES);
         let mut answer = vec![0; length];
@@ -213,20 +215,20 @@ impl Shared {
             ..*header
         };
         answer[..PROBE_BYTES].copy_from_slice(&header.encode());
-        // One that cannot be sent is lost like any other.
+        // An answer that cannot be sent counts as lost.
         let _ = self.send(&answer, None);
     }
 
     /// Sends a packet.
     ///
     /// # Errors
-    /// As [`probe::send`], but for what was reported of others.
+    /// Those of [`probe::send`], except errors that belong to other packets.
     pub(super) fn send(&self, bytes: &[u8], hop_limit: Option<u8>) -> io::Result<()> {
         past_reports(|| probe::send(&self.socket, bytes, hop_limit, self.ipv6).map(drop))
     }
 }
 
-/// Whether a peer has sent more than it may.
+/// Returns whether a peer has sent more than it may.
 fn over(limit: Option<Rate>, received: u64, begun: Instant) -> bool {
     limit.is_some_and(|limit| {
         let allowed = limit.bytes_per_second() as f64 * begun.elapsed().as_secs_f64();
@@ -251,7 +253,7 @@ impl Ask for ProbeFlow {
         let mut packet = vec![0; payload(question.packet_bytes) as usize];
         packet[..PROBE_BYTES].copy_from_slice(&header.encode());
         match self.shared.send(&packet, question.hop_limit) {
-            // The interface's queue is full: as good as lost.
+            // The interface's queue is full: the packet counts as lost.
             Err(error) if !is_too_big(&error) && error.kind() == io::ErrorKind::WouldBlock => {
                 Ok(())
             }

@@ -1,3 +1,5 @@
+//! The search for the hops of a path.
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,20 +10,19 @@ use longhaul_sys::probe::now_nanos;
 
 use super::ask::{Ask, Question, What};
 
-/// How often each hop is asked.
+/// The questions per hop.
 const TRIES: u32 = 3;
-/// Hops that are asked at once.
+/// The hops that are asked at the same time.
 const AT_ONCE: u8 = 8;
-/// From one question to the next: hosts answer few a second to one that asks
+/// The interval between two questions, because routers limit their answers
 /// (`net.ipv4.icmp_ratelimit`, icmp(7)).
 const PACE: Duration = Duration::from_millis(10);
-/// Addresses of one hop that are listed.
+/// The most addresses that are listed per hop.
 const MOST_ADDRESSES: usize = 8;
-/// Hops in a row without an answer, after which no further ones are asked.
+/// The number of consecutive silent hops after which the search ends.
 const SILENT: usize = 10;
 
-/// Finds the hops to the far end, `most` at the most. `patience` is for how long the last answers
-/// are waited.
+/// Finds the hops to the peer, at most `most`. `patience` is the time limit for the last answers.
 pub(super) fn find(prober: &mut impl Ask, most: u8, patience: Duration, stop: &AtomicBool) -> Hops {
     let mut search = Search { list: Vec::new(), end: None };
     let mut next = 1;
@@ -41,7 +42,7 @@ pub(super) fn find(prober: &mut impl Ask, most: u8, patience: Duration, stop: &A
 
 struct Search {
     list: Vec<Hop>,
-    /// The nearest distance from which there is no further, and whether it is the far end.
+    /// The last hop, and true if it is the peer.
     end: Option<(u8, bool)>,
 }
 
@@ -104,7 +105,7 @@ impl Search {
         }
     }
 
-    /// Whether an answer is still to come that would be listed.
+    /// Returns whether an answer is missing that would be listed.
     fn is_awaited(&self, open: &HashMap<u32, (u8, u64)>) -> bool {
         open.values().any(|(distance, _)| self.end.is_none_or(|(end, _)| *distance <= end))
     }
@@ -132,9 +133,9 @@ impl Search {
         }
     }
 
-    /// The far end may be nearer than where it answered first, if it left earlier questions
-    /// unanswered because there were too many: from all distances beyond its own it answers, so the
-    /// nearest is found by halves.
+    /// Corrects the distance of the peer, which may be nearer than its first answer if it dropped
+    /// questions above its limit: it answers at all distances beyond its own, so a binary search
+    /// finds the nearest.
     fn settle(&mut self, prober: &mut impl Ask, patience: Duration) {
         let Some((mut end, true)) = self.end else { return };
         let routers = &self.list[..usize::from(end - 1)];
@@ -196,8 +197,8 @@ mod tests {
     use super::*;
     use crate::path::ask::Heard;
 
-    /// A path of `routers` and then the far end, which leaves the first `deaf` questions unanswered.
-    /// Routers in `silent` never answer.
+    /// A path of `routers` before the peer, which drops the first `deaf` questions. Routers in
+    /// `silent` never answer.
     struct Path {
         routers: u8,
         silent: &'static [u8],

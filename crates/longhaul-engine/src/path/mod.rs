@@ -1,13 +1,12 @@
-//! What a path is like: the engine of `longhaul path`.
+//! The measurements of `longhaul path`.
 //!
-//! Whoever measures has a [prober](ask::Ask) that sends packets which no router may fragment and
-//! hears what comes of each: an answer, a router's word, or nothing. On it are built, alike for
-//! every kind of packet and for both ends, [round trips](echo), the [path MTU](mtu) and the
-//! [hops]. Between two longhauls the prober is a [flow](flow::ProbeFlow) of the session, at
-//! both ends the same: it answers requests, counts the [streams](stream) by which loss is found, and
-//! keeps the arrival times of the [trains] by which capacity is. So the client has the
-//! server do in its direction what it does in its own. A host without longhaul is asked by
-//! [ICMP echo, closed ports and TCP](alone).
+//! A [prober](ask::Ask) sends packets that no router may fragment, and receives the answer or error
+//! of each. [Round trips](echo), the [path MTU](mtu) and the [hops] build on it for every kind of
+//! packet and at both ends. Between two longhauls the prober is a [flow](flow::ProbeFlow) of the
+//! session: it answers requests, counts the [streams](stream) that measure loss, and records the
+//! arrival times of the [trains] that measure capacity. The client orders the server to measure the
+//! opposite direction in the same way. A host without longhaul is probed by [ICMP echo, closed
+//! ports and TCP](alone).
 //!
 //! - Times are the kernel's own times of arrival, on the clock of the day; of a round trip the time
 //!   that the far end took is taken off.

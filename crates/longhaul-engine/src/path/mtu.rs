@@ -1,3 +1,5 @@
+//! The search for the path MTU.
+
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
@@ -10,28 +12,28 @@ use longhaul_core::result::{MtuLimit, MtuProof};
 
 use super::ask::{Ask, Question, What, is_too_big};
 
-/// Packets of one size that are lost before that size is taken not to pass: with a tenth lost both
-/// ways one in thirty thousand times for no other reason.
+/// The packets of one size that must be lost before the size counts as too large: with a loss of 10
+/// % in both directions a false result has a probability of one in thirty thousand.
 const TRIES: u32 = 6;
-/// From one to the next.
+/// The interval between two packets.
 const PACE: Duration = Duration::from_millis(20);
-/// How long this host's kernel takes to say what its interface takes.
+/// The time limit for an error of this host's kernel.
 const KERNEL: Duration = Duration::from_millis(100);
 
-/// How long late answers are waited for before it is believed that packets vanish: over a slow
-/// link a large packet takes longer than the small ones by which the patience is known.
+/// The wait for late answers before a size counts as too large: over a slow link a large packet
+/// takes longer than the small ones from which the time limit follows.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What became of a size.
+/// The outcome of a size.
 enum Outcome {
     Passed,
     Stopped(MtuLimit, Option<u32>),
 }
 
-/// Finds the largest packet that arrives whole. `patience` is for how long an answer is waited.
+/// Finds the largest packet that arrives unfragmented. `patience` is the time limit for an answer.
 ///
 /// # Errors
-/// Nothing can be sent at all.
+/// Nothing can be sent.
 pub(super) fn prove(
     prober: &mut impl Ask,
     patience: Duration,
@@ -40,7 +42,7 @@ pub(super) fn prove(
     let search = MtuSearch::new(prober.least_bytes(), PathPlan::MOST_BYTES);
     let mut proof = Proof { prober, search, patience, asked: HashMap::new() };
     let mut limit = MtuLimit::Nothing;
-    // The last that a router let know: it is not said of every packet.
+    // The last MTU that a router reported; routers do not report every packet.
     let mut said: Option<(u32, IpAddr)> = None;
     while !stop.load(Ordering::Acquire) {
         let Some(size) = proof.search.next() else {
@@ -101,7 +103,7 @@ impl<P: Ask> Proof<'_, P> {
         Ok(Outcome::Stopped(MtuLimit::Silent, None))
     }
 
-    /// What comes of questions of `size`, or of larger ones that were given up.
+    /// Returns the outcome of questions of `size`, or of larger ones that timed out.
     fn hear(&mut self, until: Instant, size: u32) -> Option<Outcome> {
         while let Some(heard) = self.prober.hear(until) {
             let Some(of) = heard.number.and_then(|number| self.asked.get(&number).copied()) else {
@@ -122,14 +124,14 @@ impl<P: Ask> Proof<'_, P> {
         None
     }
 
-    /// Waits for late answers; whether one changed what is known.
+    /// Waits for late answers. Returns whether one changed the result.
     fn linger(&mut self) -> bool {
         let until = Instant::now() + LINGER.max(self.patience);
         let Some(given_up) = self.search.smallest_stopped() else { return false };
         matches!(self.hear(until, given_up), Some(Outcome::Passed))
     }
 
-    /// What the interface takes, as this host's kernel says behind the error.
+    /// Returns the MTU of the interface, which this host's kernel reports with the error.
     fn kernels_word(&mut self) -> Option<u32> {
         let until = Instant::now() + KERNEL;
         while let Some(heard) = self.prober.hear(until) {
@@ -150,8 +152,8 @@ mod tests {
     use super::*;
     use crate::path::ask::Heard;
 
-    /// A path on which packets up to `mtu` are answered, each after the `late` next questions, and
-    /// `lose` says which are lost.
+    /// A path that answers packets up to `mtu`, each after the `late` next questions; `lose`
+    /// selects lost ones.
     struct Path {
         mtu: u32,
         interface: u32,
@@ -181,10 +183,8 @@ mod tests {
                 self.waiting.push_front(Heard { number: None, by: None, what, at_ns });
                 return Err(rustix::io::Errno::MSGSIZE.into());
             }
-            let what = match question.packet_bytes > self.mtu {
-                true => What::TooBig(self.mtu),
-                false => What::Answer(None),
-            };
+            let too_big = question.packet_bytes > self.mtu;
+            let what = if too_big { What::TooBig(self.mtu) } else { What::Answer(None) };
             let by = if what == What::Answer(None) { Some(self.far()) } else { self.router };
             if by.is_some() && !(self.lose)(question.number) {
                 self.waiting.push_back(Heard { number, by, what, at_ns });
@@ -193,7 +193,7 @@ mod tests {
         }
 
         fn hear(&mut self, until: Instant) -> Option<Heard> {
-            // Once questions are asked no more, what is late comes.
+            // The late answers arrive when no more questions are sent.
             let lingers = until > Instant::now() + LINGER / 2;
             let urgent = self.waiting.front().is_some_and(|heard| heard.by.is_none());
             (urgent || lingers || self.waiting.len() > self.late)

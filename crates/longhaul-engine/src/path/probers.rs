@@ -1,4 +1,4 @@
-//! Probers for hosts that know nothing of longhaul.
+//! The probers for hosts without longhaul: ICMP echo and closed ports.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,19 +14,19 @@ use super::ask::{Ask, Heard, Question, What, past_reports, reported};
 
 /// The largest packet.
 const LARGEST: usize = 1 << 16;
-/// The port that traceroute begins with: nobody listens there by custom (IANA).
+/// The first port of traceroute, which no service uses (IANA).
 const CLOSED_PORT: u16 = 33_434;
-/// Linux says once a second that a port is closed, and six times at first
-/// (`net.ipv4.icmp_ratelimit`, icmp(7)).
+/// Linux reports a closed port once a second, and six times at first (`net.ipv4.icmp_ratelimit`,
+/// icmp(7)).
 const UNREACHABLE_PACE: Duration = Duration::from_millis(1100);
-/// Bytes of a UDP header.
+/// The length of a UDP header.
 const UDP_HEADER_BYTES: u32 = 8;
 
 fn ip_header_bytes(address: IpAddr) -> u32 {
     if address.is_ipv4() { 20 } else { 40 }
 }
 
-/// Waits for something to read; `false` when it is too late for that.
+/// Waits until the socket is readable; returns false after the deadline.
 fn readable_before(socket: impl AsFd, until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     if !left.is_zero() {
@@ -35,7 +35,7 @@ fn readable_before(socket: impl AsFd, until: Instant) -> bool {
     !left.is_zero()
 }
 
-/// Asks by ICMP echo.
+/// Sends ICMP echo requests.
 pub(super) struct Echo {
     socket: EchoSocket,
     far: IpAddr,
@@ -45,7 +45,8 @@ pub(super) struct Echo {
 
 impl Echo {
     /// # Errors
-    /// `PermissionDenied` where this process may not.
+    /// # Errors
+    /// `PermissionDenied` if this process may not use ICMP sockets.
     pub(super) fn open(far: IpAddr) -> io::Result<Self> {
         Ok(Echo { socket: EchoSocket::open(far)?, far, number: 0, buffer: vec![0; LARGEST] })
     }
@@ -66,7 +67,8 @@ impl Echo {
                         at_ns: packet.at_nanos,
                     });
                 }
-                // What others asked for; an error is what was reported, once more.
+                // The answer belongs to another process, or the error repeats a report that was
+                // read.
                 Ok(Some((None, _))) => {}
                 Ok(None) | Err(_) => return None,
             }
@@ -104,24 +106,25 @@ impl Ask for Echo {
     }
 
     fn least_bytes(&self) -> u32 {
-        // With room for what ping(8) sends by custom.
+        // With the default payload of ping(8).
         ip_header_bytes(self.far) + ECHO_HEADER_BYTES as u32 + 56
     }
 }
 
-/// Asks by datagrams to a port at which nobody listens, which the host says.
+/// Sends datagrams to a closed port, which the host reports.
 pub(super) struct ClosedPort {
     socket: UdpSocket,
     far: IpAddr,
     number: u32,
-    /// Tells our datagrams from others in what routers give back of them.
+    /// Identifies these datagrams in the parts that routers return.
     tag: u64,
     buffer: Vec<u8>,
 }
 
 impl ClosedPort {
     /// # Errors
-    /// There is no way there.
+    /// # Errors
+    /// There is no route to the host.
     pub(super) fn open(far: IpAddr) -> io::Result<Self> {
         let any: IpAddr = if far.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
         let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
@@ -130,7 +133,7 @@ impl ClosedPort {
         Ok(ClosedPort { socket, far, number: 0, tag: now_nanos(), buffer: vec![0; LARGEST] })
     }
 
-    /// Our address on the way there.
+    /// Returns the local address of the route.
     pub(super) fn local(&self) -> Option<IpAddr> {
         self.socket.local_addr().ok().map(|address| address.ip())
     }
@@ -143,7 +146,7 @@ impl ClosedPort {
                 return Some(reported(number, &report, What::Answer(None)));
             }
         }
-        // Whatever answers there is not asked; what is pending is what was reported.
+        // Nothing is expected from an open port; a pending error repeats a report that was read.
         while let Ok(Some(_)) = probe::receive(&self.socket, &mut self.buffer) {}
         None
     }

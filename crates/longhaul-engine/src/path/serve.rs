@@ -1,4 +1,4 @@
-//! The service: does in its direction what the client asks for, one thing after the other.
+//! The server of a path measurement: executes the client's orders in turn.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,37 +18,34 @@ use super::{hops, mtu, stream, tcp, trains};
 use crate::anonymous::AnonymousPool;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    Announced, ControlReceiver, ControlSender, DataAcceptor, Operation, ServedSession,
+    Announced, ControlReceiver, ControlSender, DataAcceptor, KeyRate, Operation, Reserved,
+    ServedSession,
 };
 use crate::share::Portion;
 use crate::test::{PLAN_LIMIT, STEP_LIMIT, TestLimits};
 
-/// What a measurement takes beside its probes for loss, at the very most: that of 30 silent hops, a
-/// search of the MTU by halves and trains over a slow link, with a second between question and
-/// answer.
+/// The longest time of the parts besides loss: 30 silent hops, a binary search of the MTU, and
+/// trains over a slow link, with a round trip of a second.
 const OTHER_TIME: Duration = Duration::from_secs(300);
-/// A client that says nothing and sends no probe for this long has left: the longest that it is
-/// busy without either is the search for silent hops.
+/// A client without orders and probes for this long has left: the longest part without either is
+/// the search for silent hops.
 const SILENCE_LIMIT: Duration = Duration::from_secs(120);
-/// How often that is looked at.
+/// The interval at which silence is checked.
 const SILENCE_LOOK: Duration = Duration::from_secs(1);
-/// What a measurement takes beside its socket: arrival times, answers that wait, a thread.
+/// The memory of a measurement besides its socket: arrival times, waiting answers, a thread.
 const FIXED_BYTES: u64 = 3 << 20;
-/// Its socket holds at least the kernel's own default (`net.core.rmem_default`).
+/// The smallest buffer of the socket: the kernel's default (`net.core.rmem_default`).
 const LEAST_SOCKET_BYTES: usize = 208 << 10;
-/// Round trips of our own, by which is known how long an answer takes.
+/// The server's round trips, from which the time limit for answers follows.
 const FIRST_TRIPS: u32 = 5;
 
-/// Serves one measurement under `limits`, on the calling thread. It returns in bounded time whatever the
-/// client does.
+/// Serves one measurement under `limits` on the calling thread. It returns in bounded time for
+/// every behaviour of the client.
 ///
 /// # Errors
-/// The client was refused (and told so), its flow did not come, or the control channel broke.
+/// The client was refused, its flow did not arrive, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
-    let own = rate.map(|rate| rate.limit());
-    let rate = [limits.rate, own].into_iter().flatten().min();
-    let limits = &TestLimits { rate, ..limits.clone() };
     record.asked(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
@@ -69,8 +66,15 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
         }
     };
     receiver.set_timeout(Some(STEP_LIMIT))?;
-    let memory = match reserve(limits, &streams) {
-        Ok(memory) => memory,
+    let reserved = rate.as_ref().map(KeyRate::reserve_half).transpose();
+    let reserved = reserved.map_err(|taken| taken.to_string()).and_then(|rate| {
+        let own = rate.as_ref().map(Reserved::rate);
+        let limits = limits.clone();
+        let limits = TestLimits { rate: [limits.rate, own].into_iter().flatten().min(), ..limits };
+        Ok((reserve(&limits, &streams)?, rate, limits))
+    });
+    let (memory, _rate, limits) = match reserved {
+        Ok(reserved) => reserved,
         Err(reason) => {
             let kind = RefusalKind::Limit;
             sender.send(&PathEvent::Refused { kind, reason: reason.clone() })?;
@@ -86,23 +90,23 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     };
     drop(answers);
     let flow = flows.pop().ok_or(EngineError::DataMissing { peer: peer.clone() })?;
-    let flow = start(flow, &streams, limits, memory.socket_bytes())?;
+    let flow = start(flow, &streams, &limits, memory.socket_bytes())?;
     sender.send(&PathEvent::Started)?;
-    record.time(|| attend(&sender, receiver, flow, &streams, limits, time))
+    record.time(|| attend(&sender, receiver, flow, &streams, &limits, time))
 }
 
 /// The memory of a measurement.
 struct Memory(Option<Portion>);
 
 impl Memory {
-    /// The most that its socket may hold.
+    /// Returns the largest buffer of the socket.
     fn socket_bytes(&self) -> usize {
         let granted = self.0.as_ref().map_or(u64::MAX, Portion::granted);
         usize::try_from(granted.saturating_sub(FIXED_BYTES)).unwrap_or(usize::MAX)
     }
 }
 
-/// The memory and the descriptors of a measurement, or why it is not run here.
+/// Reserves the memory and the descriptors of a measurement, or returns the reason of the refusal.
 fn reserve(limits: &TestLimits, streams: &DataAcceptor) -> std::result::Result<Memory, String> {
     let wanted = FIXED_BYTES + RECEIVE_BUFFER_BYTES as u64;
     let memory = Memory(limits.pool.as_ref().map(|pool| pool.memory(wanted)));
@@ -127,7 +131,7 @@ fn start(
         .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
 }
 
-/// Does what is ordered until the client has finished, is gone, or its time is over.
+/// Executes orders until the client has finished or left, or its time is over.
 fn attend(
     sender: &ControlSender,
     mut receiver: ControlReceiver,
@@ -140,7 +144,7 @@ fn attend(
     receiver.set_timeout(Some(time + OTHER_TIME))?;
     let closer = receiver.closer();
     let stop = AtomicBool::new(false);
-    // One is under way, and one waits while the client reads the answer.
+    // One order runs, and one waits while the client reads the answer.
     let (give, orders) = mpsc::sync_channel(4);
     thread::scope(|scope| {
         let stop = &stop;
@@ -174,14 +178,14 @@ fn attend(
                 break;
             }
         }
-        // The thread that listens, and whatever it was that is under way, end.
+        // The receiving thread and a running order end.
         stop.store(true, Ordering::Release);
         closer();
         told
     })
 }
 
-/// Notices a client that holds its place for nothing.
+/// Detects a client that holds its place without using it.
 struct Silence<'a> {
     limits: &'a TestLimits,
     begun: Instant,
@@ -195,7 +199,8 @@ impl<'a> Silence<'a> {
         Silence { limits, begun: now, since: now, received: 0 }
     }
 
-    /// Why the measurement ends, if it does, when `received` bytes of probes have come.
+    /// Returns the reason to end the measurement; `received` is the number of bytes of probes so
+    /// far.
     fn ended(&mut self, received: u64, now: Instant) -> Option<&'static str> {
         if received != self.received {
             (self.received, self.since) = (received, now);
@@ -211,7 +216,7 @@ impl<'a> Silence<'a> {
     }
 }
 
-/// Hands over what the client orders. What ends something is done at once.
+/// Passes the client's orders on. An order to stop takes effect at once.
 fn listen(receiver: &mut ControlReceiver, stop: &AtomicBool, give: &mpsc::SyncSender<PathOrder>) {
     loop {
         match receiver.receive() {
@@ -228,11 +233,11 @@ fn listen(receiver: &mut ControlReceiver, stop: &AtomicBool, give: &mpsc::SyncSe
     stop.store(true, Ordering::Release);
 }
 
-/// How much longer than asked for trains may take, for the server's rate: the client waits.
+/// The time by which trains may exceed the requested time to keep to the server's rate.
 const STRETCH: Duration = Duration::from_secs(10);
 
-/// Trains of which each is a burst, and all together keep to `limit`; `None` where not even one
-/// does in time.
+/// Returns trains of which each is a burst, and whose mean rate is at most `limit`; `None` if not
+/// even one fits the time.
 fn within(spec: TrainSpec, limit: Rate) -> Option<TrainSpec> {
     let train = u64::from(spec.packets) * u64::from(spec.packet_bytes);
     let gap = limit.time_for(train).max(Duration::from_nanos(spec.gap_ns));
@@ -255,7 +260,7 @@ struct Service<'a> {
     limits: &'a TestLimits,
     stop: &'a AtomicBool,
     until: Instant,
-    /// How long an answer takes, when that is known.
+    /// The time limit for answers, once it is known.
     patience: Option<Duration>,
 }
 
@@ -303,7 +308,7 @@ impl Service<'_> {
                 if let Some(limit) = self.limits.rate {
                     spec = within(spec, limit).ok_or_else(|| refused(limit))?;
                 }
-                // What does not fit the socket's buffer here would leave slowly.
+                // A train larger than the socket's buffer would leave too slowly.
                 spec.packets =
                     spec.packets.min(trains::most_packets(&self.flow, spec.packet_bytes));
                 trains::send(&self.flow, &spec, stopped)
@@ -347,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_holds_its_place_for_nothing_is_noticed() {
+    fn an_idle_client_is_detected() {
         let pool = AnonymousPool::default();
         let limits = TestLimits { pool: Some(pool.clone()), ..TestLimits::default() };
         let mut silence = Silence::new(&limits);
@@ -365,7 +370,7 @@ mod tests {
     #[test]
     fn trains_keep_to_the_rate_in_bounded_time() {
         let asked = TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
-        // A megabit in each: at 100 Mb/s 10 ms.
+        // A megabit per train: 10 ms at 100 Mb/s.
         let rate = Rate::from_bps;
         assert_eq!(within(asked, rate(100_000_000)), Some(asked));
         let slower = within(asked, rate(10_000_000)).unwrap();

@@ -1,3 +1,5 @@
+//! Streams of probes, which measure loss, reordering and jitter.
+
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,10 +13,10 @@ use rustix::io::Errno;
 
 use super::flow::ProbeFlow;
 
-/// How long a sender sleeps at most before it looks whether it should stop.
+/// The longest sleep before a sender checks whether to stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// Sends the stream of `spec`, each packet when its time has come, until `stopped`.
+/// Sends the stream of `spec`, each packet at its time, until `stopped`.
 pub(super) fn send(
     flow: &ProbeFlow,
     spec: &StreamSpec,

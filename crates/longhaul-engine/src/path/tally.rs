@@ -1,9 +1,11 @@
+//! The counters of a stream of probes.
+
 use longhaul_core::path::{Delays, Reordering};
 use longhaul_core::result::{ProbeFigures, Proportion};
 
 use crate::test::Account;
 
-/// Counts what comes of a stream of probes.
+/// Counts the packets of a stream of probes.
 #[derive(Debug)]
 pub(super) struct Tally {
     account: Account,
@@ -11,7 +13,7 @@ pub(super) struct Tally {
     delays: Delays,
 }
 
-/// The numbers that the [`Account`] takes end here.
+/// The end of the numbers that the [`Account`] accepts.
 const NUMBERS: u64 = 1 << 63;
 
 impl Tally {
@@ -23,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// Takes packet `number`, sent and received at these times in ns on clocks of their own.
+    /// Records packet `number`, sent and received at these times in ns of different clocks.
     pub(super) fn take(&mut self, number: u64, sent_ns: u64, received_ns: u64) {
         if number < NUMBERS && self.account.take(number) {
             self.account.arrival(sent_ns, received_ns);
@@ -32,8 +34,8 @@ impl Tally {
         }
     }
 
-    /// What it comes to, when `sent` were numbered, the sender's host dropped some of them and this
-    /// one had `host_drops` that may have been of these.
+    /// Returns the figures of a stream of `sent` packets, of which the sender's host dropped some,
+    /// and this host at most `host_drops`.
     pub(super) fn figures(
         &mut self,
         sent: u64,
@@ -73,7 +75,7 @@ mod tests {
     #[test]
     fn every_packet_is_accounted_for() {
         let mut tally = Tally::new();
-        // 3 and 9 are missing, 5 comes behind 7, 6 twice.
+        // 3 and 9 are missing, 5 arrives after 7, 6 arrives twice.
         for (at, number) in [0, 1, 2, 4, 6, 7, 5, 6, 8].into_iter().enumerate() {
             tally.take(number, number * 1000, 1_000_000 + at as u64 * 1000);
         }

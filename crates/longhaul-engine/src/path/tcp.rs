@@ -1,3 +1,5 @@
+//! The segment size that TCP uses on a path.
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -5,17 +7,18 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::TcpSegments;
 use longhaul_sys::tcp::tcp_info;
 
-/// What is sent and comes back: some whole segments of any size but the largest of loopback, of
-/// which two are enough.
+/// The bytes that are sent and returned: several segments of any size except the largest of
+/// loopback, of which two are enough.
 const BYTES: usize = 256 << 10;
-/// How long all of it may take.
+/// The time limit of the exchange.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Sends bytes and hears them again on `stream`, whose other end gives back what it gets; tells what
-/// TCP made of it in our direction.
+/// Sends bytes on `stream`, whose peer returns them, and reports the segment size of TCP in this
+/// direction.
 ///
 /// # Errors
-/// They do not come back in time: segments that large do not pass, or the connection broke.
+/// The bytes do not return in time, because segments of this size do not pass or the connection
+/// broke.
 pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
     let until = Instant::now() + LIMIT;
     let bytes = vec![0; 16 << 10];
@@ -26,7 +29,7 @@ pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
-        // No more is under way than the far end can hold while nobody reads here.
+        // At most as much is in flight as the peer can buffer while nobody reads here.
         if sent < BYTES && sent - heard < 64 << 10 {
             stream.set_write_timeout(Some(left))?;
             sent += stream.write(&bytes[..bytes.len().min(BYTES - sent)])?;
@@ -41,7 +44,7 @@ pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
     segments(stream)
 }
 
-/// Gives back what comes until the other end closes; tells what TCP made of it in our direction.
+/// Returns all bytes until the peer closes, and reports the segment size of TCP in this direction.
 ///
 /// # Errors
 /// The connection broke, or took too long.
@@ -67,7 +70,7 @@ pub(super) fn give_back(mut stream: &TcpStream) -> io::Result<TcpSegments> {
     segments(stream)
 }
 
-/// What TCP says of a connection.
+/// Reads the segment sizes of a connection.
 pub(super) fn segments(stream: &TcpStream) -> io::Result<TcpSegments> {
     let info = tcp_info(stream)?;
     Ok(TcpSegments {

@@ -1,4 +1,5 @@
-//! Measures over loopback, client and server in one process; and peers that break the rules.
+//! Path measurements over loopback, with client and server in one process, and peers that break the
+//! protocol.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -41,7 +42,7 @@ fn short() -> PathPlan {
     PathPlan { echoes: 5, probe_time: Duration::from_millis(200), ..PathPlan::new() }
 }
 
-/// A client that says what it likes.
+/// A client that can send any message.
 struct Client {
     sender: ControlSender,
     receiver: ControlReceiver,
@@ -60,7 +61,7 @@ impl Client {
         self.receiver.receive()
     }
 
-    /// Begins in order, up to the flow.
+    /// Performs the setup up to the flow.
     fn begin(&mut self) -> ProbeFlow {
         let accepted = self.ask(PathOrder::Begin { seconds: 1.0 }).unwrap();
         assert!(matches!(accepted, PathEvent::Accepted { boot: Some(_), .. }), "{accepted:?}");
@@ -72,7 +73,7 @@ impl Client {
 }
 
 #[test]
-fn loopback_is_measured_whole() {
+fn every_part_is_measured_over_loopback() {
     let server = Server::start(TestLimits::default());
     let found = server.measure(&short()).unwrap();
     assert!(found.is_complete(), "{:?}", found.unmeasured);
@@ -91,7 +92,7 @@ fn loopback_is_measured_whole() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_measured() {
+fn only_requested_parts_are_measured() {
     let server = Server::start(TestLimits::default());
     let skip = vec![PathPart::Mtu, PathPart::Hops, PathPart::Capacity, PathPart::Loss];
     let found = server.measure(&PathPlan { skip, ..short() }).unwrap();
@@ -103,14 +104,14 @@ fn only_what_is_asked_for_is_measured() {
 }
 
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     let limits = TestLimits { time: Duration::from_secs(1), ..TestLimits::default() };
     let server = Server::start(limits);
     let long = server.measure(&PathPlan { probe_time: Duration::from_secs(2), ..short() });
     assert!(matches!(long, Err(EngineError::Refused { kind: RefusalKind::Limit, .. })), "{long:?}");
     assert!(matches!(server.outcome(), Err(EngineError::Refused { .. })));
 
-    // Too fast a stream back is refused, and the rest is measured.
+    // A reverse stream that is too fast is refused, and the rest is measured.
     let limits = TestLimits { rate: Some(Rate::from_bps(100_000)), ..TestLimits::default() };
     let server = Server::start(limits);
     let found = server.measure(&PathPlan { skip: vec![PathPart::Capacity], ..short() }).unwrap();
@@ -121,7 +122,7 @@ fn limits_are_told() {
 }
 
 #[test]
-fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
+fn an_invalid_order_is_refused_and_the_session_continues() {
     let server = Server::start(TestLimits::default());
     let mut client = Client::of(&server);
     let mut flow = client.begin();
@@ -145,7 +146,7 @@ fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
     assert!(trains.len() <= 32 && trains.iter().all(Vec::is_empty));
     let counted = client.ask(PathOrder::Count { datagrams: u64::MAX, sender_dropped: u64::MAX });
     assert!(matches!(counted, Ok(PathEvent::Counted(_))), "{counted:?}");
-    // It answers, and by no more than it was sent.
+    // The answer is not longer than the request.
     let least = flow.least_bytes();
     let question =
         Question { number: 7, packet_bytes: least, answer_bytes: 60_000, hop_limit: None };
@@ -157,7 +158,7 @@ fn a_client_that_asks_for_nonsense_is_told_and_served_on() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_what_was_sent_for_it() {
+fn sending_ends_when_the_client_leaves() {
     let server = Server::start(TestLimits::default());
     let mut client = Client::of(&server);
     let flow = client.begin();
@@ -171,8 +172,8 @@ fn a_client_that_leaves_ends_what_was_sent_for_it() {
 }
 
 #[test]
-fn a_client_that_sends_too_fast_is_not_heard_any_more() {
-    // What is allowed beside the rate is a burst of 64 MiB.
+fn a_client_that_sends_too_fast_is_ignored() {
+    // The allowance beside the rate is a burst of 64 MiB.
     let limits = TestLimits { rate: Some(Rate::from_bps(8000)), ..TestLimits::default() };
     let server = Server::start(limits);
     let mut client = Client::of(&server);

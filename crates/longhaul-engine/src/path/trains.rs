@@ -1,3 +1,5 @@
+//! Trains of packets, which measure the capacity of a path.
+
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,30 +14,32 @@ use socket2::SockRef;
 use super::flow::ProbeFlow;
 use crate::error::Result;
 
-/// Packets no larger than a jumbo frame: the train is to have many.
+/// The largest packet: a jumbo frame, so that a train has many packets.
 const MOST_BYTES: u32 = 9000;
-/// The first trains, to know what order of rate it is.
+/// The first trains, which show the order of magnitude of the rate.
 const FIRST: (u8, u32) = (3, 16);
-/// How long a train is to take on the slowest link: much longer than a clock or a thread is late.
+/// The target duration of a train on the slowest link, in seconds: much longer than errors of
+/// clocks and delays of threads.
 const TRAIN_TIME: f64 = 0.004;
-/// The most bytes of a train, so that it fits the queues of switches.
+/// The most bytes of a train, which fit the queues of switches.
 const TRAIN_BYTES: u32 = 512 << 10;
-/// Between two trains the link is left alone for so many times what a train took.
+/// The pause between two trains, as a multiple of the duration of a train.
 const REST: f64 = 4.0;
-/// And never for less, so that a host's own pauses spoil one train at the most.
+/// The shortest pause in seconds, so that a delay of the host affects at most one train.
 const LEAST_REST: f64 = 0.01;
-/// How long a sender sleeps at most before it looks whether it should stop.
+/// The longest sleep before a sender checks whether to stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// What all trains of a direction take together, where no fewer than [`LEAST_TRAINS`] are left.
+/// The longest time of all trains of a direction in seconds, if more than [`LEAST_TRAINS`] are
+/// left.
 const ALL_TIME: f64 = 2.5;
 const LEAST_TRAINS: f64 = 6.0;
 const MOST_TRAINS: f64 = 30.0;
 
-/// Sends the trains of `spec` until `stopped`; tells of each how many packets the kernel took and
-/// in what time.
+/// Sends the trains of `spec` until `stopped`. Returns the number of packets that the kernel
+/// accepted and the seconds that this took, per train.
 ///
 /// # Errors
-/// The kernel takes nothing.
+/// The kernel accepts nothing.
 pub(super) fn send(
     flow: &ProbeFlow,
     spec: &TrainSpec,
@@ -72,32 +76,32 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Once more where it failed for what was reported of an earlier packet.
+/// Repeats an attempt that failed because of an error of an earlier packet.
 fn again(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     attempt().or_else(|_| attempt())
 }
 
-/// Trains of one direction.
+/// The trains of one direction.
 pub(super) struct Trains {
-    /// As [`send`] tells.
+    /// The result of [`send`].
     pub(super) sent: Vec<(u32, f64)>,
-    /// The packets of each, in the order of arrival.
+    /// The packets of each train in the order of arrival.
     pub(super) arrived: Vec<Vec<Arrival>>,
 }
 
-/// The trains of one direction, whoever sends them.
+/// Sends trains in one direction, from either end.
 pub(super) trait TrainDirection {
-    /// Sends, and tells what came of each.
+    /// Sends trains and returns their arrivals.
     ///
     /// # Errors
-    /// The other end is gone, or cannot.
+    /// The peer is gone or failed.
     fn trains(&mut self, spec: &TrainSpec) -> Result<Trains>;
 }
 
-/// The most packets of `packet_bytes` that a train may have, by the socket's buffer: one that does
-/// not fit leaves as slowly as the interface takes it.
+/// Returns the most packets of `packet_bytes` that fit the socket's buffer: a longer train leaves
+/// at the rate of the interface.
 pub(super) fn most_packets(flow: &ProbeFlow, packet_bytes: u32) -> u32 {
-    // What the kernel keeps of a packet counts about twice (skb truesize).
+    // The kernel counts about twice the length of a packet (skb truesize).
     let buffer = SockRef::from(&flow.shared.socket).send_buffer_size().unwrap_or(0) as u32 / 3;
     (TRAIN_BYTES.min(buffer) / packet_bytes.max(1)).clamp(FIRST.1, TrainSpec::MOST_PACKETS)
 }
@@ -124,18 +128,18 @@ pub(super) fn estimate(
     rates.sort_by(f64::total_cmp);
     let spec = match rates.get(rates.len() / 2) {
         Some(rate) => suited(*rate, packet_bytes, most_packets(packet_bytes)),
-        // Where many packets are lost a short train arrives whole now and then.
+        // If many packets are lost, a short train may still arrive complete.
         None => TrainSpec { trains: MOST_TRAINS as u8, packets: FIRST.1 / 2, ..first },
     };
     let (more_sent, more_arrived) = round(way, &spec)?;
-    // The first were to find the length.
+    // The first trains only determine the length.
     if more_arrived.len() >= arrived.len() {
         (sent, arrived) = (more_sent, more_arrived);
     }
     Ok(capacity(&sent, &arrived))
 }
 
-/// Trains and pauses for a link of about `rate` bit/s.
+/// Returns trains and pauses for a link of about `rate` bit/s.
 fn suited(rate: f64, packet_bytes: u32, most_packets: u32) -> TrainSpec {
     let packet_time = f64::from(packet_bytes) * 8.0 / rate;
     let packets = (TRAIN_TIME / packet_time).clamp(8.0, f64::from(most_packets.max(8)));
@@ -167,7 +171,7 @@ fn round(way: &mut impl TrainDirection, spec: &TrainSpec) -> Result<(Vec<Train>,
 mod tests {
     use super::*;
 
-    /// A link of a rate, with a sender that is faster.
+    /// A link with a rate, and a faster sender.
     struct EmulatedLink {
         bps: f64,
         asked: Vec<TrainSpec>,
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_arrives_is_too_few() {
+    fn no_arrivals_are_too_few() {
         struct Nothing;
         impl TrainDirection for Nothing {
             fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {

@@ -1,9 +1,9 @@
-//! Which session runs now, which waits, and which is turned away.
+//! Admission of sessions: run, wait or refuse.
 //!
-//! So many sessions run at once, and of those only a part for clients without an authorised key, so
-//! that these never keep the others out. The next ones wait in two queues of bounded length, which
-//! take turns when both wait for the same place. Only a client that has finished its handshake and
-//! said what it wants gets here, so that those who connect and say nothing take nobody's turn.
+//! A limited number of sessions run at once, and only a part of them without an authorised key, so
+//! that anonymous clients never keep authorised ones out. Further clients wait in two bounded
+//! queues, which take turns. Clients enter only after the handshake and their request, so that
+//! silent connections take no turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::limits::ClientLimits;
-use super::source::network;
+use super::limits::network;
 use crate::error::Result;
 use crate::lock::lock;
 
-/// A waiting client hears its place at least this often, and one that is gone is noticed.
+/// The longest time between two messages to a waiting client, which also detect that it has left.
 const TELL: Duration = Duration::from_secs(2);
 
-/// Whether a client's key is authorised, which decides the queue that it waits in.
+/// The kind of a client, by its key; each kind has a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Anonymous,
@@ -44,9 +44,9 @@ struct State {
     anonymous: Line,
     authorised: Line,
     tickets: u64,
-    /// The kind of the session that was admitted last.
+    /// The kind of the last admitted session.
     last: Option<Kind>,
-    /// Sessions and waiting clients by address.
+    /// The sessions and waiting clients per address.
     sources: HashMap<IpAddr, Count>,
 }
 
@@ -71,7 +71,7 @@ struct Count {
     anonymous_running: usize,
 }
 
-/// One client that waits or runs; counted for its address until dropped.
+/// A waiting or running client; it counts for its address until dropped.
 #[derive(Debug)]
 struct Client {
     admission: Arc<Admission>,
@@ -79,13 +79,13 @@ struct Client {
     source: IpAddr,
 }
 
-/// The right to run; gives it back when dropped.
+/// The permission to run, which is returned when dropped.
 #[derive(Debug)]
 pub(super) struct Pass {
     client: Client,
 }
 
-/// Why a client is turned away, as a sentence without a full stop.
+/// The reason of a refusal, as a sentence without a full stop.
 pub(super) type Denied = String;
 
 impl State {
@@ -100,7 +100,7 @@ impl State {
         self.anonymous.running + self.authorised.running
     }
 
-    /// The client whose turn it is, and its kind.
+    /// Returns the next client to run and its kind.
     fn next(&self, limits: &ClientLimits) -> Option<(Kind, Waiter)> {
         if self.running() >= limits.at_once {
             return None;
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// The first anonymous client whose address has not its part of the places yet.
+    /// Returns the first anonymous client whose address runs less than its share.
     fn next_anonymous(&self, limits: &ClientLimits) -> Option<Waiter> {
         if self.anonymous.running >= limits.anonymous {
             return None;
@@ -129,11 +129,11 @@ impl Admission {
         Arc::new(Admission { limits, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits for a turn. `tell` is called with the client's place in the queue of its kind, from 1,
-    /// when it changes and every now and then; its error means that the client is gone.
+    /// Waits for a turn. `tell` gets the client's place in the queue of its kind, from 1, when it
+    /// changes and at regular intervals. Its error means that the client has left.
     ///
     /// # Errors
-    /// That of `tell`. The inner error is the reason to turn the client away.
+    /// The error of `tell`. The inner error is the reason of a refusal.
     pub(super) fn enter(
         self: &Arc<Self>,
         kind: Kind,
@@ -160,7 +160,7 @@ impl Admission {
                 told = told.filter(|_| !timeout.timed_out());
                 continue;
             }
-            // Not under the lock: the client may be slow to hear it.
+            // Without the lock, because sending may block.
             drop(state);
             told = Some(place);
             let heard = tell(place as u32 + 1);
@@ -173,7 +173,7 @@ impl Admission {
         }
     }
 
-    /// Counts a client and puts it at the end of its queue.
+    /// Counts a client and adds it to its queue.
     fn arrive(
         self: &Arc<Self>,
         kind: Kind,
@@ -192,7 +192,7 @@ impl Admission {
             Kind::Anonymous => limits.anonymous,
             Kind::Authorised => limits.at_once,
         };
-        // Whoever can run at once does not wait.
+        // A client that can run at once does not need a place in the queue.
         let free = limits.at_once.saturating_sub(state.running());
         let line = state.line(kind);
         let free = free.min(places.saturating_sub(line.running));
@@ -221,7 +221,7 @@ impl Admission {
         }
     }
 
-    /// Takes a client out of its queue.
+    /// Removes a client from its queue.
     fn leave(&self, state: &mut State, kind: Kind, ticket: u64) {
         state.line(kind).queue.retain(|waiter| waiter.ticket != ticket);
         self.note_waiting(state);
@@ -233,14 +233,14 @@ impl Admission {
     }
 }
 
-/// The limit on one address that one more client would pass.
+/// Returns the limit on one address that another client would exceed.
 fn over_address_limit(count: Option<&Count>, kind: Kind, limits: &ClientLimits) -> Option<usize> {
     let count = count?;
     if count.all >= limits.each_address {
         return Some(limits.each_address);
     }
     let most = match limits.waiting {
-        // Nobody may wait for a place.
+        // Waiting is disabled.
         0 => limits.anonymous_running_each_address(),
         _ => limits.anonymous_each_address,
     };
@@ -271,7 +271,7 @@ impl Drop for Client {
         if let Some(count) = state.sources.get_mut(&self.source) {
             count.all -= 1;
             count.anonymous -= usize::from(self.kind == Kind::Anonymous);
-            // Addresses that are gone take no memory.
+            // Unused addresses are removed.
             if count.all == 0 {
                 state.sources.remove(&self.source);
             }
@@ -305,7 +305,7 @@ mod tests {
         admission.enter(Kind::Authorised, from, |_| Ok(())).unwrap()
     }
 
-    /// Waits on a thread of its own; the thread holds its place for as long as `hold` says.
+    /// Waits on a separate thread, which reports its turn to `entered`.
     fn waiter(
         admission: &Arc<Admission>,
         kind: Kind,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_taken_in_order_and_places_are_told() {
+    fn turns_are_in_order_and_places_are_reported() {
         let admission = of(1, 8, usize::MAX);
         let first = enter(&admission, address(1)).unwrap();
         let (say, heard) = mpsc::channel();
@@ -343,7 +343,7 @@ mod tests {
                     say.send((number, None)).unwrap();
                     drop(pass.unwrap().unwrap());
                 });
-                // Each is told its place before the next one comes.
+                // Each hears its place before the next one arrives.
                 assert_eq!(heard.recv().unwrap(), (number, Some(number + 1)));
                 thread
             })
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_server_and_a_greedy_address_are_turned_away() {
+    fn a_full_server_refuses_and_so_does_one_with_too_many_of_an_address() {
         let full = of(1, 0, usize::MAX);
         let only = enter(&full, address(1)).unwrap();
         let denied = enter(&full, address(2)).unwrap_err();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_goes_away_gives_up_its_place() {
+    fn a_client_that_leaves_frees_its_place() {
         let admission = of(1, 1, usize::MAX);
         let held = enter(&admission, address(1)).unwrap();
         let gone = admission.enter(Kind::Authorised, address(2), |_| Err(EngineError::Interrupted));
@@ -408,7 +408,7 @@ mod tests {
             (0..3).map(|_| waiter(&admission, Kind::Anonymous, address(3), say.clone())).collect();
         let denied = anonymous(address(4)).unwrap_err();
         assert_eq!(denied, "its queue of 3 clients is full; try later");
-        // Both places that are left, at once.
+        // Both remaining places at once.
         let authorised = [(); 2].map(|()| enter(&admission, address(1)).unwrap());
         assert!(entered.try_recv().is_err());
         drop(authorised);
@@ -441,7 +441,7 @@ mod tests {
         let anonymous = |from| admission.enter(Kind::Anonymous, from, |_| Ok(())).unwrap();
         let held = [(); 2].map(|()| anonymous(address(1)).unwrap());
         assert!(anonymous(address(1)).is_err() && anonymous(address(2)).is_ok());
-        // Keys of the same address are not meant.
+        // The limit excludes clients with keys.
         let keys = [(); 8].map(|()| enter(&admission, address(1)).unwrap());
         drop((held, keys));
     }

@@ -1,4 +1,4 @@
-//! What happens to one connection of a server, from its first byte to its end.
+//! One connection of a server, from its first byte to its end.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,19 +11,19 @@ use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 use super::admission::{Admission, Kind};
 use super::descriptors::Descriptors;
 use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
-use super::gate::{Fresh, Gate, Place, failure_of};
+use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
 use super::limits::ClientLimits;
-use super::listener::{Host, Services};
 use super::penalties::Failure;
+use super::services::{Host, Services};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
 
-/// First byte of a TLS record that carries a handshake (RFC 8446, section 5.1).
+/// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
 const TOO_MANY_SESSIONS: &str = "this key has as many sessions as it may; end one, or wait";
-/// Most dropped connections that are logged in a second: a flood must not fill the log.
+/// The most dropped connections that are logged per second, so that a flood does not fill the log.
 const DROPPED_PER_SECOND: u32 = 20;
 
 /// A server, shared by the threads of its connections.
@@ -32,18 +32,18 @@ pub(super) struct Server {
     services: Arc<dyn Services>,
     admission: Arc<Admission>,
     pub(super) registry: SessionRegistry,
-    gate: Gate,
+    limiter: ConnectionLimiter,
     descriptors: Descriptors,
-    /// Since when, and how many dropped connections were counted for the log.
+    /// The start of the present second, and the dropped connections logged in it.
     dropped: Mutex<(Instant, u32)>,
-    /// Sessions that are open.
+    /// The number of open sessions.
     pub(super) sessions: AtomicUsize,
-    /// Clients that have been served.
+    /// The number of clients served.
     pub(super) served: AtomicUsize,
 }
 
 impl Server {
-    /// A server that may have `descriptors` open, with no more connections than fit them.
+    /// Creates a server that may use `descriptors`, which limit its connections.
     pub(super) fn new(
         host: Arc<Host>,
         services: Arc<dyn Services>,
@@ -51,13 +51,14 @@ impl Server {
         descriptors: u64,
     ) -> Arc<Self> {
         let descriptors = Descriptors::divide(descriptors, &mut limits);
-        let gate = Gate::new(limits.startups, limits.penalties, descriptors.opening.clone());
+        let limiter =
+            ConnectionLimiter::new(limits.startups, limits.penalties, descriptors.opening.clone());
         Arc::new(Server {
             host,
             services,
             admission: Admission::new(limits),
             registry: SessionRegistry::default(),
-            gate,
+            limiter,
             descriptors,
             dropped: Mutex::new((Instant::now(), 0)),
             sessions: AtomicUsize::new(0),
@@ -65,14 +66,14 @@ impl Server {
         })
     }
 
-    /// Counts a fresh connection; `None` if it was turned away.
+    /// Counts a fresh connection; `None` if it was refused.
     pub(super) fn admit(&self, socket: TcpStream) -> Option<Fresh> {
         let address = address_of(&socket);
         let dropped = |reason| self.log_dropped(address, reason);
-        self.gate.admit(socket).map_err(dropped).ok()
+        self.limiter.admit(socket).map_err(dropped).ok()
     }
 
-    /// Logs that a connection was dropped, unless many are.
+    /// Logs a dropped connection, unless too many were logged.
     fn log_dropped(&self, address: Option<SocketAddr>, reason: DropReason) {
         let mut logged = lock(&self.dropped);
         if logged.0.elapsed() >= Duration::from_secs(1) {
@@ -86,9 +87,9 @@ impl Server {
         }
     }
 
-    /// Serves one connection to its end, on the calling thread.
+    /// Serves one connection to its end on the calling thread.
     pub(super) fn serve(&self, fresh: Fresh) {
-        let _crash = CrashGuard { gate: &self.gate, source: fresh.source };
+        let _crash = CrashGuard { limiter: &self.limiter, source: fresh.source };
         match fresh.first_byte() {
             Ok(TLS_HANDSHAKE) => self.serve_client(fresh),
             Ok(_) => self.admit_data(fresh),
@@ -148,7 +149,7 @@ impl Server {
         serve_tls(opening, &self.host.identity, authorised, &self.registry, descriptors)
     }
 
-    /// Serves a client, whose session counts among those of its key until the key counts no more.
+    /// Serves a client, whose session counts among those of its key.
     fn serve_session(
         &self,
         mut session: ServedSession,
@@ -161,7 +162,7 @@ impl Server {
             self.services.refusal(service, known)
         });
         let service = asked.inspect_err(|error| self.blame_client(&fresh, error))?;
-        // From here on the client is authenticated.
+        // The client is authenticated.
         let source = fresh.source;
         drop(fresh);
         let peer = session.sender.peer().to_owned();
@@ -176,7 +177,7 @@ impl Server {
         }
     }
 
-    /// Counts the session among those of its key; an anonymous one needs no count.
+    /// Counts the session among those of its key; anonymous sessions are not counted here.
     fn count(&self, session: &ServedSession, address: IpAddr) -> Result<Option<KeySession>> {
         let Some(key) = session.key.filter(|_| session.authorised) else { return Ok(None) };
         let end = session.receiver.closer();
@@ -185,7 +186,7 @@ impl Server {
         counted.ok_or_else(refuse).map(Some)
     }
 
-    /// Serves a client when its turn has come.
+    /// Waits for the client's turn and serves it.
     fn serve_in_turn(
         &self,
         service: Service,
@@ -205,7 +206,7 @@ impl Server {
             Ok(pass) => pass,
             Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
         };
-        // Until the session has closed its data connections.
+        // Held until the session has closed its data connections.
         let _descriptors = session.streams.allowance();
         session.welcome()?;
         steps.began = true;
@@ -215,17 +216,18 @@ impl Server {
         self.services.run(service, session)
     }
 
-    /// Logs that a connection ended before its client was known.
+    /// Logs a connection that ended before its client was known.
     fn drop_silent(&self, address: Option<SocketAddr>, place: Option<&Place>, reason: DropReason) {
         let dropped = place.is_some_and(Place::was_dropped);
         let reason = if dropped { DropReason::Unauthenticated } else { reason };
         self.log_dropped(address, reason);
     }
 
-    /// Adds a failure to the penalty of an address, unless the connection was dropped for another.
+    /// Adds a failure to the penalty of an address, unless the connection was dropped for another
+    /// one.
     fn blame(&self, source: IpAddr, place: Option<&Place>, failure: Failure) {
         if !place.is_some_and(Place::was_dropped) {
-            self.gate.failed(source, failure);
+            self.limiter.failed(source, failure);
         }
     }
 
@@ -235,7 +237,8 @@ impl Server {
         }
     }
 
-    /// What kind of failure the error of an unauthenticated client is, if the client is to blame.
+    /// Returns the kind of failure of an unauthenticated client; `None` if the client is not to
+    /// blame.
     fn failure_of(&self, error: &EngineError) -> Option<Failure> {
         match error {
             EngineError::Handshake { source, .. } => Some(failure_of(source)),
@@ -253,12 +256,12 @@ impl Server {
     }
 }
 
-/// How far a session got.
+/// The progress of a session.
 #[derive(Default)]
 struct Steps {
-    /// The service that the client asked for.
+    /// The requested service.
     service: Option<Service>,
-    /// Its turn has come.
+    /// True after the client's turn has come.
     began: bool,
 }
 
@@ -266,7 +269,7 @@ fn address_of(socket: &TcpStream) -> Option<SocketAddr> {
     socket.peer_addr().ok().map(canonical)
 }
 
-/// Counts one down when it is dropped.
+/// Decrements a counter when dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -275,16 +278,16 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Takes note of a panic of the thread.
+/// Records a panic of the thread.
 struct CrashGuard<'a> {
-    gate: &'a Gate,
+    limiter: &'a ConnectionLimiter,
     source: IpAddr,
 }
 
 impl Drop for CrashGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.gate.failed(self.source, Failure::Crash);
+            self.limiter.failed(self.source, Failure::Crash);
         }
     }
 }

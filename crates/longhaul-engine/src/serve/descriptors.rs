@@ -1,10 +1,8 @@
-//! How the file descriptors of the process are divided, so that no kind of client can take those of
-//! another.
+//! The division of the process's file descriptors between kinds of clients.
 //!
-//! A quarter of the limit is kept for files and everything else. Of the rest a quarter is for
-//! connections that are not authenticated yet, an eighth for control connections of anonymous
-//! clients, a quarter for their data connections, and three eighths for clients with an authorised
-//! key.
+//! A quarter of the limit is reserved for files and other uses. Of the rest, a quarter is for
+//! unauthenticated connections, an eighth for the control connections of anonymous clients, a
+//! quarter for their data connections, and three eighths for clients with an authorised key.
 
 use super::admission::Kind;
 use super::limits::ClientLimits;
@@ -12,16 +10,16 @@ use crate::quota::{Quota, Taken};
 use crate::session::Descriptors as Streams;
 use crate::share::Share;
 
-/// More are never needed, whatever the limit is.
+/// The most descriptors that are ever needed.
 const MOST: u64 = 1 << 20;
-/// What an anonymous session has for its data connections at least: a stream, one for latency, and
-/// what `-Z` takes.
+/// The fewest descriptors for the data connections of an anonymous session: a stream, one for
+/// latency, and the pipes of `-Z`.
 const LEAST_OF_SESSION: u64 = 16;
 
 /// The descriptors of a server's connections.
 #[derive(Debug)]
 pub(super) struct Descriptors {
-    /// For connections that are not authenticated yet.
+    /// The descriptors of unauthenticated connections.
     pub(super) opening: Quota,
     anonymous: Quota,
     anonymous_streams: Share,
@@ -29,7 +27,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Divides `limit`, and lowers what of `limits` does not fit.
+    /// Divides `limit`, and reduces `limits` to fit.
     pub(super) fn divide(limit: u64, limits: &mut ClientLimits) -> Self {
         let connections = limit.min(MOST) * 3 / 4;
         let (opening, streams) = (connections / 4, connections / 4);
@@ -44,7 +42,7 @@ impl Descriptors {
         }
     }
 
-    /// The descriptor of a session's control connection.
+    /// Takes the descriptor of a session's control connection.
     pub(super) fn session(&self, kind: Kind) -> Option<Taken> {
         match kind {
             Kind::Anonymous => self.anonymous.take(1),
@@ -52,7 +50,7 @@ impl Descriptors {
         }
     }
 
-    /// Those of its data connections.
+    /// Returns the source of the descriptors of data connections.
     pub(super) fn streams(&self, kind: Kind) -> Streams {
         match kind {
             Kind::Anonymous => Streams::Shared(self.anonymous_streams.clone()),

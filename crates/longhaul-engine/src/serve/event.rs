@@ -1,53 +1,58 @@
-//! Events of a server, for its log. They carry values; the sentences are the program's.
+//! The events of a server, for its log. They carry values; the program makes the sentences.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_core::wire::{Service, SessionId};
 
+use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
 use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, Work};
 
-/// Something that happened at a server.
+/// An event of a server.
 #[derive(Debug)]
 pub enum Event {
     /// A connection was closed before its client was known.
     Dropped {
-        /// The client's address, where the kernel still knew it.
+        /// The client's address, if the kernel still knew it.
         address: Option<SocketAddr>,
-        /// Why.
+        /// The reason.
         reason: DropReason,
     },
-    /// A client did not get through the handshake.
+    /// A client failed the handshake.
     NoHandshake {
-        /// The client's address, where the kernel still knew it.
+        /// The client's address, if the kernel still knew it.
         address: Option<SocketAddr>,
-        /// What failed.
+        /// The error.
         error: EngineError,
     },
-    /// A session has begun: the client is known and its turn has come.
+    /// A session has begun: the client is known, and its turn has come.
     Began(SessionStart),
-    /// A session that got through the handshake has ended, whether it began or was refused.
+    /// A session that completed the handshake has ended, whether it began or was refused.
     Ended(Box<SessionReport>),
     /// The list of authorised keys was read again.
     KeysRead {
-        /// The keys in it.
+        /// The number of keys in it.
         keys: usize,
-        /// The sessions that end because their key is gone.
+        /// The sessions that end because their key was removed.
         ended: usize,
+        /// The directories of keys that the server may open only after a restart, because Landlock
+        /// confined it before they were named.
+        out_of_reach: Vec<PathBuf>,
     },
-    /// A client with a listed key was not let in.
+    /// A client with a listed key was refused.
     KeyDenied {
-        /// Its key's fingerprint.
+        /// The key's fingerprint.
         fingerprint: String,
         /// The client's address.
         address: IpAddr,
-        /// Why.
+        /// The reason.
         lapse: Lapse,
     },
-    /// The list of authorised keys has changed and cannot be used; the old one stays in force.
+    /// The list of authorised keys has changed and is invalid; the old one stays in force.
     KeysKept {
-        /// What is wrong with the new one.
+        /// The error in the new list.
         error: EngineError,
     },
 }
@@ -55,7 +60,10 @@ pub enum Event {
 impl From<KeysEvent> for Event {
     fn from(event: KeysEvent) -> Self {
         match event {
-            KeysEvent::Reloaded { keys, ended } => Event::KeysRead { keys, ended },
+            KeysEvent::Reloaded { keys, ended, roots } => {
+                let out_of_reach = roots.into_iter().filter(|root| is_out_of_reach(root)).collect();
+                Event::KeysRead { keys, ended, out_of_reach }
+            }
             KeysEvent::Kept(error) => Event::KeysKept { error },
             KeysEvent::Denied { fingerprint, address, lapse } => {
                 Event::KeyDenied { fingerprint, address, lapse }
@@ -64,68 +72,68 @@ impl From<KeysEvent> for Event {
     }
 }
 
-/// Why a connection was closed before its client was known.
+/// The reason why a connection was closed before its client was known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// It sent nothing in time, or was closed by the client first.
+    /// It sent nothing in time, or the client closed it.
     Silent,
-    /// It is a data connection that belongs to no session, or proves nothing.
+    /// It is a data connection without a session or a valid proof.
     NoSession,
     /// Too many connections are open.
     Connections,
-    /// Too many connections of clients that are not known yet are open.
+    /// Too many unauthenticated connections are open.
     Unauthenticated,
     /// Too many connections of its address are open.
     Address,
-    /// Its address keeps failing and is shut out for a time.
+    /// Connections of its address keep failing; it is refused for this time.
     Penalty(Duration),
 }
 
 /// The client of a session.
 #[derive(Debug, Clone, Default)]
 pub struct Client {
-    /// Its address; `None` over ssh and within one process.
+    /// The address; `None` over ssh and within one process.
     pub address: Option<SocketAddr>,
-    /// Names the session; both ends have it.
+    /// The session's id, which both ends know.
     pub session: Option<SessionId>,
-    /// Its key; `None` where the channel needs none.
+    /// The key; `None` if the channel needs none.
     pub key: Option<PublicKey>,
-    /// Whether the key is in the authorised list.
+    /// True if the key is in the authorised list.
     pub authorised: bool,
-    /// The comment after the key there.
+    /// The comment of the key in the list.
     pub comment: Option<String>,
 }
 
-/// A session at its begin.
+/// The start of a session.
 #[derive(Debug, Clone)]
 pub struct SessionStart {
-    /// Who.
+    /// The client.
     pub client: Client,
     /// The service.
     pub service: Service,
-    /// How long it waited for its turn.
+    /// The time in the queue.
     pub waited: Duration,
 }
 
-/// A session at its end.
+/// The end of a session.
 #[derive(Debug)]
 pub struct SessionReport {
-    /// Who.
+    /// The client.
     pub client: Client,
-    /// The service; `None` if the client did not get to ask for one.
+    /// The service; `None` if the client did not request one.
     pub service: Option<Service>,
-    /// Whether it began; otherwise it was refused or lost before.
+    /// True if the session began; otherwise it was refused or lost before.
     pub began: bool,
-    /// From the connection to the end.
+    /// The time from the connection to the end.
     pub duration: Duration,
-    /// What was done.
+    /// The work that was done.
     pub work: Work,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Result<()>,
 }
 
 impl Client {
-    /// The client of `session` at `address`.
+    /// Returns the client of `session` at `address`.
     pub fn of(session: &ServedSession, address: Option<SocketAddr>) -> Self {
         Client {
             address: address.map(canonical),
@@ -137,7 +145,7 @@ impl Client {
     }
 }
 
-/// An IPv4 client of an IPv6 socket has its IPv4 address.
+/// Returns the IPv4 address of an IPv4 client of an IPv6 socket.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     let ip: IpAddr = address.ip().to_canonical();
     SocketAddr::new(ip, address.port())
@@ -147,7 +155,7 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::Arc;
 
     use crossbeam_channel::{Sender, unbounded};
@@ -158,7 +166,7 @@ mod tests {
     use crate::serve::testing::TestServer;
     use crate::session::Operation;
 
-    /// Refuses diagnoses and answers one message; hands its events to the test.
+    /// Refuses diagnoses and answers one message; passes its events to the test.
     struct Recorder(Sender<Event>);
 
     impl Services for Recorder {
@@ -178,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_connection_leaves_its_events() {
+    fn every_connection_is_logged() {
         let (say, heard) = unbounded();
         let server = TestServer::with(|_| Arc::new(Recorder(say)));
         let next = || heard.recv_timeout(Duration::from_secs(20)).expect("an event comes");

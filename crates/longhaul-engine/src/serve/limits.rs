@@ -1,36 +1,36 @@
-//! How many clients and connections a server takes.
+//! The limits on clients and connections of a server, and the part of an address that they apply to.
 
 use super::startups::StartupLimits;
 use crate::anonymous::AnonymousPool;
+use std::net::{IpAddr, Ipv6Addr};
 
-/// How many clients a server takes.
+/// The limits on the clients of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Sessions at once; 1 measures each client alone.
+    /// The most sessions at once; 1 measures each client separately.
     pub at_once: usize,
-    /// Of those, sessions of clients without an authorised key.
+    /// The most sessions without an authorised key, of those.
     pub anonymous: usize,
-    /// Clients with and clients without an authorised key that wait for their turn, each; 0 turns
-    /// away who finds no place.
+    /// The most waiting clients with and without an authorised key, each; 0 refuses clients that
+    /// find no place.
     pub waiting: usize,
-    /// Sessions and waiting clients of one address (of one /64, for IPv6).
+    /// The most sessions and waiting clients of one address (of one /64 for IPv6).
     pub each_address: usize,
-    /// Of those, the ones without an authorised key.
+    /// The most of these without an authorised key.
     pub anonymous_each_address: usize,
-    /// Connections that are not authenticated yet.
+    /// The limits on unauthenticated connections.
     pub startups: StartupLimits,
-    /// Refuse addresses whose connections keep failing, for a while.
+    /// True to refuse addresses whose connections keep failing for some time.
     pub penalties: bool,
-    /// What the sessions without an authorised key have together; the same that the limits of
-    /// their tests have.
+    /// The resources that all sessions without an authorised key share, as in the limits of their
+    /// tests.
     pub pool: AnonymousPool,
 }
 
 impl Default for ClientLimits {
-    /// 64 at once, which is what a large host's cores and memory stand. A quarter of them without
-    /// a key: enough for people who try a path, and three quarters stay for transfers. 512 of each
-    /// kind wait. No limit on the keys of one address; 32 clients without a key, which is a class
-    /// or a small site behind one address.
+    /// Returns 64 sessions at once, which the cores and memory of a large host can serve. A quarter
+    /// may be without a key. 512 of each kind wait. The keys of one address are unlimited; 32
+    /// clients without a key suffice for a class or a small site behind one address.
     fn default() -> Self {
         ClientLimits {
             at_once: 64,
@@ -46,9 +46,34 @@ impl Default for ClientLimits {
 }
 
 impl ClientLimits {
-    /// How many sessions without a key one address may run at once: half of the places, so that
-    /// another address finds one.
+    /// Returns the most anonymous sessions of one address: half of the places, so that another
+    /// address finds one.
     pub(super) fn anonymous_running_each_address(&self) -> usize {
         self.anonymous.div_ceil(2)
+    }
+}
+
+/// Returns the part of an address that belongs to one client: an IPv4 address, or the /64 of an
+/// IPv6 address (RFC 6177). Loopback addresses remain unchanged.
+pub(super) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        ip if ip.is_loopback() => ip,
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_counts_by_64_bits_and_mapped_ipv4_is_ipv4() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:198.51.100.1"), of("198.51.100.1"));
+        assert_ne!(of("198.51.100.1"), of("198.51.100.2"));
+        assert!(["127.0.0.1", "::1", "::ffff:127.0.0.2"].map(of).iter().all(IpAddr::is_loopback));
     }
 }

@@ -1,8 +1,8 @@
-//! Listens on one port, and accepts connections.
+//! The listener of a server: accepts connections on one port.
 //!
-//! Every connection has a thread of its own until it is passed to a session, their number is
+//! Every connection has a thread until it is passed to a session. The number of connections is
 //! bounded, and each has a deadline for its first bytes: a silent or vanished client costs one
-//! thread for seconds, never the server.
+//! thread for seconds.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,24 +11,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::wire::{RefusalKind, Service};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::connection::Server;
-use super::event::Event;
-use super::gate::{Fresh, Gate};
+use super::limiter::{ConnectionLimiter, Fresh};
 use super::limits::ClientLimits;
+use super::services::{Host, Services};
 use super::startups::StartupLimits;
 use crate::error::{EngineError, Result};
 use crate::quota::Quota;
-use crate::session::{AuthorisedKeys, Identity, ServedSession, SessionRegistry, UdpDoor};
+use crate::session::{SessionRegistry, UdpListener};
 
-/// How often the accept loop looks whether it should stop.
+/// The interval at which the accept loop checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 const LISTEN_BACKLOG: i32 = 256;
-/// How many free TCP ports are tried for one that is free for UDP too.
+/// The number of free TCP ports that are tried for one that is free for UDP, too.
 const FREE_PORT_TRIES: u32 = 16;
-/// How long sessions may take to end once the server is told to.
+/// The time for sessions to end when the server stops.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_CHECK: Duration = Duration::from_millis(10);
 
@@ -36,41 +35,17 @@ const LEAVE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
-    /// Lets UDP flows in, on the same port.
-    door: UdpDoor,
+    /// Accepts UDP flows on the same port.
+    udp: UdpListener,
     address: SocketAddr,
 }
 
-/// Who the server is and whom it trusts.
-#[derive(Debug)]
-pub struct Host {
-    /// Its key pair.
-    pub identity: Identity,
-    /// The keys that may reach files.
-    pub authorised: AuthorisedKeys,
-}
-
-/// What is done with the sessions; one for each server.
-pub trait Services: Send + Sync {
-    /// Why `service` is not for this client, or `None` if it is.
-    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)>;
-
-    /// Runs the service to its end on the calling thread.
-    ///
-    /// # Errors
-    /// What went wrong; it is reported and the server goes on.
-    fn run(&self, service: Service, session: ServedSession) -> Result<()>;
-
-    /// Records an event; called on the thread of the connection, which waits for it.
-    fn log(&self, _event: Event) {}
-}
-
 impl Listener {
-    /// Listens on `address`, for TCP (and MPTCP, where the kernel has it) and UDP; port 0 takes
-    /// any that is free for both. An IPv6 wildcard takes IPv4 as well.
+    /// Listens on `address` for TCP (and MPTCP if the kernel supports it) and UDP; port 0 takes one
+    /// that is free for both. An IPv6 wildcard accepts IPv4, too.
     ///
     /// # Errors
-    /// The address is taken, not ours, or not permitted.
+    /// The address is in use, belongs to another host, or is not permitted.
     pub fn bind(address: SocketAddr) -> Result<Self> {
         let failed = |source| EngineError::Listen { address: address.to_string(), source };
         let mut tries = if address.port() == 0 { FREE_PORT_TRIES } else { 1 };
@@ -80,9 +55,9 @@ impl Listener {
                 .map_err(failed)?;
             let address = socket.local_addr().map_err(failed)?;
             tries -= 1;
-            match UdpDoor::bind(address) {
-                Ok(door) => return Ok(Listener { socket, door, address }),
-                // The port that was free for TCP is not for UDP.
+            match UdpListener::bind(address) {
+                Ok(udp) => return Ok(Listener { socket, udp, address }),
+                // The port is free for TCP but not for UDP.
                 Err(_) if tries > 0 => {}
                 Err(source) => {
                     return Err(EngineError::Listen { address: format!("UDP {address}"), source });
@@ -91,21 +66,21 @@ impl Listener {
         }
     }
 
-    /// The address listened on, with its real port.
+    /// Returns the local address with its port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Admits the data connections of `registry` alone until `stop` is set: where the control
-    /// channel is elsewhere, over ssh or opened by this end.
+    /// Admits only the data connections of `registry` until `stop` is set, for sessions whose
+    /// control channel is elsewhere.
     pub fn run_data(self, registry: &SessionRegistry, stop: &AtomicBool) {
         let limits = StartupLimits::default();
-        let gate = Gate::new(limits, false, Quota::new(limits.full as u64));
+        let limiter = ConnectionLimiter::new(limits, false, Quota::new(limits.full as u64));
         self.accept_until(
             registry,
             || stop.load(Ordering::Relaxed),
             |socket| {
-                let (registry, fresh) = (registry.clone(), gate.admit(socket));
+                let (registry, fresh) = (registry.clone(), limiter.admit(socket));
                 let Ok(Fresh { socket, deadline, place, .. }) = fresh else { return };
                 spawn(move || {
                     registry.admit(socket, deadline, || drop(place));
@@ -114,10 +89,9 @@ impl Listener {
         );
     }
 
-    /// Serves until `stop` is set or, with `one_off`, one client has been served. Then the
-    /// sessions still under way have a few seconds to put their things in order. What
-    /// happens goes to [`Services::log`]. Connections are limited to what the process's limit of
-    /// file descriptors allows, which the caller may raise before.
+    /// Serves until `stop` is set or, with `one_off`, one client was served. Running sessions then
+    /// have a few seconds to end. Events go to [`Services::log`]. The process's limit of file
+    /// descriptors limits the connections; the caller may raise it before.
     pub fn run(
         self,
         host: Arc<Host>,
@@ -148,10 +122,10 @@ impl Listener {
         stopped: impl Fn() -> bool,
         mut take: impl FnMut(TcpStream),
     ) {
-        let Listener { socket, door, .. } = self;
+        let Listener { socket, udp, .. } = self;
         let closed = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| door.run(registry, || closed.load(Ordering::Relaxed)));
+            scope.spawn(|| udp.run(registry, || closed.load(Ordering::Relaxed)));
             while !stopped() {
                 match socket.accept() {
                     Ok((socket, _)) => {
@@ -162,8 +136,8 @@ impl Listener {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         longhaul_sys::poll::readable(&socket, STOP_CHECK);
                     }
-                    // A connection that was reset while it waited, or no file descriptors left:
-                    // the next may do better, and a pause keeps the loop from spinning.
+                    // The connection was reset while it waited, or no descriptor is free. A pause
+                    // keeps the loop from spinning.
                     Err(_) => thread::sleep(STOP_CHECK),
                 }
             }
@@ -172,7 +146,7 @@ impl Listener {
     }
 }
 
-/// A TCP socket that listens without blocking.
+/// Returns a non-blocking TCP listener.
 fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     if address.is_ipv6() {
@@ -186,19 +160,7 @@ fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
     Ok(socket)
 }
 
-/// Runs `work` on a thread of its own. A host that has none left drops the connection, which the
-/// client sees as closed, and the server goes on.
+/// Runs `work` on a separate thread. If the host has no thread left, the connection is dropped.
 fn spawn(work: impl FnOnce() + Send + 'static) {
     drop(thread::Builder::new().name("connection".into()).spawn(work));
-}
-
-/// Greets the one client of an ssh connection and runs the service it asks for, to its end.
-///
-/// # Errors
-/// The client was refused, or the service failed.
-pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
-    let service = session.asked(|service, authorised| services.refusal(service, authorised))?;
-    session.welcome()?;
-    session.receiver.set_timeout(None)?;
-    services.run(service, session)
 }

@@ -1,23 +1,24 @@
-//! The listening end: one port for control channels and data connections, limits on both, and
-//! the dispatch to the services.
+//! The server: one port for control channels and data connections, limits on both, and the dispatch
+//! to the services.
 
 mod admission;
 mod connection;
 mod descriptors;
 mod event;
-mod gate;
+mod limiter;
 mod limits;
 mod listener;
 mod penalties;
 mod reach;
+mod services;
 mod single;
-mod source;
 mod startups;
 
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
 pub use limits::ClientLimits;
-pub use listener::{Host, Listener, Services, serve_session};
+pub use listener::Listener;
 pub use reach::{Reach, is_out_of_reach};
+pub use services::{Host, Services, serve_session};
 pub use single::{DataPort, InProcess};
 pub use startups::StartupLimits;
 
@@ -25,3 +26,5 @@ pub use startups::StartupLimits;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_left;

@@ -1,9 +1,9 @@
 //! Penalties for addresses whose connections keep failing, as `PerSourcePenalties` of
 //! sshd_config(5).
 //!
-//! Each failure adds its time to the penalty of the address. From a minimum on, and until the
-//! penalty is over, the server refuses new connections of that address; those that are open are
-//! not touched. Loopback is exempt: many clients come from there by tunnels.
+//! Each failure adds its time to the penalty of the address. Above a minimum, and until the penalty
+//! is over, the server refuses new connections of that address; open connections continue. Loopback
+//! is exempt, because tunnels make many clients appear there.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
-/// A penalty below this is not enforced.
+/// The smallest penalty that is enforced.
 const LEAST: Duration = Duration::from_secs(15);
-/// No penalty lasts longer.
+/// The longest penalty.
 const MOST: Duration = Duration::from_secs(600);
-/// Most addresses that are remembered, some 5 MiB; the penalties that end first are forgotten.
+/// The most addresses with penalties, some 5 MiB; the penalties that end first are removed.
 const MOST_SOURCES: usize = 65_536;
 
-/// How a connection failed.
+/// The kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The server's thread panicked.
     Crash,
-    /// It was still unauthenticated when its time was over.
+    /// The connection was not authenticated in time.
     GraceExceeded,
     /// The server serves no client without an authorised key.
     Refused,
-    /// The handshake or the proof of a data connection was wrong, or the key may not do what the
-    /// client asked for.
+    /// The handshake or the proof of a data connection was invalid, or the key may not use the
+    /// requested service.
     Authentication,
-    /// It was closed without a word.
+    /// The connection was closed without data.
     NothingSaid,
 }
 
 impl Failure {
-    /// What it adds to the penalty; the defaults of OpenSSH 9.8.
+    /// Returns the time that the failure adds; the defaults of OpenSSH 9.8.
     fn penalty(self) -> Duration {
         Duration::from_secs(match self {
             Failure::Crash => 90,
@@ -58,7 +58,7 @@ pub(super) struct Penalties {
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
     until: Instant,
-    /// It has reached the minimum.
+    /// True after the penalty has reached the minimum.
     enforced: bool,
 }
 
@@ -84,7 +84,7 @@ impl Penalties {
         penalty.enforced |= penalty.until - now >= LEAST;
     }
 
-    /// How long the connections of `source` are refused from now on, if they are.
+    /// Returns the remaining time for which connections of `source` are refused.
     pub(super) fn refuses(&self, source: IpAddr, now: Instant) -> Option<Duration> {
         let sources = lock(&self.sources);
         let penalty = sources.get(&source).filter(|penalty| penalty.enforced)?;
@@ -92,7 +92,7 @@ impl Penalties {
     }
 }
 
-/// Forgets the penalties that are over, and if there are none, the sixteenth that ends first.
+/// Removes the penalties that are over, or if there are none, the sixteenth that ends first.
 fn forget(sources: &mut HashMap<IpAddr, Penalty>, now: Instant) {
     sources.retain(|_, penalty| penalty.until > now);
     if sources.len() >= MOST_SOURCES {
@@ -128,7 +128,7 @@ mod tests {
             refuses(&penalties, address(1), after(14))
                 && !refuses(&penalties, address(1), after(15))
         );
-        // A failure once in a while is never enforced.
+        // A rare failure is never enforced.
         for hour in 1..100 {
             penalties.add(address(3), Failure::Refused, after(3600 * hour));
             assert!(!refuses(&penalties, address(3), after(3600 * hour)));

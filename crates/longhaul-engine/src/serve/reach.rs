@@ -1,5 +1,5 @@
-//! The files that a server may open once it serves: its directories, its keys, and what the C
-//! library and the facts of the host need.
+//! The files that a running server may open: its directories, its keys, and the files of the C
+//! library and of the examination of the host.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use longhaul_sys::confine::FileRules;
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use rustix::io::Errno;
 
-/// What the host says of itself, and the libraries of the name service.
+/// The kernel's facts about the host, and the libraries of the name service.
 const SYSTEM: [&str; 7] =
     ["/proc", "/sys", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"];
-/// What the name service keeps outside `/etc`.
+/// The files of the name service outside `/etc`.
 const NAMES: [&str; 3] = ["/var/lib/sss/mc", "/run/systemd/resolve", "/run/resolvconf"];
 /// The public files of `/etc` that the C library reads.
 const PUBLIC: [&str; 10] = [
@@ -26,29 +26,29 @@ const PUBLIC: [&str; 10] = [
     "/etc/ld.so.cache",
 ];
 
-/// What a server is for, as far as files are concerned.
+/// The purposes of a server that need files.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
-    /// The directories whose files it offers.
+    /// The directories that it offers.
     pub roots: Vec<PathBuf>,
-    /// It only reads them.
+    /// True if it only reads them.
     pub read_only: bool,
-    /// Where its keys are.
+    /// The directory of its keys.
     pub config: PathBuf,
     /// The directory of its log.
     pub log: Option<PathBuf>,
-    /// It runs as root.
+    /// True if it runs as root.
     pub root_user: bool,
-    /// A key may set owners.
+    /// True if a key may set owners.
     pub owners: bool,
 }
 
 impl Reach {
-    /// The files that it needs.
+    /// Returns the rules for Landlock.
     ///
-    /// All of `/etc` is readable for a user, whom its secrets are kept from. Root gets single
-    /// files, which are no longer readable when another takes the name; only for a key that sets
-    /// owners, who must not be numbered wrongly after a user was added, is it all of `/etc` too.
+    /// An ordinary user may read all of `/etc`, because the permissions protect the secrets. Root
+    /// may read single files, which become unreadable when they are replaced. For a key that sets
+    /// owners root may read all of `/etc`, because a new user must not get a wrong number.
     pub fn rules(&self) -> FileRules {
         let (mut read, mut write) = (vec![self.config.clone()], Vec::new());
         read.extend(SYSTEM.iter().chain(&NAMES).map(PathBuf::from));
@@ -64,8 +64,8 @@ impl Reach {
     }
 }
 
-/// Whether `dir` may be read by its permissions and yet not be opened, as the rules of this process
-/// were made before it was named.
+/// Returns whether the permissions allow to read `dir` and Landlock does not, because the rules of
+/// this process were made before.
 pub fn is_out_of_reach(dir: &Path) -> bool {
     let open =
         || openat(CWD, dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());

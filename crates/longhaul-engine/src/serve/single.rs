@@ -1,4 +1,4 @@
-//! The far end of one session, without a server around it: for who is this user already.
+//! A server for one session of this user, over ssh or within one process.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::session::{
     greet, random_keying_material,
 };
 
-/// A listener for the data connections of one session, on a thread of its own.
+/// A listener for the data connections of one session, on a separate thread.
 pub struct DataPort {
     registry: SessionRegistry,
     port: u16,
@@ -26,10 +26,10 @@ pub struct DataPort {
 }
 
 impl DataPort {
-    /// Listens on any port of the address `bind`.
+    /// Listens on a free port of the address `bind`.
     ///
     /// # Errors
-    /// This host gives no port.
+    /// This host has no free port.
     pub fn open(bind: IpAddr) -> Result<Self> {
         let listener = match Listener::bind(SocketAddr::new(bind, 0)) {
             // A host without IPv6 has no wildcard for both.
@@ -53,8 +53,8 @@ impl DataPort {
         self.port
     }
 
-    /// Serves one client on a control channel that needs no proof of who the client is, whose data
-    /// connections know `secret`.
+    /// Serves one client on a control channel that is authenticated already; `secret` authenticates
+    /// its data connections.
     ///
     /// # Errors
     /// As [`serve_session`].
@@ -92,16 +92,16 @@ impl Drop for DataPort {
     }
 }
 
-/// A far end on a thread of this process.
+/// A server on a thread of this process.
 pub struct InProcess {
     thread: JoinHandle<Result<()>>,
 }
 
 impl InProcess {
-    /// Starts it and opens the session for `service`.
+    /// Starts the server and opens a session for `service`.
     ///
     /// # Errors
-    /// This host gives no sockets, or `services` refuse.
+    /// This host creates no sockets, or `services` refuse.
     pub fn start(services: impl Services + 'static, service: Service) -> Result<(Self, Session)> {
         let failed = |source| EngineError::System { operation: "make a pair of sockets", source };
         let (near, far) = UnixStream::pair().map_err(failed)?;
@@ -120,7 +120,7 @@ impl InProcess {
         Ok((InProcess { thread }, session))
     }
 
-    /// Waits for its end. What it has to say, the session has said.
+    /// Waits for the server's end. The session has reported its result.
     pub fn finish(self) {
         let _ = self.thread.join();
     }

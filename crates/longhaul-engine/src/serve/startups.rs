@@ -1,12 +1,12 @@
-//! Unauthenticated connections: how many there are, and which one is dropped when there are too
+//! The unauthenticated connections, and the choice of the one that is dropped if there are too
 //! many.
 //!
-//! A connection is unauthenticated until it has finished the handshake and said what it wants, or
-//! has proved that it belongs to a session. From `start` of them on, one is dropped at random at
-//! every arrival, at `full` always, as with `MaxStartups` of sshd_config(5). sshd drops the new
-//! connection, so that silent connections lock everybody out. Here the oldest connection of the
-//! address that has most is dropped if it is older than an honest handshake takes, or silent for
-//! longer than a client is, and the new connection only if there is none.
+//! A connection is unauthenticated until it has completed the handshake and its request, or has
+//! proved that it belongs to a session. From `start` of them on, one is dropped at random per
+//! arrival, and always at `full`, as with `MaxStartups` of sshd_config(5). sshd drops the new
+//! connection, so silent connections lock everybody out. Here the oldest connection of the address
+//! with the most is dropped if it is older than an honest handshake takes, or silent for longer
+//! than a client is; the new connection is dropped only if there is none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,30 +15,30 @@ use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
-/// A connection that is younger and has sent something is not dropped for another: a handshake takes
-/// three round trips, and half a second is the longest that is usual, by satellite.
+/// The age below which a connection that has sent data is not dropped for another one: a handshake
+/// takes three round trips of at most half a second, by satellite.
 const HANDSHAKE_TIME: Duration = Duration::from_millis(1500);
 
-/// Nor is one that has sent nothing for less than this: a client sends its first bytes with the end
-/// of TCP's own handshake.
+/// The age below which a silent connection is not dropped: a client sends its first bytes with the
+/// end of TCP's handshake.
 const SILENT_TIME: Duration = Duration::from_millis(250);
 
-/// How many connections may be unauthenticated.
+/// The limits on unauthenticated connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartupLimits {
-    /// From this many on a connection is dropped at an arrival with the probability `percent`.
+    /// The number from which on a connection is dropped per arrival with the probability `percent`.
     pub start: usize,
-    /// The probability at `start`; it grows evenly to 100 at `full`.
+    /// The probability at `start`; it grows linearly to 100 at `full`.
     pub percent: u8,
-    /// The most.
+    /// The most connections.
     pub full: usize,
-    /// The most of one address (of one /64, for IPv6), loopback excepted.
+    /// The most connections of one address (of one /64 for IPv6), except loopback.
     pub each_address: usize,
 }
 
 impl Default for StartupLimits {
-    /// Each takes a thread for up to 20 s. 1024 threads that wait take some 40 MiB. Half of them
-    /// are never dropped, so that 500 clients may come at once, and one address may have as many:
+    /// Returns limits for 1024 threads that wait up to 20 s, which take some 40 MiB. Half of them
+    /// are never dropped, so that 500 clients may arrive at once. One address may have as many:
     /// four copies of 128 streams behind one NAT.
     fn default() -> Self {
         StartupLimits { start: 512, percent: 30, full: 1024, each_address: 512 }
@@ -46,7 +46,8 @@ impl Default for StartupLimits {
 }
 
 impl StartupLimits {
-    /// The probability, in percent, that one is dropped when another arrives at `open`.
+    /// Returns the probability in percent that a connection is dropped when another arrives at
+    /// `open`.
     fn drop_percent(&self, open: usize) -> u8 {
         if open >= self.full {
             return 100;
@@ -58,7 +59,7 @@ impl StartupLimits {
         self.percent + (grown / (self.full - self.start)) as u8
     }
 
-    /// The same with no more than `most` connections.
+    /// Returns the limits with at most `most` connections.
     pub(super) fn within(self, most: usize) -> Self {
         if self.full <= most {
             return self;
@@ -78,16 +79,16 @@ pub(super) struct Startups {
 #[derive(Debug, Default)]
 struct State {
     arrivals: u64,
-    /// By number of arrival, so the oldest is the first.
+    /// The connections by number of arrival, so that the oldest is the first.
     open: BTreeMap<u64, Opening>,
-    /// How many of them each address has.
+    /// The number of connections per address.
     sources: HashMap<IpAddr, usize>,
 }
 
 struct Opening {
     source: IpAddr,
     since: Instant,
-    /// Something has come from its client.
+    /// True after the client has sent data.
     spoke: bool,
     /// Ends the connection, which wakes its thread.
     close: Box<dyn Fn() + Send>,
@@ -99,16 +100,16 @@ impl std::fmt::Debug for Opening {
     }
 }
 
-/// Why a new connection is dropped.
+/// The reason why a new connection is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Crowded {
-    /// There are too many of its address.
+    /// Too many connections of its address.
     Address,
-    /// There are too many.
+    /// Too many connections.
     All,
 }
 
-/// One unauthenticated connection; it counts until this is dropped.
+/// An unauthenticated connection; it counts until dropped.
 #[derive(Debug)]
 pub(super) struct Startup {
     startups: Arc<Startups>,
@@ -121,7 +122,7 @@ impl Startups {
     }
 
     /// Counts a new connection of `source`, which `close` ends. `roll` is a random number below
-    /// 100. Fails if the new connection is the one to drop.
+    /// 100. Fails if the new connection is to be dropped.
     pub(super) fn admit(
         self: &Arc<Self>,
         source: IpAddr,
@@ -148,7 +149,8 @@ impl Startups {
 }
 
 impl State {
-    /// The address that has most, and of several the one of the oldest connection.
+    /// Returns the address with the most connections, and of several the one with the oldest
+    /// connection.
     fn largest_source(&self) -> Option<IpAddr> {
         let most = self.sources.values().max()?;
         let has_most = |opening: &&Opening| self.sources.get(&opening.source) == Some(most);
@@ -172,7 +174,7 @@ impl State {
         let opening = self.open.remove(&number)?;
         if let Some(count) = self.sources.get_mut(&opening.source) {
             *count -= 1;
-            // Addresses that are gone take no memory.
+            // Unused addresses are removed.
             if *count == 0 {
                 self.sources.remove(&opening.source);
             }
@@ -182,14 +184,14 @@ impl State {
 }
 
 impl Startup {
-    /// Takes note that something has come from the client.
+    /// Records that the client has sent data.
     pub(super) fn spoke(&self) {
         if let Some(opening) = lock(&self.startups.state).open.get_mut(&self.number) {
             opening.spoke = true;
         }
     }
 
-    /// Whether it was dropped for another one.
+    /// Returns whether it was dropped for another one.
     pub(super) fn was_dropped(&self) -> bool {
         !lock(&self.startups.state).open.contains_key(&self.number)
     }
@@ -256,7 +258,7 @@ mod tests {
         let silent: Vec<_> =
             (0..100).filter_map(|n| server.admit(address((n % 4) as u8), 0, 99)).collect();
         assert_eq!((silent.len(), server.closed()), (20, 0), "the young ones are kept");
-        // An honest client comes later and gets in, again and again.
+        // An honest client arrives later and is admitted every time.
         for round in 1..=30 {
             let honest = server.admit(address(200), 2000 + round, 99).expect("it gets in");
             assert!(!honest.was_dropped());
@@ -291,7 +293,7 @@ mod tests {
         assert!(new.iter().all(Option::is_some));
         assert!(single.iter().flatten().all(|startup| !startup.was_dropped()));
         assert_eq!(many.iter().flatten().filter(|startup| startup.was_dropped()).count(), 7);
-        // Now the new ones are as many, and young: another is refused.
+        // Now the new connections are as many, and young: another is refused.
         let eighth = server.admit(address(2), 2000, 99);
         assert!(eighth.is_some() && server.admit(address(2), 2000, 99).is_none());
     }

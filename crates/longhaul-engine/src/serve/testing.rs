@@ -1,4 +1,4 @@
-//! A server within the process, for tests of the services.
+//! A server within the process for tests of the services.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::session::{
     ServedSession, Session, connect,
 };
 
-/// One service, for everybody.
+/// One service for all clients.
 struct Only<F> {
     serve: F,
     outcomes: Sender<Result<()>>,
@@ -37,7 +37,7 @@ impl<F: Fn(ServedSession) -> Result<()> + Send + Sync> Services for Only<F> {
     }
 }
 
-/// A listening server on loopback, which knows the key of its clients; it ends with this value.
+/// A server on loopback that knows the key of its clients; it ends when dropped.
 pub(crate) struct TestServer {
     config: ConfigDir,
     port: u16,
@@ -55,7 +55,7 @@ impl TestServer {
         TestServer::with(|outcomes| Arc::new(Only { serve, outcomes }))
     }
 
-    /// Serves by what is made of the channel for outcomes.
+    /// Serves by the services that `services` returns for the channel of outcomes.
     pub(crate) fn with(services: impl FnOnce(Sender<Result<()>>) -> Arc<dyn Services>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = ConfigDir::at(dir.path());
@@ -89,7 +89,7 @@ impl TestServer {
         connect(&HostPort::new("127.0.0.1", self.port), service, &options)
     }
 
-    /// How the next session ended.
+    /// Waits for the outcome of the next session.
     pub(crate) fn outcome(&self) -> Result<()> {
         self.outcomes.recv_timeout(Duration::from_secs(20)).expect("the server's session ends")
     }

@@ -1,4 +1,4 @@
-//! Sessions over loopback: both ends in one process, real sockets, real TLS.
+//! Sessions over loopback: both ends in one process, with real sockets and TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{FrameError, PROTOCOL_VERSION, RefusalKind, Service, Welcome};
 
-use super::gate::Gate;
+use super::limiter::ConnectionLimiter;
 use super::penalties::Failure;
 use super::startups::StartupLimits;
 use super::{ClientLimits, Event, Host, Listener, Services, serve_session};
@@ -22,7 +22,7 @@ use crate::session::{
     WorkRecord, connect, connect_queued, control, greet, random_keying_material,
 };
 
-/// Echoes one message and one data connection; files are for authorised clients alone.
+/// Echoes one message and one data connection; only authorised clients reach files.
 #[derive(Default)]
 struct Echo {
     ended: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ impl TestServer {
         TestServer { port, keys, echo, stop, thread: Some(thread) }
     }
 
-    /// A server and a session with it, both of one user.
+    /// Returns a server and a session with it, both of one user.
     fn with_session(config: &ConfigDir, service: Service) -> (Self, Session) {
         let identity = Identity::load_or_create(config).unwrap();
         let server = TestServer::start(Identity::load_or_create(config).unwrap(), config);
@@ -117,7 +117,8 @@ fn a_session_carries_messages_and_a_data_connection() {
     let config = ConfigDir::at(dir.path());
     let (server, session) = TestServer::with_session(&config, Service::Copy);
     let (sender, mut receiver, dialer) = session.split();
-    // A stranger, a silent client and a wrong authenticator come first and disturb nothing.
+    // An unknown client, a silent client and an invalid authenticator arrive first and disturb
+    // nothing.
     let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     stranger.write_all(&[b'G'; 100]).unwrap();
     let _silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
@@ -155,7 +156,7 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
             ConnectOptions { identity: &identity, config: &config, policy, family: Family::Any };
         connect(&server.address(), service, &options).map(|_| ())
     };
-    // Unknown server: not for files, until it was accepted once.
+    // An unknown server is refused for files until it was accepted once.
     let unknown = open(Service::Copy, HostPolicy::RequireKnown);
     assert!(matches!(unknown, Err(EngineError::KeyUnknown { .. })), "{unknown:?}");
     open(Service::Test, HostPolicy::RefuseChanged).unwrap();
@@ -234,7 +235,7 @@ fn a_server_with_another_key_is_refused_even_for_a_test() {
 }
 
 #[test]
-fn nothing_listening_is_said_so() {
+fn a_closed_port_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::generate();
@@ -249,7 +250,7 @@ fn nothing_listening_is_said_so() {
     assert!(matches!(refused, Err(EngineError::Connect { .. })), "{refused:?}");
 }
 
-/// Answers every connection with these bytes, and closes it.
+/// Answers every connection with these bytes and closes it.
 fn answering(bytes: &'static [u8]) -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -264,7 +265,7 @@ fn answering(bytes: &'static [u8]) -> u16 {
 }
 
 #[test]
-fn a_client_that_is_turned_away_knows_why() {
+fn a_refused_client_gets_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::generate();
@@ -289,18 +290,18 @@ fn a_client_that_is_turned_away_knows_why() {
 
 #[test]
 fn an_address_that_keeps_failing_is_refused() {
-    let gate = Gate::new(StartupLimits::default(), true, Quota::new(100));
+    let limiter = ConnectionLimiter::new(StartupLimits::default(), true, Quota::new(100));
     let source = "198.51.100.1".parse().unwrap();
-    (0..4).for_each(|_| gate.failed(source, Failure::Authentication));
+    (0..4).for_each(|_| limiter.failed(source, Failure::Authentication));
     let (near, far) = pair();
-    // Loopback is exempt, so the penalty of another address is looked at.
-    assert!(gate.admit_from(source, far).is_err());
+    // Loopback is exempt, so the penalty of another address is checked.
+    assert!(limiter.admit_from(source, far).is_err());
     near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut alert = Vec::new();
     let _ = (&near).read_to_end(&mut alert);
     assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 49]);
     let (_near, far) = pair();
-    assert!(gate.admit(far).is_ok());
+    assert!(limiter.admit(far).is_ok());
 }
 
 /// Both ends of a connection.
@@ -334,7 +335,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
 }
 
 #[test]
-fn a_client_of_another_version_is_told_so() {
+fn a_client_of_another_version_is_refused() {
     for (protocol, service) in [(1, "\"test\""), (99, "{\"dance\":\"tango\"}")] {
         let ((sender, mut receiver), session) = piped();
         let hello: serde_json::Value = serde_json::from_str(&format!(
@@ -354,18 +355,18 @@ fn a_client_of_another_version_is_told_so() {
 }
 
 #[test]
-fn a_server_of_another_version_says_so() {
+fn a_server_of_another_version_is_reported() {
     let ((sender, mut receiver), session) = piped();
     let reason = "it speaks protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
     let answer = Welcome::Refused { kind: RefusalKind::Version, reason };
     session.sender.send(&answer).unwrap();
     let told = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
     assert!(matches!(told, EngineError::Refused { kind: RefusalKind::Version, .. }), "{told:?}");
-    assert!(told.to_string().starts_with("the server refuses: it speaks protocol 99"), "{told}");
+    assert!(told.to_string().starts_with("the server refused: it speaks protocol 99"), "{told}");
 }
 
 #[test]
-fn what_no_version_knows_is_refused() {
+fn an_unknown_service_is_refused() {
     let ((sender, mut receiver), session) = piped();
     sender.send(&serde_json::json!({"protocol": PROTOCOL_VERSION, "service": "dance"})).unwrap();
     let refused = serve_session(session, &Echo::default());
@@ -406,12 +407,12 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
         drop(first);
         drop(second.join().unwrap().unwrap());
     });
-    // Who does not want to wait leaves, and takes nobody's turn.
+    // A client that does not wait leaves without taking a turn.
     let first = connect(&server.address(), Service::Test, &options).unwrap();
     let gone = connect_queued(&server.address(), Service::Test, &options, |_| false).map(|_| ());
     assert!(matches!(gone, Err(EngineError::Interrupted)), "{gone:?}");
     drop(first);
-    // The server hears of both leaving in its own time.
+    // The server notices later that both have left.
     let left = std::time::Instant::now();
     while let Err(error) = connect(&server.address(), Service::Test, &options).map(drop) {
         assert!(left.elapsed() < Duration::from_secs(10), "{error}");
@@ -420,7 +421,7 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
 }
 
 #[test]
-fn one_off_is_one_client_served_not_one_stranger() {
+fn one_off_ends_after_an_authenticated_client_only() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::load_or_create(&config).unwrap();
@@ -435,7 +436,7 @@ fn one_off_is_one_client_served_not_one_stranger() {
         let stop = AtomicBool::new(false);
         move || listener.run(host, echo, ClientLimits::default(), true, &stop)
     });
-    // Not a handshake, though it begins like one.
+    // It begins like a handshake but is invalid.
     let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stranger.write_all(&[0x16; 100]).unwrap();
     let _ = stranger.read_to_end(&mut Vec::new());

@@ -1,13 +1,15 @@
+//! Addresses of servers.
+
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::error::{EngineError, Result};
 
-/// The port of `longhaul serve` unless another is given.
+/// The default port of `longhaul serve`.
 pub const DEFAULT_PORT: u16 = 5210;
 
-/// Where a server is: a host name or address, and a port.
+/// The host name or address of a server, and its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPort {
     /// The name or address, without brackets.
@@ -17,12 +19,12 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// `host` at `port`.
+    /// Creates the address of `host` at `port`.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         HostPort { host: host.into(), port }
     }
 
-    /// The addresses of the host, in the resolver's order.
+    /// Returns the addresses of the host in the resolver's order.
     ///
     /// # Errors
     /// The name is unknown.

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::identity::PublicKey;
+use super::public_key::PublicKey;
 
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES: u8 = 12;
@@ -24,19 +24,19 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Agent(PathBuf);
 
 impl Agent {
-    /// The agent that `SSH_AUTH_SOCK` names.
+    /// Returns the agent that `SSH_AUTH_SOCK` names.
     pub(super) fn of_user() -> Option<Self> {
         let path = std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty())?;
         Some(Agent(path.into()))
     }
 
-    /// The agent that listens at `path`.
+    /// Returns the agent that listens at `path`.
     #[cfg(test)]
     pub(super) fn at(path: impl Into<PathBuf>) -> Self {
         Agent(path.into())
     }
 
-    /// Whether it has the private half of `key`.
+    /// Returns whether the agent has the private half of `key`.
     pub(super) fn holds(&self, key: PublicKey) -> io::Result<bool> {
         let answer = self.ask(REQUEST_IDENTITIES, &[], IDENTITIES)?;
         let mut fields = Fields(&answer);
@@ -49,7 +49,7 @@ impl Agent {
         Ok(false)
     }
 
-    /// The signature of `message` by `key`.
+    /// Returns the signature of `message` by `key`.
     pub(super) fn sign(&self, key: PublicKey, message: &[u8]) -> io::Result<[u8; 64]> {
         let mut request = Vec::new();
         put_string(&mut request, &encode_key(key));
@@ -65,7 +65,7 @@ impl Agent {
         }
     }
 
-    /// Sends a message and returns the contents of the answer, which is to be of type `wanted`.
+    /// Sends a message and returns the contents of the answer, which must be of type `wanted`.
     fn ask(&self, kind: u8, contents: &[u8], wanted: u8) -> io::Result<Vec<u8>> {
         let mut socket = UnixStream::connect(&self.0)?;
         socket.set_read_timeout(Some(ANSWER_LIMIT))?;
@@ -88,7 +88,7 @@ impl Agent {
     }
 }
 
-/// A key as ssh writes it on the wire.
+/// Returns a key in the wire format of ssh.
 fn encode_key(key: PublicKey) -> Vec<u8> {
     let mut blob = Vec::new();
     put_string(&mut blob, ALGORITHM);
@@ -105,7 +105,7 @@ fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the ssh-agent's answer cannot be read")
 }
 
-/// The fields of a message that are not read yet.
+/// The unread fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::session::Identity;
 
-    /// An agent that gives one answer.
+    /// Returns an agent that sends one answer.
     fn answer(answer: Vec<u8>) -> (tempfile::TempDir, Agent) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent");

@@ -1,44 +1,44 @@
-//! How many data connections a session may have, and the file descriptors that they take.
+//! The data connections that a session may have, and their file descriptors.
 //!
-//! A connection that proves itself is queued for its session only if the session has announced it,
-//! so that a client cannot fill the server with connections that no request asked for.
+//! An authenticated connection is queued for its session only if the session has announced it, so
+//! that a client cannot fill the server with unrequested connections.
 
 use std::collections::HashSet;
 
 use crate::quota::{Quota, Taken};
 use crate::share::{Portion, Share};
 
-/// What a data connection takes: its socket, and a copy by which another thread ends it.
+/// The descriptors of a data connection: its socket, and a copy by which another thread ends it.
 const DESCRIPTORS: u64 = 2;
-/// Data connections of a client with an authorised key that may come before the session announces
-/// any: a copy opens them before it is welcome, which saves a round trip.
+/// The data connections of a client with an authorised key that may arrive before the session
+/// announces any: a copy opens them before it is welcome, which saves a round trip.
 const EARLY_STREAMS: u32 = 128;
 
-/// Where the descriptors of a session's data connections come from.
+/// The source of the descriptors of a session's data connections.
 #[derive(Debug, Clone)]
 pub(crate) enum Descriptors {
-    /// Nobody counts them: the session is this user's own.
+    /// Descriptors are not counted: the session belongs to this user.
     Unbounded,
-    /// Sessions that share them evenly; nothing before it is announced.
+    /// Descriptors that sessions share evenly; none before the announcement.
     Shared(Share),
-    /// Sessions that take them as they need them.
+    /// Descriptors that sessions take as they need them.
     Quota(Quota),
 }
 
-/// The connections that a session is about to have.
+/// The announcement of a session's connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Announced {
-    /// TCP connections, those included that this end opens.
+    /// The TCP connections, including those that this end opens.
     pub(crate) streams: u32,
     /// UDP flows.
     pub(crate) flows: u32,
-    /// TCP connections that may come later, if there are descriptors for them then.
+    /// The TCP connections that may arrive later if descriptors are available.
     pub(crate) further: u32,
-    /// Descriptors of one connection beyond its own, such as pipes.
+    /// The additional descriptors per connection, such as pipes.
     pub(crate) beside: u32,
 }
 
-/// There are not enough descriptors.
+/// Too few descriptors are available.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this server has too few file descriptors left for {connections} connections; ask for fewer \
@@ -48,22 +48,22 @@ pub struct Shortage {
     connections: u32,
 }
 
-/// What one session may have.
+/// The connections that one session may have.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     source: Descriptors,
     streams: Numbers,
     flows: Numbers,
-    /// Connections for which descriptors are held already.
+    /// The connections for which descriptors are reserved.
     reserved: u32,
     portion: Option<Portion>,
     taken: Vec<Taken>,
 }
 
-/// The numbers of one kind of connections.
+/// The numbers of one kind of connection.
 #[derive(Debug, Default)]
 struct Numbers {
-    /// How many may still come.
+    /// The number of connections that may still arrive.
     left: u32,
     seen: HashSet<u32>,
 }
@@ -97,7 +97,7 @@ impl Allowance {
         }
     }
 
-    /// Lets these connections come, counting those that came early, and holds descriptors for
+    /// Permits these connections, including those that arrived early, and reserves descriptors for
     /// them.
     pub(crate) fn announce(&mut self, announced: Announced) -> Result<(), Shortage> {
         let Announced { streams, flows, further, beside } = announced;
@@ -124,14 +124,14 @@ impl Allowance {
         Ok(())
     }
 
-    /// Lets one more stream come, of any number, after those announced were done with.
+    /// Permits one more stream, of any number, after the announced ones have ended.
     pub(crate) fn announce_again(&mut self) {
         self.streams.seen.clear();
         self.streams.left = self.streams.left.saturating_add(1);
         self.reserved += 1;
     }
 
-    /// Counts data connection `number`; false if it may not come.
+    /// Counts data connection `number`; false if it is not permitted.
     pub(crate) fn admit_stream(&mut self, number: u32) -> bool {
         if !self.streams.may_come(number) {
             return false;
@@ -146,7 +146,8 @@ impl Allowance {
         true
     }
 
-    /// Counts UDP flow `number`, which `open` makes; `None` if it may not come, or that fails.
+    /// Counts UDP flow `number`, which `open` creates; `None` if it is not permitted or cannot be
+    /// created.
     pub(crate) fn admit_flow<T>(
         &mut self,
         number: u32,
@@ -155,7 +156,7 @@ impl Allowance {
         if !self.flows.may_come(number) {
             return None;
         }
-        // After a failure the opener asks again.
+        // After a failure the opener repeats its request.
         let flow = open().ok()?;
         self.reserved = self.reserved.saturating_sub(1);
         self.flows.came(number);

@@ -1,8 +1,8 @@
 //! The keys that may reach files here: `authorized_keys`, read again when it changes.
 //!
-//! A change counts for the next session at once. A [watch](AuthorisedKeys::watch) looks every
-//! second and ends the running sessions of keys that no longer count. A list that cannot be read,
-//! has an unknown option or is exposed to other users changes nothing: the one before stays.
+//! A change applies to the next session. A [watch](AuthorisedKeys::watch) checks the list every
+//! second and ends the sessions of keys that are no longer valid. A list that cannot be read, has
+//! an unknown option or is exposed to other users is ignored, and the previous list stays in force.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,26 +18,27 @@ use std::time::{Duration, SystemTime};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use longhaul_core::units::Rate;
 
+use super::config_dir::ConfigDir;
 use super::grant::{Grant, Lapse, split_options};
-use super::identity::{ConfigDir, KEY_TYPE, PublicKey};
 use super::key_quota::{KeyQuota, Quotas};
 use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
+use super::public_key::{KEY_TYPE, PublicKey};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
 const FILE: &str = "authorized_keys";
-/// How often a watch looks at the list and at the times of its keys.
-const LOOK: Duration = Duration::from_secs(1);
-/// A file that was changed so recently may change again without another time of change: kernels
-/// count these times in steps of up to 10 ms, file servers of up to 2 s.
+/// The interval between two checks of the list and of the expiry times.
+const LOOK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
+/// The age below which a file may change again without another time of change: kernels count these
+/// times in steps of up to 10 ms, file servers of up to 2 s.
 const FRESH: Duration = Duration::from_secs(3);
-/// Most events that wait for a watch.
+/// The most events that wait for a report.
 const EVENTS_LIMIT: usize = 64;
 
-/// The keys that may reach files here and what each is allowed: the host's own and those in
-/// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` a line; lines that begin
-/// with `#` are comments. `docs/guide/serve.md` has the options. Clones share one list.
+/// The keys that may reach files, with their rights: this user's own and those in
+/// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` per line; lines that begin
+/// with `#` are comments. `docs/guide/serve.md` describes the options. Clones share one list.
 #[derive(Debug, Clone)]
 pub struct AuthorisedKeys(Arc<Shared>);
 
@@ -51,11 +52,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     keys: HashMap<PublicKey, Grant>,
-    /// The file when it was last read.
+    /// The state of the file when it was last read.
     seen: Option<Seen>,
     sessions: HashMap<u64, Live>,
     sessions_begun: u64,
-    /// What the running sessions of a key share.
+    /// The rate that the running sessions of a key share.
     rates: HashMap<PublicKey, Weak<KeyRate>>,
     quotas: Quotas,
     events: Vec<KeysEvent>,
@@ -65,34 +66,37 @@ struct State {
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     stamp: Option<Stamp>,
-    /// It was changed so recently that the same stamp does not prove the same contents.
+    /// True if it was changed so recently that the same stamp does not prove the same contents.
     fresh: bool,
-    /// Its text, or the error that reading it gave.
+    /// The text, or the error of reading it.
     outcome: std::result::Result<String, String>,
 }
 
 /// Device, inode, length, mode, owner, and times of change of contents and of status.
 type Stamp = (u64, u64, u64, u32, u32, (i64, i64), (i64, i64));
 
-/// What happened to the list and its sessions, for the log.
+/// An event of the list or its sessions, for the log.
 #[derive(Debug)]
 pub enum KeysEvent {
-    /// A new list counts.
+    /// A new list is in force.
     Reloaded {
-        /// How many keys are in it, without the host's own.
+        /// The number of keys in it, without this user's own.
         keys: usize,
         /// The running sessions whose key is no longer in it.
         ended: usize,
+        /// The directories of single keys.
+        roots: Vec<PathBuf>,
     },
-    /// The list has changed and cannot be used; the one before counts. Once per change.
+    /// The list has changed and is invalid; the previous one stays in force. Reported once per
+    /// change.
     Kept(EngineError),
-    /// A client with a listed key was not let in.
+    /// A client with a listed key was refused.
     Denied {
-        /// Its key's fingerprint.
+        /// The key's fingerprint.
         fingerprint: String,
-        /// Its client.
+        /// The client's address.
         address: IpAddr,
-        /// Why.
+        /// The reason.
         lapse: Lapse,
     },
 }
@@ -101,11 +105,14 @@ pub enum KeysEvent {
 struct Live {
     key: PublicKey,
     address: IpAddr,
-    /// Its key was not in the list when it was last looked at. Editors remove a file for a moment.
+    /// True if the key was missing at the last check. Editors remove a file for a moment.
     missed: bool,
     lapse: Arc<Mutex<Option<Lapse>>>,
-    end: Box<dyn Fn() + Send + Sync>,
+    end: EndSession,
 }
+
+/// Ends a session from another thread.
+type EndSession = Arc<dyn Fn() + Send + Sync>;
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,10 +121,10 @@ impl fmt::Debug for Live {
 }
 
 impl AuthorisedKeys {
-    /// Reads the list; `own` is always in it, so that everything on one machine works.
+    /// Reads the list; it always contains `own`, so that everything works on one machine.
     ///
     /// # Errors
-    /// The file cannot be read, is exposed to other users, or the options of a key are none.
+    /// The file cannot be read, is exposed to other users, or has an invalid option.
     pub fn load(config: &ConfigDir, own: PublicKey) -> Result<Self> {
         let mut state = State::default();
         let seen = state.read(config, own, None)?;
@@ -126,8 +133,8 @@ impl AuthorisedKeys {
         Ok(AuthorisedKeys(Arc::new(shared)))
     }
 
-    /// What `key` is allowed when it comes from `address` now; `None` if it may not reach files.
-    /// A list that has changed is read first.
+    /// Returns the rights of `key` from `address` now; `None` if it may not reach files. A changed
+    /// list is read first.
     pub fn find(&self, key: &PublicKey, address: IpAddr) -> Option<Grant> {
         let mut state = self.refreshed(false);
         let grant = state.keys.get(key)?;
@@ -138,23 +145,23 @@ impl AuthorisedKeys {
         None
     }
 
-    /// Whether a key has a directory of its own.
+    /// Returns whether a key has a separate directory.
     pub fn has_roots(&self) -> bool {
         lock(&self.0.state).keys.values().any(|grant| grant.root.is_some())
     }
 
-    /// The directories of single keys.
+    /// Returns the directories of single keys.
     pub fn roots(&self) -> Vec<PathBuf> {
-        lock(&self.0.state).keys.values().filter_map(|grant| grant.root.clone()).collect()
+        lock(&self.0.state).roots()
     }
 
-    /// Whether a key may set owners.
+    /// Returns whether a key may set owners.
     pub fn has_owners(&self) -> bool {
         lock(&self.0.state).keys.values().any(|grant| grant.owners)
     }
 
-    /// Counts a session of `key` until the value is dropped; `end` is called when the key no
-    /// longer counts. `None` when the key has as many sessions as it may.
+    /// Counts a session of `key` until the value is dropped; `end` is called when the key becomes
+    /// invalid. `None` if the key has reached its limit of sessions.
     pub(crate) fn begin(
         &self,
         key: PublicKey,
@@ -176,16 +183,17 @@ impl AuthorisedKeys {
         state.sessions_begun += 1;
         let lapse = Arc::default();
         let live =
-            Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Box::new(end) };
+            Live { key, address, missed: false, lapse: Arc::clone(&lapse), end: Arc::new(end) };
         state.sessions.insert(number, live);
         Some(KeySession { keys: self.clone(), number, lapse, rate, quota })
     }
 
-    /// Looks at the list every second, and at once after `asked` was set, on a thread of its own
-    /// until the value is dropped.
+    /// Checks the list every second, and at once after `asked` was set, on a separate thread until
+    /// the value is dropped. `report` runs on another thread, so that a slow report delays neither
+    /// a check nor the end of a session.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// A thread cannot be started.
     pub fn watch(
         &self,
         asked: Arc<AtomicBool>,
@@ -193,23 +201,30 @@ impl AuthorisedKeys {
     ) -> Result<KeysWatch> {
         let keys = self.clone();
         let (stop, stopped) = bounded::<()>(0);
-        let look = move || {
+        let (events, reported) = bounded(EVENTS_LIMIT);
+        let check = move || {
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                keys.look(asked.swap(false, Ordering::Relaxed)).into_iter().for_each(&mut report);
+                for event in keys.look(asked.swap(false, Ordering::Relaxed)) {
+                    // Events that find no place are lost, as the report has not returned for long.
+                    let _ = events.try_send(event);
+                }
             }
         };
-        let thread = thread::Builder::new().name("keys".into()).spawn(look);
-        let thread =
-            thread.map_err(|source| EngineError::System { operation: "start a thread", source })?;
+        start("key-events", move || reported.into_iter().for_each(&mut report))?;
+        let thread = start("keys", check)?;
         Ok(KeysWatch { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Reads the list if it has changed or is `asked` for, and ends the sessions of keys that no
-    /// longer count.
+    /// Reads the list if it has changed or `asked` is true, and ends the sessions of keys that are
+    /// no longer valid.
     fn look(&self, asked: bool) -> Vec<KeysEvent> {
         let mut state = self.refreshed(asked);
-        state.end_lapsed(SystemTime::now());
-        std::mem::take(&mut state.events)
+        let lapsed = state.lapsed(SystemTime::now());
+        let events = std::mem::take(&mut state.events);
+        // New connections need the lock to find their key.
+        drop(state);
+        lapsed.iter().for_each(|end| end());
+        events
     }
 
     fn refreshed(&self, asked: bool) -> std::sync::MutexGuard<'_, State> {
@@ -220,7 +235,7 @@ impl AuthorisedKeys {
 }
 
 impl State {
-    /// Reads the list if it has changed; with `asked` it is read, and said so, in any case.
+    /// Reads the list if it has changed; with `asked` it is read and reported in any case.
     fn refresh(&mut self, config: &ConfigDir, own: PublicKey, asked: bool) {
         let stamp = stamp(config);
         let same = self.seen.as_ref().is_some_and(|seen| seen.stamp == stamp && !seen.fresh);
@@ -235,7 +250,8 @@ impl State {
                 let gone = |live: &&Live| !self.keys.contains_key(&live.key);
                 let ended = self.sessions.values().filter(gone).count();
                 let same = before.is_some_and(|before| before.outcome == seen.outcome);
-                (seen, (!same).then_some(KeysEvent::Reloaded { keys, ended }))
+                let roots = self.roots();
+                (seen, (!same).then_some(KeysEvent::Reloaded { keys, ended, roots }))
             }
             Err(error) => {
                 let outcome = Err(longhaul_core::text::chain(&error));
@@ -248,14 +264,14 @@ impl State {
         event.into_iter().for_each(|event| self.tell(event));
     }
 
-    /// Reads the list and takes it over, unless its text is that of `before`.
+    /// Reads the list and puts it into force, unless its text is that of `before`.
     fn read(
         &mut self,
         config: &ConfigDir,
         own: PublicKey,
         before: Option<&std::result::Result<String, String>>,
     ) -> Result<Seen> {
-        // Before the text, so that a change in between is seen the next time.
+        // The stamp is read before the text, so that a change in between is seen the next time.
         let stamp = stamp(config);
         let text = private_file::read(config, FILE, Secrecy::Open)?.unwrap_or_default();
         let outcome = Ok(text);
@@ -266,7 +282,11 @@ impl State {
         Ok(Seen { stamp, fresh: is_fresh(stamp), outcome })
     }
 
-    /// What the sessions of `key` share; sessions under another limit keep theirs.
+    fn roots(&self) -> Vec<PathBuf> {
+        self.keys.values().filter_map(|grant| grant.root.clone()).collect()
+    }
+
+    /// Returns the rate that the sessions of `key` share; sessions under another limit keep theirs.
     fn rate_of(&mut self, key: PublicKey, limit: Rate) -> Arc<KeyRate> {
         self.rates.retain(|_, rate| rate.strong_count() > 0);
         let shared = self.rates.get(&key).and_then(Weak::upgrade);
@@ -277,7 +297,9 @@ impl State {
         })
     }
 
-    fn end_lapsed(&mut self, now: SystemTime) {
+    /// Returns the functions that end the sessions of keys that are no longer valid.
+    fn lapsed(&mut self, now: SystemTime) -> Vec<EndSession> {
+        let mut ends = Vec::new();
         for live in self.sessions.values_mut() {
             let lapse = match self.keys.get(&live.key) {
                 Some(grant) => grant.lapse(live.address, now),
@@ -291,9 +313,10 @@ impl State {
             if let Some(lapse) = lapse
                 && lock(&live.lapse).replace(lapse).is_none()
             {
-                (live.end)();
+                ends.push(live.end.clone());
             }
         }
+        ends
     }
 
     fn tell(&mut self, event: KeysEvent) {
@@ -301,6 +324,11 @@ impl State {
             self.events.push(event);
         }
     }
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    thread.map_err(|source| EngineError::System { operation: "start a thread", source })
 }
 
 fn stamp(config: &ConfigDir) -> Option<Stamp> {
@@ -323,10 +351,8 @@ fn parse(config: &ConfigDir, text: &str, own: PublicKey) -> Result<HashMap<Publi
         if line.starts_with('#') || !line.contains(KEY_TYPE) {
             continue;
         }
-        let (options, key) = match line.starts_with(KEY_TYPE) {
-            true => ("", line),
-            false => split_options(line),
-        };
+        let (options, key) =
+            if line.starts_with(KEY_TYPE) { ("", line) } else { split_options(line) };
         let slip =
             |option| EngineError::KeyOption { file: config.file(FILE), line: number, option };
         if !key.starts_with(KEY_TYPE) {
@@ -335,7 +361,7 @@ fn parse(config: &ConfigDir, text: &str, own: PublicKey) -> Result<HashMap<Publi
         let mut grant = Grant::from_options_or_none(options).map_err(slip)?;
         grant.comment = comment(key);
         let Ok(key) = key.parse() else { continue };
-        // As with ssh, the first line of a key counts.
+        // The first line of a key applies, as with ssh.
         keys.entry(key).or_insert(grant);
     }
     keys.entry(own).or_default();
@@ -353,17 +379,17 @@ pub(crate) struct KeySession {
 }
 
 impl KeySession {
-    /// The quota that it shares with the other sessions of its key.
+    /// Returns the quota that it shares with the other sessions of its key.
     pub(crate) fn quota(&self) -> Option<KeyQuota> {
         self.quota.clone()
     }
 
-    /// The rate that it shares with the other sessions of its key.
+    /// Returns the rate that it shares with the other sessions of its key.
     pub(crate) fn rate(&self) -> Option<Arc<KeyRate>> {
         self.rate.clone()
     }
 
-    /// Why the session was ended, if its key was to blame.
+    /// Returns the reason if the session was ended because of its key.
     pub(crate) fn lapse(&self) -> Option<Lapse> {
         *lock(&self.lapse)
     }
@@ -375,7 +401,7 @@ impl Drop for KeySession {
     }
 }
 
-/// Looks at the list until it is dropped.
+/// A running watch, which ends when dropped.
 #[derive(Debug)]
 pub struct KeysWatch {
     stop: Option<Sender<()>>,
@@ -389,7 +415,7 @@ impl Drop for KeysWatch {
     }
 }
 
-/// The text after the type and the key of a line.
+/// Returns the text after the type and the key of a line.
 fn comment(key: &str) -> Option<String> {
     let mut rest = key;
     for _ in 0..2 {
@@ -476,11 +502,11 @@ mod tests {
         // Of the same length, within the same step of the clock.
         place.write(&format!("{bob}\n"));
         assert!(keys.find(&alice, HERE).is_none() && keys.find(&bob, HERE).is_some());
-        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 1, ended: 0 }]));
+        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 1, ended: 0, .. }]));
         fs::remove_file(place.config.file(FILE)).unwrap();
         assert!(keys.find(&bob, HERE).is_none() && keys.find(&place.own, HERE).is_some());
-        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 0, ended: 0 }]));
-        assert!(matches!(keys.look(true)[..], [KeysEvent::Reloaded { keys: 0, ended: 0 }]));
+        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]));
+        assert!(matches!(keys.look(true)[..], [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]));
         assert!(keys.look(false).is_empty());
     }
 
@@ -521,7 +547,7 @@ mod tests {
         let ((first, first_ended), (second, second_ended)) = (begin(alice), begin(bob));
         place.write(&format!("{bob}\n"));
         let told = keys.look(false);
-        assert!(matches!(told[..], [KeysEvent::Reloaded { keys: 1, ended: 1 }]), "{told:?}");
+        assert!(matches!(told[..], [KeysEvent::Reloaded { keys: 1, ended: 1, .. }]), "{told:?}");
         assert_eq!(first.lapse(), None, "an editor may be about to write it");
         assert!(keys.look(false).is_empty());
         let removed = Lapse::Removed;
@@ -536,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_so_many_sessions_at_once() {
+    fn max_sessions_limits_a_key() {
         let alice = key();
         let place = Place::new(&format!("max-sessions=2 {alice}\n"));
         let keys = place.load();
@@ -579,6 +605,52 @@ mod tests {
             matches!(told[..], [KeysEvent::Denied { lapse, .. }] if lapse == address),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn a_session_that_is_slow_to_end_keeps_nobody_out() {
+        let [alice, bob] = [key(), key()];
+        let place = Place::new(&format!("{alice}\n{bob}\n"));
+        let keys = place.load();
+        let grant = keys.find(&alice, HERE).unwrap();
+        let (ending, began) = bounded::<()>(0);
+        let (release, released) = bounded::<()>(0);
+        let slow = move || {
+            let _ = ending.send(());
+            let _ = released.recv();
+        };
+        let _session = keys.begin(alice, &grant, HERE, slow).unwrap();
+        let _watch = keys.watch(Arc::default(), |_| ()).unwrap();
+        place.write(&format!("{bob}\n"));
+        began.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (found, answer) = bounded(1);
+        let keys = keys.clone();
+        thread::spawn(move || found.send(keys.find(&bob, HERE).is_some()));
+        let answer = answer.recv_timeout(Duration::from_secs(5));
+        drop(release);
+        assert_eq!(answer, Ok(true), "a new connection waits for the end of another session");
+    }
+
+    #[test]
+    fn a_report_that_blocks_does_not_keep_sessions_alive() {
+        let alice = key();
+        let place = Place::new(&format!("{alice}\n"));
+        let keys = place.load();
+        let grant = keys.find(&alice, HERE).unwrap();
+        let (end, ended) = bounded(1);
+        let _session = keys.begin(alice, &grant, HERE, move || end.send(()).unwrap()).unwrap();
+        let (release, released) = bounded::<()>(0);
+        let (reporting, reported) = bounded::<()>(0);
+        let watch = keys.watch(Arc::default(), move |_| {
+            let _ = reporting.send(());
+            let _ = released.recv();
+        });
+        let watch = watch.unwrap();
+        place.write("# nobody\n");
+        reported.recv_timeout(Duration::from_secs(20)).unwrap();
+        let ended = ended.recv_timeout(Duration::from_secs(20));
+        drop((release, watch));
+        assert_eq!(ended, Ok(()), "the session of a removed key runs on");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// Sends control messages; clones share the channel, and each message goes out whole.
+/// Sends control messages. Clones share the channel, and messages are never interleaved.
 #[derive(Clone)]
 pub struct ControlSender {
     writer: Arc<Mutex<Box<dyn Write + Send>>>,
@@ -30,19 +30,21 @@ pub struct ControlReceiver {
     reader: Box<dyn Read + Send>,
     limits: Arc<dyn Limits>,
     peer: Arc<str>,
-    /// Takes over what a trusted server announces of its keys.
+    /// Records the keys that a trusted server announces.
     learner: Option<Box<Learner>>,
 }
 
-/// What can be done to a channel while another thread waits in it.
+/// The operations on a channel while another thread waits in it.
 trait Limits: Send + Sync {
     fn set_timeout(&self, timeout: Option<Duration>);
-    /// A message begins: from now on its time runs.
+    /// Starts the time of a message.
     fn begin(&self);
     fn close(&self);
+    /// Returns whether the peer has closed the channel, if that can be determined without reading.
+    fn is_closed_by_peer(&self) -> bool;
 }
 
-/// The time that a message may take, and until when the present one may.
+/// The time limit of a message, and the deadline of the present one.
 #[derive(Default)]
 struct Clock(Mutex<(Option<Duration>, Option<Instant>)>);
 
@@ -56,7 +58,7 @@ impl Clock {
         clock.1 = clock.0.map(|timeout| Instant::now() + timeout);
     }
 
-    /// What is left for the present message; `None` is for ever.
+    /// Returns the remaining time of the present message; `None` is unlimited.
     fn left(&self) -> io::Result<Option<Duration>> {
         let Some(until) = lock(&self.0).1 else { return Ok(None) };
         match until.saturating_duration_since(Instant::now()) {
@@ -66,7 +68,7 @@ impl Clock {
     }
 }
 
-/// A control channel over a pair of pipes or sockets, such as those of an ssh process.
+/// Creates a control channel over a pair of pipes or sockets, such as those of an ssh process.
 pub fn control(
     reader: impl Read + AsFd + Send + 'static,
     writer: impl Write + AsFd + Send + 'static,
@@ -90,17 +92,17 @@ fn assemble(
     (sender, ControlReceiver { reader: Box::new(reader), limits, peer, learner: None })
 }
 
-/// A control channel over an established TLS connection.
+/// Creates a control channel over an established TLS connection.
 pub(super) fn control_over_tls(
     mut connection: Connection,
     socket: Arc<TcpStream>,
     peer: &str,
 ) -> io::Result<(ControlSender, ControlReceiver)> {
-    // A whole message is sealed before any of it is sent; its length is bounded by its frame.
+    // A message is sealed completely before it is sent; its frame bounds its length.
     connection.set_buffer_limit(None);
     socket.set_write_timeout(Some(MESSAGE_LIMIT))?;
     let limits = Arc::new(SocketLimits { socket: socket.clone(), clock: Clock::default() });
-    // What has to follow the handshake is awaited no longer than the handshake was.
+    // The time limit of the handshake also applies to the first message.
     limits.set_timeout(Some(OPENING_TIMEOUT));
     let link = Arc::new(TlsLink { connection: Mutex::new(connection), socket });
     let (chunk, fresh) = (vec![0; 16 << 10], 0..0);
@@ -120,7 +122,7 @@ impl ControlSender {
             .map_err(|source| EngineError::Control { peer: self.peer.to_string(), source })
     }
 
-    /// Sends these bytes, which need not be a message: for peers that tests and benchmarks make.
+    /// Sends bytes that need not be a message, for peers of tests and benchmarks.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -132,7 +134,7 @@ impl ControlSender {
         })
     }
 
-    /// Who is at the other end, for messages.
+    /// Returns the name of the peer for messages.
     pub fn peer(&self) -> &str {
         &self.peer
     }
@@ -142,16 +144,14 @@ impl ControlReceiver {
     /// Waits for one message.
     ///
     /// # Errors
-    /// The channel is closed or broken, was silent for longer than its timeout, or brought
-    /// something else than a `T`.
+    /// The channel is closed or broken, was silent beyond its timeout, or the message is not a `T`.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.limits.begin();
         read_frame(&mut self.reader)
             .map_err(|source| EngineError::Control { peer: self.peer.to_string(), source })
     }
 
-    /// How long [`receive`](Self::receive) may take for a whole message, however slowly its bytes
-    /// come; `None` is for ever.
+    /// Sets the time limit of [`receive`](Self::receive) for a whole message; `None` is unlimited.
     ///
     /// # Errors
     /// The socket is gone.
@@ -160,21 +160,28 @@ impl ControlReceiver {
         Ok(())
     }
 
-    /// Who is at the other end, for messages.
+    /// Returns the name of the peer for messages.
     pub fn peer(&self) -> &str {
         &self.peer
     }
 
-    /// Lets `learner` take over what the server announces of its keys.
+    /// Sets the `learner` that records the keys that the server announces.
     pub(super) fn set_learner(&mut self, learner: Option<Learner>) {
         self.learner = learner.map(Box::new);
     }
 
-    /// Takes over what the server announces of its keys.
+    /// Records the keys that the server announces.
     pub(super) fn learn(&self, announced: &HostKeys) {
         if let Some(learner) = &self.learner {
             learner.learn(announced);
         }
+    }
+
+    /// Returns a function that checks, from any thread, whether the peer has closed the channel. It
+    /// always returns false for a channel over pipes.
+    pub(crate) fn peer_check(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let limits = self.limits.clone();
+        move || limits.is_closed_by_peer()
     }
 
     /// Ends the present and every later [`receive`](Self::receive), from any thread.
@@ -201,15 +208,19 @@ impl Limits for SocketLimits {
     fn close(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
+
+    fn is_closed_by_peer(&self) -> bool {
+        longhaul_sys::poll::is_closed(&*self.socket)
+    }
 }
 
-/// How long a message may take to be sent: a mebibyte, the longest, passes in it at 140 kb/s.
+/// The time limit for sending a message: the longest, a mebibyte, passes at 140 kb/s.
 const MESSAGE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often a reader of a pipe looks whether it was closed.
+/// The interval at which a reader of a pipe checks whether the channel was closed.
 const CLOSED_CHECK: Duration = Duration::from_millis(100 / HASTE);
 
-/// A pipe has no timeouts and no shutdown of its own.
+/// The limits of a channel over pipes, which have no timeouts and no shutdown.
 #[derive(Default)]
 struct PipeLimits {
     closed: AtomicBool,
@@ -227,6 +238,10 @@ impl Limits for PipeLimits {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        false
     }
 }
 
@@ -247,10 +262,11 @@ impl<R: Read + AsFd> Read for PipeReader<R> {
     }
 }
 
-/// What a pipe takes without waiting once it takes anything (`PIPE_BUF`, pipe(7)).
+/// The bytes that a pipe accepts without blocking after poll(2) reports it as writable (`PIPE_BUF`,
+/// pipe(7)).
 const PIPE_BUF: usize = 4096;
 
-/// A writer that a closed channel does not hold: the program behind a pipe may have stalled.
+/// A writer that ends when the channel is closed, even if the program behind the pipe has stalled.
 struct PipeWriter<W> {
     pipe: W,
     limits: Arc<PipeLimits>,
@@ -273,8 +289,8 @@ impl<W: Write + AsFd> Write for PipeWriter<W> {
 
 /// A TLS connection that one thread reads while another writes.
 ///
-/// Order of locks: the writer holds the sending side first, then the connection, and lets go of
-/// the connection before it blocks in the kernel. So a full socket never stops the reader, and two
+/// Order of locks: the writer locks the sending side first, then the connection, and unlocks the
+/// connection before it blocks in the kernel. So a full socket never stops the reader, and two
 /// peers that both write cannot wait for each other.
 struct TlsLink {
     connection: Mutex<Connection>,
@@ -284,7 +300,7 @@ struct TlsLink {
 struct TlsReader {
     link: Arc<TlsLink>,
     limits: Arc<SocketLimits>,
-    /// Bytes from the socket, of which `fresh` have not been taken apart yet.
+    /// Bytes from the socket, of which `fresh` are unprocessed.
     chunk: Vec<u8>,
     fresh: Range<usize>,
 }
@@ -296,8 +312,8 @@ impl Read for TlsReader {
         loop {
             match lock(&self.link.connection).reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Messages have lengths and the last one says so: an end without TLS's own
-                // goodbye, as a killed peer leaves it, is an end like any other.
+                // Messages have lengths, and the last one is marked, so an end without TLS's
+                // close_notify, as of a killed peer, is an end like any other.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 done => return done,
             }
@@ -306,8 +322,8 @@ impl Read for TlsReader {
                 let got = (&*self.link.socket).read(&mut self.chunk)?;
                 self.fresh = 0..got;
             }
-            // One step at a time: rustls takes no more while plaintext waits to be read. At the
-            // end of the stream `fresh` is empty, and rustls is told of it.
+            // In small steps, because rustls accepts no more while plaintext waits to be read. At
+            // the end of the stream `fresh` is empty, which rustls takes as the end.
             let mut connection = lock(&self.link.connection);
             let taken = connection.read_tls(&mut &self.chunk[self.fresh.clone()])?;
             self.fresh.start += taken;
@@ -335,8 +351,8 @@ impl Write for TlsWriter {
     }
 }
 
-/// Writes all of `bytes`, or fails when that takes longer than `limit`: the socket's own timeout
-/// begins anew with every byte that a slow reader takes.
+/// Writes all of `bytes`, or fails after `limit`: the socket's timeout starts again with every byte
+/// that a slow reader accepts.
 fn write_within(mut socket: &TcpStream, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
     let until = Instant::now() + limit;
     while !bytes.is_empty() {

@@ -1,3 +1,5 @@
+//! Sessions and data connections at the client.
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -13,48 +15,46 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
-use super::deadline::{OPENING_TIMEOUT, Until};
-use super::identity::{ConfigDir, Identity, PublicKey};
+use super::config_dir::ConfigDir;
+use super::deadline::{CONNECT_TIMEOUT, OPENING_TIMEOUT, Until, set_timeouts};
+use super::identity::Identity;
 use super::known_hosts::KnownHosts;
+use super::public_key::PublicKey;
 use super::rotation::Learner;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp;
 use crate::error::{EngineError, Result, TurnedAway};
 
-/// How long a connection may take to open: three SYNs over the longest path that matters.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a crowded server is asked again, and after what pause.
+/// The number of attempts at a crowded server, and the pause between them.
 const CROWDED_TRIES: u32 = 3;
 const CROWDED_PAUSE: Duration = Duration::from_millis(700);
-/// Exporter label (RFC 8446, section 7.5) of the session's secret.
-pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
 
-/// Which servers are talked to.
+/// The policy for keys of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostPolicy {
-    /// Any but one whose recorded key differs: enough for a test, which sends nothing secret.
+    /// Any server except one whose recorded key differs: enough for a test, which sends no secrets.
     RefuseChanged,
-    /// Only this host itself and servers whose key is recorded: needed where files move.
+    /// Only this host and servers with a recorded key: required for files.
     RequireKnown,
-    /// As [`RequireKnown`](Self::RequireKnown), but an unknown server's key is recorded.
+    /// As [`RequireKnown`](Self::RequireKnown), but the key of an unknown server is recorded.
     AcceptNew,
 }
 
-/// Which of a host's addresses are tried.
+/// The versions of IP that are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Family {
-    /// All, in the resolver's order.
+    /// Both, in the resolver's order.
     #[default]
     Any,
-    /// IPv4 alone.
+    /// Only IPv4.
     V4,
-    /// IPv6 alone.
+    /// Only IPv6.
     V6,
 }
 
 impl Family {
-    /// Whether `address` is one of it.
+    /// Returns whether `address` has this version.
     pub fn takes(self, address: &SocketAddr) -> bool {
         match self {
             Family::Any => true,
@@ -64,16 +64,16 @@ impl Family {
     }
 }
 
-/// How to open a session.
+/// The options of a session.
 #[derive(Debug)]
 pub struct ConnectOptions<'a> {
-    /// Who we are.
+    /// The client's identity.
     pub identity: &'a Identity,
-    /// Where known hosts are recorded.
+    /// The directory of `known_hosts`.
     pub config: &'a ConfigDir,
-    /// Which servers are talked to.
+    /// The policy for keys of servers.
     pub policy: HostPolicy,
-    /// Over which version of IP.
+    /// The versions of IP that are tried.
     pub family: Family,
 }
 
@@ -83,29 +83,31 @@ pub struct Session {
     receiver: ControlReceiver,
     dialer: DataDialer,
     datagram_bytes: Option<Bytes>,
-    /// Told the client's place while it is not welcome yet.
+    /// Gets the client's place until it is welcome.
     queued: Option<Queued>,
 }
 
-/// Told a client's place in a server's queue, from 1; when it says no, the client leaves.
+/// A function that gets the client's place in a server's queue, from 1. If it returns false, the
+/// client leaves.
 pub type Queued = Box<dyn FnMut(u32) -> bool + Send>;
 
 impl Session {
-    /// A session over a control channel that is already authenticated, such as ssh's.
+    /// Creates a session over a control channel that is already authenticated, such as that of ssh.
     pub fn new(sender: ControlSender, receiver: ControlReceiver, dialer: DataDialer) -> Self {
         Session { sender, receiver, dialer, datagram_bytes: None, queued: None }
     }
 
-    /// Its two halves and the opener of its data connections. The client is [welcome](Self::welcomed).
+    /// Splits the session into its two halves and the opener of its data connections. The client is
+    /// [welcome](Self::welcomed).
     pub fn split(self) -> (ControlSender, ControlReceiver, DataDialer) {
         debug_assert!(self.queued.is_none(), "the server has not answered yet");
         (self.sender, self.receiver, self.dialer)
     }
 
-    /// Waits for the server's welcome, if it has not come.
+    /// Waits for the server's welcome unless it has arrived.
     ///
     /// # Errors
-    /// The server refuses, or is silent, or the user has left the queue.
+    /// The server refuses or is silent, or the user has left the queue.
     pub fn welcomed(mut self) -> Result<Self> {
         if let Some(queued) = self.queued.take() {
             await_welcome(self.sender.peer(), &mut self.receiver, queued)?;
@@ -114,51 +116,51 @@ impl Session {
         Ok(self)
     }
 
-    /// The same halves for a client that asks before it is welcome, and what is still to be
-    /// [waited for](await_welcome).
+    /// Splits the session of a client that sends its request before it is welcome; it must
+    /// [wait](await_welcome) later.
     pub fn split_early(self) -> (ControlSender, ControlReceiver, DataDialer, Option<Queued>) {
         (self.sender, self.receiver, self.dialer, self.queued)
     }
 
-    /// The same with its data connections spread over `addresses`.
+    /// Spreads the data connections over `addresses`.
     pub fn spread_over(mut self, addresses: Vec<SocketAddr>) -> Self {
         self.dialer = DataDialer::spread(addresses, self.dialer.secret);
         self
     }
 
-    /// The addresses that its data connections go to.
+    /// Returns the addresses of the data connections.
     pub fn data_addresses(&self) -> &[SocketAddr] {
         self.dialer.addresses()
     }
 
-    /// Who is at the other end.
+    /// Returns the name of the peer.
     pub fn peer(&self) -> &str {
         self.sender.peer()
     }
 
-    /// The payload of a UDP datagram that fits the path's MTU, as the control channel knows it;
-    /// no more than a jumbo frame holds.
+    /// Returns the payload of a UDP datagram that fits the path's MTU, as the control channel knows
+    /// it; at most that of a jumbo frame.
     pub fn datagram_bytes(&self) -> Option<Bytes> {
         self.datagram_bytes
     }
 }
 
-/// A frame of 9000 bytes less the headers of IPv4 and UDP.
+/// The payload of a frame of 9000 bytes without the headers of IPv4 and UDP.
 const JUMBO_PAYLOAD_BYTES: u32 = 8972;
 
 fn datagram_bytes(control: &TcpStream) -> Option<Bytes> {
     let mtu = longhaul_sys::tcp::tcp_info(control).ok()?.path_mtu;
     let ip_header = if control.peer_addr().ok()?.is_ipv4() { 20 } else { 40 };
     let payload = mtu.checked_sub(ip_header + 8)?.min(JUMBO_PAYLOAD_BYTES);
-    // A path of less than IPv4's least MTU is not one that was measured.
+    // A value below IPv4's smallest MTU was not measured.
     (payload >= 500).then(|| Bytes::new(payload.into()))
 }
 
 /// Opens a session with `longhaul serve` at `target` for `service`.
 ///
 /// # Errors
-/// The host is unknown, refuses, is not longhaul, shows a key that the policy does not allow, or
-/// does not offer the service.
+/// The host is unknown or refuses, is not longhaul, shows a key that the policy rejects, or does
+/// not offer the service.
 pub fn connect(
     target: &HostPort,
     service: Service,
@@ -167,11 +169,11 @@ pub fn connect(
     connect_queued(target, service, options, |_| true)
 }
 
-/// The same for a client that says how long the queue is: `queued` is called with its place, from
-/// 1, when that changes and every few seconds; when it says no, the client leaves.
+/// As [`connect`], for a client that reports its place in the queue: `queued` gets the place, from
+/// 1, when it changes and every few seconds. If it returns false, the client leaves.
 ///
 /// # Errors
-/// As [`connect`]; [`EngineError::Interrupted`] when `queued` says no.
+/// As [`connect`]; [`EngineError::Interrupted`] if `queued` returns false.
 pub fn connect_queued(
     target: &HostPort,
     service: Service,
@@ -184,11 +186,11 @@ pub fn connect_queued(
     Ok(session)
 }
 
-/// The same without waiting for the welcome, which saves a client that knows what it wants a round
-/// trip: what it says and connects next waits at the server until its turn has come.
+/// As [`connect`], without waiting for the welcome, which saves a round trip: the next messages and
+/// connections wait at the server until the client's turn.
 ///
 /// # Errors
-/// As [`connect`], but for refusals, which come with [`Session::welcomed`].
+/// As [`connect`], except refusals, which [`Session::welcomed`] returns.
 pub fn connect_early(
     target: &HostPort,
     service: Service,
@@ -199,8 +201,8 @@ pub fn connect_early(
     Ok(Session { queued: Some(queued), ..session })
 }
 
-/// Opens a session and asks for `service`. A server that is crowded with silent connections makes
-/// place for a new one when they are older than a handshake takes, so it is asked again.
+/// Opens a session and requests `service`. A server that is crowded with silent connections drops
+/// them when they are older than a handshake takes, so the request is repeated.
 fn ask(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Result<Session> {
     for _ in 0..CROWDED_TRIES {
         match ask_once(target, service, options) {
@@ -222,7 +224,7 @@ fn ask_once(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -
 /// Opens a session without a request, for clients of tests and benchmarks.
 ///
 /// # Errors
-/// As [`connect`], but for refusals.
+/// As [`connect`], except refusals.
 #[doc(hidden)]
 pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Result<Session> {
     let (socket, address) = dial(target, options.family)?;
@@ -244,7 +246,7 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
     let recorded = check_host(target, key, options)?;
-    let secret = export_secret(&mut connection)
+    let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let learner = recorded.then(|| Learner {
         config: options.config.clone(),
@@ -261,7 +263,8 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
     Ok(Session { sender, receiver, dialer, datagram_bytes, queued: None })
 }
 
-/// Why the server closed the connection, if that is what `error` of the handshake says.
+/// Returns the server's reason for closing the connection, if the `error` of the handshake contains
+/// it.
 fn turned_away(error: &io::Error) -> Option<TurnedAway> {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
@@ -277,11 +280,11 @@ fn turned_away(error: &io::Error) -> Option<TurnedAway> {
     }
 }
 
-/// Asks for `service` on a fresh control channel and waits for the welcome; `queued` is told the
-/// client's place, and says whether to go on.
+/// Requests `service` on a fresh control channel and waits for the welcome. `queued` gets the
+/// client's place and returns whether to wait.
 ///
 /// # Errors
-/// The server refuses, or is silent, or `queued` says no.
+/// The server refuses or is silent, or `queued` returns false.
 pub fn greet(
     sender: &ControlSender,
     receiver: &mut ControlReceiver,
@@ -297,7 +300,7 @@ fn hello(sender: &ControlSender, service: Service) -> Result<()> {
     sender.send(&Hello { protocol: PROTOCOL_VERSION, version, service })
 }
 
-/// Waits for the welcome of `peer`; `queued` is told the client's place, and says whether to go on.
+/// Waits for the welcome of `peer`. `queued` gets the client's place and returns whether to wait.
 pub(crate) fn await_welcome(
     peer: &str,
     receiver: &mut ControlReceiver,
@@ -325,7 +328,7 @@ fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
     for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(socket) => {
-                // Control messages are small and awaited.
+                // Control messages are small, and the peer waits for them.
                 let _ = socket.set_nodelay(true);
                 return Ok((socket, address));
             }
@@ -335,7 +338,7 @@ fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
     Err(EngineError::Connect { address: target.to_string(), source: last })
 }
 
-/// Whether the server's key is recorded for it; an error if the policy does not take it.
+/// Returns whether the server's key is recorded; an error if the policy rejects it.
 fn check_host(target: &HostPort, key: PublicKey, options: &ConnectOptions<'_>) -> Result<bool> {
     if key == options.identity.public() {
         return Ok(false);
@@ -360,69 +363,58 @@ fn check_host(target: &HostPort, key: PublicKey, options: &ConnectOptions<'_>) -
     }
 }
 
-pub(super) fn export_secret(connection: &mut Connection) -> Option<SessionSecret> {
-    let material = connection.export_keying_material([0; 32], EXPORTER_LABEL, None).ok()?;
-    Some(SessionSecret::from_keying_material(&material))
-}
-
-pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std::io::Result<()> {
-    socket.set_read_timeout(timeout)?;
-    socket.set_write_timeout(timeout)
-}
-
-/// Makes the data connection of a number, through something else than the network.
+/// Creates the data connection with a number by other means than the network.
 pub type Tunnel = dyn Fn(u32) -> io::Result<TcpStream> + Send + Sync;
 
 /// Opens the data connections of a session.
 #[derive(Clone)]
 pub struct DataDialer {
     addresses: Vec<SocketAddr>,
-    /// Each connection begins with the next address.
+    /// True if each connection begins with the next address.
     spread: bool,
-    /// What makes connections where none can be dialled.
+    /// Creates connections if no address can be dialled.
     tunnel: Option<Arc<Tunnel>>,
     secret: SessionSecret,
-    /// Whoever accepts proves itself too before the connection counts.
+    /// True if the acceptor must authenticate, too, before the connection counts.
     mutual: bool,
 }
 
-/// Which way a data connection goes, where the routing table is not to choose it.
+/// The addresses of a data connection, where the routing table does not choose them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route {
-    /// The address to come from.
+    /// The local address.
     pub local: Option<LinkAddress>,
-    /// The address to go to, at the port of the session.
+    /// The remote address, at the port of the session.
     pub remote: Option<LinkAddress>,
 }
 
 impl DataDialer {
-    /// Connections to the first of `addresses` that answers.
+    /// Connects to the first of `addresses` that answers.
     pub fn new(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
         DataDialer { addresses, spread: false, tunnel: None, secret, mutual: false }
     }
 
-    /// Connections spread over all of `addresses`; one that does not answer is passed over.
+    /// Spreads connections over all of `addresses`, and skips those that do not answer.
     pub fn spread(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
         DataDialer { spread: true, ..DataDialer::new(addresses, secret) }
     }
 
-    /// Connections that `tunnel` makes.
+    /// Creates connections by `tunnel`.
     pub fn through(tunnel: Arc<Tunnel>, secret: SessionSecret) -> Self {
         DataDialer { tunnel: Some(tunnel), ..DataDialer::new(Vec::new(), secret) }
     }
 
-    /// The addresses that connections go to; none where they go through a tunnel.
+    /// Returns the addresses of the connections; none if a tunnel creates them.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Whether a connection's socket is on the path itself.
+    /// Returns whether a connection's socket is on the path itself.
     pub(crate) fn is_direct(&self) -> bool {
         self.tunnel.is_none()
     }
 
-    /// Connections to `address`, which has to prove that it takes part in the session before
-    /// anything is sent to it.
+    /// Connects to `address`, which must authenticate before anything is sent to it.
     pub(crate) fn to_be_proved(address: SocketAddr, secret: SessionSecret) -> Self {
         DataDialer { mutual: true, ..DataDialer::new(vec![address], secret) }
     }
@@ -544,7 +536,7 @@ fn bind_to(socket: &Socket, local: Option<SocketAddr>) -> io::Result<()> {
     local.map_or(Ok(()), |local| socket.bind(&local.into()))
 }
 
-/// `address` with its zone looked up.
+/// Returns `address` with its zone resolved.
 fn scoped(address: &LinkAddress, port: u16) -> io::Result<SocketAddr> {
     let mut socket = SocketAddr::new(address.ip, port);
     if let (SocketAddr::V6(v6), Some(zone)) = (&mut socket, &address.zone) {

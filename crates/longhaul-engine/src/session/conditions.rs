@@ -1,4 +1,5 @@
-//! When and from where a key counts: the options `from` and `expiry-time` in the syntax of sshd.
+//! The conditions under which a key is valid: the options `from` and `expiry-time` in the syntax of
+//! sshd.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -7,7 +8,7 @@ use std::time::SystemTime;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Addresses that a key may come from.
+/// The addresses from which a key is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sources(Vec<Pattern>);
 
@@ -19,13 +20,13 @@ struct Pattern {
 }
 
 impl Sources {
-    /// Reads addresses and networks (`ADDRESS/BITS`) with commas between them, each perhaps with
-    /// `!` before it. `None` for anything else, also for a network with bits behind its prefix.
+    /// Parses addresses and networks (`ADDRESS/BITS`) separated by commas, each optionally after
+    /// `!`. `None` for anything else, such as a network with bits after its prefix.
     pub(super) fn parse(list: &str) -> Option<Self> {
         list.split(',').map(Pattern::parse).collect::<Option<Vec<_>>>().map(Sources)
     }
 
-    /// Whether `address` is in one of the networks and in none of those with `!`.
+    /// Returns whether `address` is in a network without `!` and in none with `!`.
     pub(super) fn take(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let found = |negated| {
@@ -59,13 +60,13 @@ impl Pattern {
             && number(address) & self.mask() == number(self.network)
     }
 
-    /// The bits of the prefix, at the top.
+    /// Returns the prefix as a mask of the upper bits.
     fn mask(&self) -> u128 {
         u128::MAX.checked_shl(128 - self.prefix).unwrap_or(0)
     }
 }
 
-/// The bits of an address, from the top.
+/// Returns an address as a number whose upper bits come first.
 fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -73,7 +74,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Reads `YYYYMMDD[HHMM[SS]]`, in local time or with `Z` behind it in UTC.
+/// Parses `YYYYMMDD[HHMM[SS]]`, in local time or with a final `Z` in UTC.
 pub(super) fn parse_expiry(text: &str) -> Option<SystemTime> {
     let (digits, zone) = match text.strip_suffix(['Z', 'z']) {
         Some(digits) => (digits, TimeZone::UTC),
@@ -95,7 +96,7 @@ pub(super) fn parse_expiry(text: &str) -> Option<SystemTime> {
     Some(time.ok()?.to_zoned(zone).ok()?.timestamp().into())
 }
 
-/// The number in these places; zero where the text has ended before.
+/// Returns the number at this position; zero if the text is shorter.
 fn part<T: FromStr + Default>(digits: &str, from: usize, to: usize) -> Option<T> {
     digits.get(from..to).map_or(Some(T::default()), |part| part.parse().ok())
 }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_a_network_is_none() {
+    fn an_invalid_network_is_rejected() {
         let slips = [
             "",
             "10.0.0.0/33",

@@ -1,25 +1,34 @@
-//! An end to opening a connection, however slowly the other side's bytes come.
+//! Deadlines for opening a connection, even if the peer's bytes arrive one by one.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long it may take in all to open a connection, and to say what it is for.
+/// The time limit for opening a connection: three SYNs over the longest usual path.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for opening a connection and for its request.
 pub(crate) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A socket whose reads and writes end at a moment; each alone would begin anew with every byte.
+/// Sets the timeout of every read and write.
+pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std::io::Result<()> {
+    socket.set_read_timeout(timeout)?;
+    socket.set_write_timeout(timeout)
+}
+
+/// A socket with a deadline for all its reads and writes; the socket's timeout would start again
+/// with every byte.
 pub(crate) struct Until<'a> {
     socket: &'a TcpStream,
     deadline: Instant,
 }
 
 impl<'a> Until<'a> {
-    /// `socket`, for [`OPENING_TIMEOUT`] from now.
+    /// Limits `socket` to [`OPENING_TIMEOUT`] from now.
     pub(crate) fn opened(socket: &'a TcpStream) -> Self {
         Until::at(socket, Instant::now() + OPENING_TIMEOUT)
     }
 
-    /// `socket`, until `deadline`.
+    /// Limits `socket` to `deadline`.
     pub(crate) fn at(socket: &'a TcpStream, deadline: Instant) -> Self {
         Until { socket, deadline }
     }
@@ -58,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_now_and_then_does_not_put_the_end_off() {
+    fn single_bytes_do_not_extend_a_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();

@@ -1,4 +1,4 @@
-//! What a key is allowed, as the options before it in `authorized_keys` say.
+//! The rights of a key, from its options in `authorized_keys`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,38 +11,38 @@ use longhaul_core::units::{Bytes, Rate};
 use super::conditions::{Sources, parse_expiry};
 use super::key_rate::LEAST_BPS;
 
-/// Shown in place of a `quota` that has no `root` in its line.
+/// The message for a `quota` without a `root` in its line.
 const QUOTA_ALONE: &str = "quota= without root=";
 
-/// What may be done with files.
+/// The permitted operations on files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rights {
     /// Read and write.
     #[default]
     Full,
-    /// Read alone.
+    /// Only read.
     ReadOnly,
-    /// Put in new things, and neither read, list, replace nor delete: a drop box.
+    /// Only create new files, without reading, listing, replacing or deleting: a drop box.
     WriteOnly,
 }
 
 impl Rights {
-    /// Whether files may be read and their names listed.
+    /// Returns whether files may be read and listed.
     pub fn may_read(self) -> bool {
         self != Rights::WriteOnly
     }
 
-    /// Whether new things may be made.
+    /// Returns whether new files may be created.
     pub fn may_create(self) -> bool {
         self != Rights::ReadOnly
     }
 
-    /// Whether what is there may be replaced, changed or deleted.
+    /// Returns whether existing files may be replaced, changed or deleted.
     pub fn may_replace(self) -> bool {
         self == Rights::Full
     }
 
-    /// What both allow; `None` if that is nothing.
+    /// Returns the operations that both permit; `None` if there are none.
     pub fn and(self, other: Rights) -> Option<Rights> {
         match (self, other) {
             (Rights::Full, rights) | (rights, Rights::Full) => Some(rights),
@@ -51,33 +51,33 @@ impl Rights {
     }
 }
 
-/// What a key is allowed, as the options before it in `authorized_keys` say.
+/// The rights of a key, from its options in `authorized_keys`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grant {
-    /// The directory whose files it reaches, instead of the server's.
+    /// The directory of its files instead of the server's.
     pub root: Option<PathBuf>,
-    /// What it may do with them, within what the server allows.
+    /// The permitted operations, within those of the server.
     pub rights: Rights,
-    /// It may not have this server send to others.
+    /// True if it may not make this server send to others.
     pub no_third_party: bool,
-    /// It may set owners, device nodes and set-id bits, where the server runs as root.
+    /// True if it may set owners, device nodes and set-id bits at a server that runs as root.
     pub owners: bool,
     /// The comment after the key, for the log.
     pub comment: Option<String>,
-    /// Most sessions at once, waiting ones included.
+    /// The most sessions at once, including waiting ones.
     pub max_sessions: Option<NonZeroU32>,
-    /// The rate of all its tests and copies together, in each direction.
+    /// The rate of all its tests and copies together, per direction.
     pub max_rate: Option<Rate>,
-    /// The bytes that the files below its `root` may take.
+    /// The bytes that the files below its `root` may occupy.
     pub quota: Option<Bytes>,
     pub(super) sources: Option<Sources>,
     pub(super) expires: Option<SystemTime>,
 }
 
-/// Why a key that is listed does not count.
+/// The reason why a listed key is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lapse {
-    /// Its line is no longer there.
+    /// Its line was removed.
     Removed,
     /// Its `expiry-time` is over.
     Expired,
@@ -96,7 +96,7 @@ impl fmt::Display for Lapse {
 }
 
 impl Grant {
-    /// Why a client at `address` is not let in now; `None` if it is.
+    /// Returns the reason to refuse a client at `address` now; `None` to admit it.
     pub(super) fn lapse(&self, address: IpAddr, now: SystemTime) -> Option<Lapse> {
         if self.expires.is_some_and(|end| now >= end) {
             return Some(Lapse::Expired);
@@ -105,16 +105,16 @@ impl Grant {
         elsewhere.then_some(Lapse::Address)
     }
 
-    /// What nothing, or the options before a key, say.
+    /// Parses the options before a key, which may be empty.
     pub(super) fn from_options_or_none(text: &str) -> Result<Self, String> {
         if text.is_empty() { Ok(Grant::default()) } else { Grant::from_options(text) }
     }
 
-    /// Reads the options that stand before a key, with commas between them. A value with a comma
-    /// or a space is written in double quotes; a quote within them is written `\"`.
+    /// Parses the options before a key, separated by commas. A value with a comma or a space is in
+    /// double quotes; a quote within it is `\"`.
     ///
     /// # Errors
-    /// The first option that is none, so that a slip never grants more than was meant.
+    /// The first unknown option, so that a mistake never grants more than was intended.
     fn from_options(text: &str) -> Result<Self, String> {
         let mut grant = Grant::default();
         for option in split(text) {
@@ -131,10 +131,10 @@ impl Grant {
         Ok(grant)
     }
 
-    /// Takes an option without a value; `None` if it is none.
+    /// Sets an option without a value; `None` if it is unknown.
     fn flag(&mut self, name: &str) -> Option<()> {
         match name {
-            // Both at once would leave nothing.
+            // Both together would permit nothing.
             "read-only" => self.rights = self.rights.and(Rights::ReadOnly)?,
             "write-only" => self.rights = self.rights.and(Rights::WriteOnly)?,
             "no-third-party" => self.no_third_party = true,
@@ -144,7 +144,7 @@ impl Grant {
         Some(())
     }
 
-    /// Takes an option with a value; `None` if it is none or was given before.
+    /// Sets an option with a value; `None` if it is unknown or repeated.
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
             "root" => once(&mut self.root, value.starts_with('/').then(|| value.into())),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_grants_nothing() {
+    fn an_invalid_option_grants_nothing() {
         for (text, culprit) in [
             ("readonly", "readonly"),
             ("read-only,write-only", "write-only"),

@@ -1,210 +1,61 @@
-//! The key pair of a user of a host, and the directory where it is kept.
+//! The key pair of a user of a host.
 
 use std::fmt;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::signature::Ed25519KeyPair;
 
 use super::agent::Agent;
+use super::config_dir::ConfigDir;
 use super::key_file::{KeyFile, Seed, decrypt, encode, pair_of, public_of};
 use super::private_file::{self, Secrecy, append_line, write_private};
+use super::public_key::PublicKey;
 use super::secret::random_keying_material;
 use crate::error::{EngineError, Result};
 
-/// The fixed start of an Ed25519 `SubjectPublicKeyInfo` (RFC 8410, section 4); the key follows.
-const SPKI_PREFIX: [u8; 12] =
-    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-/// The wait for another program that writes files of the directory.
-const LOCK_LIMIT: Duration = Duration::from_secs(10);
-const LOCK_CHECK: Duration = Duration::from_millis(20);
-pub(super) const KEY_TYPE: &str = "longhaul-ed25519";
-
-/// Who a longhaul is: an Ed25519 public key.
-///
-/// In text it is `longhaul-ed25519 BASE64`, as it stands in the authorised and known lists.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PublicKey([u8; 32]);
-
-impl PublicKey {
-    /// The key in a TLS raw public key.
-    pub(super) fn from_spki(spki: &[u8]) -> Option<Self> {
-        let key = spki.strip_prefix(&SPKI_PREFIX)?;
-        Some(PublicKey(key.try_into().ok()?))
-    }
-
-    /// The key as a TLS raw public key.
-    pub(super) fn to_spki(self) -> Vec<u8> {
-        [SPKI_PREFIX.as_slice(), &self.0].concat()
-    }
-
-    pub(super) fn from_bytes(bytes: [u8; 32]) -> Self {
-        PublicKey(bytes)
-    }
-
-    pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// `SHA256:...`, in ssh's manner: short enough to compare by eye.
-    pub fn fingerprint(&self) -> String {
-        let digest = ring::digest::digest(&ring::digest::SHA256, &self.0);
-        format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))
-    }
-}
-
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{KEY_TYPE} {}", STANDARD.encode(self.0))
-    }
-}
-
-impl fmt::Debug for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.fingerprint())
-    }
-}
-
-impl FromStr for PublicKey {
-    type Err = ();
-
-    /// Reads `longhaul-ed25519 BASE64`, with anything after it as a comment.
-    fn from_str(line: &str) -> std::result::Result<Self, ()> {
-        let mut words = line.split_whitespace();
-        if words.next() != Some(KEY_TYPE) {
-            return Err(());
-        }
-        let bytes = STANDARD.decode(words.next().ok_or(())?).map_err(|_| ())?;
-        Ok(PublicKey(bytes.try_into().map_err(|_| ())?))
-    }
-}
-
-/// Where the identity, the authorised keys and the known hosts are kept:
-/// `$XDG_CONFIG_HOME/longhaul` or `~/.config/longhaul`.
-#[derive(Debug, Clone)]
-pub struct ConfigDir {
-    path: PathBuf,
-    also_owned_by: Option<u32>,
-}
-
-impl ConfigDir {
-    /// The user's own.
-    ///
-    /// # Errors
-    /// Neither `XDG_CONFIG_HOME` nor `HOME` is set to an absolute path.
-    pub fn of_user() -> Result<Self> {
-        let base = |name: &str| {
-            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
-        };
-        base("XDG_CONFIG_HOME")
-            .or_else(|| base("HOME").map(|home| home.join(".config")))
-            .map(|base| ConfigDir::at(base.join("longhaul")))
-            .ok_or(EngineError::NoConfigDir)
-    }
-
-    /// One elsewhere.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        ConfigDir { path: path.into(), also_owned_by: None }
-    }
-
-    /// The same where files of the user `uid` count as well as those of root and of this user: a
-    /// server that is started by root and goes on as `uid`.
-    pub fn trusting(self, uid: u32) -> Self {
-        ConfigDir { also_owned_by: Some(uid), ..self }
-    }
-
-    pub(super) fn also_owned_by(&self) -> Option<u32> {
-        self.also_owned_by
-    }
-
-    /// The file `name` in it.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Makes the directory, for the user alone.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn create(&self) -> Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .map_err(EngineError::file("create", &self.path))
-    }
-
-    /// Keeps other programs from writing its files until the value is dropped.
-    ///
-    /// # Errors
-    /// Another program holds the lock for 10 s.
-    pub(super) fn lock(&self) -> Result<File> {
-        let failed = |source| EngineError::file("lock", &self.path)(source);
-        let dir = File::open(&self.path).map_err(failed)?;
-        let deadline = Instant::now() + LOCK_LIMIT;
-        loop {
-            match dir.try_lock() {
-                Ok(()) => return Ok(dir),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    thread::sleep(LOCK_CHECK);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(failed(io::ErrorKind::TimedOut.into()));
-                }
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-            }
-        }
-    }
-}
-
-/// The key pair that proves who this user of this host is. Clones share it.
+/// The key pair of this user of this host. Clones share it.
 #[derive(Clone)]
 pub struct Identity {
     public: PublicKey,
     signer: Signer,
-    /// The key that this server will have, which it announces.
+    /// The key that this server will have next, which it announces.
     next: Option<Arc<Identity>>,
-    /// The keys that it had.
+    /// The keys that this server had before.
     retired: Vec<PublicKey>,
 }
 
-/// What makes signatures.
+/// The signer of a key.
 #[derive(Clone)]
 enum Signer {
     Pair(Arc<Ed25519KeyPair>),
     Agent(Agent),
 }
 
-/// Asks the user for the passphrase of the file at the path; `None` when there is nobody to ask or
-/// the user gives up.
+/// A function that asks the user for the passphrase of the file at the path; `None` if nobody can
+/// be asked or the user cancels.
 pub type AskPassphrase<'a> = &'a mut dyn FnMut(&Path) -> Option<String>;
 
-/// How often a passphrase is asked for.
+/// The number of attempts at a passphrase.
 const PASSPHRASE_TRIES: u32 = 3;
 const FILE: &str = "identity";
 const NEXT_FILE: &str = "identity.next";
 const RETIRED_FILE: &str = "retired_keys";
 
 impl Identity {
-    /// The user's identity, made at the first use.
+    /// Loads the user's identity, and creates it at the first use.
     ///
     /// # Errors
-    /// The file cannot be read or made, holds something else, is exposed to other users, or is
+    /// The file cannot be read or created, has other contents, is exposed to other users, or is
     /// encrypted and no agent has its key.
     pub fn load_or_create(config: &ConfigDir) -> Result<Self> {
         Identity::unlock_or_create(config, &mut |_| None)
     }
 
-    /// The same, with the passphrase of an encrypted file from `ask`. Where an ssh-agent has the
-    /// key, it signs, and nothing is asked.
+    /// As [`load_or_create`](Self::load_or_create), with the passphrase of an encrypted file from
+    /// `ask`. If an ssh-agent has the key, it signs, and `ask` is not called.
     ///
     /// # Errors
     /// As [`load_or_create`](Self::load_or_create), or the passphrase is wrong.
@@ -218,12 +69,13 @@ impl Identity {
         }
     }
 
-    /// The same for a server, which announces the key that follows and those that it had.
+    /// As [`unlock_or_create`](Self::unlock_or_create), for a server, which announces its next and
+    /// its earlier keys.
     ///
     /// # Errors
     /// As [`unlock_or_create`](Self::unlock_or_create), for both keys.
     pub fn of_server(config: &ConfigDir, ask: AskPassphrase<'_>) -> Result<Self> {
-        // Both files have one passphrase, unless somebody has changed one of them.
+        // Both files have one passphrase unless somebody has changed one of them.
         let mut last: Option<(PathBuf, String)> = None;
         let mut remember = |path: &Path| {
             let passphrase = match last.take() {
@@ -243,10 +95,11 @@ impl Identity {
         Ok(identity.announcing(next, retired))
     }
 
-    /// The public half of the user's identity, made at the first use; needs no passphrase.
+    /// Returns the public half of the user's identity, which is created at the first use; needs no
+    /// passphrase.
     ///
     /// # Errors
-    /// As [`load_or_create`](Self::load_or_create), but for the passphrase.
+    /// As [`load_or_create`](Self::load_or_create), except for the passphrase.
     pub fn public_of(config: &ConfigDir) -> Result<PublicKey> {
         match KeyFile::read(config, FILE)? {
             Some(key) => Ok(key.public()),
@@ -254,7 +107,7 @@ impl Identity {
         }
     }
 
-    /// Finds out the passphrase of the file, if it has one.
+    /// Returns the passphrase of the file, if it has one.
     ///
     /// # Errors
     /// As [`set_passphrase`](Self::set_passphrase).
@@ -266,11 +119,11 @@ impl Identity {
         }
     }
 
-    /// Encrypts the identity, and the next one if there is one, under `passphrase`; decrypts them
-    /// if that is `None`.
+    /// Encrypts the identity, and the next one if there is one, with `passphrase`; decrypts them if
+    /// that is `None`.
     ///
     /// # Errors
-    /// As [`unlock_or_create`](Self::unlock_or_create), or a file holds a public key only.
+    /// As [`unlock_or_create`](Self::unlock_or_create), or a file has only a public key.
     pub fn set_passphrase(
         config: &ConfigDir,
         passphrase: Option<&str>,
@@ -288,8 +141,7 @@ impl Identity {
         Ok(public)
     }
 
-    /// Makes the key that is to follow, unless there is one, under the passphrase of the present
-    /// one.
+    /// Creates the next key, unless there is one, with the passphrase of the present one.
     ///
     /// # Errors
     /// As [`set_passphrase`](Self::set_passphrase).
@@ -312,8 +164,8 @@ impl Identity {
         }
     }
 
-    /// Puts the next key in the place of the present one, which is kept as `identity.old` and
-    /// listed as retired. Returns the new key.
+    /// Replaces the present key by the next one, keeps it as `identity.old` and lists it as
+    /// retired. Returns the new key.
     ///
     /// # Errors
     /// There is no next key, or a file cannot be written.
@@ -334,7 +186,7 @@ impl Identity {
         Ok(key.public())
     }
 
-    /// A new identity, held in memory alone.
+    /// Creates an identity in memory only.
     pub fn generate() -> Self {
         Identity::from_seed(&random_keying_material())
     }
@@ -344,7 +196,7 @@ impl Identity {
         Identity { public: public_of(seed), signer, next: None, retired: Vec::new() }
     }
 
-    /// The key of a file: an agent's if that has it, and in the file otherwise.
+    /// Returns the key of a file, from an agent if one has it.
     fn unlock(path: &Path, key: KeyFile, ask: AskPassphrase<'_>) -> Result<Self> {
         let public = key.public();
         let agent = || Agent::of_user().filter(|agent| agent.holds(public).unwrap_or(false));
@@ -358,12 +210,12 @@ impl Identity {
         }
     }
 
-    /// The same as a server that announces `next` and that it had the keys `retired`.
+    /// Returns the identity of a server that announces `next` and its earlier keys `retired`.
     pub(super) fn announcing(self, next: Option<Identity>, retired: Vec<PublicKey>) -> Self {
         Identity { next: next.map(Arc::new), retired, ..self }
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
@@ -390,7 +242,7 @@ impl Identity {
     }
 }
 
-/// The private key in a file.
+/// Returns the private key in a file.
 fn seed_of(path: &Path, key: KeyFile, ask: AskPassphrase<'_>) -> Result<Seed> {
     let path = || path.to_owned();
     match key {
@@ -411,7 +263,7 @@ fn seed_of(path: &Path, key: KeyFile, ask: AskPassphrase<'_>) -> Result<Seed> {
 }
 
 impl KeyFile {
-    /// The key in the file `name`; `None` when there is no such file.
+    /// Reads the key in the file `name`; `None` if there is no such file.
     fn read(config: &ConfigDir, name: &str) -> Result<Option<Self>> {
         let Some(text) = private_file::read(config, name, Secrecy::Open)? else {
             return Ok(None);
@@ -424,8 +276,8 @@ impl KeyFile {
     }
 }
 
-/// Writes a key beside `path` and links it into place, so that of two programs that start
-/// together one makes the key and both use it.
+/// Writes a key beside `path` and links it into place, so that two programs that start together use
+/// the same key.
 fn store_new(path: &Path, seed: &Seed, passphrase: Option<&str>) -> Result<()> {
     put(path, seed, passphrase, |temporary| match fs::hard_link(temporary, path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -433,7 +285,7 @@ fn store_new(path: &Path, seed: &Seed, passphrase: Option<&str>) -> Result<()> {
     })
 }
 
-/// Writes a key beside `path` and puts it in its place.
+/// Writes a key beside `path` and renames it into place.
 fn replace(path: &Path, seed: &Seed, passphrase: Option<&str>) -> Result<()> {
     put(path, seed, passphrase, |temporary| fs::rename(temporary, path))
 }

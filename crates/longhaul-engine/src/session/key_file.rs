@@ -1,5 +1,6 @@
-//! What an identity file holds: a private key in OpenSSH's format, encrypted or not; the public
-//! half of a key that an ssh-agent has; or the base64 of a PKCS #8 key, as versions before wrote it.
+//! The formats of identity files: a private key in OpenSSH's format, encrypted or not; the public
+//! half of a key that an ssh-agent has; or the base64 of a PKCS #8 key, as earlier versions wrote
+//! it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,14 +9,14 @@ use ssh_key::private::{Ed25519Keypair, Ed25519PrivateKey, KeypairData};
 use ssh_key::public::Ed25519PublicKey;
 use ssh_key::{Cipher, Kdf, LineEnding, PrivateKey};
 
-use super::identity::PublicKey;
+use super::public_key::PublicKey;
 use super::secret::random_keying_material;
 
 const OPENSSH: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";
 /// The length of a salt, and rounds of bcrypt, as in OpenSSH 9.4 and later.
 const SALT_BYTES: usize = 16;
 const ROUNDS: u32 = 24;
-/// Where the private key stands in a PKCS #8 file that ring wrote (RFC 8410, section 7).
+/// The position of the private key in a PKCS #8 file of ring (RFC 8410, section 7).
 const PKCS8_SEED: std::ops::Range<usize> = 16..48;
 
 /// The private half of an Ed25519 key (RFC 8032, section 5.1.5).
@@ -25,14 +26,14 @@ pub(super) type Seed = [u8; 32];
 pub(super) enum KeyFile {
     /// A private key.
     Plain(Seed),
-    /// A private key under a passphrase.
+    /// A private key with a passphrase.
     Encrypted(Box<PrivateKey>, PublicKey),
     /// A public key.
     Public(PublicKey),
 }
 
 impl KeyFile {
-    /// Reads a file; `None` if it holds no Ed25519 key.
+    /// Parses a file; `None` if it has no Ed25519 key.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if text.starts_with(OPENSSH) {
@@ -52,7 +53,7 @@ impl KeyFile {
         seed_of_pkcs8(&STANDARD.decode(text).ok()?).map(KeyFile::Plain)
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub(super) fn public(&self) -> PublicKey {
         match self {
             KeyFile::Plain(seed) => public_of(seed),
@@ -61,12 +62,12 @@ impl KeyFile {
     }
 }
 
-/// The private key of an encrypted file; `None` if the passphrase is another.
+/// Returns the private key of an encrypted file; `None` if the passphrase is wrong.
 pub(super) fn decrypt(key: &PrivateKey, public: PublicKey, passphrase: &str) -> Option<Seed> {
     seed_of(&key.decrypt(passphrase).ok()?, public)
 }
 
-/// A private key as a file, encrypted if there is a passphrase.
+/// Returns a private key as a file, encrypted if there is a passphrase.
 pub(super) fn encode(seed: &Seed, passphrase: Option<&str>) -> ssh_key::Result<String> {
     let pair = Ed25519Keypair {
         public: Ed25519PublicKey(*public_of(seed).bytes()),
@@ -83,14 +84,14 @@ pub(super) fn encode(seed: &Seed, passphrase: Option<&str>) -> ssh_key::Result<S
     Ok(key.to_openssh(LineEnding::LF)?.to_string())
 }
 
-/// The public half of a private key.
+/// Returns the public half of a private key.
 pub(super) fn public_of(seed: &Seed) -> PublicKey {
     let pair = pair_of(seed);
     let bytes = pair.public_key().as_ref().try_into().expect("an Ed25519 key has 32 bytes");
     PublicKey::from_bytes(bytes)
 }
 
-/// The pair that signs.
+/// Returns the key pair for signatures.
 pub(super) fn pair_of(seed: &Seed) -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are an Ed25519 key")
 }

@@ -1,11 +1,11 @@
 //! The bytes that a key may store below its root: the option `quota`.
 //!
-//! The count below a root is an upper bound: what the last count of the files found, and all that
-//! uploads have claimed since. Claims of an upload stay in it until a later count, so that replaced
-//! and deleted files, and failed uploads, never let more in than there is room for.
+//! The count below a root is an upper bound: the result of the last count of the files, and all
+//! claims of uploads since. Claims of an upload stay in it until a later count, so that replaced
+//! and deleted files, and failed uploads, never admit more than there is room for. An upload that
+//! arrives while the files are counted waits for that count and shares its failure.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use longhaul_core::units::Bytes;
 
 use crate::lock::lock;
 
-/// A count is taken again for an upload that begins so long after the last one ended.
+/// The time after the last upload after which a new upload counts the files again.
 const KEPT: Duration = Duration::from_secs(60);
-/// Least time between two counts while no upload ends.
+/// The shortest time between two counts while no upload ends.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The quota of a key. Clones, and the quotas of keys with the same root, share one count.
@@ -26,11 +26,16 @@ pub(crate) struct KeyQuota {
     stored: Arc<Stored>,
 }
 
-/// What is stored below a root.
+/// The files below a root cannot be counted; with the reason as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CountError(pub(crate) String);
+
+/// The bytes below a root.
 #[derive(Debug, Default)]
 struct Stored {
     state: Mutex<State>,
-    /// Held while files are counted.
+    /// Locked while files are counted.
     counting: Mutex<()>,
 }
 
@@ -38,15 +43,17 @@ struct Stored {
 struct State {
     /// The upper bound.
     bytes: u64,
-    /// When the files were counted last.
+    /// The time of the last count.
     counted: Option<Instant>,
-    /// Uploads that run, and the bytes that they have claimed.
+    /// The number of running uploads, and the bytes that they have claimed.
     uploads: usize,
     running: u64,
-    /// All that was ever claimed.
+    /// The sum of all claims.
     claimed: u64,
-    /// When the last upload ended.
+    /// The end of the last upload.
     ended: Option<Instant>,
+    /// The end and the error of the last count that failed.
+    failed: Option<(Instant, CountError)>,
 }
 
 /// A claim that does not fit.
@@ -57,18 +64,40 @@ pub(crate) struct OverQuota {
     pub(crate) limit: Bytes,
 }
 
+/// The bytes of the files below a root.
+pub(crate) type CountResult = Result<u64, CountError>;
+
 impl KeyQuota {
     /// Begins an upload; `count` returns the bytes of the files below the root. [`end`](Self::end)
-    /// has to follow.
-    pub(crate) fn begin(&self, count: impl FnOnce() -> io::Result<u64>) -> io::Result<()> {
+    /// must follow.
+    ///
+    /// # Errors
+    /// The files cannot be counted; the upload must be refused.
+    pub(crate) fn begin(&self, count: impl FnOnce() -> CountResult) -> Result<(), CountError> {
+        let arrived = Instant::now();
         let _counting = lock(&self.stored.counting);
-        let outdated = lock(&self.stored.state).is_outdated();
+        let outdated = {
+            let state = lock(&self.stored.state);
+            if let Some((at, error)) = &state.failed
+                && *at >= arrived
+            {
+                return Err(error.clone());
+            }
+            state.is_outdated()
+        };
         // No upload runs, and none begins meanwhile.
-        let counted = outdated.then(count).transpose()?;
+        let counted = outdated.then(count).transpose();
         let mut state = lock(&self.stored.state);
-        if let Some(bytes) = counted {
-            state.bytes = bytes;
-            state.counted = Some(Instant::now());
+        match counted {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                state.bytes = bytes;
+                state.counted = Some(Instant::now());
+            }
+            Err(error) => {
+                state.failed = Some((Instant::now(), error.clone()));
+                return Err(error);
+            }
         }
         state.uploads += 1;
         Ok(())
@@ -82,11 +111,11 @@ impl KeyQuota {
         state.ended = Some(Instant::now());
     }
 
-    /// Claims `bytes` for an upload that runs. Where they do not fit, `count` is asked once more.
+    /// Claims `bytes` for a running upload. If they do not fit, `count` is called once more.
     pub(crate) fn claim(
         &self,
         bytes: u64,
-        count: impl FnOnce() -> io::Result<u64>,
+        count: impl FnOnce() -> CountResult,
     ) -> Result<(), OverQuota> {
         self.with_room(bytes, count, |state| {
             state.bytes += bytes;
@@ -99,7 +128,7 @@ impl KeyQuota {
     pub(crate) fn check(
         &self,
         bytes: u64,
-        count: impl FnOnce() -> io::Result<u64>,
+        count: impl FnOnce() -> CountResult,
     ) -> Result<(), OverQuota> {
         self.with_room(bytes, count, |_| ())
     }
@@ -107,7 +136,7 @@ impl KeyQuota {
     fn with_room(
         &self,
         bytes: u64,
-        count: impl FnOnce() -> io::Result<u64>,
+        count: impl FnOnce() -> CountResult,
         then: impl Fn(&mut State),
     ) -> Result<(), OverQuota> {
         let attempt = || {
@@ -126,8 +155,9 @@ impl KeyQuota {
         })
     }
 
-    /// Counts the files while uploads run, unless that was done a moment ago and none ended since.
-    fn count_again(&self, count: impl FnOnce() -> io::Result<u64>) {
+    /// Counts the files while uploads run, unless they were counted recently and no upload has
+    /// ended since.
+    fn count_again(&self, count: impl FnOnce() -> CountResult) {
         let _counting = lock(&self.stored.counting);
         let (running, claimed) = {
             let state = lock(&self.stored.state);
@@ -140,7 +170,7 @@ impl KeyQuota {
         let mut state = lock(&self.stored.state);
         state.counted = Some(Instant::now());
         if let Ok(found) = counted {
-            // What running uploads write may be found or not.
+            // The count may or may not include what running uploads write.
             let since = state.claimed.wrapping_sub(claimed);
             let most = found.saturating_add(running).saturating_add(since);
             state.bytes = state.bytes.min(most);
@@ -166,9 +196,9 @@ impl State {
 pub(super) struct Quotas(HashMap<PathBuf, Arc<Stored>>);
 
 impl Quotas {
-    /// The quota of a key whose root is `root`.
+    /// Returns the quota of a key with this `root`.
     pub(super) fn of(&mut self, root: &Path, limit: Bytes) -> KeyQuota {
-        // The others would be counted anew in any case.
+        // The other roots would be counted again in any case.
         self.0.retain(|_, stored| {
             Arc::strong_count(stored) > 1
                 || lock(&stored.state).ended.is_some_and(|ended| ended.elapsed() < KEPT)
@@ -186,11 +216,11 @@ mod tests {
         Quotas::default().of(Path::new("/data"), Bytes::new(100))
     }
 
-    fn not_counted() -> io::Result<u64> {
+    fn not_counted() -> CountResult {
         panic!("there is no need to count")
     }
 
-    /// Makes the last count one of long ago.
+    /// Makes the last count an old one.
     fn age(quota: &KeyQuota) {
         let past = Instant::now().checked_sub(PAUSE);
         lock(&quota.stored.state).counted = Some(past.expect("the host runs for longer"));
@@ -220,7 +250,8 @@ mod tests {
         quota.begin(|| Ok(60)).unwrap();
         quota.claim(30, not_counted).unwrap();
         age(&quota);
-        // 50 were deleted. Nothing of the claim is on the disk, and another comes during the count.
+        // 50 were deleted. The claimed bytes are not on the disk, and another claim arrives during
+        // the count.
         let count = || {
             quota.claim(5, not_counted).unwrap();
             Ok(10)
@@ -229,21 +260,45 @@ mod tests {
         assert_eq!(lock(&quota.stored.state).bytes, 10 + 30 + 5 + 50);
         assert!(quota.claim(6, not_counted).is_err(), "a count was just taken");
         age(&quota);
-        assert!(quota.claim(6, || Err(io::ErrorKind::PermissionDenied.into())).is_err());
+        assert!(quota.claim(6, || Err(CountError("no".to_owned()))).is_err());
         age(&quota);
         assert!(quota.claim(6, || Ok(u64::MAX)).is_err());
     }
 
     #[test]
+    fn uploads_that_wait_for_a_count_share_its_failure() {
+        let quota = quota();
+        let failure = CountError("/data/x cannot be read".to_owned());
+        let (counting, begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (first, second, error) = (quota.clone(), quota.clone(), failure.clone());
+            let first = scope.spawn(move || {
+                first.begin(|| {
+                    counting.send(()).unwrap();
+                    // The second arrives meanwhile.
+                    std::thread::sleep(Duration::from_millis(200));
+                    Err(error)
+                })
+            });
+            begun.recv().unwrap();
+            assert_eq!(second.begin(not_counted).unwrap_err(), failure);
+            assert_eq!(first.join().unwrap().unwrap_err(), failure);
+        });
+        // A later upload counts again.
+        quota.begin(|| Ok(0)).unwrap();
+        quota.claim(100, not_counted).unwrap();
+    }
+
+    #[test]
     fn claims_stay_until_a_later_count() {
         let quota = quota();
-        assert!(quota.begin(|| Err(io::ErrorKind::TimedOut.into())).is_err());
+        assert!(quota.begin(|| Err(CountError("no".to_owned()))).is_err());
         quota.begin(|| Ok(0)).unwrap();
         quota.claim(70, not_counted).unwrap();
         quota.end(70);
         quota.begin(not_counted).unwrap();
         quota.claim(20, not_counted).unwrap();
-        // An upload has ended since the last count, and half of what it claimed is there.
+        // An upload has ended since the last count, and half of its claim is on the disk.
         quota.claim(40, || Ok(35)).unwrap();
         assert_eq!(lock(&quota.stored.state).bytes, 35 + 20 + 40);
         assert!(quota.claim(40, not_counted).is_err());

@@ -1,9 +1,11 @@
 //! The rate that all sessions of a key share: the option `max-rate`.
 //!
-//! Copies take from one allowance per direction, a segment at a time. A test reserves the rate that
-//! it asks for, in both directions; copies get what is left, and a sixteenth at the least, so that a
-//! test does not break their connections.
+//! Copies take from one allowance per direction, a segment at a time. A test reserves its requested
+//! rate in both directions; copies get the rest, but at least a sixteenth, so that a test does not
+//! break their connections. A path measurement and a step of a diagnosis reserve half of the rate,
+//! or the rest of it.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,13 +14,14 @@ use longhaul_core::units::Rate;
 
 use crate::lock::lock;
 
-/// The least that a key may be limited to: at this rate a block of 4 MiB takes 3 s, well within
-/// what counts as silence.
+/// The lowest rate of a key: a block of 4 MiB then takes 3 s, well below the limit of silence.
 pub(super) const LEAST_BPS: u64 = 10_000_000;
-/// What may pass at once after a pause.
+/// The burst after a pause.
 const BURST: Duration = Duration::from_millis(50);
 /// The share of the rate that tests leave to copies.
 const COPIES_SHARE: u64 = 16;
+/// The longest time that a [`Throttle`] sleeps before it checks whether to stop.
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// The rate of a key, shared by its sessions.
 #[derive(Debug)]
@@ -29,13 +32,13 @@ pub(crate) struct KeyRate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The rate of the tests that run.
+    /// The rate that running tests have reserved.
     reserved_bps: u64,
-    /// By direction, when all that was taken will have passed at the rate.
+    /// The time per direction at which all that was taken will have passed at the rate.
     passed: [Option<Instant>; 2],
 }
 
-/// The way of bytes, seen from the server.
+/// The direction of bytes, seen from the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Direction {
     /// From a client.
@@ -44,7 +47,7 @@ pub(crate) enum Direction {
     Out,
 }
 
-/// The rate of a running test; given back when dropped.
+/// A reserved rate, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     rate: Arc<KeyRate>,
@@ -56,7 +59,7 @@ impl KeyRate {
         Arc::new(KeyRate { limit, state: Mutex::default() })
     }
 
-    /// The rate of all sessions together.
+    /// Returns the rate of all sessions together.
     pub(crate) fn limit(&self) -> Rate {
         self.limit
     }
@@ -81,8 +84,8 @@ impl KeyRate {
         end.saturating_duration_since(now)
     }
 
-    /// Reserves the rate that a test asks for; the rate that is left if that is too much, or if it
-    /// asks for as much as there is.
+    /// Reserves the rate that a test requests. Fails with the rate that is left if the test
+    /// requests more, or no rate.
     pub(crate) fn reserve(self: &Arc<Self>, wanted: Option<Rate>) -> Result<Reserved, Rate> {
         let mut state = lock(&self.state);
         let left = self.limit.bps().saturating_sub(state.reserved_bps);
@@ -92,6 +95,72 @@ impl KeyRate {
                 Ok(Reserved { rate: self.clone(), bps })
             }
             None => Err(Rate::from_bps(left)),
+        }
+    }
+
+    /// Reserves half of the rate, or the rest if less is left.
+    ///
+    /// # Errors
+    /// Less than a sixteenth is left.
+    pub(crate) fn reserve_half(self: &Arc<Self>) -> Result<Reserved, RateTaken> {
+        let mut state = lock(&self.state);
+        let limit = self.limit.bps();
+        let left = limit.saturating_sub(state.reserved_bps);
+        if left < limit / COPIES_SHARE {
+            return Err(RateTaken { limit: self.limit, left: Rate::from_bps(left) });
+        }
+        let bps = left.min(limit / 2);
+        state.reserved_bps += bps;
+        Ok(Reserved { rate: self.clone(), bps })
+    }
+}
+
+/// Other sessions of the key have reserved its rate.
+#[derive(Debug, thiserror::Error)]
+#[error("of the {limit} of this key {left} are left; try again when its other sessions are done")]
+pub(crate) struct RateTaken {
+    limit: Rate,
+    left: Rate,
+}
+
+impl Reserved {
+    /// The reserved rate.
+    pub(crate) fn rate(&self) -> Rate {
+        Rate::from_bps(self.bps)
+    }
+}
+
+/// Slows several threads down to a common rate.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    rate: Option<Rate>,
+    begun: Instant,
+    taken: AtomicU64,
+}
+
+impl Throttle {
+    /// A throttle to `rate` from now on; `None` never waits.
+    pub(crate) fn new(rate: Option<Rate>) -> Self {
+        Throttle { rate, begun: Instant::now(), taken: AtomicU64::new(0) }
+    }
+
+    /// The rate.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// Waits until all bytes that were taken before have passed at the rate, or until `deadline` or
+    /// `stop`, and takes `bytes`.
+    pub(crate) fn take(&self, bytes: u64, deadline: Instant, stop: &AtomicBool) {
+        let Some(rate) = self.rate else { return };
+        let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        let due = (self.begun + rate.time_for(before)).min(deadline);
+        while !stop.load(Ordering::Relaxed) {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(STOP_CHECK));
         }
     }
 }
@@ -108,7 +177,7 @@ mod tests {
 
     const MEGABYTE: usize = 1_000_000;
 
-    /// How long ten megabytes take that are taken one by one by two sessions.
+    /// Returns the time of ten megabytes that two sessions take one by one.
     fn ten_megabytes(rate: &KeyRate, way: Direction, now: Instant) -> Duration {
         let mut wait = Duration::ZERO;
         (0..10).for_each(|_| wait = rate.due(way, MEGABYTE, now));
@@ -139,5 +208,30 @@ mod tests {
         assert_eq!(ten_megabytes(&rate, Direction::Out, now), Duration::from_secs(16));
         drop(test);
         assert!(rate.reserve(Some(Rate::from_bps(60_000_000))).is_ok());
+    }
+
+    #[test]
+    fn a_path_measurement_takes_half_of_the_rate_or_the_rest() {
+        let rate = KeyRate::new(Rate::from_bps(80_000_000));
+        let test = rate.reserve(Some(Rate::from_bps(50_000_000))).unwrap();
+        let rest = rate.reserve_half().unwrap();
+        assert_eq!(rest.rate(), Rate::from_bps(30_000_000));
+        assert!(rate.reserve_half().unwrap_err().to_string().contains("80.0 Mb/s"));
+        drop((test, rest));
+        assert_eq!(rate.reserve_half().unwrap().rate(), Rate::from_bps(40_000_000));
+    }
+
+    #[test]
+    fn a_throttle_keeps_to_its_rate_until_it_is_stopped() {
+        let (stop, later) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+        let throttle = Throttle::new(Some(Rate::from_bps(80_000_000)));
+        (0..3).for_each(|_| throttle.take(1_000_000, later, &stop));
+        assert!(throttle.begun.elapsed() >= Duration::from_millis(200));
+        throttle.take(u64::MAX / 16, Instant::now(), &stop);
+        throttle.take(1, Instant::now(), &stop);
+        stop.store(true, Ordering::Relaxed);
+        throttle.take(1, later, &stop);
+        assert!(throttle.begun.elapsed() < Duration::from_secs(30));
+        Throttle::new(None).take(u64::MAX, later, &AtomicBool::new(false));
     }
 }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::identity::{ConfigDir, PublicKey};
+use super::config_dir::ConfigDir;
 use super::private_file::{self, Secrecy, append_line, write_private};
+use super::public_key::PublicKey;
 use crate::error::{EngineError, Result};
 
-/// The keys of servers, in `known_hosts`: `HOST:PORT longhaul-ed25519 BASE64` a line.
+/// The keys of servers in `known_hosts`: one `HOST:PORT longhaul-ed25519 BASE64` per line.
 #[derive(Debug, Clone)]
 pub struct KnownHosts {
     config: ConfigDir,
@@ -24,12 +25,12 @@ impl KnownHosts {
         Ok(KnownHosts { config: config.clone(), text })
     }
 
-    /// The first key recorded for `host` (`HOST:PORT`).
+    /// Returns the first key recorded for `host` (`HOST:PORT`).
     pub fn find(&self, host: &str) -> Option<PublicKey> {
         self.keys_of(host).next()
     }
 
-    /// The keys recorded for `host`: more than one while the server changes its key.
+    /// Returns the keys recorded for `host`: several while the server changes its key.
     pub(super) fn keys_of(&self, host: &str) -> impl Iterator<Item = PublicKey> {
         self.text.lines().filter_map(move |line| entry(line, host))
     }
@@ -44,7 +45,7 @@ impl KnownHosts {
         self.append(host, key)
     }
 
-    /// Records the keys `next` of a server whose key `current` is recorded, and forgets those that
+    /// Records the keys `next` of a server whose key `current` is recorded, and removes those that
     /// it has `retired`.
     ///
     /// # Errors
@@ -112,13 +113,13 @@ impl KnownHosts {
         Ok(())
     }
 
-    /// Where the list is.
+    /// Returns the path of the list.
     pub fn file(&self) -> PathBuf {
         self.config.file("known_hosts")
     }
 }
 
-/// The key in a line for `host`.
+/// Returns the key in a line for `host`.
 fn entry(line: &str, host: &str) -> Option<PublicKey> {
     let (name, key) = line.split_once(' ')?;
     (name == host).then(|| key.parse().ok())?
@@ -160,7 +161,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = ConfigDir::at(dir.path());
         let key = Identity::generate().public();
-        // Without a newline, so that each writer that came first would add one.
+        // Without a final newline, so that the first writer must add one.
         fs::write(config.file("known_hosts"), format!("first:1 {key}")).unwrap();
         std::thread::scope(|scope| {
             for writer in 0..8 {

@@ -1,11 +1,12 @@
-//! Sessions: how two longhauls meet, prove who they are, and open data connections.
+//! Sessions: the connection of a client and a server, their authentication, and their data
+//! connections.
 //!
 //! A session has one control channel (TLS 1.3 with raw Ed25519 keys, or the standard input and
 //! output of an ssh connection) and a secret that both ends derive from it. Every data connection
-//! begins with a [hello](longhaul_core::wire::DataHello) authenticated under that secret, so a
-//! stranger can neither join nor hijack a transfer.
+//! begins with a [hello](longhaul_core::wire::DataHello) that the secret authenticates, so a third
+//! party can neither join nor hijack a transfer.
 //!
-//! What this does not do: decide who may do what (that is `serve`), or move payload.
+//! The module `serve` decides on rights; other modules move the payload.
 
 mod address;
 mod agent;
@@ -14,6 +15,7 @@ mod authorised;
 mod channel;
 mod client;
 mod conditions;
+mod config_dir;
 mod deadline;
 mod grant;
 mod identity;
@@ -22,11 +24,13 @@ mod key_quota;
 mod key_rate;
 mod known_hosts;
 mod private_file;
+mod public_key;
 mod rotation;
 mod secret;
 mod server;
 mod tls;
 mod udp;
+mod udp_listener;
 mod work;
 
 pub use address::{DEFAULT_PORT, HostPort};
@@ -40,15 +44,18 @@ pub use client::{
     connect_early, connect_queued, connect_unasked, greet,
 };
 pub(crate) use client::{Route, await_welcome};
+pub use config_dir::ConfigDir;
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use grant::{Grant, Lapse, Rights};
-pub use identity::{AskPassphrase, ConfigDir, Identity, PublicKey};
-pub(crate) use key_quota::{KeyQuota, OverQuota};
-pub(crate) use key_rate::{Direction, KeyRate, Reserved};
+pub use identity::{AskPassphrase, Identity};
+pub(crate) use key_quota::{CountError, KeyQuota, OverQuota};
+pub(crate) use key_rate::{Direction, KeyRate, Reserved, Throttle};
 pub use known_hosts::KnownHosts;
 pub use private_file::Exposure;
+pub use public_key::PublicKey;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::{Admitted, Opening, serve_tls};
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
-pub(crate) use udp::{TestAnswers, UdpDoor};
+pub(crate) use udp::FlowAnswers;
+pub(crate) use udp_listener::UdpListener;
 pub use work::{Operation, Work, WorkRecord};

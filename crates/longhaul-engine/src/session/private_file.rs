@@ -1,10 +1,10 @@
-//! Files that say who may do what: the identity, `authorized_keys` and `known_hosts`.
+//! Files that grant rights: the identity, `authorized_keys` and `known_hosts`.
 //!
-//! Such a file counts only if no other user can change it, by the rules of sshd's `StrictModes`:
-//! the file and every directory above it, up to the home directory or `/`, belong to root or the
-//! user, and neither the group nor others may write to them. A directory with the sticky bit
-//! passes, since nobody can replace the files of others in it. The identity is readable by its
-//! owner only.
+//! Such a file is accepted only if no other user can change it, by the rules of sshd's
+//! `StrictModes`: the file and every directory above it, up to the home directory or `/`, belong to
+//! root or the user, and neither the group nor others may write to them. A directory with the
+//! sticky bit is accepted, because nobody can replace the files of others in it. Only the owner may
+//! read the identity.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::identity::ConfigDir;
+use super::config_dir::ConfigDir;
 use crate::error::{EngineError, Result};
 
 /// The longest file that is read: some 100,000 keys.
 const LENGTH_LIMIT: u64 = 16 << 20;
-/// The owner that the kernel shows for users that a user namespace does not have
+/// The owner that the kernel shows for users without a mapping in the user namespace
 /// (`/proc/sys/kernel/overflowuid`).
 const OVERFLOW_UID: u32 = 65534;
 
-/// Who may read a file.
+/// The permitted readers of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Secrecy {
     /// Anyone.
@@ -32,7 +32,7 @@ pub(super) enum Secrecy {
     Secret,
 }
 
-/// Why a file that says who may do what does not count.
+/// The reason why a file is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exposure {
     /// It belongs to another user.
@@ -57,7 +57,7 @@ pub enum Exposure {
 }
 
 impl Exposure {
-    /// The sentence about `path`, with the command that helps.
+    /// Returns the sentence about `path`, with the command that helps.
     pub(crate) fn about<'a>(&'a self, path: &'a Path) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             let shown = path.display();
@@ -83,13 +83,14 @@ impl Exposure {
     }
 }
 
-/// The text of the file `name`; `None` when there is none.
+/// Reads the text of the file `name`; `None` if there is none.
 ///
 /// # Errors
-/// It cannot be read, is too long, or other users can change it (or read it, if it is secret).
+/// The file cannot be read, is too long, or other users can change it (or read it, if it is
+/// secret).
 pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<Option<String>> {
     let path = config.file(name);
-    // A FIFO is not waited for.
+    // Opening a FIFO must not block.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
         Ok(file) => file,
@@ -107,8 +108,8 @@ pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<O
         .map_err(EngineError::file("read", path))
 }
 
-/// Appends `line`, behind a newline when the last line has none: an editor or an interrupted
-/// write may have left it so. The write is one call, so that a reader never sees half a line.
+/// Appends `line`, after a newline if the last line has none because of an editor or an interrupted
+/// write. The write is one call, so that a reader never sees half a line.
 pub(super) fn append_line(path: &Path, line: &str) -> io::Result<()> {
     let mut file =
         OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
@@ -122,7 +123,7 @@ pub(super) fn append_line(path: &Path, line: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes a file that only its owner may read; one that is there is replaced.
+/// Writes a file that only its owner may read; an existing one is replaced.
 pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -130,7 +131,7 @@ pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whether the open `file`, which is at `path`, counts.
+/// Checks that the open `file` at `path` is accepted.
 fn check(config: &ConfigDir, path: &Path, file: &File, secrecy: Secrecy) -> Result<()> {
     let read = || EngineError::file("read", path);
     let meta = file.metadata().map_err(read())?;
@@ -164,7 +165,7 @@ fn home() -> Option<PathBuf> {
     home.canonicalize().ok().filter(|home| home.parent().is_some())
 }
 
-/// The users whose files count.
+/// The users whose files are accepted.
 struct Owners {
     user: u32,
     also: Option<u32>,
@@ -185,7 +186,7 @@ impl Owners {
 
     fn check_directory(&self, meta: &Metadata) -> std::result::Result<(), Exposure> {
         match self.check(meta) {
-            // Root's directories look so from within a user namespace that does not have root.
+            // Root's directories have this owner in a user namespace without root.
             Err(Exposure::Owner { found: OVERFLOW_UID, .. }) if !has_root() => Ok(()),
             Err(Exposure::Writable { mode }) if mode & 0o1000 != 0 => Ok(()),
             checked => checked,
@@ -193,7 +194,7 @@ impl Owners {
     }
 }
 
-/// Whether this user namespace maps every user, and so root.
+/// Returns whether this user namespace maps every user including root.
 fn has_root() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])
@@ -212,7 +213,7 @@ mod tests {
     }
 
     impl Place {
-        /// A directory `longhaul` within another, with a file of mode 600.
+        /// Creates a directory `longhaul` in another one, with a file of mode 600.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let config = ConfigDir::at(dir.path().join("longhaul"));

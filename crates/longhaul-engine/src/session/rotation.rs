@@ -10,16 +10,18 @@ use base64::engine::general_purpose::STANDARD;
 use longhaul_core::wire::{HostKey, HostKeys};
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use super::identity::{ConfigDir, Identity, PublicKey};
+use super::config_dir::ConfigDir;
+use super::identity::Identity;
 use super::known_hosts::KnownHosts;
+use super::public_key::PublicKey;
 use super::secret::SessionSecret;
 
 const CONTEXT: &[u8] = b"longhaul host key 1\0";
-/// Most keys of an announcement that are looked at.
+/// The most keys of an announcement that are read.
 const NEXT_LIMIT: usize = 4;
 const RETIRED_LIMIT: usize = 16;
 
-/// The announcement of `identity` in one session; `None` when it has nothing to announce.
+/// Returns the announcement of `identity` in one session; `None` if there is none.
 pub(super) fn announce(identity: &Identity, secret: &SessionSecret) -> Option<HostKeys> {
     let next = identity.next().and_then(|next| {
         let signed = next.sign(&statement(identity.public(), next.public(), secret)).ok()?;
@@ -30,19 +32,18 @@ pub(super) fn announce(identity: &Identity, secret: &SessionSecret) -> Option<Ho
     (!keys.is_empty() || !retired.is_empty()).then_some(HostKeys { keys, retired })
 }
 
-/// Records what a trusted server announces.
+/// Records the keys that a trusted server announces.
 pub(super) struct Learner {
     pub(super) config: ConfigDir,
     /// The name under which the server is known.
     pub(super) host: String,
-    /// The key that it has shown, which is recorded for it.
+    /// The recorded key that it has shown.
     pub(super) current: PublicKey,
     pub(super) secret: SessionSecret,
 }
 
 impl Learner {
-    /// Takes over an announcement. A failure changes nothing and is no reason to end the session:
-    /// the present key is trusted as before.
+    /// Records an announcement. A failure does not end the session: the present key stays trusted.
     pub(super) fn learn(&self, announced: &HostKeys) {
         let next: Vec<_> =
             announced.keys.iter().take(NEXT_LIMIT).filter_map(|key| self.proved(key)).collect();
@@ -53,7 +54,7 @@ impl Learner {
         }
     }
 
-    /// The announced key, if its holder has signed for this session.
+    /// Returns the announced key if its holder has signed for this session.
     fn proved(&self, announced: &HostKey) -> Option<PublicKey> {
         let key: PublicKey = announced.key.parse().ok()?;
         let proof = STANDARD.decode(&announced.proof).ok()?;

@@ -1,9 +1,11 @@
+//! The secret of a session, and the keys derived from it.
+
 use longhaul_core::wire::{DataHello, Greeting, GreetingKind, HELLO_BYTES, MAC_BYTES, SessionId};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{hkdf, hmac};
 
-/// What both ends of a session know and nobody else: everything that protects its data
-/// connections is derived from it (HKDF-SHA-256, RFC 5869), each use under its own label.
+/// The secret of a session, which only its two ends know. Everything that protects its data
+/// connections is derived from it (HKDF-SHA-256, RFC 5869), with a label per use.
 #[derive(Clone)]
 pub struct SessionSecret {
     key: hkdf::Prk,
@@ -13,38 +15,39 @@ pub struct SessionSecret {
 /// The 256-bit key of one data connection.
 pub struct StreamKey(pub(crate) [u8; 32]);
 
-/// Fresh keying material for a session whose channel is not TLS.
+/// Returns fresh keying material for a session whose channel is not TLS.
 pub fn random_keying_material() -> [u8; 32] {
     let mut bytes = [0; 32];
-    // ring fails here only when the kernel gives no random bytes, when nothing else works.
+    // ring fails here only if the kernel has no random bytes.
     SystemRandom::new().fill(&mut bytes).expect("the kernel's random number generator answers");
     bytes
 }
 
 impl SessionSecret {
-    /// From keying material exported by TLS, or random bytes passed through ssh.
+    /// Creates the secret from keying material that TLS exports, or from random bytes that ssh
+    /// carries.
     pub fn from_keying_material(material: &[u8; 32]) -> Self {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"longhaul session 1");
         SessionSecret { key: salt.extract(material), material: *material }
     }
 
-    /// What it was made from: with it another takes part in this session's data connections, and
-    /// in nothing else.
+    /// Returns the keying material. Its holder can take part in the data connections of this
+    /// session only.
     pub(crate) fn keying_material(&self) -> [u8; 32] {
         self.material
     }
 
-    /// The session's public name.
+    /// Returns the session's public name.
     pub fn session_id(&self) -> SessionId {
         SessionId(self.expand(&[b"session id"]))
     }
 
-    /// The key of data connection `stream`; bytes flow in one direction on each.
+    /// Returns the key of data connection `stream`; bytes flow in one direction on each.
     pub fn stream_key(&self, stream: u32) -> StreamKey {
         StreamKey(self.expand(&[b"stream key", &stream.to_be_bytes()]))
     }
 
-    /// The first message of data connection `stream`.
+    /// Returns the first message of data connection `stream`.
     pub fn hello(&self, stream: u32) -> [u8; HELLO_BYTES] {
         let hello = DataHello { session: self.session_id(), stream };
         let tag = hmac::sign(&self.hello_key(), &hello.signed_bytes());
@@ -53,12 +56,12 @@ impl SessionSecret {
         hello.encode(&mac)
     }
 
-    /// Whether `mac` proves that `hello` comes from the other end of this session.
+    /// Returns whether `mac` proves that `hello` comes from the other end of this session.
     pub fn verify_hello(&self, hello: &DataHello, mac: &[u8; MAC_BYTES]) -> bool {
         hmac::verify(&self.hello_key(), &hello.signed_bytes(), mac).is_ok()
     }
 
-    /// A message that opens UDP flow `stream`, or answers one that does.
+    /// Returns a message that opens UDP flow `stream`, or answers one.
     pub(super) fn greeting(
         &self,
         kind: GreetingKind,
@@ -72,23 +75,23 @@ impl SessionSecret {
         greeting.encode(&mac)
     }
 
-    /// Whether `mac` proves that `greeting` comes from the other end of this session.
+    /// Returns whether `mac` proves that `greeting` comes from the other end of this session.
     pub(super) fn verify_greeting(&self, greeting: &Greeting, mac: &[u8; MAC_BYTES]) -> bool {
         greeting.session == self.session_id()
             && hmac::verify(&self.hello_key(), &greeting.signed_bytes(), mac).is_ok()
     }
 
-    /// A mark of `thing` that only the ends of this session can compare.
+    /// Returns a mark of `thing` that only the ends of this session can compare.
     pub(crate) fn mark(&self, thing: &[u8]) -> [u8; 16] {
         self.expand(&[b"mark", thing])
     }
 
-    /// What names UDP flow `stream` in each of its datagrams.
+    /// Returns the tag of UDP flow `stream` in each of its datagrams.
     pub fn datagram_tag(&self, stream: u32) -> u64 {
         u64::from_be_bytes(self.expand(&[b"datagram tag", &stream.to_be_bytes()]))
     }
 
-    /// A value that only this session has, for signatures by another key of the server.
+    /// Returns a value of this session for signatures by another key of the server.
     pub(super) fn host_key_binding(&self) -> [u8; 32] {
         self.expand(&[b"host key"])
     }
@@ -105,7 +108,7 @@ impl SessionSecret {
             }
         }
         let mut key = [0; N];
-        // HKDF-SHA-256 gives up to 255 x 32 bytes; every N here is at most 32.
+        // HKDF-SHA-256 returns up to 255 x 32 bytes; every N here is at most 32.
         self.key
             .expand(info, Length(N))
             .and_then(|okm| okm.fill(&mut key))

@@ -1,47 +1,51 @@
+//! Sessions and data connections at the server.
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use longhaul_core::plan::TestPlan;
 use longhaul_core::wire::{
-    AnyHello, DataHello, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION, RefusalKind,
-    Service, SessionId, Welcome,
+    AnyHello, DataHello, FrameError, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION,
+    RefusalKind, Service, SessionId, Welcome,
 };
 use rustls::{Connection, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::allowance::{Allowance, Announced, Descriptors, Shortage};
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
-use super::client::{export_secret, set_timeouts};
-use super::deadline::Until;
+use super::deadline::{Until, set_timeouts};
 use super::grant::Grant;
-use super::identity::{Identity, PublicKey};
+use super::identity::Identity;
 use super::key_quota::KeyQuota;
 use super::key_rate::KeyRate;
+use super::public_key::PublicKey;
 use super::rotation;
 use super::secret::SessionSecret;
 use super::tls;
-use super::udp::{self, TestAnswers};
+use super::udp::{self, FlowAnswers};
 use super::work::WorkRecord;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// What is sent to a client and not acknowledged for this long ends its session.
+/// The time after which unacknowledged data end a client's session.
 const VANISHED: Duration = Duration::from_secs(30);
-/// How long the hello of a data connection may be ahead of the end of its session's handshake, which
-/// is sent before it: when a segment of that was lost, for as long as it is sent again.
+/// The time by which the hello of a data connection may overtake the end of its session's
+/// handshake, which is sent before it: if a segment of that is lost, until it is retransmitted.
 const OVERTAKEN: Duration = Duration::from_secs(3);
-/// Most data connections that may wait to be taken by their session: those of the largest test,
-/// which has 128 streams in each direction and one for latency.
+/// The most data connections that may wait for their session: those of the largest test, which has
+/// 128 streams in each direction and one for latency.
 const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
-/// A client that says nothing for this long is asked whether it is there, again after
+/// The silence after which TCP checks whether the client is there, and repeats it every
 /// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often flows already accepted are looked at while others are awaited.
+/// The interval at which a wait for a data connection checks whether the client is there.
+const PEER_CHECK: Duration = Duration::from_millis(100);
+/// The interval at which accepted flows are answered while others are awaited.
 const ANSWER_LOOK: Duration = Duration::from_millis(20);
 
 /// The sessions that wait for data connections, shared by all threads of a server.
@@ -59,12 +63,12 @@ struct Waiting {
     allowance: Arc<Mutex<Allowance>>,
     streams: Sender<(u32, TcpStream)>,
     flows: Sender<(u32, UdpSocket)>,
-    /// A connection that proves itself is answered by our proof.
+    /// True if an authenticated connection is answered by a proof of this end.
     mutual: bool,
 }
 
 impl SessionRegistry {
-    /// Lets the session of `secret` take data connections until the acceptor is dropped.
+    /// Accepts data connections for the session of `secret` until the acceptor is dropped.
     pub fn register(&self, secret: SessionSecret) -> DataAcceptor {
         self.add(secret, false, Descriptors::Unbounded)
     }
@@ -74,8 +78,8 @@ impl SessionRegistry {
         self.add(secret, false, descriptors)
     }
 
-    /// As [`register`](Self::register), for connections that expect to be answered: the server of
-    /// the control channel opens them, and must know whom it sends to.
+    /// As [`register`](Self::register), for connections whose opener expects a proof: the server of
+    /// the control channel opens them, and must authenticate their acceptor.
     pub(crate) fn register_mutual(&self, secret: SessionSecret) -> DataAcceptor {
         self.add(secret, true, Descriptors::Unbounded)
     }
@@ -94,12 +98,14 @@ impl SessionRegistry {
         };
         self.lock().insert(id, waiting);
         self.0.added.notify_all();
-        DataAcceptor { registry: self.clone(), id, secret, allowance, arrivals, flow_arrivals }
+        let peer_left = None;
+        let registry = self.clone();
+        DataAcceptor { registry, id, secret, allowance, arrivals, flow_arrivals, peer_left }
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
-    /// that proves nothing, or that its session has not announced, is closed without an answer.
-    /// When it has proved itself, `proved` gives up every other reference to the socket.
+    /// without a valid proof, or one that its session has not announced, is closed without an
+    /// answer. After a valid proof `proved` drops every other reference to the socket.
     pub(crate) fn admit(
         &self,
         socket: Arc<TcpStream>,
@@ -125,7 +131,7 @@ impl SessionRegistry {
         }
         if waiting.mutual {
             let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
-            // A fresh connection takes 64 bytes without waiting.
+            // A fresh connection accepts 64 bytes without blocking.
             if (&socket).write_all(&answer).is_err() {
                 return Admitted::Unwanted;
             }
@@ -136,8 +142,8 @@ impl SessionRegistry {
         Admitted::Passed
     }
 
-    /// Passes the UDP flow that `open` makes, and which has proved itself, to its session, if that
-    /// has announced it.
+    /// Passes an authenticated UDP flow, which `open` creates, to its session if that has announced
+    /// it.
     pub(super) fn admit_flow(
         &self,
         session: SessionId,
@@ -151,7 +157,7 @@ impl SessionRegistry {
         }
     }
 
-    /// The secret of a session that waits for data connections.
+    /// Returns the secret of a session that waits for data connections.
     pub(super) fn secret(&self, session: SessionId) -> Option<SessionSecret> {
         self.lock().get(&session).map(|waiting| waiting.secret.clone())
     }
@@ -161,20 +167,20 @@ impl SessionRegistry {
     }
 }
 
-/// What became of a fresh data connection.
+/// The outcome of a fresh data connection.
 #[derive(Debug)]
 pub(crate) enum Admitted {
-    /// Its session has it.
+    /// Passed to its session.
     Passed,
     /// Its session is over, or has not announced it.
     Unwanted,
-    /// It proved nothing.
+    /// Its proof is invalid.
     Wrong,
-    /// The hello did not come.
+    /// Its hello did not arrive.
     Incomplete(std::io::Error),
 }
 
-/// Takes the data connections of one session, seen from the server.
+/// Accepts the data connections of one session at the server.
 pub struct DataAcceptor {
     registry: SessionRegistry,
     id: SessionId,
@@ -182,41 +188,72 @@ pub struct DataAcceptor {
     allowance: Arc<Mutex<Allowance>>,
     arrivals: Receiver<(u32, TcpStream)>,
     flow_arrivals: Receiver<(u32, UdpSocket)>,
+    /// Returns whether the client has closed its control channel.
+    peer_left: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl DataAcceptor {
-    /// Lets these connections come, and holds descriptors for them until the session is over.
+    /// Ends every wait for a connection soon after `peer_left` returns true.
+    fn end_when(&mut self, peer_left: impl Fn() -> bool + Send + Sync + 'static) {
+        self.peer_left = Some(Box::new(peer_left));
+    }
+
+    /// Permits these connections, and reserves descriptors for them until the session is over.
     ///
     /// # Errors
-    /// There are not enough descriptors.
+    /// Too few descriptors are available.
     pub(crate) fn announce(&self, announced: Announced) -> std::result::Result<(), Shortage> {
         lock(&self.allowance).announce(announced)
     }
 
-    /// Lets one more connection come when those announced are done with.
+    /// Permits one more connection after the announced ones have ended.
     pub(crate) fn announce_again(&self) {
         lock(&self.allowance).announce_again();
     }
 
-    /// The descriptors of the session's data connections, held until this is dropped too.
+    /// Returns the descriptors of the session's data connections, which are reserved until this is
+    /// dropped, too.
     pub(crate) fn allowance(&self) -> Arc<Mutex<Allowance>> {
         self.allowance.clone()
     }
 
-    /// The next authenticated data connection and its number.
+    /// Returns the next authenticated data connection and its number.
     ///
     /// # Errors
-    /// None came within `timeout`.
+    /// None arrived within `timeout`, or the client has closed its control channel.
     pub fn accept(&self, timeout: Duration) -> Result<(u32, TcpStream)> {
-        self.arrivals
-            .recv_timeout(timeout)
-            .map_err(|_| EngineError::DataMissing { peer: "the client".to_owned() })
+        self.next(&self.arrivals, timeout)
     }
 
-    /// All `count` connections of the session, in the order of their numbers.
+    fn next<T>(&self, arrivals: &Receiver<T>, timeout: Duration) -> Result<T> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match arrivals.recv_timeout(left.min(PEER_CHECK)) {
+                Ok(arrived) => return Ok(arrived),
+                Err(RecvTimeoutError::Timeout) if left > PEER_CHECK => self.check_peer()?,
+                Err(_) => {
+                    self.check_peer()?;
+                    return Err(EngineError::DataMissing { peer: "the client".to_owned() });
+                }
+            }
+        }
+    }
+
+    fn check_peer(&self) -> Result<()> {
+        match &self.peer_left {
+            Some(left) if left() => {
+                let peer = "the client".to_owned();
+                Err(EngineError::Control { peer, source: FrameError::Closed })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns all `count` connections of the session in the order of their numbers.
     ///
     /// # Errors
-    /// They did not come within `timeout`, or a number came twice or is out of range.
+    /// They did not arrive within `timeout`, or a number is repeated or out of range.
     pub fn accept_all(&self, count: u32, timeout: Duration) -> Result<Vec<TcpStream>> {
         let deadline = Instant::now() + timeout;
         let mut sockets = Numbered::new(count);
@@ -226,18 +263,16 @@ impl DataAcceptor {
         Ok(sockets.in_order())
     }
 
-    /// The next UDP flow and its number.
+    /// Returns the next UDP flow and its number.
     ///
     /// # Errors
-    /// None came within `timeout`.
+    /// As [`accept`](Self::accept).
     pub(super) fn accept_flow(&self, timeout: Duration) -> Result<(u32, UdpSocket)> {
-        self.flow_arrivals
-            .recv_timeout(timeout)
-            .map_err(|_| EngineError::DataMissing { peer: "the client".to_owned() })
+        self.next(&self.flow_arrivals, timeout)
     }
 
-    /// All `count` UDP flows of the session, in the order of their numbers, and what answers on
-    /// them until data may come.
+    /// Returns all `count` UDP flows of the session in the order of their numbers, and the thread
+    /// that answers on them until data may arrive.
     ///
     /// # Errors
     /// As [`accept_all`](Self::accept_all).
@@ -245,7 +280,7 @@ impl DataAcceptor {
         &self,
         count: u32,
         timeout: Duration,
-    ) -> Result<(Vec<UdpSocket>, TestAnswers)> {
+    ) -> Result<(Vec<UdpSocket>, FlowAnswers)> {
         let deadline = Instant::now() + timeout;
         let mut flows = Numbered::new(count);
         let mut found = 0;
@@ -255,23 +290,25 @@ impl DataAcceptor {
                     flows.put(flow)?;
                     found += 1;
                 }
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                Err(_) => udp::answer_again(flows.so_far(), &self.secret),
+                Err(EngineError::DataMissing { .. }) if Instant::now() < deadline => {
+                    udp::answer_again(flows.so_far(), &self.secret);
+                }
+                Err(error) => return Err(error),
             }
         }
         let flows = flows.in_order();
-        let answers = TestAnswers::start(&flows, &self.secret)
+        let answers = FlowAnswers::start(&flows, &self.secret)
             .map_err(|source| EngineError::System { operation: "start a thread", source })?;
         Ok((flows, answers))
     }
 
-    /// The session's secret.
+    /// Returns the session's secret.
     pub fn secret(&self) -> &SessionSecret {
         &self.secret
     }
 }
 
-/// Connections that arrive in any order.
+/// Connections that arrive in any order, sorted by their numbers.
 struct Numbered<T>(Vec<Option<T>>);
 
 impl<T> Numbered<T> {
@@ -307,23 +344,23 @@ impl Drop for DataAcceptor {
     }
 }
 
-/// An open session, seen from the server: greeted, its service chosen.
+/// An open session at the server, after its request.
 pub struct ServedSession {
-    /// To the client.
+    /// The sender to the client.
     pub sender: ControlSender,
-    /// From the client.
+    /// The receiver from the client.
     pub receiver: ControlReceiver,
-    /// Its data connections.
+    /// The data connections.
     pub streams: DataAcceptor,
-    /// Whether the client's key is in the authorised list.
+    /// True if the client's key is in the authorised list.
     pub authorised: bool,
-    /// What it is allowed, if it is.
+    /// The rights of the key.
     pub grant: Grant,
-    /// The client's key; `None` where the channel needs none.
+    /// The client's key; `None` if the channel needs none.
     pub key: Option<PublicKey>,
-    /// The account that the service keeps of its work.
+    /// The record of the service's work.
     pub record: WorkRecord,
-    /// What the server announces of its keys.
+    /// The keys that the server announces.
     pub host_keys: Option<HostKeys>,
     /// The rate that it shares with the other sessions of its key.
     pub(crate) rate: Option<Arc<KeyRate>>,
@@ -332,11 +369,11 @@ pub struct ServedSession {
 }
 
 impl ServedSession {
-    /// Reads what the client asks for: `allow` says which services are offered, by a refusal or
-    /// nothing. Returns the service to [welcome](Self::welcome) the client to.
+    /// Reads the client's request. `allow` returns a refusal, or `None` for an offered service.
+    /// Returns the service to [welcome](Self::welcome) the client to.
     ///
     /// # Errors
-    /// The channel broke, or the client was refused (and told so).
+    /// The channel broke, or the client was refused.
     pub fn asked(
         &mut self,
         allow: impl FnOnce(Service, bool) -> Option<(RefusalKind, String)>,
@@ -362,7 +399,7 @@ impl ServedSession {
         }
     }
 
-    /// Tells the client that the service may be asked for now.
+    /// Welcomes the client to the service.
     ///
     /// # Errors
     /// The channel broke.
@@ -371,7 +408,7 @@ impl ServedSession {
         self.sender.send(&Welcome::Ready { version, host_keys: self.host_keys.clone() })
     }
 
-    /// Turns the client away; the error says so, or that it could not even be told.
+    /// Refuses the client. The error is the refusal, or that it could not be sent.
     pub fn refuse(&self, kind: RefusalKind, reason: String) -> EngineError {
         match self.sender.send(&Welcome::Refused { kind, reason: reason.clone() }) {
             Ok(()) => EngineError::Refused { peer: self.sender.peer().to_owned(), kind, reason },
@@ -384,12 +421,12 @@ impl ServedSession {
 pub(crate) struct Opening {
     /// The connection.
     pub(crate) socket: Arc<TcpStream>,
-    /// When the handshake and the request have to be over.
+    /// The deadline of the handshake and the request.
     pub(crate) deadline: Instant,
 }
 
-/// Makes a session of a fresh connection. `descriptors` says where those of its data connections
-/// come from, for a client whose key is or is not authorised.
+/// Creates a session from a fresh connection. `descriptors` returns the source of the descriptors
+/// of its data connections, by whether the client's key is authorised.
 pub(crate) fn serve_tls(
     opening: Opening,
     identity: &Identity,
@@ -410,14 +447,15 @@ pub(crate) fn serve_tls(
     }
     let key = tls::peer_key(&connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
-    let secret = export_secret(&mut connection)
+    let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let host_keys = rotation::announce(identity, &secret);
     let grant = authorised(&key);
     let authorised = grant.is_some();
-    // Registered before the first message, so that a data connection cannot come too early.
-    let streams = registry.register_counted(secret, descriptors(authorised));
+    // Registered before the first message, so that no data connection is too early.
+    let mut streams = registry.register_counted(secret, descriptors(authorised));
     let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
+    streams.end_when(receiver.peer_check());
     let left = deadline.saturating_duration_since(Instant::now());
     receiver.set_timeout(Some(left.max(Duration::from_millis(1))))?;
     Ok(ServedSession {
@@ -434,12 +472,12 @@ pub(crate) fn serve_tls(
     })
 }
 
-/// Has the kernel end a connection whose host is gone. A kernel that refuses leaves that to the
-/// limits of each step.
+/// Makes the kernel end a connection whose host is gone. If it refuses, the time limits of each
+/// step apply.
 fn notice_vanished(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let socket = SockRef::from(socket);
-    // A client whose host is gone answers nothing, not even that.
+    // A host that is gone does not answer keepalives.
     let _ = socket.set_tcp_user_timeout(Some(VANISHED));
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     let _ = socket.set_tcp_keepalive(&keepalive);

@@ -1,7 +1,6 @@
-//! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove that they
-//! hold it. There are no certificates, names or dates; which key is welcome is decided after the
-//! handshake, by [`known_hosts`](super::known_hosts) and
-//! [`authorised`](super::authorised).
+//! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove its possession.
+//! There are no certificates, names or dates; [`known_hosts`](super::known_hosts) and
+//! [`authorised`](super::authorised) decide on the key after the handshake.
 
 use std::sync::Arc;
 
@@ -18,7 +17,9 @@ use rustls::{
     PeerIncompatible, ServerConfig, SignatureAlgorithm, SignatureScheme,
 };
 
-use super::identity::{Identity, PublicKey};
+use super::identity::Identity;
+use super::public_key::PublicKey;
+use super::secret::SessionSecret;
 
 const ALPN: &[u8] = b"longhaul/1";
 
@@ -47,7 +48,16 @@ pub(super) fn server_config(identity: &Identity) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// The key that the peer proved to hold; present after every successful handshake.
+/// Exporter label (RFC 8446, section 7.5) of the session's secret.
+const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session-1";
+
+/// Returns the secret of the session that both ends derive from the handshake.
+pub(super) fn export_secret(connection: &mut rustls::Connection) -> Option<SessionSecret> {
+    let material = connection.export_keying_material([0; 32], EXPORTER_LABEL, None).ok()?;
+    Some(SessionSecret::from_keying_material(&material))
+}
+
+/// Returns the key of the peer, which every successful handshake has proved.
 pub(super) fn peer_key(connection: &rustls::Connection) -> Option<PublicKey> {
     PublicKey::from_spki(connection.peer_certificates()?.first()?)
 }
@@ -87,7 +97,7 @@ impl Signer for HandshakeKey {
     }
 }
 
-/// Takes any Ed25519 key whose holder signs the handshake.
+/// Accepts any Ed25519 key whose holder signs the handshake.
 #[derive(Debug)]
 struct AnyRawKey(Arc<CryptoProvider>);
 

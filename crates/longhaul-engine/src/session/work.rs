@@ -1,4 +1,4 @@
-//! The account that a service keeps of its work, read by the server when the session has ended.
+//! The record of a service's work, which the server reads when the session has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,10 @@ use longhaul_core::units::Bytes;
 
 use crate::lock::lock;
 
-/// Most paths of a request that are kept; the others are counted.
+/// The most paths of a request that are recorded; further ones are counted.
 const PATHS_KEPT: usize = 16;
 
-/// The operation that a client asked for.
+/// The operation that a client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// A memory-to-memory test with this server.
@@ -27,45 +27,45 @@ pub enum Operation {
     Forward,
     /// The server compares files with a manifest.
     Check,
-    /// A measurement of the path.
+    /// A path measurement.
     Path,
     /// A diagnosis: this end reads, writes or examines its host.
     Diagnose,
 }
 
-/// The work of one session, as far as it got.
+/// The work of one session so far.
 #[derive(Debug, Clone, Default)]
 pub struct Work {
     /// The operation; `None` before the request was read.
     pub operation: Option<Operation>,
     /// The first paths of the request, as the client wrote them.
     pub paths: Vec<PathBuf>,
-    /// How many paths followed those.
+    /// The number of further paths.
     pub more_paths: usize,
     /// The other server, as the client wrote it, or its addresses.
     pub other: Option<String>,
-    /// Payload moved: by a test in both directions, by a copy as written at the sink.
+    /// The payload: of a test in both directions, of a copy as written at the sink.
     pub bytes: Bytes,
-    /// Those of the bytes that an earlier session had left at the sink.
+    /// The bytes of these that an earlier session had left at the sink.
     pub resumed: Bytes,
-    /// Files in place at the sink; `None` where there are none.
+    /// The files in place at the sink; `None` at other ends.
     pub files: Option<u64>,
     /// Files that failed.
     pub failures: u64,
-    /// From the start of the work to its end; `None` if it did not start.
+    /// The time from the start of the work to its end; `None` if it did not start.
     pub duration: Option<Duration>,
     /// The limiting factor of a copy.
     pub limit: Option<CopyLimit>,
-    /// Why this end broke off a test.
+    /// The reason why this end cut a test.
     pub cut: Option<String>,
 }
 
-/// The account of one session, shared by the threads that add to it.
+/// The record of one session, shared by its threads.
 #[derive(Debug, Clone, Default)]
 pub struct WorkRecord(Arc<Mutex<Work>>);
 
 impl WorkRecord {
-    /// Notes the request.
+    /// Records the request.
     pub(crate) fn asked<'a>(
         &self,
         operation: Operation,
@@ -78,17 +78,17 @@ impl WorkRecord {
         work.more_paths = paths.count();
     }
 
-    /// Notes the other server.
+    /// Records the other server.
     pub(crate) fn with_other(&self, other: String) {
         lock(&self.0).other = Some(other);
     }
 
-    /// Changes the account.
+    /// Changes the record.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Work)) {
         change(&mut lock(&self.0));
     }
 
-    /// Runs `work` and notes its duration.
+    /// Runs `work` and records its duration.
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
@@ -96,7 +96,7 @@ impl WorkRecord {
         done
     }
 
-    /// The account so far.
+    /// Returns the record so far.
     pub fn read(&self) -> Work {
         lock(&self.0).clone()
     }

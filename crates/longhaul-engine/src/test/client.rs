@@ -1,4 +1,4 @@
-//! The client: asks for a test, runs its own end, and puts both ends' accounts together.
+//! The client of a test: sends the plan, runs its own end, and joins the measurements of both ends.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,8 @@ use longhaul_core::result::{
 use longhaul_core::wire::{TestEvent, TestOrder};
 
 use super::connect::{self, Connections};
-use super::end::{self, Bounds, Part, Signals};
+use super::context::{Bounds, Context, Part, Signals};
+use super::end;
 use super::latency::Prober;
 use super::limits::{STEP_LIMIT, TestLimits};
 use super::placement::Places;
@@ -25,19 +26,19 @@ use crate::session::{
     ControlReceiver, ControlSender, DataAcceptor, DataDialer, Session, SessionRegistry,
 };
 
-/// How soon a stop that the user asked for is passed on.
+/// The interval at which the stop flag is checked.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// How far the server's samples may run ahead of our clock: the omitted time and the end cut
-/// intervals short, and the two clocks begin a path's delay apart.
+/// The most that the server's samples may be ahead of this clock: the omitted time and the end
+/// shorten intervals, and the clocks start a path's delay apart.
 const SAMPLE_SLACK: Duration = Duration::from_secs(60);
 
-/// Runs `plan` over `session` and calls `on_sample` each interval. When `stop` is set the test
-/// ends in order and the result covers what was measured.
+/// Runs `plan` over `session` and passes a sample to `on_sample` every interval. When `stop` is
+/// set, the test ends early and the result covers the measured time.
 ///
 /// # Errors
 /// The server refuses the plan, a socket option does not work here, a data connection cannot be
-/// opened, or the control channel breaks. A data connection that breaks once the test runs is no
-/// error: the result says that the test was cut.
+/// opened, or the control channel breaks. A data connection that breaks during the test is not an
+/// error: the result states that the test was cut.
 pub fn run(
     session: Session,
     plan: &TestPlan,
@@ -54,8 +55,8 @@ pub fn run(
     })?;
     let idle = prober.as_mut().and_then(Prober::idle);
     let limits = TestLimits::default();
-    // The server speaks each interval, and when it gives up for idleness; longer silence means
-    // that it is gone.
+    // The server sends a message every interval, and one when nothing moves. Longer silence means
+    // that the server is gone.
     receiver.set_timeout(Some(plan.interval + limits.idle + STEP_LIMIT))?;
     drop(answers);
     sender.send(&TestOrder::Start)?;
@@ -74,7 +75,8 @@ pub fn run(
             let notes = notes.clone();
             let places = &places;
             scope.spawn(move || {
-                let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
+                let context = Context { plan, places, bounds, signals };
+                let result = end::run(part, carriers, context, |sample| {
                     let _ = notes.send(Note::Ours(sample));
                 });
                 let _ = notes.send(Note::OurEnd(result));
@@ -85,7 +87,7 @@ pub fn run(
         let probing = prober.as_mut().map(|prober| scope.spawn(move || prober.loaded(over)));
         let ends = table.gather(&heard, &sender, stop, &abort);
         if ends.is_err() {
-            // No thread has anything left to wait for.
+            // All threads have finished.
             abort.store(true, Ordering::Release);
             closer();
         }
@@ -93,7 +95,7 @@ pub fn run(
         (ends, probing.and_then(|probing| probing.join().ok().flatten()))
     });
     let ends = ends?;
-    // The server waits for this, but not for long.
+    // The server waits a short time for this message.
     let _ = sender.send(&TestOrder::Finished);
     let cut = ends.iter().find_map(|(ours, theirs)| ours.cut.as_ref().or(theirs.cut.as_ref()));
     let end = match cut {
@@ -120,7 +122,7 @@ pub fn run(
     Ok(result)
 }
 
-/// Agrees on the plan and opens the data connections, or has them opened.
+/// Sends the plan and opens or accepts the data connections.
 fn prepare(
     sender: &ControlSender,
     receiver: &mut ControlReceiver,
@@ -142,7 +144,7 @@ fn prepare(
     Ok(connections)
 }
 
-/// A port of the client on which the server opens the data connections.
+/// A listener for the data connections that the server opens.
 struct DataListener {
     port: u16,
     acceptor: DataAcceptor,
@@ -152,7 +154,7 @@ struct DataListener {
 
 impl DataListener {
     fn open(dialer: &DataDialer) -> Result<Self> {
-        // An IPv6 wildcard takes IPv4 as well; a host without IPv6 has none.
+        // An IPv6 wildcard accepts IPv4, too; a host without IPv6 has no such address.
         let any = |ip: IpAddr| Listener::bind((ip, 0).into());
         let listener =
             any(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any(Ipv4Addr::UNSPECIFIED.into()))?;
@@ -192,7 +194,7 @@ fn expect(receiver: &mut ControlReceiver, expected: &TestEvent) -> Result<()> {
     }
 }
 
-/// What the threads of the client tell the one that keeps the table.
+/// A message from a thread of the client to the thread that joins the samples.
 enum Note {
     Ours(SideSample),
     OurEnd(SideResult),
@@ -200,8 +202,8 @@ enum Note {
     TheirEnd(Result<SideResult>),
 }
 
-/// Passes on what the server says, to the end. It may say no more than there are intervals in
-/// each of the `halves`, so that what waits to be joined is bounded by the test's time.
+/// Passes the server's messages on until the end. It accepts at most the samples of all intervals
+/// in each of the `halves`, so that the memory for samples is bounded by the duration.
 fn listen(
     receiver: &mut ControlReceiver,
     interval: Duration,
@@ -244,7 +246,7 @@ fn listen(
     }
 }
 
-/// Joins the two ends' samples, interval by interval, for each direction.
+/// Joins the samples of both ends per interval and direction.
 struct Table<F> {
     halves: Vec<HalfTable>,
     on_sample: F,
@@ -252,7 +254,7 @@ struct Table<F> {
 
 /// One direction of the table.
 struct HalfTable {
-    /// Ours.
+    /// The role of this end.
     role: End,
     reverse: bool,
     from: VecDeque<SideSample>,
@@ -262,7 +264,7 @@ struct HalfTable {
 }
 
 impl HalfTable {
-    /// What is complete for both ends of the next interval.
+    /// Joins the next interval that both ends have completed.
     fn join(&mut self) -> Option<TestSample> {
         let (from, to) = (self.from.front()?, self.to.front()?);
         let joined = TestSample::join(to, Some(from));
@@ -285,7 +287,8 @@ impl<F: FnMut(&TestSample)> Table<F> {
         Table { halves: parts.iter().map(half).collect(), on_sample }
     }
 
-    /// Takes notes until both ends of all directions are over. Returns ours and theirs, for each.
+    /// Receives messages until both ends have finished all directions. Returns the results of this
+    /// end and of the server per direction.
     fn gather(
         &mut self,
         heard: &mpsc::Receiver<Note>,
@@ -304,7 +307,8 @@ impl<F: FnMut(&TestSample)> Table<F> {
                 Ok(Note::Theirs(sample)) => self.add(false, sample),
                 Ok(Note::OurEnd(result)) => {
                     if result.cut.is_some() {
-                        // One direction that breaks ends the other: alone it is another test.
+                        // If one direction breaks, the other ends, too: alone it would be a
+                        // different test.
                         abort.store(true, Ordering::Release);
                     }
                     if let Some(half) = self.half(result.reverse) {
@@ -318,8 +322,8 @@ impl<F: FnMut(&TestSample)> Table<F> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // All threads say their end before they go, unless they panic, or the server
-                // says the end of one direction twice.
+                // Every thread sends a last message unless it panics. A server that ends one
+                // direction twice ends the loop, too.
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Interrupted),
             }
             if self.halves.iter().all(|half| half.ends.0.is_some() && half.ends.1.is_some()) {
@@ -329,7 +333,7 @@ impl<F: FnMut(&TestSample)> Table<F> {
         }
     }
 
-    /// The direction that a sample or result is of; `None` when this test does not have it.
+    /// Returns the direction of a sample or result; `None` if the test does not have it.
     fn half(&mut self, reverse: bool) -> Option<&mut HalfTable> {
         self.halves.iter_mut().find(|half| half.reverse == reverse)
     }
@@ -337,10 +341,9 @@ impl<F: FnMut(&TestSample)> Table<F> {
     fn add(&mut self, ours: bool, sample: SideSample) {
         let of = sample.reverse;
         let Some(half) = self.halves.iter_mut().find(|half| half.reverse == of) else { return };
-        match (half.role == End::Sender) == ours {
-            true => half.from.push_back(sample),
-            false => half.to.push_back(sample),
-        }
+        let sent = (half.role == End::Sender) == ours;
+        let side = if sent { &mut half.from } else { &mut half.to };
+        side.push_back(sample);
         while let Some(joined) = half.join() {
             half.joined.push(joined);
             if let Some(joined) = half.joined.last() {
@@ -349,7 +352,8 @@ impl<F: FnMut(&TestSample)> Table<F> {
         }
     }
 
-    /// All intervals. The receiver's last may have no counterpart: it counts all the same.
+    /// Returns all intervals. The last interval of the receiver may have no counterpart and counts
+    /// nevertheless.
     fn finish(mut self) -> Vec<HalfTable> {
         for half in &mut self.halves {
             for to in std::mem::take(&mut half.to) {

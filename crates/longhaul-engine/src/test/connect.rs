@@ -1,7 +1,7 @@
-//! The data connections of a test: opened by one end, accepted by the other.
+//! The data connections of a test, opened by one end and accepted by the other.
 //!
-//! Numbers are given by direction and stream: those of the first direction from 0, those of the
-//! second behind them, and behind all TCP connections the one for latency probes.
+//! The streams of the first direction have the numbers from 0, those of the second direction
+//! follow, and the TCP connection of the latency probes is the last.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,27 +11,27 @@ use std::time::Duration;
 use longhaul_core::plan::{Protocol, TestLink, TestPlan};
 use longhaul_core::result::End;
 
-use super::end::Part;
+use super::context::Part;
 use super::mover::Carrier;
 use super::options::{accepted_options, socket_options};
 use super::udp::{self, UdpFlow};
 use crate::error::{EngineError, Result};
-use crate::session::{Announced, DataAcceptor, DataDialer, Route, SessionSecret, TestAnswers};
+use crate::session::{Announced, DataAcceptor, DataDialer, FlowAnswers, Route, SessionSecret};
 
 /// The connections of one end.
 pub(super) struct Connections {
-    /// By direction, in the order of the streams.
+    /// The connections per direction, in the order of the streams.
     pub(super) parts: Vec<(Part, Vec<Carrier>)>,
-    /// For latency probes.
+    /// The connection of the latency probes.
     pub(super) probe: Option<TcpStream>,
-    /// Keeps answering who opens UDP flows; to be dropped before data may come.
-    pub(super) answers: Option<TestAnswers>,
+    /// Answers the openers of UDP flows until it is dropped, which must be before data arrives.
+    pub(super) answers: Option<FlowAnswers>,
 }
 
-/// Descriptors of the two pipes of a stream that sends without a copy.
+/// The descriptors of the two pipes of a stream that sends without copying.
 const PIPES: u32 = 4;
 
-/// TCP connections and UDP flows of `plan`.
+/// Returns the numbers of TCP connections and UDP flows of `plan`.
 fn counts(plan: &TestPlan) -> (u32, u32) {
     let streams = plan.streams * plan.directions();
     let probes = u32::from(plan.latency);
@@ -41,7 +41,7 @@ fn counts(plan: &TestPlan) -> (u32, u32) {
     }
 }
 
-/// The connections of `plan`, as the server announces them.
+/// Returns the connections of `plan` as the server announces them.
 pub(super) fn announced(plan: &TestPlan) -> Announced {
     let (streams, flows) = counts(plan);
     let sends = Part::of(plan.direction, false).iter().any(|part| part.role == End::Sender);
@@ -49,11 +49,11 @@ pub(super) fn announced(plan: &TestPlan) -> Announced {
     Announced { streams, flows, further: 0, beside }
 }
 
-/// Checks that the sockets of `plan` can be had here, so that what cannot be is named rather than
-/// seen as a connection that does not open.
+/// Checks that this host can create the sockets of `plan`, so that a missing option is named and
+/// not seen as a connection that does not open.
 ///
 /// # Errors
-/// A socket or an option that this host does not have.
+/// This host lacks a kind of socket or an option.
 pub(super) fn check(plan: &TestPlan, at_client: bool) -> Result<()> {
     let (kind, protocol, operation) = match plan.protocol {
         Protocol::Tcp => (socket2::Type::STREAM, socket2::Protocol::TCP, "open a socket"),
@@ -72,11 +72,11 @@ pub(super) fn check(plan: &TestPlan, at_client: bool) -> Result<()> {
     Ok(())
 }
 
-/// Opens all connections at once: over a long path one after the other would take minutes. The
-/// socket of a UDP flow holds no more than `socket_bytes`.
+/// Opens all connections in parallel, because one after the other would take minutes over a long
+/// path. The socket of a UDP flow buffers at most `socket_bytes`.
 ///
 /// # Errors
-/// One cannot be opened.
+/// A connection cannot be opened.
 pub(super) fn open(
     dialer: &DataDialer,
     plan: &TestPlan,
@@ -112,21 +112,22 @@ pub(super) fn open(
         let flows: Vec<_> = (0..udp).map(|n| scope.spawn(move || open_udp(n))).collect();
         (join_all(streams), join_all(flows))
     });
-    assemble(plan, &parts, streams?, flows?, socket_bytes, dialer.secret(), None)
+    let sockets = Sockets { streams: streams?, flows: flows?, answers: None };
+    assemble(plan, &parts, sockets, socket_bytes, dialer.secret())
 }
 
 fn join_all<T>(threads: Vec<thread::ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
-    // All are joined before the first error is told.
+    // All threads are joined before the first error is returned.
     let results: Vec<_> =
         threads.into_iter().map(|t| t.join().unwrap_or(Err(EngineError::Interrupted))).collect();
     results.into_iter().collect()
 }
 
-/// Takes all connections that the other end opens, and gives them their options. The socket of a
-/// UDP flow holds no more than `socket_bytes`.
+/// Accepts all connections that the other end opens, and sets their options. The socket of a UDP
+/// flow buffers at most `socket_bytes`.
 ///
 /// # Errors
-/// They do not come within `limit`, or an option does not work here.
+/// The connections do not arrive within `limit`, or an option does not work here.
 pub(super) fn accept(
     acceptor: &DataAcceptor,
     plan: &TestPlan,
@@ -153,21 +154,28 @@ pub(super) fn accept(
         accepted_options(plan, role(number)).apply(stream)?;
     }
     if let Some(probe) = streams.get(data) {
-        // A kernel that does not take it answers later, not wrongly.
+        // A kernel without this option delays answers, but does not change them.
         let _ = probe.set_nodelay(true);
     }
-    assemble(plan, &parts, streams, flows, socket_bytes, acceptor.secret(), answers)
+    let sockets = Sockets { streams, flows, answers };
+    assemble(plan, &parts, sockets, socket_bytes, acceptor.secret())
+}
+
+/// All sockets of one end, in the order of their numbers.
+struct Sockets {
+    streams: Vec<TcpStream>,
+    flows: Vec<std::net::UdpSocket>,
+    answers: Option<FlowAnswers>,
 }
 
 fn assemble(
     plan: &TestPlan,
     parts: &[Part],
-    mut streams: Vec<TcpStream>,
-    flows: Vec<std::net::UdpSocket>,
+    sockets: Sockets,
     socket_bytes: usize,
     secret: &SessionSecret,
-    answers: Option<TestAnswers>,
 ) -> Result<Connections> {
+    let Sockets { mut streams, flows, answers } = sockets;
     let probe = if plan.latency { streams.pop() } else { None };
     let window = plan.window_bytes.map(|w| w.get() as usize);
     let payload = plan.write_bytes.get() as u32;
@@ -190,13 +198,13 @@ fn assemble(
     Ok(Connections { parts, probe, answers })
 }
 
-/// Which way stream `stream` goes, seen from the end that opens it.
+/// Returns the addresses for `stream`, seen from the end that opens it.
 fn route(plan: &TestPlan, stream: u32, at_client: bool) -> Route {
     match plan.link_of(stream) {
         Some((_, TestLink { client, server })) if at_client => {
             Route { local: client.clone(), remote: server.clone() }
         }
-        // Links and connections that the server opens do not go together: the plan says so.
+        // The plan excludes links together with connections that the server opens.
         _ => Route::default(),
     }
 }

@@ -1,8 +1,8 @@
-//! Latency of small requests over a connection of their own, before the test and beside it.
+//! The latency of small requests over a separate connection, before and during a test.
 //!
-//! The client sends a number at a steady pace whether or not the last was answered, so that a
-//! slow path is not asked less often; the server sends every byte back. A request that a loss
-//! delays counts with its delay, as it would for an application.
+//! The client sends requests at a steady pace, whether or not earlier ones were answered, so that a
+//! slow path is not sampled less often. The server returns every byte. A request that a loss delays
+//! counts with its delay, as for an application.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::LatencyQuantiles;
 use longhaul_sys::poll;
 
-/// Bytes in a request and its answer.
+/// The number of bytes of a request and of its answer.
 const REQUEST_BYTES: usize = 16;
-/// Between requests while the test runs.
+/// The interval between requests during the test.
 const PACE: Duration = Duration::from_millis(20);
-/// Between requests before it, and how many.
+/// The interval between requests before the test, and their number.
 const IDLE_PACE: Duration = Duration::from_millis(10);
 const IDLE_REQUESTS: usize = 25;
-/// How many requests may be unanswered; no more are sent until answers come.
+/// The most unanswered requests; the client then waits for answers.
 const MOST_WAITING: usize = 1024;
-/// How long the last answers are waited for.
+/// The longest wait for the last answers.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// Sends back what comes until the other end closes, or this one shuts `stream`.
+/// Returns all bytes until the peer closes `stream` or this end shuts it down.
 pub(super) fn echo(mut stream: &TcpStream) {
     let mut bytes = [0; 64 * REQUEST_BYTES];
     loop {
@@ -37,13 +37,13 @@ pub(super) fn echo(mut stream: &TcpStream) {
     }
 }
 
-/// The asking end.
+/// The requesting end.
 #[derive(Debug)]
 pub(super) struct Prober {
     stream: TcpStream,
-    /// When each request was sent that is not answered yet; answers come in order.
+    /// The sending times of the unanswered requests; answers arrive in order.
     waiting: VecDeque<Instant>,
-    /// Bytes of an answer that is not complete.
+    /// The bytes of an incomplete answer.
     begun: usize,
     times_ms: Vec<f64>,
 }
@@ -54,7 +54,7 @@ impl Prober {
         Ok(Prober { stream, waiting: VecDeque::new(), begun: 0, times_ms: Vec::new() })
     }
 
-    /// The latency of a path that carries nothing else yet.
+    /// Measures the latency of the idle path.
     pub(super) fn idle(&mut self) -> Option<LatencyQuantiles> {
         let mut asked = 0;
         self.ask(IDLE_PACE, || {
@@ -64,20 +64,21 @@ impl Prober {
         LatencyQuantiles::of(std::mem::take(&mut self.times_ms))
     }
 
-    /// The latency until `over` is set.
+    /// Measures the latency until `over` is set.
     pub(super) fn loaded(&mut self, over: &AtomicBool) -> Option<LatencyQuantiles> {
         self.ask(PACE, || over.load(Ordering::Acquire));
         LatencyQuantiles::of(std::mem::take(&mut self.times_ms))
     }
 
-    /// Asks once in `pace` until `enough`, which is asked before each. A connection that breaks
-    /// ends it: the test itself says what happened.
+    /// Sends a request every `pace` until `enough` returns true. A broken connection ends it; the
+    /// test reports the reason.
     fn ask(&mut self, pace: Duration, mut enough: impl FnMut() -> bool) {
         let mut due = Instant::now();
         while !enough() {
             if self.waiting.len() < MOST_WAITING {
                 let sent_at = Instant::now();
-                // A full socket takes no request; one that it takes in part is at its end.
+                // A full socket accepts no request; a partly sent request means that the connection
+                // is at its end.
                 match self.stream.write(&[0x55; REQUEST_BYTES]) {
                     Ok(REQUEST_BYTES) => self.waiting.push_back(sent_at),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {}
@@ -110,7 +111,7 @@ impl Prober {
                     self.begun += count;
                     while self.begun >= REQUEST_BYTES {
                         self.begun -= REQUEST_BYTES;
-                        // More answers than requests are the other end's fault, and no times.
+                        // Answers without requests are an error of the peer and have no time.
                         let sent = self.waiting.pop_front().ok_or(ErrorKind::InvalidData)?;
                         self.times_ms.push((now - sent).as_secs_f64() * 1e3);
                     }

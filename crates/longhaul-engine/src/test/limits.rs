@@ -1,3 +1,5 @@
+//! The limits of a server for tests.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,37 +9,37 @@ use longhaul_core::units::{Bytes, Rate, format_span};
 use crate::anonymous::AnonymousPool;
 use crate::session::{KeyRate, Reserved};
 
-/// A stream on which nothing moves for this long is given up; iperf3's receive timeout too is of
-/// this order, and no retransmission timer of a live path is (RFC 6298 allows it to grow to a
-/// minute, but only over several losses in a row).
+/// The longest time without progress on a stream. The receive timeout of iperf3 has the same order,
+/// and no retransmission timer of a working path is longer (RFC 6298 allows a minute, but only
+/// after several losses in a row).
 pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(30);
-/// What a test by time may take beyond its time, for what is in flight at the end to drain.
+/// The longest time after the end of a test by time, in which data in flight drain.
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
-/// How long a client whose turn it is may take to say what it wants; others wait for it.
+/// The time limit for the client's plan; other clients wait for it.
 pub(crate) const PLAN_LIMIT: Duration = Duration::from_secs(5);
-/// How long the other side may take for one step of setting up.
+/// The time limit of the peer for one step of the setup.
 pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a server allows one test.
+/// The limits of a server for one test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestLimits {
-    /// Longest test, the omitted time included. A test by bytes is cut at this time.
+    /// The longest test, including the omitted time. A test by bytes is cut at this time.
     pub time: Duration,
-    /// Most streams.
+    /// The most streams.
     pub streams: u32,
-    /// Fastest test, over all streams of a direction; `None` is no limit. Who asks for more, or for
-    /// no rate at all, is refused, and who sends faster all the same is cut.
+    /// The highest rate of a test over all streams of a direction; `None` is unlimited. A client
+    /// that requests more or no rate is refused, and one that sends faster is cut.
     pub rate: Option<Rate>,
-    /// Most memory for buffers: streams times write length.
+    /// The most memory for buffers: streams times write length.
     pub buffers: Bytes,
-    /// Give up a test on which no byte has moved for this long.
+    /// The longest time without progress.
     pub idle: Duration,
-    /// What it shares with all sessions that have no authorised key; `None` for one that has.
+    /// The pool that all sessions without an authorised key share; `None` for a session with one.
     pub pool: Option<AnonymousPool>,
 }
 
 impl Default for TestLimits {
-    /// An hour and a little, so that `-t 3600 -O 10` passes; 128 streams; 256 MiB.
+    /// Returns an hour and a little, so that `-t 3600 -O 10` passes; 128 streams; 256 MiB.
     fn default() -> Self {
         TestLimits {
             time: Duration::from_secs(3700),
@@ -50,10 +52,10 @@ impl Default for TestLimits {
     }
 }
 
-/// Reserves the rate of a test among all that its key does, until the value is dropped.
+/// Reserves the rate of a test from the rate of its key until the value is dropped.
 ///
 /// # Errors
-/// The sentence for a client that asks for more than is left.
+/// A sentence for a client that requests more than is left.
 pub(super) fn reserve_rate(
     rate: Option<&Arc<KeyRate>>,
     plan: &TestPlan,
@@ -65,15 +67,15 @@ pub(super) fn reserve_rate(
 }
 
 impl TestLimits {
-    /// The same for a client whose key has a rate of its own: a test that sends faster than it
-    /// has asked for is cut.
+    /// Returns the limits for a client whose key has a rate: a test that sends faster than it
+    /// requested is cut.
     pub(super) fn within(&self, rate: Option<&KeyRate>, plan: &TestPlan) -> Self {
         let own = rate.map(|rate| plan.rate_bps.unwrap_or(rate.limit()).min(rate.limit()));
         let rate = [self.rate, own].into_iter().flatten().min();
         TestLimits { rate, ..self.clone() }
     }
 
-    /// Why `plan` is over a limit, as a sentence without a full stop; `None` when it is not.
+    /// Returns the limit that `plan` exceeds, as a sentence without a full stop.
     pub(super) fn refusal(&self, plan: &TestPlan) -> Option<String> {
         if plan.streams > self.streams {
             return Some(format!(

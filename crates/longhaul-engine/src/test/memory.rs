@@ -1,7 +1,7 @@
-//! The memory of the server's end of a test, fitted to what there is.
+//! The memory of the server's end of a test, fitted to the available memory.
 //!
-//! A receiver reads into a buffer of the length that the client writes, which saves calls at high
-//! rates. Where many tests share the memory the buffers are smaller: the bytes are the same.
+//! A receiver reads into a buffer as long as the client's writes, which saves system calls at high
+//! rates. If many tests share the memory, the buffers are smaller.
 
 use std::num::NonZeroU64;
 
@@ -9,34 +9,34 @@ use longhaul_core::plan::{Protocol, TestPlan};
 use longhaul_core::result::End;
 use longhaul_core::units::Bytes;
 
-use super::end::Part;
+use super::context::Part;
 use super::udp;
 use crate::anonymous::AnonymousPool;
 use crate::share::Portion;
 
-/// The thread of a stream: its stack, and what the kernel has for it.
+/// The memory of a stream's thread: its stack and the kernel's data.
 const THREAD_BYTES: u64 = 32 << 10;
-/// No buffer is made smaller: a page.
+/// The smallest buffer: a page.
 const LEAST_BYTES: u64 = 4 << 10;
-/// No socket of a UDP flow is made smaller: the kernel's own default (`net.core.rmem_default`).
+/// The smallest buffer of a UDP socket: the kernel's default (`net.core.rmem_default`).
 const LEAST_SOCKET_BYTES: u64 = 208 << 10;
 
-/// The memory that one end may take.
+/// The memory that one end may use.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// The most that one read of a stream may be.
+    /// The length of the longest read.
     pub(super) read_bytes: usize,
-    /// The most that the socket of a UDP flow may hold, where the client does not say.
+    /// The largest buffer of a UDP socket, unless the client sets it.
     pub(super) socket_bytes: usize,
     _portion: Option<Portion>,
 }
 
-/// What a test needs at the server.
+/// The memory that a test needs at the server.
 #[derive(Debug, PartialEq, Eq)]
 struct Need {
-    /// Whatever is to be fitted.
+    /// The part that cannot be smaller.
     fixed: u64,
-    /// Buffers that may be smaller, their length and the least of it.
+    /// The number of buffers that may be smaller, their length and their smallest length.
     buffers: u64,
     length: u64,
     least: u64,
@@ -78,10 +78,10 @@ impl Need {
 }
 
 impl Memory {
-    /// What the test of `plan` may take of `pool`. Without a pool it takes all that it needs.
+    /// Takes the memory for `plan` from `pool`. Without a pool it takes all that the test needs.
     ///
     /// # Errors
-    /// The pool has less than it needs at least, as a sentence without a full stop.
+    /// The pool has too little, as a sentence without a full stop.
     pub(super) fn take(plan: &TestPlan, pool: Option<&AnonymousPool>) -> Result<Self, String> {
         let Some(pool) = pool else { return Ok(Memory::of(usize::MAX, None)) };
         let need = Need::of(plan);
@@ -98,7 +98,7 @@ impl Memory {
         }
         let each = NonZeroU64::new(need.buffers).map_or(u64::MAX, |buffers| {
             let each = (granted - need.fixed) / buffers;
-            // Whole pages; all of it where that is not the limit.
+            // Rounded to whole pages unless the full length is available.
             if each < need.length { each / LEAST_BYTES * LEAST_BYTES } else { each }
         });
         let each = each.max(need.least);

@@ -18,6 +18,7 @@
 
 mod client;
 mod connect;
+mod context;
 mod end;
 mod latency;
 mod limits;

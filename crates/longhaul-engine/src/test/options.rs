@@ -1,22 +1,24 @@
+//! The socket options of a test.
+
 use std::time::Duration;
 
 use longhaul_core::plan::{Pacing, Protocol, TestPlan};
 use longhaul_core::result::End;
 use longhaul_sys::tcp::SocketOptions;
 
-/// How much may wait unsent in a socket. Without it a test ends with a send buffer of a
-/// bandwidth-delay product and more to drain, and a sender that dies leaves the host's TCP memory
-/// full. Over loopback 1 MiB costs nothing against none (bench/runs/2026-11-21-epyc-2core/flow.md);
-/// at 100 Gb/s it is 80 us of data, many times what it takes to wake a thread.
+/// The most unsent bytes in a socket. Without a limit a test ends with a full send buffer to drain,
+/// and a sender that dies leaves the host's TCP memory full. Over loopback 1 MiB costs nothing
+/// (bench/runs/2026-11-21-epyc-2core/flow.md); at 100 Gb/s it is 80 us of data, many times the cost
+/// of waking a thread.
 const NOTSENT_LOWAT_BYTES: u64 = 1 << 20;
-/// The same where the kernel paces, as time at the rate: enough for a thread that the scheduler
-/// lets wait, and little enough that what is left at the end of a test is soon sent.
+/// The same limit when the kernel paces, as time at the rate: enough for a thread that waits for
+/// its core, and little enough to drain soon.
 const NOTSENT_LOWAT_TIME: Duration = Duration::from_millis(20);
-/// At the slowest rates, some writes.
+/// The limit at the lowest rates: several writes.
 const LEAST_NOTSENT_LOWAT_BYTES: u64 = 16 << 10;
 
-/// The options of the plan's connections at the end that is `role`. The receiver neither chooses
-/// the congestion control nor paces; what the sender can do is the sender's to say.
+/// Returns the options of the plan's connections at the end with this `role`. Only the sender sets
+/// congestion control and pacing.
 pub(super) fn socket_options(plan: &TestPlan, role: End) -> SocketOptions {
     let (udp, dscp) = (plan.protocol == Protocol::Udp, plan.dscp);
     let max_pacing_bytes_per_second = plan
@@ -24,7 +26,7 @@ pub(super) fn socket_options(plan: &TestPlan, role: End) -> SocketOptions {
         .filter(|_| role == End::Sender && plan.pacing() == Pacing::Kernel)
         .map(|rate| rate.bytes_per_second());
     if udp {
-        // The buffers are the flow's own matter.
+        // A UDP flow sets its own buffers.
         return SocketOptions { dscp, max_pacing_bytes_per_second, ..SocketOptions::default() };
     }
     let window_bytes = plan.window_bytes.map(|w| w.get() as usize);
@@ -48,8 +50,8 @@ fn unsent_limit(pacing_bytes_per_second: Option<u64>) -> u32 {
     worth.clamp(LEAST_NOTSENT_LOWAT_BYTES, NOTSENT_LOWAT_BYTES) as u32
 }
 
-/// The same for a connection that was accepted: its segment size went into the handshake, where
-/// the client set it for both directions.
+/// Returns the options of an accepted connection. The client set the segment size of both
+/// directions in the handshake.
 pub(super) fn accepted_options(plan: &TestPlan, role: End) -> SocketOptions {
     SocketOptions { mss: None, ..socket_options(plan, role) }
 }

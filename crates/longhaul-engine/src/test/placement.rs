@@ -1,4 +1,4 @@
-//! On which CPUs the threads of an end run.
+//! The CPUs of the threads of an end.
 
 use longhaul_core::plan::{CpuList, Placement, TestPlan};
 use longhaul_sys::cpu;
@@ -7,22 +7,22 @@ use longhaul_sys::topology::{Topology, interface_of};
 use super::mover::Carrier;
 use crate::error::{EngineError, Result};
 
-/// The places of one end's threads.
+/// The placement of one end's threads.
 #[derive(Debug, Clone)]
 pub(super) enum Places {
-    /// The scheduler's choice.
+    /// The scheduler chooses.
     Free,
-    /// Stream by stream on these.
+    /// The streams use these CPUs in turn.
     On(CpuList),
-    /// Each near the interface that it uses, on a host of several nodes.
+    /// Each thread runs near its interface, on a host with several NUMA nodes.
     Near(Topology),
 }
 
 impl Places {
-    /// What `plan` asks for at this end.
+    /// Returns the placement that `plan` requests at this end.
     ///
     /// # Errors
-    /// A CPU of the list does not exist, or is not allowed to this process.
+    /// A CPU of the list does not exist, or this process may not use it.
     pub(super) fn of(plan: &TestPlan, at_client: bool) -> Result<Self> {
         let list = match &plan.placement {
             Placement::Free => return Ok(Places::Free),
@@ -49,7 +49,7 @@ impl Places {
         }
     }
 
-    /// The CPUs of stream `number`; `None` leaves them to the scheduler.
+    /// Returns the CPUs of stream `number`; `None` leaves the choice to the scheduler.
     pub(super) fn of_stream(&self, number: usize, carrier: &Carrier) -> Option<CpuList> {
         match self {
             Places::Free => None,
@@ -68,9 +68,9 @@ fn allowed() -> Result<Vec<u32>> {
     cpu::allowed().map_err(|source| EngineError::System { operation, source })
 }
 
-/// Of the node's CPUs those that are allowed, without those that take the interface's interrupts
-/// where at least as many others are left: a thread beside the interrupts shares their cache, one
-/// below them has to wait.
+/// Returns the allowed CPUs of the node without those that handle the interface's interrupts, if at
+/// least as many remain: a thread beside the interrupts shares their cache, and one on the same CPU
+/// has to wait.
 fn near(node: &[u32], interrupts: &[u32], allowed: &[u32]) -> Option<CpuList> {
     let usable: Vec<u32> = node.iter().copied().filter(|cpu| allowed.contains(cpu)).collect();
     let (busy, calm): (Vec<u32>, Vec<u32>) =
@@ -92,7 +92,7 @@ mod tests {
         let all: Vec<u32> = (0..32).collect();
         assert_eq!(listed(near(&node, &[8, 9], &all)), "10-15");
         assert_eq!(listed(near(&node, &[], &all)), "8-15");
-        // Interrupts on most of the CPUs: use them all.
+        // If interrupts use most of the CPUs, threads may use all.
         assert_eq!(listed(near(&node, &node[..5], &all)), "8-15");
         assert_eq!(listed(near(&node, &[8], &[8, 9, 10, 20])), "9-10");
         assert_eq!(listed(near(&node, &[8], &[0, 1])), "free");
@@ -107,7 +107,7 @@ mod tests {
         };
         let error = Places::of(&plan(list("0+8191"), None), true).unwrap_err();
         assert!(error.to_string().contains("CPU 8191"), "{error}");
-        // The other end's list is the other end's matter.
+        // The list of the peer is checked by the peer.
         let there = Places::of(&plan(list("8191"), None), false).unwrap();
         assert!(matches!(there, Places::Free));
     }

@@ -1,5 +1,5 @@
-//! The thread that watches: it samples the movers, ends them in time, and breaks them off when
-//! the other side is gone.
+//! The sampling thread: it samples the movers, ends them in time, and aborts them if the peer is
+//! gone.
 
 use std::net::Shutdown;
 use std::sync::OnceLock;
@@ -12,24 +12,24 @@ use longhaul_core::result::{End, SideResult, SideSample, SideStream};
 use longhaul_core::units::Bytes;
 use longhaul_sys::tcp::Granted;
 
-use super::end::{Bounds, Signals};
+use super::context::{Bounds, Context, Part, Signals};
 use super::mover::Slot;
 use super::observe::{LOOK, Observer};
 use super::snapshot::{Snapshot, millis};
 use super::ticks::{Idle, Slow, Ticks, end_of_time};
 
-/// How much faster than agreed a sender may be: the kernel paces packets with their headers, and
-/// timers are late and catch up.
+/// The factor by which a sender may exceed the agreed rate: the kernel paces packets with their
+/// headers, and timers are late and catch up.
 const RATE_SLACK: f64 = 1.1;
-/// And how much earlier its bytes may come.
+/// The time by which its bytes may be early.
 const RATE_BURST: Duration = Duration::from_secs(1);
-/// How often a sender looks whether the last of its data has been acknowledged.
+/// The interval at which a sender checks whether its last data are acknowledged.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
-/// Watches the movers of one end.
+/// Samples the movers of one end.
 pub(super) struct Sampler<'a, F> {
     role: End,
-    /// It is the half from the server to the client, in a test of both directions.
+    /// True for the half from the server to the client in a bidirectional test.
     reverse: bool,
     slots: &'a [Slot],
     plan: &'a TestPlan,
@@ -37,9 +37,9 @@ pub(super) struct Sampler<'a, F> {
     slow: Slow<'a>,
     signals: Signals<'a>,
     begun: Snapshot,
-    /// The end of the omitted time; what came before does not count.
+    /// The end of the omitted time; earlier data do not count.
     base: Option<Snapshot>,
-    /// Sum and number of the round-trip times sampled, by stream.
+    /// The sum and number of the sampled round-trip times per stream.
     rtts: Vec<(f64, u32)>,
     observer: Observer,
     on_sample: F,
@@ -47,11 +47,9 @@ pub(super) struct Sampler<'a, F> {
 
 impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     pub(super) fn new(
-        (role, reverse): (End, bool),
+        Part { role, reverse }: Part,
         slots: &'a [Slot],
-        plan: &'a TestPlan,
-        bounds: Bounds<'a>,
-        signals: Signals<'a>,
+        Context { plan, bounds, signals, .. }: Context<'a>,
         on_sample: F,
     ) -> Self {
         let begun = Snapshot::take(slots);
@@ -73,7 +71,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         }
     }
 
-    /// Shuts every connection, which wakes the threads that wait in them.
+    /// Shuts all connections down, which wakes waiting threads.
     pub(super) fn shut(&self, how: Shutdown) {
         for slot in self.slots {
             slot.carrier.shut(how);
@@ -88,8 +86,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         self.slots.iter().any(|slot| slot.ended().is_some_and(|e| e.failure.is_some()))
     }
 
-    /// Samples until every stream has ended. The clock starts at `first`; `closing` is set
-    /// before a sender's streams are shut. Returns why the test has to be cut, if it has.
+    /// Samples until every stream has ended. The clock starts at `first`; `closing` is set before a
+    /// sender's streams are shut. Returns the reason if the test has to be cut.
     pub(super) fn watch(
         &mut self,
         first: &OnceLock<Instant>,
@@ -116,8 +114,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         let sending = self.role == End::Sender;
         let over = end_of_time(self.plan).filter(|_| sending).map(|time| epoch + time);
         let mut ticks = Ticks::new(self.plan);
-        // One stream that fails ends the test: what the others would do from then on is another
-        // test than the one that was asked for.
+        // One failed stream ends the test, because the rest would be a different test.
         while !self.all_ended() && !self.any_failed() {
             if let Some(reason) = self.must_cut(epoch, &mut idle) {
                 return Some(reason);
@@ -168,8 +165,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         now
     }
 
-    /// Waits until the peer has acknowledged everything, so that the retransmissions of the
-    /// last bytes count too.
+    /// Waits until the peer has acknowledged all data, so that the last retransmissions count, too.
     fn drain(&mut self, epoch: Instant, idle: &mut Idle) -> Option<String> {
         loop {
             if self.slots.iter().all(|slot| slot.carrier.drained()) {
@@ -190,7 +186,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             return Some(format!("it was not over after {:.1?}", self.bounds.time));
         }
         if let Some(limit) = self.bounds.rate.filter(|_| self.role == End::Receiver) {
-            // A path may hold bytes back and let them go at once, so the limit is one on the mean.
+            // A path may delay data and release them at once, so the limit applies to the mean.
             let allowed = since.elapsed().mul_f64(RATE_SLACK) + RATE_BURST;
             let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
             if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
@@ -206,7 +202,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         idle.check(|| Snapshot::take(self.slots).progress(self.role == End::Sender))
     }
 
-    /// What this end saw, when all its threads have ended.
+    /// Returns the result of this end after all its threads have ended.
     pub(super) fn result(
         &mut self,
         granted: &[Option<Granted>],
@@ -224,8 +220,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             let error = slot.ended()?.failure.as_ref()?;
             Some(format!("stream {number} broke at the {}: {error}", self.role))
         };
-        // A thread's clock runs from before the first byte to behind the last, which shows in a
-        // test of milliseconds: in the time that counts it cannot have run for longer.
+        // The clock of a thread runs from before the first byte until after the last, which matters
+        // in a test of milliseconds: it is limited to the time that counts.
         let cpu_seconds = |number: usize, slot: &Slot| {
             let (from, to) = (&base.streams[number], &now.streams[number]);
             to.cpu.saturating_sub(from.cpu).as_secs_f64().min(seconds(slot))

@@ -1,5 +1,4 @@
-//! The service: takes one client's plan, runs the server's end, and tells the client what it
-//! sees.
+//! The server of a test: receives the plan, runs the server's end and sends its measurements.
 
 use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,8 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, TestEvent, TestOrder};
 
 use super::connect::{self, Connections};
-use super::end::{self, Bounds, Part, Signals};
+use super::context::{Bounds, Context, Part, Signals};
+use super::end;
 use super::latency;
 use super::limits::{PLAN_LIMIT, STEP_LIMIT, TestLimits, reserve_rate};
 use super::memory::Memory;
@@ -20,16 +20,15 @@ use super::mover::Carrier;
 use super::placement::Places;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    ControlReceiver, ControlSender, DataAcceptor, DataDialer, Operation, ServedSession,
-    TestAnswers, WorkRecord,
+    ControlReceiver, ControlSender, DataAcceptor, DataDialer, FlowAnswers, Operation,
+    ServedSession, WorkRecord,
 };
 
-/// Serves one test under `limits`, on the calling thread. It returns in bounded time whatever
-/// the client does.
+/// Serves one test under `limits` on the calling thread. It returns in bounded time for every
+/// behaviour of the client.
 ///
 /// # Errors
-/// The client was refused (and told so), its data connections did not come, or the control
-/// channel broke.
+/// The client was refused, its data connections did not arrive, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     let peer = sender.peer().to_owned();
@@ -76,14 +75,14 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     };
     sender.send(&TestEvent::Ready)?;
     thread::scope(|scope| {
-        // From now on, because the client asks before the test begins.
+        // The client sends requests before the test begins.
         if let Some(probe) = &probe {
             scope.spawn(move || latency::echo(probe));
         }
         let read_bytes = memory.read_bytes;
         let bounds = Bounds { read_bytes, ..Bounds::new(&plan, limits) };
-        let account = Account { bounds, record: &record };
-        let told = record.time(|| run(sender, receiver, parts, answers, &plan, &places, account));
+        let task = Task { plan: &plan, places: &places, bounds, record: &record };
+        let told = record.time(|| run(sender, receiver, parts, answers, task));
         if let Some(probe) = &probe {
             let _ = probe.shutdown(Shutdown::Both);
         }
@@ -91,9 +90,11 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     })
 }
 
-/// What a test may take, and where it is recorded what it took.
+/// An accepted test and the record of its work.
 #[derive(Clone, Copy)]
-struct Account<'a> {
+struct Task<'a> {
+    plan: &'a TestPlan,
+    places: &'a Places,
     bounds: Bounds<'a>,
     record: &'a WorkRecord,
 }
@@ -108,14 +109,14 @@ fn note(record: &WorkRecord, result: &SideResult) {
     });
 }
 
-/// Tells the client why the test cannot begin.
+/// Reports to the client the reason why the test cannot begin.
 fn fail(sender: &ControlSender, error: EngineError) -> Result<()> {
     sender.send(&TestEvent::Failed { reason: error.to_string() })?;
     Err(error)
 }
 
-/// What opens data connections to the client: to where its control channel comes from, and
-/// nowhere else, whatever it asks for.
+/// Returns the dialer of the client's data port. It connects only to the address of the control
+/// channel.
 fn dialer(peer: &str, port: u16, streams: &DataAcceptor) -> Result<DataDialer> {
     let mut address: SocketAddr =
         peer.parse().map_err(|_| EngineError::Address(peer.to_owned()))?;
@@ -128,24 +129,22 @@ fn dialer(peer: &str, port: u16, streams: &DataAcceptor) -> Result<DataDialer> {
     Ok(DataDialer::to_be_proved(address, streams.secret().clone()))
 }
 
-/// Runs the server's end from the client's start to its last word.
+/// Runs the server's end from the client's start to its last message.
 fn run(
     sender: ControlSender,
     mut receiver: ControlReceiver,
     parts: Vec<(Part, Vec<Carrier>)>,
-    answers: Option<TestAnswers>,
-    plan: &TestPlan,
-    places: &Places,
-    account: Account<'_>,
+    answers: Option<FlowAnswers>,
+    task: Task<'_>,
 ) -> Result<()> {
-    let Account { bounds, record } = account;
+    let Task { plan, places, bounds, record } = task;
     let peer = sender.peer().to_owned();
     let TestOrder::Start = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not start the test" });
     };
     drop(answers);
     let (stop, abort) = (AtomicBool::new(false), AtomicBool::new(false));
-    // From now on the client may be silent until the test is over.
+    // The client may be silent until the test is over.
     receiver.set_timeout(Some(bounds.time + STEP_LIMIT))?;
     let closer = receiver.closer();
     let (finished, wait) = mpsc::channel::<()>();
@@ -157,15 +156,16 @@ fn run(
         });
         let signals = Signals { stop, abort };
         let half = move |(part, carriers)| {
-            let result = end::run(part, carriers, plan, places, bounds, signals, |sample| {
-                // A client that does not read would hold this thread at every sample.
+            let context = Context { plan, places, bounds, signals };
+            let result = end::run(part, carriers, context, |sample| {
+                // A client that does not read would block this thread at every sample.
                 if sender.send(&TestEvent::Sample(sample)).is_err() {
                     abort.store(true, Ordering::Release);
                 }
             });
             note(record, &result);
             if result.cut.is_some() {
-                // One direction that breaks ends the other: alone it is another test.
+                // If one direction breaks, the other ends, too: alone it would be a different test.
                 abort.store(true, Ordering::Release);
             }
             sender.send(&TestEvent::Done(result))
@@ -183,7 +183,7 @@ fn run(
     })
 }
 
-/// The memory and the descriptors of a test, or why it is not run here.
+/// Reserves the memory and the descriptors of a test, or returns the refusal.
 fn reserve(
     plan: &TestPlan,
     limits: &TestLimits,
@@ -199,7 +199,7 @@ fn reserve(
     Ok(memory)
 }
 
-/// Why `plan` is not run here.
+/// Returns the reason why `plan` is refused.
 fn refusal(plan: &TestPlan, limits: &TestLimits) -> Option<(RefusalKind, String)> {
     if let Err(error) = plan.validate() {
         return Some((RefusalKind::Invalid, error.to_string()));
@@ -207,7 +207,7 @@ fn refusal(plan: &TestPlan, limits: &TestLimits) -> Option<(RefusalKind, String)
     limits.refusal(plan).map(|reason| (RefusalKind::Limit, reason))
 }
 
-/// Does what the client says until it has finished or is gone.
+/// Executes the client's orders until it has finished or left.
 fn obey(receiver: &mut ControlReceiver, stop: &AtomicBool, abort: &AtomicBool) {
     loop {
         match receiver.receive() {

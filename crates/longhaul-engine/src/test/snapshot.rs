@@ -1,4 +1,4 @@
-//! The state of one end at one moment, and what lies between two of them.
+//! The state of one end at one time, and the differences between two states.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,25 @@ use longhaul_sys::tcp::TcpInfo;
 use super::mover::Slot;
 use super::observe::Observed;
 
-/// One end at one moment.
+/// The state of one end at one time.
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) streams: Vec<StreamSnapshot>,
-    /// CPU time of the thread that takes snapshots.
+    /// The CPU time of the thread that takes snapshots.
     own_cpu: Duration,
 }
 
-/// One stream at one moment.
+/// The state of one stream at one time.
 #[derive(Debug, Clone)]
 pub(super) struct StreamSnapshot {
     pub(super) bytes: u64,
     pub(super) cpu: Duration,
-    /// All zero for UDP.
+    /// The TCP state; zero for UDP.
     pub(super) tcp: TcpInfo,
-    /// `None` for TCP.
+    /// The datagrams; `None` for TCP.
     pub(super) udp: Option<UdpCounts>,
-    /// Datagrams that the receiver told to have; `None` for TCP and at a receiver of UDP.
+    /// The datagrams that the receiver has reported; `None` for TCP and at a receiver of UDP.
     acknowledged: Option<u64>,
 }
 
@@ -48,8 +48,8 @@ impl Snapshot {
         Snapshot { at: Instant::now(), streams, own_cpu }
     }
 
-    /// A number that grows whenever anything moves: a byte of a stream, or an acknowledgement
-    /// of what is draining. What a sender of UDP sends does not prove that anyone receives it.
+    /// Returns a number that grows with every byte of a stream and every acknowledgement while it
+    /// drains. Sent datagrams are excluded, because they do not prove that anyone receives them.
     pub(super) fn progress(&self, sending: bool) -> u64 {
         let of = |s: &StreamSnapshot| match s.acknowledged {
             Some(acknowledged) if sending => acknowledged,
@@ -58,13 +58,13 @@ impl Snapshot {
         self.streams.iter().map(of).sum()
     }
 
-    /// CPU time of the threads that move bytes and of the one that watches them.
+    /// Returns the CPU time of the threads that move bytes and of the thread that samples them.
     pub(super) fn cpu(&self) -> Duration {
         self.streams.iter().map(|s| s.cpu).sum::<Duration>() + self.own_cpu
     }
 
-    /// What lies between `self` and `later`, on a clock that starts at `epoch`; which interval
-    /// that is, is for the caller to say.
+    /// Returns the sample from `self` to `later`, on a clock that starts at `epoch`. The caller
+    /// numbers the interval.
     pub(super) fn until(
         &self,
         later: &Snapshot,

@@ -1,4 +1,4 @@
-//! Whole tests over loopback: client and server in one process, real sockets.
+//! Complete tests over loopback: client and server in one process, with real sockets.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ fn what_is_over_a_limit_is_refused_with_the_limit() {
     assert_eq!(reason, "this server allows 2 streams, not 3");
     let nonsense = server.run(&TestPlan { interval: Duration::ZERO, ..TestPlan::new() });
     assert!(matches!(nonsense, Err(EngineError::Refused { kind: RefusalKind::Invalid, .. })));
-    // And the server goes on.
+    // The server serves the next client.
     assert_whole(&server.run(&TestPlan { streams: 2, ..by_bytes(1000) }).unwrap());
 }
 
@@ -196,7 +196,7 @@ fn short_idle() -> TestLimits {
     TestLimits { idle: Duration::from_millis(300), ..TestLimits::default() }
 }
 
-/// A client that does everything up to the start by hand.
+/// A client that performs the setup up to the start.
 fn start_by_hand(
     server: &Server,
     plan: &TestPlan,
@@ -214,7 +214,7 @@ fn start_by_hand(
 fn a_silent_client_is_given_up() {
     let server = Server::start(short_idle());
     for direction in [Direction::Forward, Direction::Reverse] {
-        // Neither a byte is sent, nor one read once the buffers are full.
+        // No byte is sent, and none is read after the buffers are full.
         let plan = TestPlan { direction, ..by_time(60_000) };
         let (sender, mut receiver, _data) = start_by_hand(&server, &plan);
         let result = loop {
@@ -228,7 +228,7 @@ fn a_silent_client_is_given_up() {
         sender.send(&TestOrder::Finished).unwrap();
         server.outcome().unwrap();
     }
-    // Meanwhile and afterwards honest clients are served.
+    // Honest clients are served meanwhile and afterwards.
     assert_whole(&server.run(&by_bytes(1000)).unwrap());
 }
 
@@ -248,7 +248,7 @@ fn a_client_that_vanishes_ends_its_test() {
 
 #[test]
 fn a_server_that_gives_up_is_a_cut_test_for_the_client() {
-    // A test by bytes that cannot be over in the server's time.
+    // A test by bytes that takes longer than the server's time limit.
     let limits = TestLimits { time: Duration::from_millis(200), ..TestLimits::default() };
     let server = Server::start(limits);
     let plan = TestPlan { rate_bps: Some(Rate::from_bps(8_000_000)), ..by_bytes(1 << 40) };

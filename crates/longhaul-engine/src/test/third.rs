@@ -1,12 +1,12 @@
-//! A test between two servers, asked for by a client of one of them.
+//! A test between two servers that a client of one of them requests.
 //!
-//! The server asked is an ordinary client of the other, which applies its own limits to it: no
-//! right of the third host passes through. Nothing is executed and nothing but the plan and the
-//! address comes from the third host. What it could do is have this server dial and load others;
-//! so who may ask is for the service's owner to say
+//! The first server is an ordinary client of the second, which applies its own limits to the first:
+//! the rights of the third host do not pass through. Only the plan and the address come from the
+//! third host, and nothing is executed. The third host could make this server load others, so the
+//! service decides who may request such tests
 //! ([`Services::refusal`](crate::serve::Services::refusal) of
-//! [`Service::ThirdParty`](longhaul_core::wire::Service::ThirdParty)), and only servers that
-//! speak the protocol and take the test are ever sent data.
+//! [`Service::ThirdParty`](longhaul_core::wire::Service::ThirdParty)). Data are sent only to
+//! servers that speak the protocol and accept the test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -25,16 +25,17 @@ use crate::session::{
     Session, connect_queued,
 };
 
-/// How soon a stop that the user asked for is passed on.
+/// The interval at which the stop flag is checked.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// What a test may take beyond its limit: connecting, and draining.
+/// The additional time of a test for connecting and draining.
 const AROUND_LIMIT: Duration = Duration::from_secs(120);
 
-/// Has the server at the other end of `session` run `plan` as the client of `target`. When `stop`
-/// is set the test ends in order.
+/// Makes the server of `session` run `plan` as the client of `target`. When `stop` is set, the test
+/// ends early.
 ///
 /// # Errors
-/// The server refuses, cannot reach or is refused by the other, or the control channel breaks.
+/// The server refuses, cannot reach the other server or is refused by it, or the control channel
+/// breaks.
 pub fn run_third(
     session: Session,
     target: &HostPort,
@@ -44,7 +45,8 @@ pub fn run_third(
 ) -> Result<TestResult> {
     let (sender, mut receiver, _dialer) = session.split();
     let peer = sender.peer().to_owned();
-    // The other server is called first, and the test may be silent as long as an ordinary one.
+    // The server first connects to the other one. Then the test may be silent as long as an
+    // ordinary test.
     let silence = plan.interval + TestLimits::default().idle + 3 * STEP_LIMIT;
     receiver.set_timeout(Some(silence))?;
     sender.send(&ThirdOrder::Run { target: target.to_string(), plan: Box::new(plan.clone()) })?;
@@ -89,14 +91,14 @@ pub fn run_third(
     Ok(TestResult { third_party: Some(peer), ..result })
 }
 
-/// How many intervals there can be, with some to spare for the cuts at omitting and end.
+/// Returns the most intervals of `plan`, including those that the omitted time and the end cut.
 fn most_samples(plan: &TestPlan) -> usize {
     let longest = TestLimits::default().time + AROUND_LIMIT;
     let each = longest.as_secs_f64() / plan.interval.as_secs_f64();
     (each as usize + 64) * plan.directions() as usize
 }
 
-/// The result travels without its intervals, which have been told one by one.
+/// Adds the intervals, which were sent one by one, to the result.
 fn put_back(mut result: TestResult, intervals: Vec<TestSample>) -> TestResult {
     let (reverse, forward): (Vec<_>, Vec<_>) = intervals.into_iter().partition(|i| i.reverse);
     result.intervals = forward;
@@ -106,13 +108,12 @@ fn put_back(mut result: TestResult, intervals: Vec<TestSample>) -> TestResult {
     result
 }
 
-/// Serves one request for a test with another server under `limits`, on the calling thread. This
-/// server is to the other who `identity` says, and knows the servers in `config`. Returns in bounded
-/// time whatever the client does.
+/// Serves one request for a test with another server under `limits` on the calling thread. This
+/// server connects as `identity` and knows the servers in `config`. It returns in bounded time for
+/// every behaviour of the client.
 ///
 /// # Errors
-/// The client was refused or the test failed (and the client was told so), or the control channel
-/// broke.
+/// The client was refused, the test failed, or the control channel broke.
 pub fn serve_third(
     session: ServedSession,
     who: (&Identity, &ConfigDir),
@@ -120,7 +121,7 @@ pub fn serve_third(
 ) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     record.asked(Operation::TestOther, []);
-    // Data connections are not for this service.
+    // This service needs no data connections.
     drop(streams);
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(STEP_LIMIT))?;
@@ -142,7 +143,7 @@ pub fn serve_third(
     thread::scope(|scope| {
         let stop = &stop;
         scope.spawn(move || {
-            // A client that is gone, or speaks out of turn, ends the test too.
+            // A client that leaves or breaks the protocol ends the test, too.
             while let Ok(ThirdOrder::Stop) = receiver.receive() {
                 stop.store(true, Ordering::Release);
             }
@@ -151,7 +152,7 @@ pub fn serve_third(
         });
         let outcome = record.time(|| {
             as_client(&target, who, &plan, stop, |event| {
-                // A client that is gone is noticed by the thread that listens to it.
+                // The receiving thread notices a client that left.
                 let _ = sender.send(&event);
             })
         });
@@ -170,13 +171,13 @@ pub fn serve_third(
     })
 }
 
-/// The bytes of both directions.
+/// Returns the bytes of both directions.
 fn moved(result: &TestResult) -> Bytes {
     let reverse = result.reverse.as_ref().map_or(0, |half| half.summary.receiver.bytes.get());
     Bytes::new(result.summary.receiver.bytes.get().saturating_add(reverse))
 }
 
-/// Tells the client that a test between servers is not for it.
+/// Refuses a client that may not request a test between servers.
 ///
 /// # Errors
 /// The refusal, for the server's record, or the control channel broke.
@@ -186,7 +187,7 @@ pub fn refuse_third(session: ServedSession, reason: String) -> Result<()> {
     Err(EngineError::Refused { peer: session.sender.peer().to_owned(), kind, reason })
 }
 
-/// The error and what caused it, which the client cannot ask for later.
+/// Returns the error with its causes, which the client cannot query later.
 fn sentence(error: &EngineError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

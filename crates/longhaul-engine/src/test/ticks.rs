@@ -1,4 +1,4 @@
-//! When to sample, and when nothing has moved for too long.
+//! The times of samples, and the detection of tests without progress.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use longhaul_core::units::Rate;
 
 use crate::anonymous::AnonymousPool;
 
-/// When a test by time is over, from its first byte.
+/// Returns the time from the first byte to the end of a test by time.
 pub(super) fn end_of_time(plan: &TestPlan) -> Option<Duration> {
     match plan.amount {
         Amount::Time(time) => Some(plan.omit + time),
@@ -15,18 +15,18 @@ pub(super) fn end_of_time(plan: &TestPlan) -> Option<Duration> {
     }
 }
 
-/// When samples are due, from the first byte.
+/// The times of samples, from the first byte.
 ///
-/// The omitted time is cut into intervals of its own, so that the first that counts begins where
-/// it ends. The last interval of a test by time has no due time: it lasts until the end of data,
-/// a moment later at the receiver, so that neither end has an interval of just that moment.
+/// The omitted time has separate intervals, so that the first interval that counts begins at its
+/// end. The last interval of a test by time has no due time: it lasts until the end of the data, a
+/// moment later at the receiver, so that neither end has an interval of only that moment.
 #[derive(Debug)]
 pub(super) struct Ticks {
     /// The number of the present interval.
     pub(super) index: u32,
-    /// The present interval lies in the omitted time.
+    /// True if the present interval is in the omitted time.
     pub(super) omitting: bool,
-    /// When it ends; `None` for the last.
+    /// The end of the interval; `None` for the last.
     pub(super) due: Option<Duration>,
     omit: Duration,
     interval: Duration,
@@ -56,7 +56,7 @@ impl Ticks {
         };
     }
 
-    /// Goes on to the next interval. Returns whether the omitted time ends here.
+    /// Begins the next interval. Returns whether the omitted time ends here.
     pub(super) fn advance(&mut self) -> bool {
         let Some(due) = self.due else { return false };
         let omit_ends = self.omitting && due >= self.omit;
@@ -67,7 +67,7 @@ impl Ticks {
     }
 }
 
-/// Notices that nothing moves.
+/// Detects that nothing moves.
 #[derive(Debug)]
 pub(super) struct Idle {
     limit: Duration,
@@ -82,7 +82,8 @@ impl Idle {
         Idle { limit, progress: 0, since: now, looked: now }
     }
 
-    /// Looks at `progress` now and then. Returns the reason to cut when it stood still too long.
+    /// Checks `progress` from time to time. Returns the reason to cut the test if it has not
+    /// changed for too long.
     pub(super) fn check(&mut self, progress: impl FnOnce() -> u64) -> Option<String> {
         let now = Instant::now();
         if now - self.looked < self.limit / 20 {
@@ -98,15 +99,15 @@ impl Idle {
     }
 }
 
-/// The least that an anonymous test moves while another anonymous client waits for its place.
+/// The lowest rate of an anonymous test while another anonymous client waits.
 const LEAST_RATE: Rate = Rate::from_bps(1_000_000);
-/// The time over which the rate is taken.
+/// The window over which the rate is measured.
 const SLOW_WINDOW: Duration = Duration::from_secs(60);
 
-/// Notices that a test holds a place for which others wait, and moves next to nothing.
+/// Detects an anonymous test that is almost idle while others wait for its place.
 #[derive(Debug)]
 pub(super) struct Slow<'a> {
-    /// `None` if the test may be slow.
+    /// The pool; `None` if the test may be slow.
     pool: Option<&'a AnonymousPool>,
     window: Duration,
     since: Instant,
@@ -118,7 +119,7 @@ impl<'a> Slow<'a> {
         Slow { pool, window: SLOW_WINDOW, since: Instant::now(), bytes: 0 }
     }
 
-    /// Looks at `bytes` once in a window. Returns the reason to cut when they were too few.
+    /// Checks `bytes` once per window. Returns the reason to cut the test if they are too few.
     pub(super) fn check(&mut self, bytes: impl FnOnce() -> u64) -> Option<String> {
         let pool = self.pool?;
         let elapsed = self.since.elapsed();

@@ -131,6 +131,7 @@ impl Ends<'_> {
         let outputs = self.finish(clients);
         match waited.map_err(|error| Trouble::of(&error))? {
             Waited::Stopped => Err(Trouble::Stopped),
+            Waited::GivenUp => Err(Trouble::Failed("the path broke".into())),
             Waited::TimedOut => {
                 let limit = self.run.limit.as_secs();
                 let said = self.record.near_output.last_line();
@@ -174,7 +175,7 @@ impl Ends<'_> {
     }
 }
 
-/// Samples the bytes that the path carries.
+/// Samples the bytes that the path carries, and checks that it exists.
 struct Watch<'a> {
     path: &'a dyn NetPath,
     begun: Instant,
@@ -188,10 +189,14 @@ impl<'a> Watch<'a> {
         Watch { path, begun, last: begun, carried: path.carried_bytes(), samples: Vec::new() }
     }
 
-    fn look(&mut self) {
+    /// Takes a sample if one is due. Returns false if the path is gone.
+    fn look(&mut self) -> bool {
         let now = Instant::now();
         if now - self.last < SAMPLE {
-            return;
+            return true;
+        }
+        if self.path.check().is_err() {
+            return false;
         }
         let carried = self.path.carried_bytes();
         if let (Some(before), Some(after)) = (self.carried, carried) {
@@ -201,6 +206,7 @@ impl<'a> Watch<'a> {
             self.samples.push(RunSample { seconds, throughput_bps });
         }
         (self.last, self.carried) = (now, carried);
+        true
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn measure(
     };
     let (found, failure) = match found {
         Ok(found) => (Some(Box::new(found)), None),
-        Err(Trouble::Failed(reason)) => (None, Some(reason)),
+        Err(Trouble::Failed(reason) | Trouble::Disturbed(reason)) => (None, Some(reason)),
         Err(Trouble::Stopped) => return None,
     };
     let measured_at = now.round(jiff::Unit::Second).unwrap_or(now).to_string();
@@ -76,10 +76,11 @@ fn client(
     let mut command = Command::new(program);
     command.arg("path").arg(path.host(Side::Far)).args(ARGUMENTS).arg(PORT.to_string());
     let client = start(path, Side::Near, command)?;
-    let waited = client.wait(LIMIT, stop, &mut || ());
+    let waited = client.wait(LIMIT, stop, &mut || path.check().is_ok());
     let output = client.finish().output;
     match waited.map_err(|error| Trouble::of(&error))? {
         Waited::Stopped => return Err(Trouble::Stopped),
+        Waited::GivenUp => path.check().map_err(|error| Trouble::of(&*error))?,
         Waited::TimedOut => {
             return Err(Trouble::Failed(format!("timed out after {} s", LIMIT.as_secs())));
         }

@@ -54,6 +54,8 @@ pub(super) enum Waited {
     TimedOut,
     /// The stop flag was set.
     Stopped,
+    /// The caller gave up.
+    GivenUp,
 }
 
 impl Process {
@@ -84,16 +86,18 @@ impl Process {
     }
 
     /// Waits for the end without reaping, so that the group can still be signalled safely. Calls
-    /// `tick` repeatedly meanwhile.
+    /// `tick` repeatedly meanwhile, and gives up when it returns false.
     pub(super) fn wait(
         &self,
         limit: Duration,
         stop: &AtomicBool,
-        tick: &mut dyn FnMut(),
+        tick: &mut dyn FnMut() -> bool,
     ) -> io::Result<Waited> {
         let handle = pidfd_open(self.pid(), PidfdFlags::empty())?;
         loop {
-            tick();
+            if !tick() {
+                return Ok(Waited::GivenUp);
+            }
             let elapsed = self.started.elapsed();
             if stop.load(Ordering::Relaxed) {
                 return Ok(Waited::Stopped);
@@ -232,7 +236,7 @@ mod tests {
     fn output_and_code_are_kept() {
         let process = sh("echo out; echo err >&2; exit 3");
         let stop = AtomicBool::new(false);
-        let waited = process.wait(Duration::from_secs(20), &stop, &mut || {}).unwrap();
+        let waited = process.wait(Duration::from_secs(20), &stop, &mut || true).unwrap();
         assert!(matches!(waited, Waited::Ended(_)));
         let Finished { output, .. } = process.finish();
         assert_eq!((output.exit_code, output.truncated), (Some(3), false));
@@ -243,7 +247,7 @@ mod tests {
     fn a_flood_is_bounded_and_does_not_stall_the_tool() {
         let process = sh("head -c 6000000 /dev/zero");
         let stop = AtomicBool::new(false);
-        let waited = process.wait(Duration::from_secs(20), &stop, &mut || {}).unwrap();
+        let waited = process.wait(Duration::from_secs(20), &stop, &mut || true).unwrap();
         assert!(matches!(waited, Waited::Ended(_)));
         let Finished { output, .. } = process.finish();
         assert_eq!((output.stdout.len(), output.truncated), (KEPT, true));
@@ -255,7 +259,7 @@ mod tests {
         let file = dir.path().join("child");
         let process = sh(&format!("sleep 300 & echo $! > {}; wait", file.display()));
         let stop = AtomicBool::new(false);
-        let waited = process.wait(Duration::from_millis(500), &stop, &mut || {}).unwrap();
+        let waited = process.wait(Duration::from_millis(500), &stop, &mut || true).unwrap();
         assert_eq!(waited, Waited::TimedOut);
         process.finish();
         let child = std::fs::read_to_string(&file).unwrap();
@@ -275,7 +279,7 @@ mod tests {
     fn a_process_that_slips_away_is_found_and_ended() {
         let stop = AtomicBool::new(false);
         let process = sh("setsid sleep 301 >/dev/null 2>&1 & exit 0");
-        let waited = process.wait(Duration::from_secs(20), &stop, &mut || {}).unwrap();
+        let waited = process.wait(Duration::from_secs(20), &stop, &mut || true).unwrap();
         assert!(matches!(waited, Waited::Ended(_)));
         let mark = process.mark.clone();
         let begun = Instant::now();
@@ -292,7 +296,7 @@ mod tests {
     fn processor_time_counts_children() {
         let stop = AtomicBool::new(false);
         let process = sh("sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; true");
-        process.wait(Duration::from_secs(60), &stop, &mut || {}).unwrap();
+        process.wait(Duration::from_secs(60), &stop, &mut || true).unwrap();
         let seconds = process.finish().cpu_seconds.unwrap();
         assert!(seconds > 0.02 && seconds < 60.0, "{seconds}");
     }
@@ -301,7 +305,7 @@ mod tests {
     fn the_stop_flag_ends_a_wait() {
         let process = sh("sleep 300");
         let waited =
-            process.wait(Duration::from_secs(20), &AtomicBool::new(true), &mut || {}).unwrap();
+            process.wait(Duration::from_secs(20), &AtomicBool::new(true), &mut || true).unwrap();
         assert_eq!(waited, Waited::Stopped);
         assert_eq!(process.finish().output.exit_code, None);
     }

@@ -34,6 +34,10 @@ impl Run<'_> {
                 record.outcome = Outcome::Failed { reason };
                 record.throughput_bps = None;
             }
+            Err(Trouble::Disturbed(reason)) => {
+                record.outcome = Outcome::Invalid { reason };
+                record.throughput_bps = None;
+            }
         }
         Some(record)
     }
@@ -52,10 +56,16 @@ impl Run<'_> {
             .open(self.condition, self.seed)
             .map_err(|error| Trouble::Failed(format!("no path: {}", chain(&*error))))?;
         let measured = self.over(&mut *path, private.path(), record);
+        let broken = path.check().err();
         let report = path.close();
         record.notes.extend(report.notes);
         record.path = report.counters;
-        measured?;
+        match (measured, broken) {
+            (Err(Trouble::Stopped), _) => return Err(Trouble::Stopped),
+            // Whatever failed then failed because of it.
+            (_, Some(error)) => return Err(Trouble::Disturbed(chain(&*error))),
+            (measured, None) => measured?,
+        }
         if let Work::Copy { source, scratch: Some(scratch) } = self.work {
             self.verify(source, scratch)?;
         }

@@ -48,6 +48,8 @@ pub(super) enum Trouble {
     Stopped,
     /// The run failed, for the reason in one line.
     Failed(String),
+    /// The path broke during the run, for the reason in one line; the tool is not to blame.
+    Disturbed(String),
 }
 
 impl Trouble {

@@ -1,4 +1,4 @@
-//! Rounds of hostile clients against a server, and what is checked after each.
+//! Rounds of hostile clients against a server, with checks after each round.
 
 #![allow(clippy::print_stderr)] // It reports each round to whoever runs it.
 
@@ -16,28 +16,29 @@ use crate::server::Server;
 use crate::session::{self, Who};
 use crate::watch::{Guard, Honest, Taken, settle};
 
-/// How long an attack takes.
+/// The limits of an attack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Length {
-    /// It ends after so many messages.
+    /// The number of messages after which it ends.
     pub(crate) messages: u64,
-    /// It ends after this time.
+    /// The time after which it ends.
     pub(crate) time: Duration,
-    /// How long the clients of one round go on.
+    /// The duration of a round.
     pub(crate) round: Duration,
-    /// Hostile clients at once.
+    /// The number of hostile clients at once.
     pub(crate) clients: u64,
 }
 
-/// What is attacked.
+/// The attacked server and its surroundings.
 struct Attack<'a> {
     server: Server,
-    /// Where the server's user has its keys: the authorised clients are this user.
+    /// The configuration directory with the keys; authorised clients use the key of the server's
+    /// user.
     home: PathBuf,
     guard: Guard,
     /// The program of the honest clients.
     program: &'a Path,
-    /// Whether the server takes files, and whether it gives them.
+    /// True if the server accepts files, and true if it offers files.
     puts: bool,
     gets: bool,
     seed: u64,
@@ -47,7 +48,7 @@ struct Attack<'a> {
 /// Starts `program serve` with `options` on a root in `dir`, and attacks it.
 ///
 /// # Errors
-/// What did not hold, and after which round.
+/// The failed check and the round.
 pub(crate) fn attack(
     program: &Path,
     dir: &Path,
@@ -73,7 +74,7 @@ pub(crate) fn attack(
     Attack { server, home, guard, program, puts, gets, seed, length }.run()
 }
 
-/// What was done.
+/// The totals of an attack.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) messages: u64,
@@ -98,7 +99,7 @@ impl fmt::Display for Tally {
 }
 
 impl Attack<'_> {
-    /// Attacks until enough messages were sent or the time is over.
+    /// Attacks until the number of messages or the time is reached.
     fn run(&mut self) -> Result<Tally, String> {
         let (program, home) = (self.program.to_owned(), self.home.clone());
         let honest = Honest { program, home, port: self.server.port };
@@ -132,7 +133,7 @@ impl Attack<'_> {
             }
             self.guard.fill().map_err(|error| failed(error.to_string()))?;
             if tally.rounds == 0 {
-                // What the first round has left in the allocator's caches counts as taken.
+                // Memory in the caches of the allocator after the first round counts as used.
                 first.memory_kib = now.memory_kib;
             }
             tally.messages += messages;
@@ -153,18 +154,19 @@ impl Attack<'_> {
         Ok(tally)
     }
 
-    /// What is not to change: all outside the root and, where nothing may be replaced, in it.
+    /// Returns the state that must not change: everything outside the root, and its contents if the
+    /// server allows no replacement.
     fn snapshot(&self, root: bool) -> Result<std::collections::BTreeMap<PathBuf, String>, String> {
         let mut seen = self.guard.snapshot(root).map_err(|error| error.to_string())?;
         if self.puts {
-            // New names change the times of their directories.
+            // New files change the times of their directories.
             let within = |path: &PathBuf| path.starts_with(self.guard.root()) && path.is_dir();
             seen.retain(|path, _| !within(path));
         }
         Ok(seen)
     }
 
-    /// Hostile clients for a while; returns their messages and sessions.
+    /// Runs hostile clients for a round, and returns the numbers of messages and sessions.
     fn round(&self, round: u64) -> (u64, u64) {
         let server = HostPort::new("127.0.0.1", self.server.port);
         let user = ConfigDir::at(self.home.join(".config/longhaul"));

@@ -1,6 +1,6 @@
-//! Random decisions that follow from a seed.
+//! Random decisions from a seed.
 
-/// SplitMix64: small, and good enough to choose with.
+/// SplitMix64: a small generator, good enough for random choices.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -15,12 +15,12 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true with a probability of `percent`.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.next() % 100 < percent
     }

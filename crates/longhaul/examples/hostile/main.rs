@@ -1,16 +1,17 @@
-//! A client that speaks the protocol and does not keep to it, against a server of its own.
+//! A client that breaks the protocol, and a server that it attacks.
 //!
 //! ```text
 //! hostile --longhaul PROGRAM --dir DIR [--seed N] [--messages N] [--seconds N] [--round N]
 //!     [--clients N] [-- SERVE OPTIONS]
 //! ```
 //!
-//! It starts `longhaul serve` over a root in DIR, attacks it in rounds, and checks after each that
-//! the server serves honest clients, that nothing outside the root has changed, and that memory and
-//! descriptors return. Each client's messages follow from the seed; how they interleave does not.
-//! Exits with 1 and says what did not hold. `bench/hostile.sh` runs it at length.
+//! The program starts `longhaul serve` with a root in DIR and attacks it in rounds. After each
+//! round it checks that the server serves honest clients, that nothing outside the root has
+//! changed, and that memory and descriptors return. The seed determines the messages of each
+//! client, but not their interleaving. A failed check is printed, with exit code 1.
+//! `bench/hostile.sh` runs longer attacks.
 
-// A test tool that prints to whoever runs it.
+// A test tool may print directly.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod attack;
@@ -28,28 +29,28 @@ use std::time::Duration;
 use attack::Length;
 use clap::Parser;
 
-/// Attacks a server of its own.
+/// Start a longhaul server and attack it
 #[derive(Parser)]
 struct Arguments {
     /// The longhaul to attack
     #[arg(long)]
     longhaul: PathBuf,
-    /// An empty directory for the server's root and what surrounds it
+    /// An empty directory for the root of the server and its surroundings
     #[arg(long)]
     dir: PathBuf,
-    /// What the messages follow from
+    /// Seed of the messages
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// End after so many messages
+    /// Number of messages after which to end
     #[arg(long, default_value_t = u64::MAX)]
     messages: u64,
-    /// End after so many seconds
+    /// Seconds after which to end
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// Check after so many seconds each time
+    /// Seconds per round
     #[arg(long, default_value_t = 8)]
     round: u64,
-    /// Hostile clients at once
+    /// Number of hostile clients at once
     #[arg(long, default_value_t = 8)]
     clients: u64,
     /// Options of `longhaul serve`

@@ -1,10 +1,10 @@
-//! Changes to messages: of their values, of their bytes, and of their lengths.
+//! Mutations of messages: of their values, bytes and lengths.
 
 use serde_json::{Map, Value, json};
 
 use crate::dice::Dice;
 
-/// Numbers at the ends of what integers, lengths and doubles hold.
+/// Limits of integers, lengths and doubles.
 const NUMBERS: [&str; 16] = [
     "0",
     "-1",
@@ -24,7 +24,7 @@ const NUMBERS: [&str; 16] = [
     "0.5",
 ];
 
-/// Paths that lead elsewhere, and texts that are none.
+/// Paths that lead out of the root, and malformed texts.
 const TEXTS: [&str; 24] = [
     "",
     ".",
@@ -52,7 +52,7 @@ const TEXTS: [&str; 24] = [
     "\u{202e}\u{1b}]0;x\u{7}",
 ];
 
-/// A message as it goes out: a length and as many bytes.
+/// Returns a message as a frame: its length and its bytes.
 pub(crate) fn frame(message: &Value) -> Vec<u8> {
     with_length(message.to_string().as_bytes())
 }
@@ -61,7 +61,7 @@ pub(crate) fn with_length(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// A text that leads elsewhere, or is long.
+/// Returns a path that leads out of the root, or a long text.
 pub(crate) fn text(dice: &mut Dice) -> String {
     match dice.below(12) {
         0 => "a/".repeat(1 + dice.below(3000)),
@@ -70,7 +70,7 @@ pub(crate) fn text(dice: &mut Dice) -> String {
     }
 }
 
-/// The message with something changed in it, as bytes.
+/// Returns a mutated message as bytes.
 pub(crate) fn mutated(dice: &mut Dice, message: &Value) -> Vec<u8> {
     match dice.below(10) {
         0..6 => {
@@ -86,7 +86,7 @@ pub(crate) fn mutated(dice: &mut Dice, message: &Value) -> Vec<u8> {
     }
 }
 
-/// Changes one value of the message, wherever it is.
+/// Changes one value of the message at any depth.
 fn change(dice: &mut Dice, value: &mut Value) {
     match value {
         Value::Object(fields) if !fields.is_empty() && dice.chance(85) => {
@@ -134,7 +134,7 @@ fn hostile(dice: &mut Dice) -> Value {
     }
 }
 
-/// The message as a frame, where a number may become one that JSON has and a `Value` has not.
+/// Returns the message as a frame. A number may become one that is valid JSON but no `Value`.
 fn number(dice: &mut Dice, message: &Value) -> Vec<u8> {
     let mut body = message.to_string();
     if dice.chance(60) {

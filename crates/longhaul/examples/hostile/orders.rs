@@ -1,4 +1,4 @@
-//! Messages that a client may send, by service and in the order of the protocol.
+//! The messages of a client, per service and in the order of the protocol.
 
 use longhaul_core::plan::{CopyOptions, Protection, StreamSpec, TestPlan, TrainSpec};
 use longhaul_core::units::{Bytes, Rate};
@@ -13,20 +13,20 @@ use serde_json::Value;
 use crate::dice::Dice;
 use crate::mutate;
 
-/// Files of an upload, small and of several blocks.
+/// The sizes of uploaded files: small ones and files of several blocks.
 pub(crate) const SIZES: [u64; 6] = [0, 5, 4096, 5000, 70_000, 300_000];
 
 /// The messages of one session.
 pub(crate) struct Orders {
-    /// What asks for something; the server answers.
+    /// The request, which the server answers.
     pub(crate) request: Vec<Value>,
-    /// What follows the answer.
+    /// The messages after the answer.
     pub(crate) then: Vec<Value>,
-    /// The data connections that belong to it.
+    /// The number of data connections.
     pub(crate) streams: u32,
     pub(crate) protection: Protection,
     pub(crate) block_bytes: u64,
-    /// Sizes of the files that the client uploads, by entry.
+    /// The sizes of the files that the client uploads, by entry.
     pub(crate) uploads: Vec<u64>,
 }
 
@@ -38,7 +38,7 @@ fn path(text: &str) -> FilePath {
     FilePath::new(text).expect("no NUL")
 }
 
-/// A path that is right, or leads elsewhere.
+/// Returns the path `right`, or one that leads out of the root.
 fn any_path(dice: &mut Dice, right: &str) -> FilePath {
     if dice.chance(70) {
         return path(right);
@@ -47,7 +47,7 @@ fn any_path(dice: &mut Dice, right: &str) -> FilePath {
     FilePath::new(text).unwrap_or_else(|| path(right))
 }
 
-/// Messages of a session for `service`.
+/// Returns the messages of a session for `service`.
 pub(crate) fn orders(dice: &mut Dice, service: Service) -> Orders {
     match service {
         Service::Copy => copy(dice),
@@ -95,7 +95,7 @@ fn copy(dice: &mut Dice) -> Orders {
     let (protection, block_bytes) = (options.protection, options.block_bytes.get());
     let (mut request, mut then, mut uploads) = (Vec::new(), Vec::new(), Vec::new());
     match dice.below(8) {
-        // Few keys, so that one session goes on with what another has left.
+        // Few keys, so that sessions resume the copies of others.
         0..4 => {
             let key = CopyKey::new(dice.below(6) as u128);
             let top = *dice.choose(&[Top::One, Top::Several, Top::Several, Top::Contents]);
@@ -141,7 +141,7 @@ fn copy(dice: &mut Dice) -> Orders {
     Orders { request, then, streams, protection, block_bytes, uploads }
 }
 
-/// What a source says, and the sizes of its files.
+/// Returns the messages of a source and the sizes of its files.
 fn source(dice: &mut Dice) -> (Vec<Value>, Vec<u64>) {
     let (mut entries, mut uploads) = (Vec::new(), Vec::new());
     for id in 0..1 + dice.below(6) as u64 {
@@ -161,7 +161,7 @@ fn source(dice: &mut Dice) -> (Vec<Value>, Vec<u64>) {
     }
     let count = entries.len() as u64;
     let stages = Default::default();
-    let (here, reason) = (path("here"), "said so".to_owned());
+    let (here, reason) = (path("here"), "printed so".to_owned());
     let mut then = vec![value(&SourceMessage::Entries(entries))];
     let more = [
         value(&SourceMessage::Alive { stages }),
@@ -183,9 +183,9 @@ fn source(dice: &mut Dice) -> (Vec<Value>, Vec<u64>) {
     (then, uploads)
 }
 
-/// What a sink says.
+/// Returns the messages of a sink.
 fn sink(dice: &mut Dice) -> Vec<Value> {
-    let (here, reason) = (path("here"), "said so".to_owned());
+    let (here, reason) = (path("here"), "printed so".to_owned());
     let held = vec![
         Held { id: dice.next() % 3, blocks: None },
         Held { id: dice.next() % 3, blocks: Some(vec![(0, dice.next() >> dice.below(64))]) },

@@ -1,4 +1,4 @@
-//! The server that is attacked.
+//! The attacked server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ impl Server {
             let Some(line) = lines.next() else { break };
             port = line?.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         }
-        // The pipe is read on, so that the server never waits for it.
+        // The pipe is drained, so that the server never blocks.
         let panic = Arc::new(Mutex::new(None));
         std::thread::spawn({
             let panic = panic.clone();
@@ -35,7 +35,7 @@ impl Server {
         Ok(Server { process, port, panic })
     }
 
-    /// Why the server is not as it should be, if it is not.
+    /// Returns the reason why the server has crashed or ended, if it has.
     pub(crate) fn fault(&mut self) -> Option<String> {
         let panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         match self.process.try_wait() {

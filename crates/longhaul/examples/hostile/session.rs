@@ -19,19 +19,19 @@ use crate::orders::{Orders, orders};
 
 const SERVICES: [Service; 5] =
     [Service::Copy, Service::Test, Service::ThirdParty, Service::Path, Service::Diagnose];
-/// How long a client listens for what it may be told.
+/// The time for which a client waits for a message.
 const PATIENCE: Duration = Duration::from_millis(80);
-/// A message is sent so often at the most.
+/// The largest number of repetitions of a message.
 const FLOOD: usize = 400;
 
-/// Who a hostile client is.
+/// The identity of a hostile client.
 pub(crate) struct Who<'a> {
     pub(crate) server: &'a HostPort,
     pub(crate) config: &'a ConfigDir,
     pub(crate) identity: &'a Identity,
 }
 
-/// Runs a session and returns how many messages were sent in it.
+/// Runs a session and returns the number of sent messages.
 pub(crate) fn run(dice: &mut Dice, who: &Who<'_>) -> u64 {
     if dice.chance(4) {
         return without_tls(dice, who.server);
@@ -50,7 +50,7 @@ pub(crate) fn run(dice: &mut Dice, who: &Who<'_>) -> u64 {
     foe.sent
 }
 
-/// Bytes that are no TLS, or its beginning, or the first bytes of a data connection.
+/// Sends random bytes, the start of a TLS handshake, or the start of a data connection.
 fn without_tls(dice: &mut Dice, server: &HostPort) -> u64 {
     let Ok(mut socket) = TcpStream::connect((server.host.as_str(), server.port)) else { return 0 };
     let first: &[u8] = match dice.below(4) {
@@ -76,7 +76,7 @@ struct Foe<'a> {
     receiver: ControlReceiver,
     dialer: DataDialer,
     sent: u64,
-    /// Messages of 100 that are changed.
+    /// The percentage of mutated messages.
     spoil: u64,
 }
 
@@ -87,18 +87,18 @@ impl Foe<'_> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let hello = Hello { protocol: PROTOCOL_VERSION, version, service };
         let hello = serde_json::to_value(hello).expect("a hello is written");
-        // Rarely: most of what there is comes after it.
+        // Rarely, because most of the protocol follows.
         let spoilt = self.dice.chance(5);
         if !self.send(&hello, spoilt) || self.dice.chance(3) {
             return;
         }
-        if self.dice.chance(60) && !self.heard() {
+        if self.dice.chance(60) && !self.receives() {
             return;
         }
         let orders = orders(self.dice, service);
         let mut request = orders.request.clone();
         if self.dice.chance(5) {
-            // What another service is asked.
+            // The request of another service.
             let other = *self.dice.choose(&SERVICES);
             request = crate::orders::orders(self.dice, other).then;
         }
@@ -107,24 +107,24 @@ impl Foe<'_> {
         }
         let connections = self.connections(&orders);
         if self.dice.chance(85) {
-            self.heard();
+            self.receives();
         }
         self.follow(&orders, connections);
         match self.dice.below(4) {
             0 => std::thread::sleep(Duration::from_millis(self.dice.next() % 50)),
-            1 => while self.heard() && self.dice.chance(70) {},
+            1 => while self.receives() && self.dice.chance(70) {},
             _ => {}
         }
     }
 
-    /// What comes after the request was answered, on all channels.
+    /// Sends the messages and blocks after the answer to the request.
     fn follow(&mut self, orders: &Orders, connections: Vec<TcpStream>) {
         let mut then = orders.then.clone();
         if then.len() > 1 && self.dice.chance(15) {
             let (one, other) = (self.dice.below(then.len()), self.dice.below(then.len()));
             then.swap(one, other);
         }
-        // Half of the messages before the blocks, the others after them.
+        // Half of the messages precede the blocks.
         let middle = then.len().div_ceil(2);
         if !self.say(&then[..middle]) {
             return;
@@ -132,13 +132,13 @@ impl Foe<'_> {
         let kept = self.blocks(orders, connections);
         self.say(&then[middle..]);
         if self.dice.chance(30) {
-            self.heard();
+            self.receives();
         }
         drop(kept);
     }
 
-    /// Sends these in order, some of them changed, repeated or left out; false if the server has
-    /// gone.
+    /// Sends messages in order, some of them changed, repeated or omitted. Returns false if the
+    /// server has closed the connection.
     fn say(&mut self, messages: &[Value]) -> bool {
         for message in messages {
             let times = match self.dice.below(100) {
@@ -164,13 +164,13 @@ impl Foe<'_> {
         sent
     }
 
-    /// Whether the server said anything in time.
-    fn heard(&mut self) -> bool {
+    /// Returns whether the server sent a message in time.
+    fn receives(&mut self) -> bool {
         let _ = self.receiver.set_timeout(Some(PATIENCE));
         self.receiver.receive::<Value>().is_ok()
     }
 
-    /// Data connections as the request needs them, or others.
+    /// Opens the data connections of the request, or others.
     fn connections(&mut self, orders: &Orders) -> Vec<TcpStream> {
         let numbers: Vec<u32> = match self.dice.below(10) {
             0 => Vec::new(),
@@ -185,7 +185,7 @@ impl Foe<'_> {
         opened
     }
 
-    /// Sends blocks, packs, lies and noise on the connections; returns those that stay open.
+    /// Sends blocks, packs, false headers and random bytes. Returns the connections that stay open.
     fn blocks(&mut self, orders: &Orders, connections: Vec<TcpStream>) -> Vec<TcpStream> {
         let mut kept = Vec::new();
         for (number, socket) in (0..).zip(connections) {
@@ -210,15 +210,12 @@ impl Foe<'_> {
     }
 
     fn blocks_on(&mut self, orders: &Orders, number: u32, socket: TcpStream) {
-        let protection = match self.dice.chance(95) {
-            true => orders.protection,
-            false => Protection::Bare,
-        };
+        let protection = if self.dice.chance(95) { orders.protection } else { Protection::Bare };
         let key = self.dialer.secret().stream_key(number);
         let mut blocks = BlockSender::new(socket, &key, protection);
         for (id, size) in (0..).zip(&orders.uploads) {
             let sent = match self.dice.below(10) {
-                0 => self.lie(&mut blocks),
+                0 => self.send_false_header(&mut blocks),
                 1 => blocks.send(self.dice.next() % 9, 0, &mut vec![1; 1 + self.dice.below(9000)]),
                 _ => honest(&mut blocks, id, *size, orders.block_bytes),
             };
@@ -233,8 +230,8 @@ impl Foe<'_> {
         }
     }
 
-    /// A signed header, or table, that is not true.
-    fn lie(&mut self, blocks: &mut BlockSender) -> std::io::Result<()> {
+    /// Sends a signed header or table with false values.
+    fn send_false_header(&mut self, blocks: &mut BlockSender) -> std::io::Result<()> {
         let big = self.dice.next() >> self.dice.below(64);
         let length = (self.dice.next() >> self.dice.below(64)) as u32;
         let header = match self.dice.below(3) {
@@ -253,7 +250,7 @@ impl Foe<'_> {
     }
 }
 
-/// All bytes of a file, as a source sends them.
+/// Sends all bytes of a file, as a source does.
 fn honest(blocks: &mut BlockSender, file: u64, size: u64, block: u64) -> std::io::Result<()> {
     if size < block.min(1 << 20) {
         let entry = PackEntry { file, length: size as u32 };

@@ -1,5 +1,5 @@
-//! What must hold after hostile clients: nothing outside the root has changed, honest clients are
-//! served, and the server's memory and descriptors return.
+//! The checks after a round: nothing outside the root has changed, honest clients are served, and
+//! the memory and descriptors of the server return.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long an honest client may take, waiting for its turn included.
+/// The time limit for an honest client, including its wait in the queue.
 const SERVED: Duration = Duration::from_secs(90);
-/// How long a server may take to let go of sessions that have ended.
+/// The time limit for a server to release ended sessions.
 const SETTLED: Duration = Duration::from_secs(60);
-/// Resident memory that a server may gain over its first round.
+/// The resident memory that a server may gain after its first round.
 const MEMORY_KIB: u64 = 96 << 10;
-/// Descriptors that a server may gain over what it begins with.
+/// The descriptors that a server may gain.
 const DESCRIPTORS: usize = 8;
 
-/// A directory that surrounds a server's root, with files that no client may touch.
+/// A directory with the root of the server and with files that no client may change.
 pub(crate) struct Guard {
     dir: PathBuf,
 }
 
 impl Guard {
-    /// Makes the directory `dir`; the root is its `root`.
+    /// Creates the directory `dir` with the root `root`.
     pub(crate) fn make(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir.join("outside/deep"))?;
         for name in ["outside/secret", "outside/deep/secret", "passwd", ".hidden"] {
@@ -41,16 +41,17 @@ impl Guard {
         self.dir.join("root")
     }
 
-    /// Makes the root anew, with links that lead out of it.
+    /// Recreates the contents of the root, with links that lead out of it.
     pub(crate) fn fill(&self) -> io::Result<()> {
         let root = self.root();
         if root.exists() {
-            // The directory stays: the server has it open.
+            // The directory itself stays, because the server has it open.
             for entry in fs::read_dir(&root)? {
                 let path = entry?.path();
-                match fs::symlink_metadata(&path)?.is_dir() {
-                    true => fs::remove_dir_all(path)?,
-                    false => fs::remove_file(path)?,
+                if fs::symlink_metadata(&path)?.is_dir() {
+                    fs::remove_dir_all(path)?;
+                } else {
+                    fs::remove_file(path)?;
                 }
             }
         }
@@ -64,12 +65,11 @@ impl Guard {
         symlink("../../passwd", root.join("up/link"))
     }
 
-    /// All that is there outside the root, with what tells that it is unchanged; with `root` also
-    /// what is in the root.
+    /// Returns the metadata and digests of everything outside the root; with `root` also inside.
     pub(crate) fn snapshot(&self, root: bool) -> io::Result<BTreeMap<PathBuf, String>> {
         let mut seen = BTreeMap::new();
         look(&self.dir, &mut seen, &|path| root || path != self.root())?;
-        // The time of the root changes with what is put in.
+        // Uploads change the time of the root.
         seen.remove(&self.root());
         Ok(seen)
     }
@@ -107,7 +107,7 @@ fn look(
     Ok(())
 }
 
-/// What a process has taken.
+/// The memory and descriptors of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
     pub(crate) memory_kib: u64,
@@ -135,7 +135,7 @@ impl Taken {
     }
 }
 
-/// Waits until the process `pid` has returned what it took since `first`.
+/// Waits until the process `pid` has released what it has used since `first`.
 pub(crate) fn settle(pid: u32, first: &Taken) -> Result<Taken, String> {
     let deadline = Instant::now() + SETTLED;
     loop {
@@ -150,16 +150,16 @@ pub(crate) fn settle(pid: u32, first: &Taken) -> Result<Taken, String> {
     }
 }
 
-/// The clients that keep to the protocol.
+/// The honest clients.
 pub(crate) struct Honest {
     pub(crate) program: PathBuf,
-    /// Their home, which holds the key of the server's user.
+    /// Their home directory, with the key of the server's user.
     pub(crate) home: PathBuf,
     pub(crate) port: u16,
 }
 
 impl Honest {
-    /// Copies a file to the server and back, as far as the server lets it, and runs a short test.
+    /// Copies a file to the server and back, as far as the server allows, and runs a short test.
     pub(crate) fn is_served(&self, puts: bool, gets: bool) -> Result<(), String> {
         let there = format!("lh://127.0.0.1:{}", self.port);
         let (sent, back) = (self.home.join("sent"), self.home.join("back"));
@@ -202,8 +202,10 @@ impl Honest {
                 Some(status) if status.success() => return Ok(()),
                 Some(_) => {
                     let output = process.wait_with_output().map_err(|error| error.to_string())?;
-                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                    return Err(format!("an honest client is not served: {arguments:?}: {said}"));
+                    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+                    return Err(format!(
+                        "an honest client is not served: {arguments:?}: {printed}"
+                    ));
                 }
                 None => std::thread::sleep(Duration::from_millis(5)),
             }

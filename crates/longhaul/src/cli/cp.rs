@@ -1,9 +1,9 @@
-//! `longhaul cp`: arguments to a plan, a session, a copy, its output.
+//! `longhaul cp`: turns arguments into a plan, runs the copy and prints its result.
 
 mod check;
+mod connector;
 mod events;
 mod filters;
-mod gate;
 mod route;
 mod standard;
 
@@ -20,7 +20,6 @@ use longhaul_core::plan::{
     Verify,
 };
 use longhaul_core::result::{CopyResult, NotKept};
-use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_engine::EngineError;
@@ -30,102 +29,107 @@ use longhaul_engine::copy::{
 };
 
 use self::check::check;
+use self::connector::Addresses;
+pub(in crate::cli) use self::connector::Connector;
 use self::events::{Events, Printer};
 use self::filters::{FilterArgs, read_list};
-use self::gate::Addresses;
-pub(in crate::cli) use self::gate::Gate;
-pub(in crate::cli) use self::route::{Far, far};
+pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
-use crate::output::{CopyBar, after_printing, copy_text, raw_output, say};
+use crate::output::{
+    CopyBar, after_printing, copy_text, copy_verdict, failure_text, print_message, raw_output,
+};
 use crate::remote::SshOptions;
-use crate::throttle::Throttle;
+use crate::signals::Interrupt;
+use crate::signals::Throttle;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which runs longhaul \
-                        there) or lh://host[:port]/PATH (a 'longhaul serve --root DIR'). \
-                        Exit codes: 0 done, 2 bad arguments, 3 not reachable or connection lost, \
-                        4 refused by the server, 5 files or disk, 7 some files failed, 130 \
-                        stopped by Ctrl-C.")]
+#[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which starts longhaul \
+                        on that host) or lh://host[:port]/PATH (a server that runs 'longhaul \
+                        serve --root DIR'). Exit codes: 0 done, 2 invalid arguments, 3 host \
+                        unreachable or connection lost, 4 refused by the server, 5 file or disk \
+                        error, 7 some files failed, 130 interrupted by Ctrl-C.")]
 pub(super) struct Args {
-    /// What to copy and where to: the last is the target. 'dir/.' means a directory's contents,
-    /// /dev/zero bytes from memory, '-' standard input; the target /dev/null verifies and drops,
-    /// '-' is standard output
+    /// Sources and, last, the target. As a source, 'dir/.' is the contents of a directory,
+    /// /dev/zero is zeros from memory and '-' is standard input. The target /dev/null verifies and
+    /// discards the data; the target '-' is standard output
     #[arg(value_names = ["SRC", "DST"], num_args = 1.., required_unless_present = "check")]
     places: Vec<Location>,
-    /// Copy directories with all that is in them; links are followed
+    /// Copy directories and their contents; follow symbolic links
     #[arg(short, long)]
     recursive: bool,
-    /// Keep everything: -r -p -l, hard links, owners and groups, extended attributes, access
+    /// Preserve everything: -r -p -l, hard links, owners and groups, extended attributes, access
     /// control lists, devices, FIFOs and sockets
     #[arg(short, long)]
     archive: bool,
-    /// Keep modes and times
+    /// Preserve modes and times
     #[arg(short, long)]
     preserve: bool,
     /// Copy symbolic links as links
     #[arg(short, long)]
     links: bool,
-    /// With -a: keep owners and groups by number, not by name
+    /// With -a: preserve owners and groups by number instead of by name
     #[arg(long, requires = "archive")]
     numeric_ids: bool,
-    /// Leave files alone that are newer at the target, or as new and as long
+    /// Skip files that are newer at the target, or have the same time and size
     #[arg(short, long)]
     update: bool,
-    /// Delete what is in a copied directory at the target and not at the source, once everything
-    /// was copied; with -n only list it
+    /// After the copy, delete files in copied directories of the target that the source does not
+    /// have; with -n only list them
     #[arg(long)]
     delete: bool,
-    /// With --delete: if there are more than this to delete, delete nothing
+    /// With --delete: delete nothing if more than N files would be deleted
     #[arg(long, value_name = "N", requires = "delete")]
     max_delete: Option<u64>,
-    /// Change nothing; list what would be done
+    /// Change nothing; list the changes that a copy would make
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
     filters: FilterArgs,
-    /// Copy what FILE names of the directory SRC, paths relative to it, one a line, each with the
-    /// directories above it; '-' for standard input
+    /// Copy only the paths listed in FILE, relative to SRC, one per line; '-' is standard input
     #[arg(long, value_name = "FILE")]
     files_from: Option<OsString>,
-    /// The names in --files-from end with NUL, as find -print0 writes them
+    /// The paths in --files-from end with NUL, as 'find -print0' writes them
     #[arg(short = '0', long, requires = "files_from")]
     from0: bool,
-    /// Tell each file's BLAKE3 digest, as b3sum does
+    /// Print the BLAKE3 digest of each file, in the format of b3sum
     #[arg(long)]
     digest: bool,
-    /// Write a manifest of the files' digests beside them [default name: the copy's with .b3]
+    /// Write a manifest with the digest of each file beside the files [default name: the copy's
+    /// name with .b3]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
     manifest: Option<OsString>,
-    /// Copy nothing; compare the files beside MANIFEST, or those in the directory given, with it;
-    /// where both are at a far host, it is that host that reads them
+    /// Copy nothing; compare the files beside MANIFEST, or in the given directory, with it. A
+    /// remote host reads its own files
     #[arg(long, value_name = "MANIFEST")]
     check: Option<Location>,
-    /// TCP connections that carry the data [default: as many as bring something, from 4 to 16]
+    /// TCP connections that carry the data [default: chosen while the copy runs, from 4 to 16]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
-    /// Send no faster than this, over all connections together; while the copy runs, signal USR1
-    /// halves the rate and USR2 doubles it
+    /// Limit the total rate of all connections; 0 means no limit. SIGUSR1 halves the limit and
+    /// SIGUSR2 doubles it while the copy runs
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
-    /// Yield processors and disks to other programs and the path to other traffic, at both ends
+    /// Yield to other programs and other traffic: lower CPU and disk priority on both hosts, and a
+    /// congestion control that gives way
     #[arg(long)]
     nice: bool,
-    /// Give up when nothing has moved for this long: while connected, or while a lost connection is
-    /// made again
+    /// Send without regard to other traffic: for a circuit that carries nothing else
+    #[arg(long, conflicts_with = "nice")]
+    dedicated: bool,
+    /// Give up after this long without progress, connected or not
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     give_up: Duration,
-    /// Do not encrypt the data; it is still authenticated and verified
+    /// Do not encrypt the data; they are still authenticated and verified
     #[arg(long)]
     cleartext: bool,
-    /// With --cleartext: do not verify blocks either; TCP's checksum is all
+    /// With --cleartext: do not verify blocks; only TCP's checksum protects them
     #[arg(long, requires = "cleartext")]
     no_verify: bool,
-    /// Compare files as they arrive, or also as the disk returns them, past the page cache, before
-    /// they get their names
+    /// Verify the data as they arrive, or also read every file back from the disk, past the page
+    /// cache, before it gets its final name
     #[arg(
         long,
         value_name = "in-flight|reread",
@@ -133,36 +137,37 @@ pub(super) struct Args {
         conflicts_with = "no_verify"
     )]
     verify: Verify,
-    /// Do not sync files before they get their names; a crash may lose them
+    /// Do not sync files before they get their final names; a crash may lose them
     #[arg(long)]
     no_fsync: bool,
-    /// The unit of reading, verifying and writing [default: 4MiB; 1MiB with more than 16 streams
-    /// or a --bwlimit of 1 Gb/s and less]
+    /// Size of a block, the unit of reading, verifying and writing [default: 4MiB; 1MiB with more
+    /// than 16 streams or a --bwlimit of 1 Gb/s or less]
     #[arg(long, value_name = "SIZE")]
     block: Option<Bytes>,
-    /// Read and write files of 1 MiB and more past the page cache: where that pays, which each end
-    /// tries with the first blocks of a long file; wherever the file system takes it; or never
+    /// Read and write files of 1 MiB and more with direct I/O: 'auto' compares both ways on the
+    /// first blocks of a large file, 'always' uses it wherever the file system allows
     #[arg(long, value_name = "auto|always|never", default_value = "auto")]
     direct: DirectIo,
-    /// How much of /dev/zero to copy
+    /// Number of bytes to copy from /dev/zero
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
-    /// Record the key of a server that is not known yet
+    /// Trust and record the key of an unknown server
     #[arg(long)]
     accept_new: bool,
     #[command(flatten)]
     ssh: SshOptions,
-    /// Send everything through ssh, for hosts where its port alone is open: slower than beside it
+    /// Send all data through ssh, for hosts that accept only ssh connections; slower than separate
+    /// TCP connections
     #[arg(long)]
     via_ssh: bool,
-    /// Spread the data connections over these addresses of the far host, or over all that its
-    /// name has
+    /// Distribute the data connections over these addresses of the remote host, or over all
+    /// addresses of its name
     #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
     addresses: Option<Addresses>,
     /// Print one JSON document, "longhaul.cp/1"
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
-    /// Print a line of JSON each second and for each event, the last with the whole document
+    /// Print one line of JSON per second and per event; the last line has the whole result
     #[arg(long, conflicts_with = "check")]
     json_stream: bool,
 }
@@ -171,7 +176,7 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
-            let open = |far: &Far| self.gate(far, None, interrupt.flag());
+            let open = |far: &Endpoint| self.connector(far, None, interrupt.flag());
             return check(manifest, &self.places, self.json, open, interrupt.flag());
         }
         let plan = self.plan()?;
@@ -181,14 +186,17 @@ impl Args {
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
         let bar = CopyBar::start(progress.clone(), self.json || self.json_stream);
         let events = self.json_stream.then(|| Events::start(progress.clone(), printer));
-        let copied = self.copy(&plan, &progress, printer, interrupt.flag());
+        let copied = self.copy(&plan, &progress, printer, interrupt.flag()).map(|result| {
+            let verdict = copy_verdict(&result);
+            CopyResult { verdict, ..result }
+        });
         bar.finish();
-        let told = events.map_or(Ok(()), |events| events.finish(copied.as_ref().ok()));
+        let streamed = events.map_or(Ok(()), |events| events.finish(copied.as_ref().ok()));
         let result = match copied {
             Ok(result) => result,
             Err(error) => {
                 return Err(match interrupt.exit_code() {
-                    Some(code) => Coded { code, ..error },
+                    Some(code) => Coded { code, error: interrupted(&plan, &progress) },
                     None => error,
                 });
             }
@@ -196,7 +204,7 @@ impl Args {
         report(&result);
         let printed = match (self.json, self.json_stream) {
             (true, _) => printer.document(&result),
-            (false, true) => told,
+            (false, true) => streamed,
             (false, false) => printer.text(&copy_text(&result)),
         };
         let summary = &result.summary;
@@ -212,28 +220,32 @@ impl Args {
     fn plan(&self) -> Result<CopyPlan, Coded> {
         let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
         let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
-        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, self.bwlimit));
+        let rate = self.bwlimit.filter(|rate| rate.bps() > 0);
+        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, rate));
         if block.get() == 0 || !block.get().is_multiple_of(page) || block > BLOCK_LIMIT {
             return usage(format!(
-                "--block is {block}; it is a multiple of {page} bytes up to {BLOCK_LIMIT}"
+                "invalid --block {block}: it must be a multiple of {page} bytes and at most \
+                 {BLOCK_LIMIT}"
             ));
         }
         let Some((target, sources @ [_, ..])) = self.places.split_last() else {
-            return usage("a copy needs a target: SRC... DST".to_owned());
+            return usage("missing target: give SRC... DST".to_owned());
         };
         let zeros = sources.contains(&Location::Zero);
         if zeros != self.size.is_some() {
-            return usage(match zeros {
-                true => "/dev/zero has no end; say how much of it with --size".to_owned(),
-                false => "--size goes with the source /dev/zero".to_owned(),
-            });
+            let reason = if zeros {
+                "the source /dev/zero needs --size"
+            } else {
+                "--size is only for the source /dev/zero"
+            };
+            return usage(reason.to_owned());
         }
         if *target == Location::Zero || sources.contains(&Location::Null) {
-            return usage("/dev/zero is a source and /dev/null a target".to_owned());
+            return usage("/dev/zero can only be a source, and /dev/null only a target".to_owned());
         }
         self.check_standard(sources, target)?;
         if self.verify == Verify::Reread && matches!(target, Location::Null | Location::Standard) {
-            return usage("--verify=reread needs a target that keeps what is written".to_owned());
+            return usage("--verify=reread needs files as target".to_owned());
         }
         let local = sources
             .iter()
@@ -242,7 +254,7 @@ impl Args {
         let protection = match (self.cleartext, self.no_verify) {
             (_, true) => Protection::Bare,
             (true, false) => Protection::Hashed,
-            // Nobody listens inside one process.
+            // A copy within one process crosses no network.
             (false, false) if local => Protection::Hashed,
             (false, false) => Protection::Sealed,
         };
@@ -256,11 +268,12 @@ impl Args {
                 durable: !self.no_fsync,
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
-                rate_bps: self.bwlimit,
+                rate_bps: rate,
                 direct: self.direct,
                 nice: self.nice,
+                dedicated: self.dedicated,
                 verify: self.verify,
-                give_up_ms: Some(self.give_up.max(LEAST_PATIENCE).as_millis() as u64),
+                give_up_ms: Some(self.give_up.max(LEAST_GIVE_UP).as_millis() as u64),
                 tree: self.tree()?,
                 sample: None,
             },
@@ -269,31 +282,31 @@ impl Args {
         })
     }
 
-    /// What --files-from names.
+    /// The paths listed in --files-from.
     fn names(&self, sources: &[Location]) -> Result<Option<Vec<PathBuf>>, Coded> {
         let Some(list) = &self.files_from else { return Ok(None) };
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         if !matches!(sources, [Location::Local(_) | Location::Server { .. } | Location::Ssh { .. }])
         {
-            return usage("with --files-from there is one SRC, the directory it names files of");
+            return usage("--files-from needs one SRC: the directory of the listed paths");
         }
         if self.delete {
-            return usage("--files-from does not say what else there is; leave --delete away");
+            return usage("--delete cannot be combined with --files-from");
         }
         Ok(Some(read_names(&read_list(Path::new(list))?, self.from0)))
     }
 
-    /// What is copied of a tree, and what happens to what is there.
+    /// The options of a tree: its selection, attributes and treatment of existing files.
     fn tree(&self) -> Result<TreeOptions, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         let recursive = self.recursive || self.archive;
         if self.delete && !recursive {
-            return usage("--delete is about directories; it goes with -r or -a");
+            return usage("--delete needs -r or -a");
         }
         let manifest = match &self.manifest {
             None => None,
             Some(_) if self.places.last() == Some(&Location::Null) => {
-                return usage("/dev/null has no place for a manifest; use --digest");
+                return usage("--manifest cannot be written to /dev/null; use --digest");
             }
             Some(name) => {
                 let name = FilePath::new(name.as_bytes());
@@ -301,7 +314,7 @@ impl Args {
                     Some(name) if name.as_bytes().is_empty() || name.is_plain_relative() => {
                         Some(name)
                     }
-                    _ => return usage("--manifest is a name beside what is copied, without '..'"),
+                    _ => return usage("--manifest must be a relative path without '..'"),
                 }
             }
         };
@@ -324,15 +337,15 @@ impl Args {
         })
     }
 
-    /// What opens sessions with `far`.
-    fn gate<'a>(
+    /// Returns an opener of sessions with `far`.
+    fn connector<'a>(
         &self,
-        far: &Far,
+        far: &Endpoint,
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
-    ) -> Result<Gate<'a>, Coded> {
+    ) -> Result<Connector<'a>, Coded> {
         let ssh = SshOptions { via_ssh: self.via_ssh, ..self.ssh.clone() };
-        Gate::new(far, &ssh, self.accept_new, addresses, stop)
+        Connector::new(far, &ssh, self.accept_new, addresses, stop)
     }
 
     fn copy(
@@ -343,32 +356,33 @@ impl Args {
         stop: &Arc<AtomicBool>,
     ) -> Result<CopyResult, Coded> {
         let options = &plan.options;
-        let gate = |far: &Far, addresses| self.gate(far, addresses, stop);
+        let connector = |far: &Endpoint, addresses| self.connector(far, addresses, stop);
         let secret = CopySecret::of_user();
         let lost = |error: &EngineError| {
-            say(format_args!("{}; trying to go on", chain(error)));
+            let reason = failure_text(error);
+            print_message(format_args!("{reason}; reconnecting"));
             if self.json_stream {
-                Events::lost(printer, &chain(error));
+                Events::lost(printer, &reason);
             }
         };
         let give_up = self.give_up;
         let addresses = self.addresses.clone();
         Ok(match Route::of(plan)? {
             Route::Push { source, far, target } => {
-                if matches!(far, Far::Here) && plan.target != Location::Null {
+                if matches!(far, Endpoint::Local) && plan.target != Location::Null {
                     check_apart(&source, &target, options)
                         .map_err(|error| Coded::new(exit::USAGE, error))?;
                 }
-                let mut gate = gate(&far, addresses)?;
-                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let mut connector = connector(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let result = push(line, &source, &target, options, progress, stop);
-                gate.finish();
+                connector.finish();
                 result?
             }
             Route::Pull { far, paths, names, target } => {
-                let mut gate = gate(&far, addresses)?;
-                let connect: &mut dyn FnMut() -> _ = &mut || gate.open();
+                let mut connector = connector(&far, addresses)?;
+                let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let files = FarFiles { paths: &paths, names: names.as_deref() };
                 let outlet;
@@ -381,15 +395,17 @@ impl Args {
                     }
                 };
                 let result = pull(line, files, landing, options, progress, stop);
-                gate.finish();
+                connector.finish();
                 result?
             }
             Route::Between { from, paths, names, to, target } => {
-                let (mut source, mut sink) = (gate(&from, None)?, gate(&to, addresses)?);
+                let (mut source, mut sink) = (connector(&from, None)?, connector(&to, addresses)?);
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
                 let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
                 let notice = |reason: &str| {
-                    say(format_args!("{from}: {reason}; the data goes through this host"));
+                    print_message(format_args!(
+                        "{from}: {reason}; the data pass through this host"
+                    ));
                 };
                 let files = FarFiles { paths: &paths, names: names.as_deref() };
                 let ends = Ends { source: &mut || source.open(), files, target: &target };
@@ -402,25 +418,42 @@ impl Args {
     }
 }
 
-/// An end that is connected waits at least this long while nothing moves, whatever --give-up says.
-const LEAST_PATIENCE: Duration = Duration::from_secs(20);
+/// The lower bound of `--give-up` while connected.
+const LEAST_GIVE_UP: Duration = Duration::from_secs(20);
 
-/// Failures and what was passed over, on standard error.
+/// The error of a copy that a signal ended, with the bytes that a resumed copy keeps.
+fn interrupted(plan: &CopyPlan, progress: &Progress) -> anyhow::Error {
+    let moved = progress.moved();
+    let resumable = !matches!(plan.target, Location::Null | Location::Standard)
+        && !plan.sources.contains(&Location::Standard);
+    if resumable && moved.get() > 0 {
+        anyhow!("interrupted; {moved} kept, run the same command to resume")
+    } else {
+        anyhow!("interrupted")
+    }
+}
+
+/// Prints failures, lost attributes and skipped files on standard error.
 fn report(result: &CopyResult) {
     const SHOWN: usize = 20;
     for failure in result.failures.iter().take(SHOWN) {
-        say(format_args!("{}: {}", failure.path, failure.reason));
+        print_message(format_args!("{}: {}", failure.path, failure.reason));
     }
     if result.failures.len() > SHOWN {
-        say(format_args!("and {} more (--json lists them)", result.failures.len() - SHOWN));
+        print_message(format_args!(
+            "and {} more (--json lists them)",
+            result.failures.len() - SHOWN
+        ));
     }
     for NotKept { what, count, example, reason } in &result.not_kept {
         let what = what.as_str();
         let things = if *count == 1 { "path" } else { "paths" };
-        say(format_args!("{what} not kept of {count} {things}, such as {example}: {reason}"));
+        print_message(format_args!(
+            "{what} not preserved for {count} {things}, such as {example}: {reason}"
+        ));
     }
     for skipped in result.skipped.iter().take(SHOWN) {
-        say(format_args!("{} is skipped: {}", skipped.path, skipped.reason));
+        print_message(format_args!("{}: skipped: {}", skipped.path, skipped.reason));
     }
 }
 
@@ -442,6 +475,13 @@ mod tests {
         let plan = args.plan().map_err(|coded| format!("{:#}", coded.error))?;
         Route::of(&plan).map_err(|coded| coded.error.to_string())?;
         Ok(plan)
+    }
+
+    #[test]
+    fn a_rate_limit_of_zero_means_no_limit() {
+        let rate = |words: &str| plan(words).unwrap().options.rate_bps;
+        assert_eq!(rate("--bwlimit 0 a far:b"), None);
+        assert_eq!(rate("--bwlimit 10MB/s a far:b"), Some("80M".parse().unwrap()));
     }
 
     #[test]
@@ -474,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_the_unbuilt_are_refused_by_name() {
+    fn an_invalid_argument_is_named_in_the_error() {
         for (words, expected) in [
             ("--numeric-ids a far:b", "--archive"),
             ("--delete a far:b", "-r or -a"),
@@ -484,22 +524,22 @@ mod tests {
             ("--exclude= a far:b", "no pattern"),
             ("--exclude-from /no/such/file a far:b", "/no/such/file"),
             ("- a far:b", "one file"),
-            ("- - far:b", "one thing only"),
+            ("- - far:b", "only once"),
             ("- -", "cat"),
             ("-r - far:b", "-r"),
             ("-a far:b -", "-a"),
             ("a b -", "one file"),
             ("--manifest far:b -", "--manifest"),
-            ("--exclude-from - - far:b", "one thing only"),
+            ("--exclude-from - - far:b", "only once"),
             ("-0 a far:b", "--files-from"),
             ("--files-from /no/such/list a far:b", "/no/such/list"),
             ("--files-from x a b far:b", "one SRC"),
             ("--files-from x -r --delete a far:b", "--delete"),
-            ("--files-from - - far:b", "one thing only"),
+            ("--files-from - - far:b", "only once"),
             ("--json --json-stream a far:b", "--json-stream"),
             ("ftp://far/x y", "ftp://far/x"),
             ("--via-ssh --addresses all a far:b", "--addresses"),
-            ("a far:b c", "at one place"),
+            ("a far:b c", "on one host"),
             ("/dev/zero far:b", "--size"),
             ("--size 1G a far:b", "--size"),
             ("--block 1000 a far:b", "--block"),

@@ -1,4 +1,4 @@
-//! `longhaul diagnose`: arguments to a plan, the run, its judgement and its output.
+//! `longhaul diagnose`: turns arguments into a plan, runs its steps and prints the diagnosis.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,49 +17,49 @@ use longhaul_engine::diagnose::{CopyDirection, DiagnoseOutcome, DiagnosePlan, Op
 use longhaul_engine::session::{HostPort, Session};
 use longhaul_lab::report;
 
-use super::cp::{Far, Gate, far};
+use super::cp::{Connector, Endpoint, endpoint};
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
-use crate::output::{DiagnoseView, after_printing, answer, diagnosis_text, document};
+use crate::output::{DiagnoseView, after_printing, diagnosis_text, print_document, print_result};
 use crate::remote::SshOptions;
+use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are as for 'longhaul cp': PATH, [user@]host:PATH or \
-                        lh://host[:port]/PATH; /dev/zero and /dev/null leave the disk of an end \
-                        out. Nothing of yours is written or changed: files are made in a directory \
-                        of their own beside DST and removed. Commands that are printed are for a \
-                        person to read first. Exit codes: 0 done, 2 bad arguments, 3 the far end \
-                        was not reachable, 4 it refused, 5 files or disk, 6 this host, 7 a part \
-                        could not be measured, 130 stopped by Ctrl-C.")]
+                        lh://host[:port]/PATH. /dev/zero and /dev/null exclude a disk. Existing \
+                        files are not changed: longhaul creates its test files in a separate \
+                        directory beside DST and removes them. Read the printed commands before \
+                        you run them. Exit codes: 0 done, 2 invalid arguments, 3 host \
+                        unreachable, 4 refused by the server, 5 file or disk error, 6 error of \
+                        this host, 7 some parts were not measured, 130 interrupted by Ctrl-C.")]
 pub(super) struct Args {
-    /// What would be copied; a directory with all that is in it
+    /// Source of the copy: a file, or a directory with its contents
     #[arg(value_name = "SRC")]
     source: Location,
-    /// Where to
+    /// Target of the copy
     #[arg(value_name = "DST")]
     target: Location,
-    /// Copy so much in each step and round, instead of what the time allows
+    /// Bytes to copy per step and round [default: as many as --time allows]
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
-    /// For each step, all its rounds together
+    /// Time per step, all rounds together
     #[arg(long, value_name = "TIME", default_value = "3.5s", value_parser = parse_span)]
     time: Duration,
-    /// Measure every step so many times, in turn
+    /// Number of rounds; each round runs every step once
     #[arg(long, value_name = "N", default_value_t = DiagnosePlan::ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// As 'cp -P': connections that carry the data [default: as cp chooses; 4 in the step of
-    /// memory with several]
+    /// TCP connections that carry the data, as 'cp -P' [default: chosen by cp; 4 in the
+    /// memory-to-memory step with several streams]
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
-    /// As 'cp --cleartext': do not encrypt the data
+    /// Do not encrypt the data, as 'cp --cleartext'
     #[arg(long)]
     cleartext: bool,
-    /// As 'cp --no-fsync': do not sync files
+    /// Do not sync files, as 'cp --no-fsync'
     #[arg(long)]
     no_fsync: bool,
-    /// Record the key of a server that is not known yet
+    /// Trust and record the key of an unknown server
     #[arg(long)]
     accept_new: bool,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(super) struct Args {
     /// Print one JSON document, "longhaul.diagnose/1"
     #[arg(long)]
     json: bool,
-    /// Write a page with the diagnosis drawn, too; 'longhaul report' draws it of the JSON document
+    /// Also write an HTML page with the steps as a chart
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -77,10 +77,10 @@ impl Args {
         let plan = self.plan()?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let begun = Instant::now();
-        let mut gates = Gates::new(&self, interrupt.flag())?;
+        let mut connectors = Connectors::new(&self, interrupt.flag())?;
         let view = DiagnoseView::start(plan.steps(), plan.rounds);
-        let outcome = run(&plan, &mut gates, interrupt.flag(), &|step| view.show(&step));
-        gates.finish();
+        let outcome = run(&plan, &mut connectors, interrupt.flag(), &|step| view.show(&step));
+        connectors.finish();
         view.finish();
         let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted } = outcome;
         let diagnosis = judge(Diagnosis {
@@ -98,9 +98,10 @@ impl Args {
             seconds: begun.elapsed().as_secs_f64(),
             interrupted,
         });
-        let printed = match self.json {
-            true => document(&diagnosis),
-            false => answer(&diagnosis_text(&diagnosis)),
+        let printed = if self.json {
+            print_document(&diagnosis)
+        } else {
+            print_result(&diagnosis_text(&diagnosis))
         };
         if let Some(path) = &self.html {
             fs::write(path, report::diagnosis_html(&diagnosis))
@@ -110,7 +111,7 @@ impl Args {
         match (interrupt.exit_code(), failure) {
             (Some(code), _) => Ok(code),
             (None, None) => after_printing(exit::OK, printed),
-            // Something was measured, though not what the question was about.
+            // Without a limit there is no diagnosis.
             (None, Some(error)) if diagnosis.limits.is_empty() => Err(error.into()),
             (None, Some(_)) => Ok(exit::PARTIAL),
         }
@@ -119,22 +120,22 @@ impl Args {
     fn plan(&self) -> Result<DiagnosePlan, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         if [&self.source, &self.target].contains(&&Location::Standard) {
-            return usage("standard input and output have no disk; give a file or directory");
+            return usage("diagnose needs files or directories, not standard input or output");
         }
         if self.target == Location::Zero || self.source == Location::Null {
-            return usage("/dev/zero is a source and /dev/null a target");
+            return usage("/dev/zero can only be a source, and /dev/null only a target");
         }
         if self.time < LEAST_TIME || self.time > MOST_TIME {
-            return usage("--time is from 0.5 to 60 seconds for each step");
+            return usage("--time must be from 0.5 to 60 seconds per step");
         }
         if self.size.is_some_and(|size| size.get() == 0) {
-            return usage("--size is one byte at the least");
+            return usage("--size must be at least one byte");
         }
         let server = |location: &Location| match location {
             Location::Server { address, .. } => address.parse::<HostPort>().ok(),
             _ => None,
         };
-        let way = match (far(&self.source), far(&self.target)) {
+        let way = match (endpoint(&self.source), endpoint(&self.target)) {
             (None, None) => CopyDirection::Local,
             (None, Some(_)) => CopyDirection::Push,
             (Some(_), None) => CopyDirection::Pull,
@@ -143,9 +144,10 @@ impl Args {
                 CopyDirection::Between(both)
             }
         };
-        let protection = match self.cleartext || way == CopyDirection::Local {
-            true => Protection::Hashed,
-            false => Protection::Sealed,
+        let protection = if self.cleartext || way == CopyDirection::Local {
+            Protection::Hashed
+        } else {
+            Protection::Sealed
         };
         let options = CopyOptions {
             streams: self.streams,
@@ -168,15 +170,15 @@ impl Args {
     }
 }
 
-/// Less says nothing of a disk.
+/// The shortest `--time`: a disk needs half a second to reach its rate.
 const LEAST_TIME: Duration = Duration::from_millis(500);
-/// More is a copy.
+/// The longest `--time`.
 const MOST_TIME: Duration = Duration::from_secs(60);
 
-/// How long a step waits for its turn at a server.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait of a step in the queue of a server.
+const QUEUE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Where the files are at their end; `None` for memory.
+/// The path of the files on their host; `None` for memory.
 fn path(location: &Location) -> Option<PathBuf> {
     match location {
         Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => {
@@ -202,39 +204,40 @@ fn shown(location: &Location) -> String {
 
 /// The ways to the hosts of both ends: each has one for the session that is kept throughout, and
 /// one for those of single steps.
-struct Gates<'a> {
-    kept: [Gate<'a>; 2],
-    passing: [Gate<'a>; 2],
+struct Connectors<'a> {
+    kept: [Connector<'a>; 2],
+    passing: [Connector<'a>; 2],
 }
 
-impl<'a> Gates<'a> {
+impl<'a> Connectors<'a> {
     fn new(args: &Args, stop: &'a Arc<AtomicBool>) -> Result<Self, Coded> {
-        let gate = |location: &Location| {
-            let far = far(location).unwrap_or(Far::Here);
-            // The session that is kept may be what fills the server.
-            let gate = Gate::new(&far, &args.ssh, args.accept_new, None, stop)?;
-            Ok::<_, Coded>(gate.patient_for(QUEUE_PATIENCE))
+        let connector = |location: &Location| {
+            let far = endpoint(location).unwrap_or(Endpoint::Local);
+            // The session that stays open may occupy the last place of the server.
+            let connector = Connector::new(&far, &args.ssh, args.accept_new, None, stop)?;
+            Ok::<_, Coded>(connector.with_queue_limit(QUEUE_LIMIT))
         };
-        let both = || Ok::<_, Coded>([gate(&args.source)?, gate(&args.target)?]);
-        Ok(Gates { kept: both()?, passing: both()? })
+        let both = || Ok::<_, Coded>([connector(&args.source)?, connector(&args.target)?]);
+        Ok(Connectors { kept: both()?, passing: both()? })
     }
 
     fn finish(self) {
-        self.kept.into_iter().chain(self.passing).for_each(Gate::finish);
+        self.kept.into_iter().chain(self.passing).for_each(Connector::finish);
     }
 }
 
-impl Openers for Gates<'_> {
+impl Openers for Connectors<'_> {
     fn open(&mut self, end: End, service: Service) -> EngineResult<Session> {
-        let gates = if service == Service::Diagnose { &mut self.kept } else { &mut self.passing };
-        let gate = match end {
-            End::Sender => &mut gates[0],
-            End::Receiver => &mut gates[1],
+        let connectors =
+            if service == Service::Diagnose { &mut self.kept } else { &mut self.passing };
+        let connector = match end {
+            End::Sender => &mut connectors[0],
+            End::Receiver => &mut connectors[1],
         };
-        gate.open_for(service)
+        connector.open_for(service)
     }
 
     fn done(&mut self) {
-        self.passing.iter_mut().for_each(Gate::rest);
+        self.passing.iter_mut().for_each(Connector::rest);
     }
 }

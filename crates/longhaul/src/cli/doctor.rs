@@ -1,4 +1,4 @@
-//! `longhaul doctor`: what to look at, the look, its findings.
+//! `longhaul doctor`: turns arguments into a query, examines the host and prints the findings.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,65 +13,65 @@ use longhaul_engine::session::{DEFAULT_PORT, HostPort};
 use longhaul_sys::doctor::{Query, Source, read_facts};
 
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
-use crate::output::{after_printing, answer, doctor_text, document, output_is_terminal, say};
-use crate::remote::{SshOptions, printed_there};
+use crate::output::{
+    after_printing, doctor_text, output_is_terminal, print_document, print_message, print_result,
+};
+use crate::remote::{SshOptions, remote_output};
+use crate::signals::Interrupt;
 
-/// How long the resolver may take, and the host at the other end: the examination ends within two
-/// seconds.
-const PATIENCE: Duration = Duration::from_millis(900);
+/// Time limits of the resolver and of the peer. The examination ends within two seconds.
+const TIME_LIMIT: Duration = Duration::from_millis(900);
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Nothing is changed, and no right is needed: what could not be seen is named, \
-                        with what would show it. Commands that are printed are for a person to \
-                        read first; settings made with sysctl -w last until the next start, and \
-                        for good in a file of /etc/sysctl.d. Exit codes: 0 nothing is a problem, 2 \
-                        bad arguments, 3 the host to examine was not reachable, 5 a recording \
-                        cannot be read or written, 6 ssh cannot be started, 9 something is a \
-                        problem."
+    after_help = "The doctor changes nothing and needs no privileges. It lists the facts that it \
+                  could not read, with a way to read them. Read the printed commands before you \
+                  run them: 'sysctl -w' lasts until the next boot, a file in /etc/sysctl.d is \
+                  permanent. Exit codes: 0 no problems, 2 invalid arguments, 3 host unreachable, 5 \
+                  a recording cannot be read or written, 6 ssh cannot be started, 9 problems \
+                  found."
 )]
 pub(super) struct Args {
-    /// The host at the other end: examine this one for transfers with it. With a user, or --there,
-    /// examine that host instead, over ssh, for transfers with this one
+    /// Peer of the transfers. With a user name, or with --there, examine that host over ssh
+    /// instead of this one
     #[arg(value_name = "[USER@]HOST")]
     host: Option<String>,
-    /// Examine HOST itself, by the longhaul that is installed there
+    /// Examine HOST instead of this host, with the longhaul that is installed there
     #[arg(long, requires = "host")]
     there: bool,
-    /// The rate to be reached [default: the interface's, or 10G]
+    /// Target rate [default: that of the interface, or 10G]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// The round-trip time to reach it over [default: the one to HOST, or 100ms]
+    /// Target round-trip time [default: the measured one to HOST, or 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     rtt: Option<Duration>,
-    /// Examine this interface; may be given several times [default: the one that leads to HOST, or
-    /// the default route's]
+    /// Interface to examine; may be repeated [default: that of the route to HOST, or of the default
+    /// route]
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
-    /// Examine the file system and disk of this directory; may be given several times
+    /// Directory with the file system and disk to examine; may be repeated
     #[arg(long, value_name = "PATH", default_value = ".")]
     disk: Vec<PathBuf>,
-    /// The port of 'longhaul serve'
+    /// Port of 'longhaul serve'
     #[arg(short, long, default_value_t = DEFAULT_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Measure too, for some seven seconds: memory, hashes and cipher on one core, the disks by a
-    /// file that is written in their directory, TCP over loopback
+    /// Also measure, for about seven seconds: memory, hashes and cipher on one core, the disks with
+    /// a temporary file, and TCP over loopback
     #[arg(long, conflicts_with = "recorded")]
     active: bool,
     /// Print one JSON document, "longhaul.doctor/1"
     #[arg(long)]
     json: bool,
-    /// Write what was read of the host to this file, to be examined elsewhere
+    /// Record the facts of the host in this file, for --recorded
     #[arg(long, value_name = "FILE", conflicts_with = "recorded")]
     record: Option<PathBuf>,
-    /// Examine the host that was recorded in this file; give HOST, --interface and --disk as then
+    /// Examine the host that is recorded in this file, with the same HOST, --interface and --disk
     #[arg(long, value_name = "FILE", conflicts_with = "there")]
     recorded: Option<PathBuf>,
     #[command(flatten)]
     ssh: SshOptions,
-    /// This is the host that another's doctor asks for, over ssh
+    /// Examine this host for a doctor that runs on another host and started this one over ssh
     #[arg(long, hide = true)]
     for_client: bool,
 }
@@ -79,12 +79,13 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let report = match &self.host {
-            Some(host) if self.there || host.contains('@') => self.ask_there(host)?,
+            Some(host) if self.there || host.contains('@') => self.examine_remote(host)?,
             _ => self.examine_here()?,
         };
-        let printed = match self.json {
-            true => document(&report),
-            false => answer(&doctor_text(&report, output_is_terminal())),
+        let printed = if self.json {
+            print_document(&report)
+        } else {
+            print_result(&doctor_text(&report, output_is_terminal()))
         };
         after_printing(if report.has_problems() { exit::UNFIT } else { exit::OK }, printed)
     }
@@ -134,13 +135,13 @@ impl Args {
         Ok(Query {
             port: to.as_ref().map_or(self.port, |to| self.port_of(to)),
             to: to.map(|to| to.host),
-            patience: PATIENCE,
+            patience: TIME_LIMIT,
             interfaces: self.interface.clone(),
             disks: self.disk.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         })
     }
 
-    /// A port in HOST:PORT goes before the default.
+    /// A port in HOST:PORT overrides `--port`.
     fn port_of(&self, to: &HostPort) -> u16 {
         if to.port == DEFAULT_PORT { self.port } else { to.port }
     }
@@ -170,7 +171,7 @@ impl Args {
     fn measure(&self) -> Result<Vec<longhaul_core::result::Measurement>, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let measurements = doctor::measure(&self.disk, interrupt.flag(), |what| {
-            say(format_args!("measuring {what}"));
+            print_message(format_args!("measuring {what}"));
         });
         match interrupt.exit_code() {
             Some(code) => Err(Coded::new(code, anyhow!("interrupted"))),
@@ -178,11 +179,11 @@ impl Args {
         }
     }
 
-    /// Has the longhaul at `destination` examine its host for transfers with this one.
-    fn ask_there(&self, destination: &str) -> Result<DoctorReport, Coded> {
+    /// Runs the doctor at `destination` for transfers with this host.
+    fn examine_remote(&self, destination: &str) -> Result<DoctorReport, Coded> {
         let mut arguments = vec!["doctor".to_owned(), "--json".into(), "--for-client".into()];
         let mut option = |name: &str, value: String| {
-            // One word each, so that a value never reads as an option.
+            // A single word, so that a value is never parsed as an option.
             arguments.push(format!("--{name}={value}"));
         };
         option("port", self.port.to_string());
@@ -195,11 +196,11 @@ impl Args {
         if self.active {
             arguments.push("--active".to_owned());
         }
-        let printed = printed_there(destination, &self.ssh, &arguments)?;
+        let printed = remote_output(destination, &self.ssh, &arguments)?;
         let mut report: DoctorReport = serde_json::from_slice(&printed).map_err(|_| {
             let error = anyhow!(
-                "{destination} told no findings: ssh could not log in there, or there is no \
-                 longhaul with a doctor; see above"
+                "{destination}: no findings; check the ssh login and that a current longhaul is \
+                 installed there"
             );
             Coded::new(exit::UNREACHABLE, error)
         })?;

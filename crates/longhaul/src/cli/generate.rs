@@ -8,17 +8,17 @@ use clap_complete::Shell;
 
 use super::Cli;
 use crate::exit::{self, Coded};
-use crate::output::answer;
+use crate::output::print_result;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Args {
-    /// Write a man page for each command into a directory
+    /// Write one man page per command into a directory
     Man {
         /// The directory; it must exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Print the completions of a shell
+    /// Print the completion script of a shell
     Completions {
         /// The shell
         shell: Shell,
@@ -37,7 +37,7 @@ impl Args {
             Args::Completions { shell } => {
                 let mut text = Vec::new();
                 clap_complete::generate(shell, &mut command, "longhaul", &mut text);
-                answer(&String::from_utf8_lossy(&text))?;
+                print_result(&String::from_utf8_lossy(&text))?;
             }
         }
         Ok(exit::OK)

@@ -1,33 +1,35 @@
-//! `longhaul key`: who this user of this host is, for the authorised list of another; its
-//! passphrase and its successor.
+//! `longhaul key`: prints the public key of this user, sets its passphrase and replaces it.
 
 use anyhow::anyhow;
 use longhaul_engine::session::{ConfigDir, Identity, PublicKey};
 
 use crate::exit::{self, Coded};
-use crate::output::{answer, say};
+use crate::output::{print_message, print_result};
 use crate::passphrase::{ask, ask_for};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Add the line to ~/.config/longhaul/authorized_keys of a host whose files \
-                        this user may reach. The private key is in ~/.config/longhaul/identity, in \
-                        OpenSSH's format. That file may hold a public key (longhaul-ed25519 or \
-                        ssh-ed25519) instead: then the ssh-agent at SSH_AUTH_SOCK signs, as it does \
-                        for an encrypted key that it has. A passphrase is asked for by the program \
-                        in LONGHAUL_ASKPASS, on the terminal, or by the one in SSH_ASKPASS.\n\n\
-                        To change the key of a server: 'longhaul key --rotate', restart it, wait \
-                        until its clients have connected once, 'longhaul key --switch', restart it.")]
+#[command(
+    after_help = "Append the printed line to ~/.config/longhaul/authorized_keys on a server \
+                        to give this user access to its files. The private key is in \
+                        ~/.config/longhaul/identity, in OpenSSH's format. If that file has a public \
+                        key (longhaul-ed25519 or ssh-ed25519) or an encrypted key, the ssh-agent \
+                        at SSH_AUTH_SOCK can sign. longhaul reads a passphrase from the program in \
+                        LONGHAUL_ASKPASS, from the terminal, or from the program in SSH_ASKPASS.\n\n\
+                        To replace the key of a server: run 'longhaul key --rotate' and restart the \
+                        server; after its clients have connected once, run 'longhaul key --switch' \
+                        and restart it again."
+)]
 pub(super) struct Args {
-    /// Print the short fingerprint instead
+    /// Print the fingerprint instead of the key
     #[arg(long)]
     fingerprint: bool,
-    /// Encrypt the private key under a passphrase, or change or (an empty one) remove it
+    /// Set or change the passphrase of the private key; an empty passphrase removes it
     #[arg(long, conflicts_with_all = ["rotate", "switch"])]
     passphrase: bool,
-    /// Make the key that is to follow, which the server announces to clients that trust this one
+    /// Create the next key, which the server announces to clients that trust the present one
     #[arg(long, conflicts_with = "switch")]
     rotate: bool,
-    /// Use the key that --rotate made; the present one is kept as identity.old
+    /// Switch to the key that --rotate created, and keep the present key as identity.old
     #[arg(long)]
     switch: bool,
 }
@@ -45,13 +47,13 @@ impl Args {
             Identity::public_of(&config)?
         };
         let line = if self.fingerprint { key.fingerprint() } else { key.to_string() };
-        answer(&format!("{line}\n"))?;
+        print_result(&format!("{line}\n"))?;
         Ok(exit::OK)
     }
 }
 
 fn change_passphrase(config: &ConfigDir) -> Result<PublicKey, Coded> {
-    // The old one first, so that nobody types a new one in vain.
+    // The old passphrase is checked before the user types a new one.
     let mut old = None;
     Identity::unlock_file(config, &mut |path| {
         old = ask_for(path);
@@ -59,14 +61,14 @@ fn change_passphrase(config: &ConfigDir) -> Result<PublicKey, Coded> {
     })?;
     let failed = |reason| Coded::new(exit::USAGE, anyhow!("{reason}"));
     let new = ask("New passphrase (empty for none): ").ok_or_else(|| {
-        failed("cannot ask for a passphrase; run it in a terminal, or set LONGHAUL_ASKPASS")
+        failed("cannot read a passphrase; run this in a terminal, or set LONGHAUL_ASKPASS")
     })?;
-    if ask("The same again: ").as_ref() != Some(&new) {
-        return Err(failed("the two passphrases differ; nothing was changed"));
+    if ask("Repeat the new passphrase: ").as_ref() != Some(&new) {
+        return Err(failed("the passphrases differ; nothing was changed"));
     }
     let new = Some(new).filter(|new| !new.is_empty());
     let key = Identity::set_passphrase(config, new.as_deref(), &mut |_| old.clone())?;
-    say(if new.is_some() {
+    print_message(if new.is_some() {
         "the private key is encrypted"
     } else {
         "the private key is not encrypted"

@@ -1,8 +1,8 @@
 //! The link options, the same for every command that emulates a link.
 //!
-//! They are those of [`LINK_OPTIONS`], each also with `--up-` and `--down-` for one direction.
-//! What their values mean, and which are refused, is the plan's to say, so that topology files and
-//! changes of a running link agree with the command line.
+//! The options are those of [`LINK_OPTIONS`], each also with `--up-` and `--down-` for one
+//! direction. The plan parses and checks the values, so that topology files and changes of a
+//! running link agree with the command line.
 
 use std::io::{self, Read as _};
 
@@ -17,7 +17,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The plan that the options describe, with the files that they name.
+    /// Returns the plan of the options, with the contents of the files that they name.
     pub(crate) fn plan(&self) -> Result<LinkPlan, LinkPlanError> {
         self.options.plan(&read_trace)
     }
@@ -30,17 +30,17 @@ impl LinkArgs {
 
 /// Reads a file that a link option names.
 pub(crate) fn read_trace(path: &str) -> io::Result<String> {
-    /// Published traces have a few MiB; a device that never ends is refused by this.
+    /// Published traces have a few MiB. The limit stops a device without an end.
     const LARGEST: u64 = 64 << 20;
     let mut text = String::new();
     let read = std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    match read as u64 > LARGEST {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 64 MiB")),
-        false => Ok(text),
+    if read as u64 > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
     }
+    Ok(text)
 }
 
-/// The name of an option for both directions and, where it has them, for either.
+/// The names of an option: for both directions and, if it has them, for each direction.
 fn names(option: &LinkOption) -> impl Iterator<Item = String> {
     let prefixes: &[&str] = if option.per_direction { &["", "up-", "down-"] } else { &[""] };
     prefixes.iter().map(|prefix| format!("{prefix}{}", option.name))
@@ -49,18 +49,18 @@ fn names(option: &LinkOption) -> impl Iterator<Item = String> {
 impl Args for LinkArgs {
     fn augment_args(command: Command) -> Command {
         const HEADING: &str =
-            "Link options (each for one direction too: --up-... from near to far, --down-... back)";
+            "Link options (--up-... and --down-... set one direction: near to far, far to near)";
         command.args(LINK_OPTIONS.iter().flat_map(|option| {
             names(option).map(|name| {
                 let general = name == option.name;
-                // Clap wants names that last as long as the program, which these few then do.
+                // Clap needs names with a static lifetime; these few are leaked.
                 let name: &'static str = name.leak();
                 Arg::new(name)
                     .long(name)
                     .value_name(option.value)
                     .help(option.help)
                     .help_heading(HEADING)
-                    // Three times as many lines would say nothing that the heading does not.
+                    // The heading describes the variants per direction.
                     .hide(!general)
             })
         }))
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
-        for (options, says) in [
+    fn an_invalid_value_is_named_in_the_error() {
+        for (options, expected) in [
             ("--loss 2", "--loss cannot be '2': a probability is from 0 to 1"),
             ("--up-jitter 1ms:gauss", "--up-jitter cannot be '1ms:gauss'"),
             ("--preset moon", "a preset is lan, man"),
@@ -144,7 +144,7 @@ mod tests {
             ("--down-gravity 1", "unexpected argument"),
         ] {
             let error = plan(options).unwrap_err();
-            assert!(error.contains(says), "{options}: {error}");
+            assert!(error.contains(expected), "{options}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The command line: one module for each command, each turning its arguments into a plan.
+//! The command line: one module per command, which turns arguments into a plan.
 
 mod cp;
 mod diagnose;
@@ -21,7 +21,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{self, Coded};
-use crate::output::{answer, output_error, output_is_terminal, remark_text, say};
+use crate::output::{
+    failure_text, output_error, output_is_terminal, print_message, print_notes, print_result,
+};
 
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, about, max_term_width = 100)]
@@ -34,34 +36,34 @@ struct Cli {
 enum Command {
     /// Copy files and directories, verified and encrypted, over many connections
     Cp(cp::Args),
-    /// Measure what the path to a host carries, from memory to memory
+    /// Measure the throughput of the path to a host, from memory to memory
     Test(test::Args),
-    /// Be the far end of tests and copies
+    /// Run the server for test, cp, path and diagnose
     Serve(serve::Args),
-    /// Measure each part of a copy by itself and name the one that limits it, with the cure
+    /// Measure each part of a copy separately, and report which part limits it and the remedy
     Diagnose(diagnose::Args),
-    /// Examine this host, or another, for what keeps it from a rate over a round-trip time
+    /// Check this host, or another, against a target rate and round-trip time
     Doctor(doctor::Args),
-    /// Find out what the path to a host is like: round trip, hops, MTU, loss, jitter, capacity
+    /// Measure the path to a host: round-trip time, hops, MTU, loss, jitter, capacity
     Path(path::Args),
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
     Wan(wan::WanArgs),
-    /// Print the public key by which other hosts know this user
+    /// Print the public key of this user
     Key(key::Args),
     /// Write man pages and shell completions
     #[command(subcommand)]
     Generate(generate::Args),
 }
 
-/// Runs the program on `args` (the first is its own name) and returns its exit code.
+/// Runs the program with `args` (the first is the program's name) and returns its exit code.
 ///
-/// Results have gone to standard output; a failure is one line on standard error.
+/// Results go to standard output. An error is one line on standard error.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers, not errors; clap knows which stream each goes to.
+            // Help and version are results; clap chooses the stream.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
             return end(print_usage(&error, code));
         }
@@ -82,29 +84,30 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     end(done)
 }
 
-/// The exit code of `done`, whose error is printed.
+/// Prints the error of `done`, if any, and returns the exit code.
 fn end(done: Result<u8, Coded>) -> ExitCode {
     match done {
         Ok(code) => code.into(),
         Err(Coded { code, error }) => {
-            // A reader that has left, as `head` does, needs no message.
-            let left = error.downcast_ref::<io::Error>().map(io::Error::kind);
-            if (code, left) != (exit::OUTPUT, Some(io::ErrorKind::BrokenPipe)) {
-                say(format_args!("{error:#}"));
+            // A reader that closes the pipe, as `head` does, needs no message.
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            if (code, kind) != (exit::OUTPUT, Some(io::ErrorKind::BrokenPipe)) {
+                print_message(failure_text(error.as_ref()));
             }
             code.into()
         }
     }
 }
 
-/// Prints what clap has to say: help and the version on standard output, an error on standard
-/// error, where it repeats arguments.
+/// Prints clap's text: help and version on standard output, errors on standard error.
 fn print_usage(error: &clap::Error, code: u8) -> Result<u8, Coded> {
     let text = error.render();
-    match error.use_stderr() {
-        true => remark_text(&text.to_string()),
-        false if output_is_terminal() => error.print().map_err(output_error)?,
-        false => answer(&text.to_string())?,
+    if error.use_stderr() {
+        print_notes(&text.to_string());
+    } else if output_is_terminal() {
+        error.print().map_err(output_error)?;
+    } else {
+        print_result(&text.to_string())?;
     }
     Ok(code)
 }

@@ -1,4 +1,4 @@
-//! `longhaul path`: what is asked of a path, the measurement, its output.
+//! `longhaul path`: turns arguments into a plan, measures the path and prints the result.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,60 +14,62 @@ use longhaul_engine::{EngineError, TurnedAway};
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
-use crate::output::{after_printing, answer, document, path_text, say};
+use crate::output::{
+    after_printing, failure_text, path_text, print_document, print_message, print_result,
+};
 use crate::passphrase;
-use crate::remote::{SshFar, SshOptions};
+use crate::remote::{SshOptions, SshServer};
+use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Where 'longhaul serve' runs at HOST, or ssh starts it, both directions are \
-                  measured, and all of it. Elsewhere what the host and the routers say by \
-                  themselves is shown: round trip, hops and path MTU on the way there; what could \
-                  not be measured is named. ICMP echo needs a right (CAP_NET_RAW, or \
-                  net.ipv4.ping_group_range); the rest needs none. Times are 10, 1.5s or 200ms. \
-                  Exit codes: 0 all that was asked for was measured, 2 bad arguments, 3 nothing \
-                  could be measured, 4 refused, 6 ssh cannot be started, 7 a part of it was \
-                  measured, 130 stopped by Ctrl-C."
+    after_help = "With 'longhaul serve' at HOST, or with longhaul started there by ssh, the \
+                  measurement covers both directions. Without it, it covers the answers of the \
+                  host and the routers: round-trip time, hops and the path MTU towards HOST. The \
+                  output lists the parts that were not measured. ICMP echo needs CAP_NET_RAW or \
+                  net.ipv4.ping_group_range; the rest needs no privileges. Times are 10, 1.5s or \
+                  200ms. Exit codes: 0 everything was measured, 2 invalid arguments, 3 nothing was \
+                  measured, 4 refused, 6 ssh cannot be started, 7 some parts were measured, 130 \
+                  interrupted by Ctrl-C."
 )]
 pub(super) struct Args {
-    /// The other end: HOST, HOST:PORT or [IPV6]:PORT; or USER@HOST, where ssh starts longhaul
+    /// The host: HOST, HOST:PORT or [IPV6]:PORT, or USER@HOST to start longhaul there over ssh
     #[arg(value_name = "[USER@]HOST")]
     host: String,
-    /// Its port: that of 'longhaul serve', or any other that takes connections
+    /// Port of 'longhaul serve', or any TCP port that accepts connections
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Look for loss this long, in both directions at once
+    /// Send loss probes for this long, in both directions at once
     #[arg(short, long, value_name = "SECS", value_parser = parse_span, default_value = "5")]
     time: Duration,
-    /// Send a probe for loss this often [default: 1ms, or what takes a tenth of the path]
+    /// Interval between loss probes [default: 1ms, longer if that exceeds a tenth of the capacity]
     #[arg(short, long, value_name = "TIME", value_parser = parse_span)]
     interval: Option<Duration>,
-    /// The whole packet of a probe for loss, with its IP header
+    /// Size of a loss probe with its IP header
     #[arg(short, long, value_name = "BYTES", default_value = "128")]
     length: Bytes,
-    /// Measure so many round trips of each size
+    /// Number of round trips per packet size
     #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 100)]
     echoes: u32,
-    /// Look for so many hops
+    /// Highest number of hops
     #[arg(long, value_name = "COUNT", default_value_t = 30)]
     max_hops: u8,
-    /// Leave these parts out
+    /// Skip these parts
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     skip: Vec<PartArg>,
-    /// IPv4 alone
+    /// Use only IPv4
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// IPv6 alone
+    /// Use only IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Ask nobody at HOST for help, even if 'longhaul serve' runs there
+    /// Measure without the server, even if 'longhaul serve' runs at HOST
     #[arg(long)]
     alone: bool,
     /// Print one JSON document, "longhaul.path/1"
     #[arg(long)]
     json: bool,
-    /// Say nothing of what is being measured
+    /// Print no progress
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -83,11 +85,11 @@ enum PartArg {
     Capacity,
 }
 
-/// How the far end is reached.
-enum Far {
-    Served(Box<Session>, Option<SshFar>),
-    /// Nobody helps there, and why.
-    Alone(SocketAddr, String),
+/// The connection to the host.
+enum Peer {
+    Server(Box<Session>, Option<SshServer>),
+    /// No server helps, with the reason.
+    NoServer(SocketAddr, String),
 }
 
 impl Args {
@@ -96,18 +98,18 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let note = |what: &str| {
             if !self.quiet && !self.json {
-                say(format_args!("{what}"));
+                print_message(format_args!("{what}"));
             }
         };
-        let result = match self.far(&interrupt)? {
-            Far::Served(session, ssh) => {
+        let result = match self.peer(&interrupt)? {
+            Peer::Server(session, ssh) => {
                 let address = session.data_addresses().first().copied();
                 let found = path::run(*session, &self.host, &plan, interrupt.flag(), note);
-                ssh.into_iter().for_each(SshFar::finish);
+                ssh.into_iter().for_each(SshServer::finish);
                 match (found, address) {
                     // The control channel is up, and datagrams do not pass.
                     (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
-                        let why = format!("{:#}", anyhow::Error::from(error));
+                        let why = failure_text(&error);
                         path::run_without_server(
                             address,
                             &self.host,
@@ -120,14 +122,15 @@ impl Args {
                     (found, _) => found?,
                 }
             }
-            Far::Alone(address, why) => {
+            Peer::NoServer(address, why) => {
                 path::run_without_server(address, &self.host, &why, &plan, interrupt.flag(), note)?
             }
         };
         for warning in &result.warnings {
-            say(format_args!("warning: {}: {}", warning.message, warning.advice));
+            print_message(format_args!("warning: {}: {}", warning.message, warning.advice));
         }
-        let printed = if self.json { document(&result) } else { answer(&path_text(&result)) };
+        let printed =
+            if self.json { print_document(&result) } else { print_result(&path_text(&result)) };
         after_printing(code(&result, &interrupt)?, printed)
     }
 
@@ -152,10 +155,10 @@ impl Args {
         Ok(plan)
     }
 
-    fn far(&self, interrupt: &Interrupt) -> Result<Far, Coded> {
+    fn peer(&self, interrupt: &Interrupt) -> Result<Peer, Coded> {
         if self.host.contains('@') {
-            let (far, session) = SshFar::start(&self.host, Service::Path, &self.ssh)?;
-            return Ok(Far::Served(Box::new(session), Some(far)));
+            let (far, session) = SshServer::start(&self.host, Service::Path, &self.ssh)?;
+            return Ok(Peer::Server(Box::new(session), Some(far)));
         }
         let mut target: HostPort = self.host.parse()?;
         target.port = self.port.unwrap_or(target.port);
@@ -164,33 +167,33 @@ impl Args {
             (false, true) => Family::V6,
             (false, false) => Family::Any,
         };
-        // A name that nobody knows is no path.
+        // Without an address there is no path to measure.
         let address = target.resolve()?.into_iter().find(|address| family.takes(address));
         let address = address.ok_or_else(|| {
-            let error = anyhow!("{} has no address of the family asked for", target.host);
+            let version = if self.ipv6 { "IPv6" } else { "IPv4" };
+            let error = anyhow!("{} has no {version} address", target.host);
             Coded::new(exit::UNREACHABLE, error)
         })?;
         if self.alone {
-            return Ok(Far::Alone(address, "it was not asked (--alone)".to_owned()));
+            return Ok(Peer::NoServer(address, "excluded by --alone".to_owned()));
         }
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;
-        // Nothing secret is sent, so an unknown server will do; a changed key will not.
+        // Probes have no secrets, so an unknown server is accepted, but not a changed key.
         let policy = HostPolicy::RefuseChanged;
         let options = ConnectOptions { identity: &identity, config: &config, policy, family };
         match connect_in_turn(&target, Service::Path, &options, interrupt.flag()) {
-            Ok(session) => Ok(Far::Served(Box::new(session), None)),
+            Ok(session) => Ok(Peer::Server(Box::new(session), None)),
             Err(error) if is_no_help(&error) => {
-                let why = format!("{:#}", anyhow::Error::from(error));
-                Ok(Far::Alone(address, why))
+                let why = failure_text(&error);
+                Ok(Peer::NoServer(address, why))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Whether there is nobody at the far end that could help: no longhaul, or one that does not know
-/// measurements. One that turns this client away is to be heard.
+/// True if the host runs no server that can measure paths. A refusal by a server is an error.
 fn is_no_help(error: &EngineError) -> bool {
     matches!(
         error,
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_a_usage_error() {
+    fn invalid_arguments_are_a_usage_error() {
         for line in
             ["far -c 0", "far -l 20", "far -l 1G", "far -i 1ns", "far -t 0", "far --max-hops 0"]
         {

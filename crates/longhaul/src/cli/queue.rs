@@ -1,4 +1,4 @@
-//! Waiting in a busy server's queue.
+//! Sessions with a busy server: the client waits in its queue and prints its position.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,9 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::session::{ConnectOptions, HostPort, Session, connect_early, connect_queued};
 use longhaul_engine::{EngineError, Result};
 
-use crate::output::say;
+use crate::output::print_message;
 
-/// Opens a session for a copy, which asks before the server has welcomed it.
+/// Opens a session for a copy. The client sends its request before the server's welcome arrives.
 ///
 /// # Errors
 /// As [`connect_early`].
@@ -24,8 +24,8 @@ pub(super) fn connect_to_copy(
     connect_early(target, Service::Copy, options, queued)
 }
 
-/// Opens a session with the server at `target`, telling the user the place in its queue, if it
-/// has one, until `stop` is set.
+/// Opens a session with the server at `target` and prints the position in its queue, until `stop`
+/// is set.
 ///
 /// # Errors
 /// As [`connect_queued`].
@@ -38,34 +38,34 @@ pub(super) fn connect_in_turn(
     connect_within(target, service, options, stop, Duration::MAX)
 }
 
-/// As [`connect_in_turn`], waiting no longer than `patience`.
+/// Opens a session as [`connect_in_turn`], within `limit`.
 ///
 /// # Errors
-/// As [`connect_queued`], and when the turn did not come.
+/// As [`connect_queued`], and if the time ends in the queue.
 pub(super) fn connect_within(
     target: &HostPort,
     service: Service,
     options: &ConnectOptions<'_>,
     stop: &AtomicBool,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<Session> {
     let begun = Instant::now();
     let stopped = || stop.load(Ordering::Acquire);
     let session = connect_queued(target, service, options, |place| {
-        in_turn(target, place, stop) && begun.elapsed() < patience
+        in_turn(target, place, stop) && begun.elapsed() < limit
     });
     match session {
         Err(EngineError::Interrupted) if !stopped() => Err(EngineError::Refused {
             peer: target.to_string(),
             kind: RefusalKind::Limit,
-            reason: "it serves no further client at present".to_owned(),
+            reason: "the server has too many clients; try again later".to_owned(),
         }),
         session => session,
     }
 }
 
-/// Says the place in the queue, and whether to go on waiting.
+/// Prints the position in the queue and returns whether to continue waiting.
 fn in_turn(target: &HostPort, place: u32, stop: &AtomicBool) -> bool {
-    say(format_args!("number {place} in the queue of {target}"));
+    print_message(format_args!("position {place} in the queue of {target}"));
     !stop.load(Ordering::Acquire)
 }

@@ -1,3 +1,6 @@
+//! `longhaul report`: prints the table of a matrix and writes its report from the archive, or
+//! prints a diagnosis from its JSON document.
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -12,26 +15,25 @@ use serde_json::json as value;
 
 use super::matrix::{certificate, coded};
 use crate::exit::{self, Coded};
-use crate::output::{answer, diagnosis_text, json, say};
+use crate::output::{diagnosis_text, print_json, print_message, print_result};
 
-/// Render the table and the report of a matrix again, from its archive; or those of a diagnosis,
-/// from its JSON document
+/// Print the table and write the report of a matrix from its archive, or print a diagnosis from its
+/// JSON document
 ///
-/// Exit codes: 0, 2 bad arguments, 5 there is no archive, or it is damaged.
+/// Exit codes: 0 done, 2 invalid arguments, 5 the archive is missing or damaged.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// Directory of the matrix, or the document that 'longhaul diagnose --json' printed
+    /// Directory of the matrix, or the JSON document of 'longhaul diagnose --json'
     #[arg(value_name = "DIR|FILE")]
     dir: PathBuf,
-    /// What to print; the default also writes report.html and its figures into DIR
-    /// again
+    /// Output format; 'text' also writes report.html and its figures into DIR
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print what changed since this earlier matrix instead
+    /// Print the changes since this earlier matrix instead
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
-    /// Show this proof of the emulator's accuracy instead of the archive's (longhaul wan selftest
-    /// --json)
+    /// Show this certificate of the emulator's accuracy instead of that in the archive (the output
+    /// of 'longhaul wan selftest --json')
     #[arg(long, value_name = "FILE", conflicts_with = "since")]
     certificate: Option<PathBuf>,
     /// Short for --format json
@@ -45,15 +47,15 @@ enum Format {
     Text,
     /// The table in Markdown
     Markdown,
-    /// The report, one self-contained document
+    /// The report as one self-contained document
     Html,
-    /// Every run, a row each
+    /// All runs, one row per run
     Csv,
-    /// Everything, one document (longhaul.matrix/1)
+    /// Everything as one document (longhaul.matrix/1)
     Json,
 }
 
-/// Prints what was asked for.
+/// Prints the report in the requested format.
 pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
     let format = if args.json { Format::Json } else { args.format };
     let text = match &args.since {
@@ -62,10 +64,10 @@ pub(super) fn run(args: ReportArgs) -> Result<u8, Coded> {
         None => rendered(&args, format)?,
     };
     match format {
-        Format::Json => json(&text)?,
-        // RFC 4180 ends its lines so; other carriage returns are escaped where they are.
-        Format::Csv => answer(&text.replace("\r\n", "\n"))?,
-        Format::Text | Format::Markdown | Format::Html => answer(&text)?,
+        Format::Json => print_json(&text)?,
+        // RFC 4180 ends lines with CRLF. Other carriage returns are escaped in the fields.
+        Format::Csv => print_result(&text.replace("\r\n", "\n"))?,
+        Format::Text | Format::Markdown | Format::Html => print_result(&text)?,
     }
     Ok(exit::OK)
 }
@@ -76,7 +78,7 @@ fn read(dir: &Path) -> Result<(Contents, Table), Coded> {
     Ok((contents, table))
 }
 
-/// A diagnosis, judged by this version.
+/// Returns a diagnosis, evaluated by the rules of this version.
 fn diagnosis(path: &Path, format: Format) -> Result<String, Coded> {
     let read = std::fs::read(path)
         .map_err(anyhow::Error::from)
@@ -90,9 +92,10 @@ fn diagnosis(path: &Path, format: Format) -> Result<String, Coded> {
         Format::Json => {
             Ok(serde_json::to_string_pretty(&diagnosis).map_err(anyhow::Error::from)? + "\n")
         }
-        Format::Markdown | Format::Csv => {
-            Err(Coded::new(exit::USAGE, anyhow!("a diagnosis is text, html or json")))
-        }
+        Format::Markdown | Format::Csv => Err(Coded::new(
+            exit::USAGE,
+            anyhow!("the formats of a diagnosis are text, html and json"),
+        )),
     }
 }
 
@@ -105,7 +108,7 @@ fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {
             let document = value!({ "schema": "longhaul.change/1", "change": change });
             Ok(format!("{document:#}\n"))
         }
-        _ => Err(Coded::new(exit::USAGE, anyhow!("--since prints text or json"))),
+        _ => Err(Coded::new(exit::USAGE, anyhow!("the formats of --since are text and json"))),
     }
 }
 
@@ -117,7 +120,7 @@ fn rendered(args: &ReportArgs, format: Format) -> Result<String, Coded> {
     Ok(match format {
         Format::Text => {
             let html = report::write(&args.dir, &contents, &table).map_err(coded)?;
-            say(format_args!("report: {}", html.display()));
+            print_message(format_args!("report: {}", html.display()));
             report::text(&contents, &table)
         }
         Format::Markdown => report::markdown(&contents, &table),

@@ -1,4 +1,4 @@
-//! `longhaul test`: arguments to a plan, a run, its output.
+//! `longhaul test`: turns arguments into a plan, runs the test and prints its result.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,112 +17,116 @@ use serde_json::json;
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
-use crate::output::{TestText, after_printing, answer, document, document_line, remark};
+use crate::output::{
+    TestText, after_printing, print_document, print_document_line, print_note, print_result,
+};
 use crate::passphrase;
+use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Sizes are 64MiB, 4G (binary) or 4GB; rates 10G or 2.5Gb/s; times 10, \
-                        1.5s or 200ms. Exit codes: 0 done, 2 bad arguments, 3 not reachable or \
-                        connection lost, 4 refused by the server, 130 stopped by Ctrl-C.")]
+                        1.5s or 200ms. Exit codes: 0 done, 2 invalid arguments, 3 host \
+                        unreachable or connection lost, 4 refused by the server, 130 interrupted \
+                        by Ctrl-C.")]
 pub(super) struct Args {
-    #[arg(help = "Where 'longhaul serve' runs: HOST, HOST:PORT or [IPV6]:PORT")]
+    #[arg(help = "Address of 'longhaul serve': HOST, HOST:PORT or [IPV6]:PORT")]
     host: HostPort,
-    #[arg(help = "Another server: the first tests against it, and this host only asks and shows")]
+    #[arg(help = "Address of a second server: HOST tests against it, and this host prints the \
+                  result")]
     other: Option<HostPort>,
-    /// The (first) server's port
+    /// Port of the (first) server
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Test for this long [default: 10]
     #[arg(short, long, value_name = "SECS", value_parser = parse_span, conflicts_with = "bytes")]
     time: Option<Duration>,
-    /// Test with this many bytes, over all streams together
+    /// Send this many bytes, in all streams together
     #[arg(short = 'n', long)]
     bytes: Option<Bytes>,
-    /// Test with this many blocks of -l bytes
+    /// Send this many blocks of -l bytes
     #[arg(short = 'k', long = "blockcount", value_name = "BLOCKS", conflicts_with_all = ["bytes", "time"])]
     blocks: Option<u64>,
-    /// Connections or flows in each direction, one thread each at both ends [default: 1, or one
-    /// for each link of --local and --remote]
+    /// Streams in each direction, with a thread per stream on both hosts [default: 1, or one per
+    /// link of --local and --remote]
     #[arg(short = 'P', long = "parallel", value_name = "STREAMS")]
     streams: Option<u32>,
     /// The server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
-    /// Both send at once, each over its own streams
+    /// Both hosts send at the same time, over separate streams
     #[arg(long)]
     bidir: bool,
-    /// The server opens the data connections, to a port of this host: for a server behind a
-    /// firewall
+    /// The server opens the data connections to this host, for a server behind a firewall
     #[arg(long)]
     flip: bool,
-    /// UDP instead of TCP; without -b as fast as the host can
+    /// Use UDP instead of TCP; without -b as fast as the host can send
     #[arg(short = 'u', long, conflicts_with = "mptcp")]
     udp: bool,
-    /// Multipath TCP instead of TCP
+    /// Use Multipath TCP instead of TCP
     #[arg(long)]
     mptcp: bool,
-    /// Pace to this rate, over all streams of a direction together
+    /// Pace all streams of a direction together to this rate
     #[arg(short = 'b', long = "bitrate", value_name = "RATE")]
     rate: Option<Rate>,
-    /// -b is the rate of each stream
+    /// Apply -b to each stream
     #[arg(long, requires = "rate")]
     per_stream: bool,
-    /// What paces: the kernel, packet by packet, or a timer in the sending thread
-    /// [default: the kernel for TCP, a timer for UDP and MPTCP]
+    /// Pace in the kernel, packet by packet, or by a timer in the sending thread [default: kernel
+    /// for TCP, timer for UDP and MPTCP]
     #[arg(long, value_name = "BY")]
     pacing: Option<PacingArg>,
-    /// Bytes that a paced stream sends back to back, by a timer [default: 1 ms worth]
+    /// Bytes that a stream paced by a timer sends back to back [default: those of 1 ms]
     #[arg(long, value_name = "BYTES")]
     burst: Option<Bytes>,
-    /// Bytes in one write, or in a datagram [default: 1 MiB, or 10 ms worth of a low rate; over UDP
-    /// what the path's MTU takes, 8972 at most]
+    /// Bytes per write, or per datagram [default: 1 MiB, or those of 10 ms at a low rate; for UDP
+    /// the largest datagram that the path MTU allows, at most 8972]
     #[arg(short, long = "length", value_name = "BYTES")]
     length: Option<Bytes>,
-    /// Socket buffers at both ends [default: the kernel's autotuning]
+    /// Socket buffer size on both hosts [default: autotuned by the kernel]
     #[arg(short, long, value_name = "BYTES")]
     window: Option<Bytes>,
-    /// The sender's congestion control, such as bbr or cubic [default: the host's]
+    /// Congestion control of the sender, such as bbr or cubic [default: that of the host]
     #[arg(short = 'C', long, value_name = "ALGORITHM")]
     congestion: Option<String>,
     /// Maximum segment size
     #[arg(short = 'M', long = "set-mss", value_name = "BYTES")]
     mss: Option<u32>,
-    /// Send small writes at once
+    /// Disable Nagle's algorithm (TCP_NODELAY)
     #[arg(short = 'N', long)]
     no_delay: bool,
     /// Differentiated services code point: 0 to 63, or a name such as ef, cs1 or af41
     #[arg(long, value_name = "DSCP", value_parser = parse_dscp, conflicts_with = "tos")]
     dscp: Option<u8>,
-    /// The same as the whole byte: 0xb8 is --dscp 46
+    /// Type of service, the whole byte: 0xb8 is --dscp 46
     #[arg(short = 'S', long, value_name = "BYTE", value_parser = parse_tos)]
     tos: Option<u8>,
     /// Send without copying from user memory, by splice(2)
     #[arg(short = 'Z', long)]
     zerocopy: bool,
-    /// The receiver's kernel drops the bytes without copying them: not what an application could
+    /// The receiving kernel discards the data without copying them; an application cannot receive
+    /// this fast
     #[arg(long)]
     skip_rx_copy: bool,
-    /// CPUs of the streams, here and there: 0-3,4-7 or 0+2,1+3; 'auto' is near the network
-    /// interface where there are several NUMA nodes, 'off' leaves it to the scheduler
+    /// CPUs of the streams on this host and on the server: 0-3,4-7 or 0+2,1+3; 'auto' selects the
+    /// NUMA node of the network interface, 'off' leaves the choice to the scheduler
     #[arg(short = 'A', long, value_name = "CPUS[,CPUS]", value_parser = parse_placement, default_value = "auto")]
     affinity: Placement,
-    /// Addresses here to spread the streams over: ADDR,ADDR or ADDR+STEP*COUNT
+    /// Local addresses to distribute the streams over: ADDR,ADDR or ADDR+STEP*COUNT
     #[arg(long, value_name = "ADDRS", value_parser = AddressList::parse)]
     local: Option<AddressList>,
-    /// Addresses of the server to spread the streams over
+    /// Addresses of the server to distribute the streams over
     #[arg(long, value_name = "ADDRS", value_parser = AddressList::parse)]
     remote: Option<AddressList>,
-    /// IPv4 alone
+    /// Use only IPv4
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// IPv6 alone
+    /// Use only IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Measure the round-trip time of small requests before the test and beside it
+    /// Measure the round-trip time of small requests before and during the test
     #[arg(long)]
     latency: bool,
-    /// Leave the first seconds out of the result
+    /// Omit the first seconds from the result
     #[arg(short = 'O', long, value_name = "SECS", value_parser = parse_span, default_value = "0")]
     omit: Duration,
     /// Time between interval lines
@@ -131,12 +135,12 @@ pub(super) struct Args {
     /// Print one JSON document, "longhaul.test/1"
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
-    /// Print one line of JSON for each interval, and one for the result
+    /// Print one line of JSON per interval, and one for the result
     #[arg(long)]
     json_stream: bool,
 }
 
-/// What paces.
+/// The pacing method of `--pacing`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum PacingArg {
     Kernel,
@@ -157,7 +161,7 @@ impl AddressList {
     }
 }
 
-/// `CPUS[,CPUS]`, iperf3's order: here, then there.
+/// `CPUS[,CPUS]` in the order of iperf3: this host, then the server.
 fn parse_placement(text: &str) -> Result<Placement, PlanError> {
     match text {
         "auto" => return Ok(Placement::Auto),
@@ -169,7 +173,7 @@ fn parse_placement(text: &str) -> Result<Placement, PlanError> {
         None => (text, None),
     };
     let list = |text: &str| text.parse().map(Some);
-    // An empty list before the comma leaves this end alone.
+    // An empty list before the comma leaves this host to the scheduler.
     let client = if here.is_empty() && there.is_some() { None } else { list(here)? };
     Ok(Placement::On { client, server: there.map_or(Ok(None), list)? })
 }
@@ -212,14 +216,14 @@ fn parse_tos(text: &str) -> Result<u8, PlanError> {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        // What is wrong is said before anyone is called.
+        // Invalid arguments are reported before a connection is opened.
         let mut plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
         let mut target = self.host.clone();
         target.port = self.port.unwrap_or(target.port);
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;
-        // A test sends nothing secret, so an unknown server will do; a changed key will not.
+        // A test sends no secrets, so an unknown server is accepted, but not a changed key.
         let policy = HostPolicy::RefuseChanged;
         let family = match (self.ipv4, self.ipv6) {
             (true, _) => Family::V4,
@@ -253,10 +257,10 @@ impl Args {
             Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
         }?;
         for warning in &result.warnings {
-            remark(format_args!("warning: {}: {}", warning.message, warning.advice));
+            print_note(format_args!("warning: {}: {}", warning.message, warning.advice));
         }
         if self.json {
-            lines.keep(document(&result));
+            lines.keep(print_document(&result));
         } else if self.json_stream {
             // The intervals have been printed.
             let whole = TestResult { intervals: Vec::new(), ..result.clone() };
@@ -270,12 +274,12 @@ impl Args {
                 after_printing(interrupt.exit_code().unwrap_or(exit::OK), lines.printed)
             }
             TestEnd::Cut { reason } => {
-                Err(Coded::new(exit::UNREACHABLE, anyhow!("the test was cut: {reason}")))
+                Err(Coded::new(exit::UNREACHABLE, anyhow!("the test was aborted: {reason}")))
             }
         }
     }
 
-    /// The plan; `datagram_bytes` is what a datagram has unless the user says it.
+    /// Returns the plan. `datagram_bytes` is the default size of a datagram.
     fn plan(&self, datagram_bytes: Bytes) -> Result<TestPlan, Coded> {
         let defaults = TestPlan::new();
         let protocol = match (self.udp, self.mptcp) {
@@ -285,10 +289,8 @@ impl Args {
         };
         let links = TestLink::pair(AddressList::of(&self.local), AddressList::of(&self.remote));
         let streams = self.streams.unwrap_or(links.len().max(1) as u32);
-        let rate_bps = self.rate.map(|rate| match self.per_stream {
-            true => Rate::from_bps(rate.bps().saturating_mul(streams.into())),
-            false => rate,
-        });
+        let factor = if self.per_stream { streams.into() } else { 1 };
+        let rate_bps = self.rate.map(|rate| Rate::from_bps(rate.bps().saturating_mul(factor)));
         let write_bytes = self.length.unwrap_or(match (protocol, rate_bps) {
             (Protocol::Udp, _) => datagram_bytes,
             (Protocol::Tcp | Protocol::Mptcp, Some(rate)) if self.blocks.is_none() => {
@@ -338,8 +340,7 @@ impl Args {
     }
 }
 
-/// One line of `--json-stream`.
-/// Standard output. When it takes no more, the test ends in order.
+/// Standard output. The test is interrupted if a write fails.
 struct Lines<'a> {
     interrupt: &'a Interrupt,
     /// The first failure.
@@ -348,12 +349,12 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     fn text(&mut self, text: &str) {
-        self.keep(answer(&format!("{text}\n")));
+        self.keep(print_result(&format!("{text}\n")));
     }
 
     fn event(&mut self, name: &str, data: &serde_json::Value) {
         let event = json!({ "schema": TEST_SCHEMA, "event": name, "data": data });
-        self.keep(document_line(&event));
+        self.keep(print_document_line(&event));
     }
 
     fn keep(&mut self, printed: Result<(), Coded>) {
@@ -404,12 +405,12 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_it_is_the_default_plan() {
+    fn no_flags_give_the_default_plan() {
         assert_eq!(plan("far").unwrap(), TestPlan::new());
     }
 
     #[test]
-    fn the_rest_of_the_flags_reach_the_plan() {
+    fn udp_mptcp_and_address_flags_reach_the_plan() {
         let found = plan(
             "far -u --bidir --flip -b 1G -P 4 --per-stream --burst 64K -S 0xb8 --latency \
              -A 0-1,2+4",
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_and_places_are_read_by_name() {
+    fn dscp_names_and_cpu_lists_are_parsed() {
         for (text, dscp) in [("0", 0), ("63", 63), ("EF", 46), ("cs1", 8), ("af11", 10), ("le", 1)]
         {
             assert_eq!(parse_dscp(text).unwrap(), dscp, "{text}");
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_a_usage_error() {
+    fn invalid_arguments_are_a_usage_error() {
         for line in [
             "far -P 0",
             "far -P 1000",

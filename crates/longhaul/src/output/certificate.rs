@@ -1,18 +1,18 @@
-//! The emulator's certificate, a row for each check.
+//! The certificate of the emulator as a table with a row per check.
 
 use longhaul_core::result::{Certificate, Check, CheckVerdict};
 
-use super::harmless;
 use super::style::{Style, styled};
+use super::with_escaped_text;
 
-/// The names of the columns.
+/// Returns the header of the table.
 pub(crate) fn certificate_head() -> String {
     row(["check", "configured", "measured", "95 % interval", "emulator", "verdict"])
 }
 
-/// One check: its figures in a row, and why it did not pass on the next.
+/// Returns the row of a check, followed by the reason if it did not pass.
 pub(crate) fn check_line(check: &Check, colour: bool) -> String {
-    let check = &harmless(check);
+    let check = &with_escaped_text(check);
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| check.unit.format(v));
     let interval = check.interval_95.map_or("-".to_owned(), |(low, high)| {
         format!("{} .. {}", check.unit.format(low), check.unit.format(high))
@@ -37,13 +37,13 @@ pub(crate) fn check_line(check: &Check, colour: bool) -> String {
     text
 }
 
-/// The sum of it.
+/// Returns the totals of a certificate.
 pub(crate) fn certificate_end(certificate: &Certificate) -> String {
     let count = |verdict| certificate.count(verdict);
     format!(
-        "\n{} passed, {} failed, {} spoiled by the host, {} not done, in {:.0} s; seed {}.\n\
-         Shares and means are judged at 99.99 % each, so that a right emulator fails in {:.1} % \
-         of such runs at the most.\n",
+        "\n{} passed, {} failed, {} invalid because of host interference, {} not done, in {:.0} s; \
+         seed {}.\nEach share and mean has a 99.99 % interval: a correct emulator fails in at most \
+         {:.1} % of runs.\n",
         count(CheckVerdict::Pass),
         count(CheckVerdict::Fail),
         certificate.spoiled(),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_is_a_row_and_its_reason_the_next() {
+    fn the_reason_of_a_check_follows_its_row() {
         let check = Check {
             name: "loss 1e-2".to_owned(),
             family: "ipv6".to_owned(),

@@ -1,4 +1,4 @@
-//! The progress and the result of a copy, for people.
+//! The progress bar and the result of a copy as text.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::plan::Verify;
-use longhaul_core::result::{Action, ActionKind, CopyResult, DigestOf};
+use longhaul_core::result::{Action, ActionKind, CopyLimit, CopyResult, DigestOf, PathReport};
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
 
-use super::{error_is_terminal, harmless};
+use super::{error_is_terminal, with_escaped_text};
 
-/// How often the bar is drawn.
+/// The time between two updates of the bar.
 const REDRAW: Duration = Duration::from_millis(200);
-/// The rate shown is that of the last seconds: steadier than one step, fresher than the mean.
+/// The number of updates that the shown rate covers: 3 s, steadier than the rate of one update.
 const RATE_WINDOW: usize = 15;
 
-/// A bar on standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 pub(crate) struct CopyBar {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CopyBar {
-    /// Starts to draw `progress`; nothing is drawn when `quiet` or without a terminal.
+    /// Starts to draw `progress`, unless `quiet` is set or standard error is no terminal.
     pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let shown = !quiet && error_is_terminal();
@@ -78,7 +78,7 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
             let seconds = total.get().saturating_sub(moved.get()) / speed;
             format!("  {}:{:02} left", seconds / 60, seconds % 60)
         }
-        // The source is still being walked, or nothing moves.
+        // The total is not known yet, or the rate is zero.
         _ => String::new(),
     };
     let files = match progress.total_files() {
@@ -91,13 +91,12 @@ fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> Strin
         (None, Some(stage)) => format!("  (limit: {})", stage.as_str()),
         (None, None) => String::new(),
     };
-    // What is read from standard input has no total before its end.
+    // Standard input has no total before its end.
     let of = if total < moved { String::new() } else { format!(" of {total}{more}") };
     format!("{moved}{of}{files}  {rate}{left}{limit}")
 }
 
-/// The result in a few lines; the last is the answer. Before them what was done besides, or in a
-/// dry run would be, and the digests.
+/// Returns the actions, the digests and a summary. The last line has the rate.
 pub(crate) fn copy_text(result: &CopyResult) -> String {
     let mut text = String::new();
     for Action { what, path, .. } in &result.actions {
@@ -110,7 +109,7 @@ pub(crate) fn copy_text(result: &CopyResult) -> String {
         return text + &dry_run_text(result);
     }
     if let Some(manifest) = &result.summary.manifest {
-        let _ = writeln!(text, "the digests are in {manifest}");
+        let _ = writeln!(text, "manifest: {manifest}");
     }
     text + &summary_text(result)
 }
@@ -127,20 +126,20 @@ fn dry_run_text(result: &CopyResult) -> String {
     let unchanged = result.summary.unchanged_files;
     format!(
         "dry run, nothing was changed: {changed} to create or replace ({bytes}), {deleted} to \
-         delete, {unchanged} to leave alone"
+         delete, {unchanged} unchanged"
     )
 }
 
 fn summary_text(result: &CopyResult) -> String {
-    let (summary, path) = (&harmless(&result.summary), &harmless(&result.path));
+    let (summary, path) = (&with_escaped_text(&result.summary), &with_escaped_text(&result.path));
     let verdict = escape(&result.verdict);
     let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
     let mut facts = Vec::new();
-    // Where nothing is in place, nothing was verified or synced.
+    // Without a complete file nothing was verified or synced.
     if result.failures.is_empty() || summary.files > 0 {
         facts.extend([
             match summary.verification {
-                Some(Verify::Reread) => "verified as read back from the disk".to_owned(),
+                Some(Verify::Reread) => "verified by reading back from disk".to_owned(),
                 _ => yes(summary.verified, "verified"),
             },
             yes(summary.encrypted, "encrypted"),
@@ -153,13 +152,17 @@ fn summary_text(result: &CopyResult) -> String {
     }
     facts.extend(path.congestion.clone());
     if summary.reconnects > 0 {
-        facts.push(format!("connected again {} times", summary.reconnects));
+        facts.push(format!(
+            "{} {}",
+            summary.reconnects,
+            plural(summary.reconnects.into(), "reconnect")
+        ));
     }
     if summary.resumed_bytes.get() > 0 {
-        facts.push(format!("{} were there already", summary.resumed_bytes));
+        facts.push(format!("{} resumed", summary.resumed_bytes));
     }
     if summary.resent_blocks > 0 {
-        facts.push(format!("{} corrupted blocks sent again", summary.resent_blocks));
+        facts.push(format!("{} corrupted blocks resent", summary.resent_blocks));
     }
     if let Some(rtt) = summary.rtt_ms {
         facts.push(format!("RTT {rtt:.1} ms"));
@@ -197,6 +200,72 @@ fn summary_text(result: &CopyResult) -> String {
     )
 }
 
+/// Returns the sentence with the limit of a copy and the share of time that each stage waited.
+pub(crate) fn copy_verdict(result: &CopyResult) -> String {
+    let limit = result
+        .limit
+        .map_or("nothing stands out".to_owned(), |limit| limit_words(limit, &result.path));
+    let (source, sink) = (&result.source.stages, &result.sink.stages);
+    let busy = [
+        ("reading", source.read),
+        ("sealing", source.seal),
+        ("sending", source.send),
+        ("receiving", sink.receive),
+        ("verifying", sink.verify),
+        ("writing", sink.write),
+        ("syncing", sink.sync),
+    ];
+    let waited: Vec<_> = busy
+        .iter()
+        .filter_map(|(stage, share)| Some(format!("{stage} {:.0} %", 100.0 * (1.0 - (*share)?))))
+        .collect();
+    format!("{limit}; waited: {}", waited.join(", "))
+}
+
+fn limit_words(limit: CopyLimit, path: &PathReport) -> String {
+    let share = |share: f64| format!("{:.0} %", 100.0 * share);
+    let resource = match limit {
+        CopyLimit::Rate => return "sent at the requested rate (--bwlimit)".to_owned(),
+        CopyLimit::SourceDisk => "the source's disk".to_owned(),
+        CopyLimit::SourceCpu => "the CPU of the source's host".to_owned(),
+        CopyLimit::Sealing => "sealing at the source".to_owned(),
+        CopyLimit::SendWindow => format!(
+            "the send window for {} of the time (net.ipv4.tcp_wmem at the source)",
+            share(path.send_buffer_limited)
+        ),
+        CopyLimit::Path => "the path".to_owned(),
+        CopyLimit::Loss => format!("loss: {:.4} % retransmitted", 100.0 * path.loss),
+        CopyLimit::ReceiveWindow => format!(
+            "the receive window for {} of the time (net.ipv4.tcp_rmem at the sink)",
+            share(path.receive_window_limited)
+        ),
+        CopyLimit::SinkCpu => "the CPU of the sink's host".to_owned(),
+        CopyLimit::SinkDisk => "the sink's disk".to_owned(),
+        CopyLimit::Cpu => "the CPU: source and sink are on this host".to_owned(),
+    };
+    format!("limited by {resource}")
+}
+
 fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_worded_with_their_figures() {
+        let path = PathReport { loss: 1e-4, receive_window_limited: 0.7, ..PathReport::default() };
+        for (limit, expected) in [
+            (CopyLimit::Loss, "limited by loss: 0.0100 % retransmitted"),
+            (
+                CopyLimit::ReceiveWindow,
+                "limited by the receive window for 70 % of the time (net.ipv4.tcp_rmem at the sink)",
+            ),
+            (CopyLimit::Rate, "sent at the requested rate (--bwlimit)"),
+        ] {
+            assert_eq!(limit_words(limit, &path), expected);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The steps of a diagnosis as they are measured, and the diagnosis, for people.
+//! The progress and the result of a diagnosis as text.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -9,13 +9,13 @@ use longhaul_core::units::Rate;
 use longhaul_engine::diagnose::DiagnoseProgress;
 
 use super::test::words::wrap;
-use super::{error_is_terminal, harmless, say};
+use super::{error_is_terminal, print_message, with_escaped_text};
 
-/// Columns that a terminal has at least.
+/// The assumed width of a terminal.
 const COLUMNS: usize = 80;
-/// For a step's name.
+/// The width of the name of a step.
 const NAME: usize = 28;
-/// For its bar.
+/// The width of its bar.
 const BAR: usize = 28;
 
 /// Shows the diagnosis on standard error while it runs: bars on a terminal, else a line for each
@@ -28,7 +28,7 @@ pub(crate) struct DiagnoseView {
 struct Bars {
     all: MultiProgress,
     steps: Vec<(DiagnosisStep, ProgressBar)>,
-    /// The fastest so far, which the longest bar stands for.
+    /// The highest rate so far, which has the longest bar.
     most: Mutex<u64>,
 }
 
@@ -61,12 +61,12 @@ impl DiagnoseView {
                 Some(rate) => bars.set(report.step, rate, ""),
                 None => bars.with(report.step, |bar| bar.set_message("not measured")),
             },
-            (None, DiagnoseProgress::Ended(report)) => say(line(report)),
+            (None, DiagnoseProgress::Ended(report)) => print_message(line(report)),
             (None, _) => {}
         }
     }
 
-    /// Takes the bars away: the answer has them.
+    /// Removes the bars. The result has its own.
     pub(crate) fn finish(self) {
         if let Some(bars) = self.bars {
             let _ = bars.all.clear();
@@ -102,15 +102,15 @@ fn line(report: &StepReport) -> String {
             round.number,
             report.title,
             round.throughput_bps,
-            if round.cut { ", cut short" } else { "" }
+            if round.cut { ", shortened" } else { "" }
         ),
         _ => format!("{}: not measured: {}", report.title, report.note),
     }
 }
 
-/// The whole answer.
+/// Returns the text of a diagnosis.
 pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
-    let diagnosis = &harmless(diagnosis);
+    let diagnosis = &with_escaped_text(diagnosis);
     let mut text = String::new();
     let rtt = diagnosis.rtt_ms.map_or(String::new(), |rtt| format!(" over {rtt:.1} ms"));
     let _ = writeln!(text, "{} -> {}{rtt}\n", diagnosis.source, diagnosis.target);
@@ -125,7 +125,7 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
         }
     }
     if !diagnosis.gaps.is_empty() {
-        let _ = writeln!(text, "NOT MEASURED OR SEEN\n");
+        let _ = writeln!(text, "NOT MEASURED\n");
         for (what, why) in diagnosis.gaps_by_reason() {
             indented(&mut text, &format!("{what}: {why}"));
         }
@@ -157,7 +157,7 @@ fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
     let _ = writeln!(text, "{name}: {}, at {}\n", limit.resource, limit.allows_bps);
     indented(text, &limit.sentence);
     if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
-        indented(text, &format!("without it: {without}, {gain:.1} times as fast"));
+        indented(text, &format!("without this limit: {without}, {gain:.1} times as fast"));
     }
     text.push('\n');
     for cure in &limit.cures {
@@ -174,7 +174,7 @@ fn show_cure(text: &mut String, cure: &Cure) {
     };
     indented(text, &format!("[{}] on {}: {}{values}", cure.kind, cure.host, cure.what));
     if !cure.command.is_empty() {
-        // Unbroken, so that it can be copied.
+        // The command is not wrapped, so that it can be copied.
         let _ = writeln!(text, "      {}", cure.command);
     }
     text.push('\n');

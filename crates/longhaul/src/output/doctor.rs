@@ -1,38 +1,30 @@
-//! What an examination found, as text for terminals of 80 columns: problems first, each with the
-//! command that cures it, and the sum at the end.
+//! The findings of the doctor as text for terminals of 80 columns: problems first, each with the
+//! command that fixes it, and the totals last.
 
 use std::fmt::Write;
 
 use longhaul_core::result::{DoctorReport, Finding, Measurement, Verdict};
 use longhaul_core::units::format_span;
 
-use super::harmless;
 use super::style::{Style, styled};
 use super::test::words::{count, wrap};
+use super::with_escaped_text;
 
-/// Columns that a terminal has at least.
+/// The assumed width of a terminal.
 const COLUMNS: usize = 80;
-/// Where the text of a finding begins.
+/// The indentation of the text of a finding.
 const INDENT: usize = 12;
-/// The widths of the columns of what is in order.
+/// The widths of the columns for findings without problems.
 const SUBJECT: usize = 20;
 const TITLE: usize = 27;
 
-/// The whole answer.
+/// Returns the text of a report.
 pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
-    let report = &harmless(report);
+    let report = &with_escaped_text(report);
     let mut text = head(report);
-    for (verdict, name, style) in [
-        (Verdict::Problem, "PROBLEMS", Style::Problems),
-        (Verdict::Advice, "ADVICE", Style::Advice),
-    ] {
-        section(&mut text, report, verdict, &styled(style, name, colour), |text, finding| {
-            full(text, finding);
-        });
+    for section in &SECTIONS {
+        section.write(&mut text, report, colour);
     }
-    let unseen = styled(Style::Unseen, "NOT SEEN", colour);
-    section(&mut text, report, Verdict::Unseen, &unseen, full);
-    section(&mut text, report, Verdict::Ok, &styled(Style::InOrder, "IN ORDER", colour), row);
     if !report.measurements.is_empty() {
         let _ = writeln!(text, "{}\n", styled(Style::Measured, "MEASURED", colour));
         report.measurements.iter().for_each(|one| measurement(&mut text, one));
@@ -42,7 +34,7 @@ pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
     text
 }
 
-/// What was examined, and for what.
+/// Returns the examined host and the target.
 fn head(report: &DoctorReport) -> String {
     let (about, target) = (&report.about, &report.target);
     let known = [
@@ -57,7 +49,7 @@ fn head(report: &DoctorReport) -> String {
     let rtt = std::time::Duration::from_nanos((target.rtt_ms * 1e6).round() as u64);
     let to = target.to.as_ref().map_or(String::new(), |to| format!(" to {to}"));
     let examined = format!(
-        "for {} ({}) over {} ({}){to}: {} under way",
+        "for {} ({}) over {} ({}){to}: bandwidth-delay product {}",
         target.rate_bps,
         target.rate_from,
         format_span(rtt),
@@ -68,24 +60,35 @@ fn head(report: &DoctorReport) -> String {
     format!("{host}\n{}\n\n", wrap(&examined, COLUMNS))
 }
 
-fn section(
-    text: &mut String,
-    report: &DoctorReport,
+/// The part of a report with all findings of one verdict.
+struct Section {
     verdict: Verdict,
-    heading: &str,
-    mut show: impl FnMut(&mut String, &Finding),
-) {
-    if report.of(verdict).next().is_none() {
-        return;
-    }
-    let _ = writeln!(text, "{heading}\n");
-    report.of(verdict).for_each(|finding| show(text, finding));
-    if verdict == Verdict::Ok {
-        text.push('\n');
+    heading: &'static str,
+    style: Style,
+    show: fn(&mut String, &Finding),
+}
+
+const SECTIONS: [Section; 4] = [
+    Section { verdict: Verdict::Problem, heading: "PROBLEMS", style: Style::Problems, show: full },
+    Section { verdict: Verdict::Advice, heading: "ADVICE", style: Style::Advice, show: full },
+    Section { verdict: Verdict::Unseen, heading: "UNKNOWN", style: Style::Unseen, show: full },
+    Section { verdict: Verdict::Ok, heading: "OK", style: Style::InOrder, show: row },
+];
+
+impl Section {
+    fn write(&self, text: &mut String, report: &DoctorReport, colour: bool) {
+        if report.of(self.verdict).next().is_none() {
+            return;
+        }
+        let _ = writeln!(text, "{}\n", styled(self.style, self.heading, colour));
+        report.of(self.verdict).for_each(|finding| (self.show)(text, finding));
+        if self.verdict == Verdict::Ok {
+            text.push('\n');
+        }
     }
 }
 
-/// All of a finding, a line or more for each part.
+/// Appends a finding with a line or more per part.
 fn full(text: &mut String, finding: &Finding) {
     let subject = match finding.subject.as_str() {
         "" => String::new(),
@@ -104,7 +107,7 @@ fn full(text: &mut String, finding: &Finding) {
             });
         }
     }
-    // Unbroken, so that they can be copied.
+    // Commands are not wrapped, so that they can be copied.
     for (command, name) in
         finding.commands.iter().zip(["run"].into_iter().chain(std::iter::repeat("")))
     {
@@ -113,7 +116,7 @@ fn full(text: &mut String, finding: &Finding) {
     text.push('\n');
 }
 
-/// A finding with nothing to be done, in a line where it fits.
+/// Appends a finding without a problem, on one line if it fits.
 fn row(text: &mut String, finding: &Finding) {
     let about = match finding.subject.as_str() {
         "" => finding.area.to_string(),
@@ -143,7 +146,7 @@ fn sum(report: &DoctorReport) -> String {
     let number = |verdict| report.of(verdict).count() as u64;
     let host = report.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
     format!(
-        "{host}{}, {} of advice, {} not seen, {} in order, in {:.2} s\n",
+        "{host}{}, {} of advice, {} unknown, {} ok, in {:.2} s\n",
         count(number(Verdict::Problem), "problem"),
         count(number(Verdict::Advice), "piece"),
         number(Verdict::Unseen),

@@ -1,23 +1,29 @@
-//! Text for people. A renderer reads results and computes nothing; each ends with the answer.
+//! Text for people: results, progress and errors. A renderer reads a result and measures nothing;
+//! the last line of its text is the answer.
 
+mod advice;
 mod certificate;
 mod copy;
 mod diagnosis;
 mod doctor;
+mod failure;
 mod path;
 mod print;
 mod style;
 mod test;
 mod topology;
 
+pub(crate) use advice::advised;
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
-pub(crate) use copy::{CopyBar, copy_text};
+pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
+pub(crate) use failure::{failure_text, lapse_text};
 pub(crate) use path::path_text;
 pub(crate) use print::{
-    after_printing, answer, document, document_line, error_is_terminal, error_size, harmless, json,
-    output_error, output_is_terminal, raw_error, raw_output, remark, remark_text, say,
+    after_printing, error_is_terminal, error_size, output_error, output_is_terminal,
+    print_document, print_document_line, print_json, print_message, print_note, print_notes,
+    print_result, raw_error, raw_output, with_escaped_text,
 };
 pub(crate) use style::clear;
 pub(crate) use test::TestText;

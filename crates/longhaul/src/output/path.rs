@@ -1,4 +1,4 @@
-//! What a path is like, as text for terminals of 80 columns: tables first, then sentences.
+//! The measurements of a path as text for terminals of 80 columns: tables, then sentences.
 
 use std::fmt::Write;
 
@@ -6,15 +6,15 @@ use longhaul_core::result::{
     Hop, Hops, MtuLimit, MtuProof, PathDirection, PathResult, ProbeFigures, RoundTrips,
 };
 
-use super::harmless;
 use super::test::words::{count, millis, wrap};
+use super::with_escaped_text;
 
-/// Columns that a terminal has at least.
+/// The assumed width of a terminal.
 const COLUMNS: usize = 80;
 
-/// The whole answer.
+/// Returns the text of a result.
 pub(crate) fn path_text(result: &PathResult) -> String {
-    let result = &harmless(result);
+    let result = &with_escaped_text(result);
     let mut text = head(result);
     round_trips(&mut text, result);
     for (way, at) in ways(result) {
@@ -44,11 +44,12 @@ fn ways(result: &PathResult) -> [(&'static str, &PathDirection); 2] {
 
 fn head(result: &PathResult) -> String {
     let local = result.local.map_or(String::new(), |local| format!(" from {local}"));
-    let address = match result.target.contains(&result.address.to_string()) {
-        true => String::new(),
-        false => format!(" ({})", result.address),
+    let address = if result.target.contains(&result.address.to_string()) {
+        String::new()
+    } else {
+        format!(" ({})", result.address)
     };
-    let helped = if result.served { "both directions" } else { "no longhaul there" };
+    let helped = if result.served { "both directions" } else { "no server there" };
     let head =
         format!("path to {}{address}{local}: {helped}, in {:.1} s", result.target, result.seconds);
     format!("{}\n\n", wrap(&head, COLUMNS))
@@ -85,13 +86,13 @@ fn round_trips(text: &mut String, result: &PathResult) {
     text.push('\n');
 }
 
-/// The first word: what a kind of packet is called in a heading.
+/// Returns the first word of the name of a kind of packets, for a heading.
 fn short(name: &str) -> &str {
     name.split(' ').next().unwrap_or(name)
 }
 
 fn hop_table(text: &mut String, way: &str, hops: &Hops) {
-    let end = if hops.reached { "" } else { ", the end was not reached" };
+    let end = if hops.reached { "" } else { ", the host was not reached" };
     let _ = writeln!(text, "hops {way} ({}){end}", short(&hops.by.to_string()));
     for hop in &hops.list {
         let Hop { distance, addresses, answered, asked, min_ms, .. } = hop;
@@ -111,7 +112,7 @@ fn mtu_table(text: &mut String, result: &PathResult) {
     if !ways(result).into_iter().any(|(_, way)| shown(way)) {
         return;
     }
-    text.push_str("path MTU, by packets that may not be fragmented\n");
+    text.push_str("path MTU, by packets that are never fragmented\n");
     for (way, at) in ways(result) {
         for proof in &at.mtu {
             let MtuProof { by, bytes, packets, .. } = proof;
@@ -125,10 +126,10 @@ fn mtu_table(text: &mut String, result: &PathResult) {
             );
         }
         if let Some(tcp) = &at.tcp {
-            let proven = if tcp.proven() { "acknowledged" } else { "agreed on, not proven" };
+            let proven = if tcp.proven() { "acknowledged" } else { "negotiated, not confirmed" };
             let again = match tcp.retransmits {
                 0 => String::new(),
-                count => format!(", {count} sent again"),
+                count => format!(", {count} retransmitted"),
             };
             let _ = writeln!(
                 text,
@@ -144,10 +145,10 @@ fn mtu_table(text: &mut String, result: &PathResult) {
 
 fn limit(proof: &MtuProof) -> String {
     match (proof.limit, proof.stopped_bytes) {
-        (MtuLimit::Interface, _) => "the sender's interface takes no more".to_owned(),
-        (MtuLimit::Router { address }, _) => format!("{address} refuses more"),
-        (MtuLimit::Silent, Some(bytes)) => format!("{bytes} vanish without a word"),
-        (MtuLimit::Silent | MtuLimit::Nothing, _) => "IP has no more".to_owned(),
+        (MtuLimit::Interface, _) => "limit of the sender's interface".to_owned(),
+        (MtuLimit::Router { address }, _) => format!("limit of the router {address}"),
+        (MtuLimit::Silent, Some(bytes)) => format!("{bytes} bytes are lost silently"),
+        (MtuLimit::Silent | MtuLimit::Nothing, _) => "limit of IP".to_owned(),
     }
 }
 
@@ -205,7 +206,7 @@ fn capacity_table(text: &mut String, result: &PathResult) {
     text.push('\n');
 }
 
-/// `what`, its first line indented by `first` columns and the others by `rest`.
+/// Appends `what` with its first line indented by `first` columns and the others by `rest`.
 fn indented(text: &mut String, what: &str, first: usize, rest: usize) {
     for (number, line) in wrap(what, COLUMNS - rest).lines().enumerate() {
         let indent = if number == 0 { first } else { rest };

@@ -1,11 +1,11 @@
 //! The only writers to standard output and standard error.
 //!
-//! They escape hostile characters, so that text of a peer, a file system or another program neither
-//! moves the cursor nor forges a line, and they never panic. An error of standard error is ignored.
-//! One of standard output is returned, and ends the program with [`exit::OUTPUT`] unless a graver
-//! code stands.
+//! They escape hostile characters, so that text of a peer, a file system or another program cannot
+//! move the cursor or forge a line. They never panic. Errors of standard error are ignored. Errors
+//! of standard output are returned; the program then ends with [`exit::OUTPUT`], unless its work
+//! failed, too.
 
-// The lints send everybody else here.
+// A lint forbids these calls everywhere else.
 #![allow(clippy::disallowed_methods)]
 
 use std::fmt::Display;
@@ -20,23 +20,23 @@ use serde::de::DeserializeOwned;
 use super::style;
 use crate::exit::{self, Coded};
 
-/// Prints a message on standard error, in one line after the program's name.
-pub(crate) fn say(what: impl Display) {
-    remark(format_args!("longhaul: {what}"));
+/// Prints a message on standard error: one line after the name of the program.
+pub(crate) fn print_message(what: impl Display) {
+    print_note(format_args!("longhaul: {what}"));
 }
 
 /// Prints one line on standard error.
-pub(crate) fn remark(what: impl Display) {
+pub(crate) fn print_note(what: impl Display) {
     let _ = io::stderr().lock().write_all(line(what).as_bytes());
 }
 
-/// `what` in one line.
+/// Returns `what` as one line.
 fn line(what: impl Display) -> String {
     format!("{}\n", escape(&what.to_string()))
 }
 
 /// Prints lines of text on standard error.
-pub(crate) fn remark_text(text: &str) {
+pub(crate) fn print_notes(text: &str) {
     let _ = io::stderr().lock().write_all(shown(text).as_bytes());
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn remark_text(text: &str) {
 ///
 /// # Errors
 /// Standard output does not take them.
-pub(crate) fn answer(text: &str) -> Result<(), Coded> {
+pub(crate) fn print_result(text: &str) -> Result<(), Coded> {
     write_out(&shown(text))
 }
 
@@ -52,33 +52,33 @@ pub(crate) fn answer(text: &str) -> Result<(), Coded> {
 ///
 /// # Errors
 /// Standard output does not take it.
-pub(crate) fn document(value: &impl Serialize) -> Result<(), Coded> {
+pub(crate) fn print_document(value: &impl Serialize) -> Result<(), Coded> {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
-    json(&text)
+    print_json(&text)
 }
 
 /// Prints a document on standard output, in one line.
 ///
 /// # Errors
 /// Standard output does not take it.
-pub(crate) fn document_line(value: &impl Serialize) -> Result<(), Coded> {
+pub(crate) fn print_document_line(value: &impl Serialize) -> Result<(), Coded> {
     let text = serde_json::to_string(value).map_err(anyhow::Error::from)?;
-    json(&text)
+    print_json(&text)
 }
 
 /// Prints a JSON document, which is text already, on standard output.
 ///
 /// # Errors
 /// Standard output does not take it.
-pub(crate) fn json(document: &str) -> Result<(), Coded> {
+pub(crate) fn print_json(document: &str) -> Result<(), Coded> {
     write_out(&(escape_json(document.trim_end()) + "\n"))
 }
 
-/// The exit code of work that ended with `code` and then printed its result: a failure of the work
-/// is graver than one of printing.
+/// Returns the exit code of work that ended with `code` and printed its result. An error of the
+/// work takes precedence over an error of printing.
 ///
 /// # Errors
-/// The work was done and its result was not printed.
+/// The work succeeded and its result was not printed.
 pub(crate) fn after_printing(code: u8, printed: Result<(), Coded>) -> Result<u8, Coded> {
     match code {
         exit::OK => printed.map(|()| exit::OK),
@@ -86,43 +86,43 @@ pub(crate) fn after_printing(code: u8, printed: Result<(), Coded>) -> Result<u8,
     }
 }
 
-/// Whether standard output is a terminal.
+/// Returns whether standard output is a terminal.
 pub(crate) fn output_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether standard error is a terminal.
+/// Returns whether standard error is a terminal.
 pub(crate) fn error_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// The columns and lines of the terminal of standard error, if it is one.
+/// Returns the columns and lines of the terminal of standard error, if any.
 pub(crate) fn error_size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     let (columns, lines) = (size.ws_col.into(), size.ws_row.into());
     (columns > 0 && lines > 0).then_some((columns, lines))
 }
 
-/// Standard output for data that is no text: frames, and files. The standard library's handle
-/// would keep back what follows the last line feed.
+/// Returns standard output for binary data: frames and files. The standard library's handle would
+/// buffer the data after the last line feed.
 ///
 /// # Errors
-/// No descriptor is left.
+/// The process has no free descriptor.
 pub(crate) fn raw_output() -> io::Result<File> {
     io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
-/// Standard error, for a child.
+/// Returns standard error for a child process.
 ///
 /// # Errors
-/// No descriptor is left.
+/// The process has no free descriptor.
 pub(crate) fn raw_error() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }
 
-/// `document` with every string in it escaped, for a renderer: no text in it begins a new line.
-/// A document that has no JSON form is returned as it is.
-pub(crate) fn harmless<T: Serialize + DeserializeOwned + Clone>(document: &T) -> T {
+/// Returns `print_document` with every string escaped, for a renderer, so that no string begins a new
+/// line. A document that cannot be converted to JSON is returned unchanged.
+pub(crate) fn with_escaped_text<T: Serialize + DeserializeOwned + Clone>(document: &T) -> T {
     let value = serde_json::to_value(document).map(escaped_strings);
     value.and_then(serde_json::from_value).unwrap_or_else(|_| document.clone())
 }
@@ -162,22 +162,23 @@ mod tests {
     use longhaul_engine::EngineError;
 
     use super::*;
+    use crate::output::failure_text;
     use crate::output::style::Style;
 
     #[test]
     fn only_styles_of_the_program_reach_the_terminal() {
         let heading = style::styled(Style::Bad, "failed", true);
         let text = format!("{heading}: \x1b[2J\u{fdd0}\u{202e}x\r\n");
-        // A marker that a peer sent is spelt out by `harmless` before it gets here.
-        let reason = harmless(&"\u{fdd0}\x1b\n".to_owned());
+        // `with_escaped_text` escapes the marks in text of peers before it gets here.
+        let reason = with_escaped_text(&"\u{fdd0}\x1b\n".to_owned());
         assert_eq!(reason, "%EF%B7%90%1B%0A");
         let shown = shown(&text);
         assert!(shown.starts_with("\x1b[31mfailed\x1b[0m: %1B[2J"), "{shown}");
         assert!(shown.ends_with("%E2%80%AEx%0D\n"), "{shown}");
     }
 
-    /// An error of each kind, of which every text is hostile. A kind that is not here does not
-    /// compile.
+    /// Returns an error of each kind with hostile texts. The match makes a missing kind a compile
+    /// error.
     fn engine_errors(text: &str) -> Vec<EngineError> {
         let (words, path) = (|| text.to_owned(), || std::path::PathBuf::from(text));
         let source = || io::Error::other(text.to_owned());
@@ -210,7 +211,7 @@ mod tests {
             | EngineError::Spawn { .. }
             | EngineError::Failed { .. }
             | EngineError::System { .. } => true,
-            // These have no text of others but the name of the peer, which is escaped as above.
+            // These have no text of a peer except its name, which is escaped as above.
             EngineError::NoConfigDir
             | EngineError::SocketOption(_)
             | EngineError::NoCpu { .. }
@@ -268,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_without_a_hostile_character() {
+    fn hostile_texts_in_errors_are_escaped() {
         for error in engine_errors("x\r\n\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{2028}\u{200b}y") {
-            let line = line(format_args!("{:#}", anyhow::Error::from(error)));
+            let line = line(failure_text(&error));
             let text = line.strip_suffix('\n').expect("it ends the line");
             assert!(!text.contains(longhaul_core::text::is_hostile), "{text:?}");
             assert!(text.contains("%0D%0A%1B[2J"), "{text}");
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_work_is_graver_than_one_of_printing() {
+    fn an_error_of_the_work_takes_precedence_over_one_of_printing() {
         let unprinted = || Err(Coded::new(exit::OUTPUT, anyhow::anyhow!("full")));
         assert_eq!(after_printing(exit::PARTIAL, unprinted()).unwrap(), exit::PARTIAL);
         assert_eq!(after_printing(exit::OK, unprinted()).unwrap_err().code, exit::OUTPUT);

@@ -1,5 +1,5 @@
-//! Colours and cursor movements of the program's own, as marks that text of others cannot contain:
-//! noncharacters of Unicode, which are escaped in it. Printing replaces them by ECMA-48 sequences.
+//! Colours and cursor movements, as marks in the text: noncharacters of Unicode, which are escaped
+//! in text of peers. Printing replaces the marks with ECMA-48 sequences.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub(crate) enum Style {
     Advice,
     /// The heading of facts that could not be read.
     Unseen,
-    /// The heading of what is in order.
+    /// The heading of findings without problems.
     InOrder,
     /// The heading of measurements.
     Measured,
@@ -25,17 +25,17 @@ pub(crate) enum Style {
 const END: char = '\u{fdd7}';
 const CLEAR: char = '\u{fdd8}';
 
-/// A text that clears the terminal and begins at its top.
+/// Returns a mark that clears the terminal and moves the cursor to its top.
 pub(crate) fn clear() -> String {
     CLEAR.to_string()
 }
 
-/// `text` in `style` if there is `colour`.
+/// Returns `text` in `style` if `colour` is set.
 pub(crate) fn styled(style: Style, text: &str, colour: bool) -> String {
     if colour { format!("{}{text}{END}", style.mark()) } else { text.to_owned() }
 }
 
-/// `text` with its marks replaced, and the parts between them by what `escape` makes of them.
+/// Returns `text` with its marks replaced and the parts between them passed through `escape`.
 pub(super) fn apply<'a>(text: &'a str, escape: impl Fn(&'a str) -> Cow<'a, str>) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -62,7 +62,7 @@ impl Style {
     }
 }
 
-/// ECMA-48: SGR, CUP and ED.
+/// Returns the ECMA-48 sequence of a mark: SGR, CUP and ED.
 fn sequence(mark: char) -> Option<&'static str> {
     Some(match mark {
         '\u{fdd0}' => "\x1b[32m",

@@ -1,3 +1,5 @@
+//! The summary, the table and the final counters of a topology as text.
+
 use std::fmt::Write;
 
 use longhaul_core::plan::{LinkDirection, LinkPlan, Side, TopologyPlan};
@@ -5,9 +7,9 @@ use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport}
 use longhaul_core::units::{Bytes, format_span};
 use serde_json::Value;
 
-use super::harmless;
+use super::with_escaped_text;
 
-/// One line: what was built, and how to go on.
+/// Returns one line with the sites and links of a topology.
 pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
     format!(
         "'{}' is up: sites {}; links {}",
@@ -17,7 +19,7 @@ pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
     )
 }
 
-/// A link in few words.
+/// Returns the RTT, rate and MTU of a link.
 pub(crate) fn link_text(plan: &LinkPlan) -> String {
     let [up, down] = Side::BOTH.map(|side| rate_text(plan.from(side), "unlimited"));
     let rate = if up == down { up } else { format!("{up} up, {down} down") };
@@ -26,11 +28,11 @@ pub(crate) fn link_text(plan: &LinkPlan) -> String {
     format!("RTT {rtt}, rate {rate}, MTU {}", plan.mtu)
 }
 
-/// What changes over time. A plan that came from the process that holds the link names the trace,
-/// and does not have its content.
+/// The text for a value that follows a trace. The plan from the holder has the name of the trace,
+/// but not its content.
 const BY_TRACE: &str = "by trace";
 
-/// A direction's rate, or what to say where it has none.
+/// Returns the rate of a direction, or `none`.
 fn rate_text(direction: &LinkDirection, none: &str) -> String {
     if direction.rate_trace.is_some() {
         return BY_TRACE.to_owned();
@@ -45,9 +47,9 @@ fn delay_text(direction: &LinkDirection) -> String {
     format_span(direction.delay)
 }
 
-/// The links of a topology, a line for each direction.
+/// Returns a table of the links with a line per direction.
 pub(crate) fn topology_table(report: &TopologyReport) -> String {
-    let report = &harmless(report);
+    let report = &with_escaped_text(report);
     let mut text = format!(
         "{}: up for {:.0} s, sites {}, links {}\n\n",
         report.name,
@@ -65,7 +67,7 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
             "PACKETS",
             "SEGMENTS",
             "ARRIVED",
-            "UNDER WAY",
+            "IN FLIGHT",
             "QUEUE",
             "LATE P99.9",
         ]
@@ -80,7 +82,7 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
         .collect();
     for row in &rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Names stand to the left, numbers to the right.
+            // Names are left-aligned, numbers right-aligned.
             let _ = if column < 3 {
                 write!(text, "{cell:<width$}  ")
             } else {
@@ -98,9 +100,9 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
     text
 }
 
-/// What is said of a topology that was taken down: a line for each link, and what spoils it.
+/// Returns the final counters of a topology: a line per link, and its warnings.
 pub(crate) fn topology_end(report: &TopologyReport) -> String {
-    let report = &harmless(report);
+    let report = &with_escaped_text(report);
     let mut text = format!("'{}' was up for {:.1} s\n", report.name, report.seconds);
     for link in &report.links {
         let way = |way: NamedDirection| {
@@ -113,7 +115,7 @@ pub(crate) fn topology_end(report: &TopologyReport) -> String {
     text
 }
 
-/// A direction of a link, with the names of its sites.
+/// A direction of a link with the names of its sites.
 struct NamedDirection<'a> {
     from: &'a str,
     to: &'a str,
@@ -147,7 +149,7 @@ fn row(link: &TopologyLinkReport, way: &NamedDirection<'_>) -> Vec<String> {
     ]
 }
 
-/// What happened to segments beside their arrival, and the warnings: a line each.
+/// Returns a line per direction with dropped and impaired segments, and a line per warning.
 fn notes(link: &TopologyLinkReport) -> Vec<String> {
     let mut notes = Vec::new();
     for way in ways(link) {
@@ -163,7 +165,7 @@ fn notes(link: &TopologyLinkReport) -> Vec<String> {
     notes
 }
 
-/// Each kind of thing that happened to segments, by its name in the document.
+/// Returns the nonzero counters of a direction with their names in the JSON document.
 fn counts(direction: &DirectionReport) -> Vec<String> {
     let document = serde_json::to_value(direction).unwrap_or_default();
     let groups = ["dropped", "impairments"].into_iter().filter_map(|key| document[key].as_object());

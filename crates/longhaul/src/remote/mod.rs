@@ -1,13 +1,13 @@
-//! Starts the far end of a copy where no server is running: in this process, or over ssh. And has
-//! another host's longhaul say what it finds there.
+//! Starts the server side of a copy in this process or over ssh, and runs `longhaul` on other
+//! hosts.
 //!
-//! Either way the far end is the same code as `longhaul serve`: a control channel, data
-//! connections bound to it by a secret, and the copy service.
+//! The server side is the same code as `longhaul serve`: a control channel, data connections that
+//! a secret binds to it, and the services.
 
-mod far;
+mod server;
 mod ssh;
 mod tunnel;
 
-pub(crate) use far::{serve_stdio, start_here};
-pub(crate) use ssh::{SshFar, SshOptions, printed_there};
+pub(crate) use server::{serve_stdio, start_here};
+pub(crate) use ssh::{SshOptions, SshServer, remote_output};
 pub(crate) use tunnel::relay;

@@ -1,3 +1,5 @@
+//! Starts longhaul on another host over ssh, and opens a session with it.
+
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -10,27 +12,27 @@ use longhaul_engine::{EngineError, Result};
 
 use super::tunnel::Tunnels;
 
-/// How long ssh may take: its own timeouts, and a user who types a passphrase.
+/// The time limit for the login: the timeouts of ssh and a user who types a passphrase.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long the far side may take to end after the session.
+/// The time limit for ssh to end after the session.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How to reach the far side.
+/// The options for ssh.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SshOptions {
-    // As rsync's `-e`.
-    /// The ssh to use, with options, such as 'ssh -J gate -p 2222'
+    // As `-e` of rsync.
+    /// ssh command with options, such as 'ssh -J gate -p 2222'
     #[arg(short = 'e', long, visible_alias = "ssh", value_name = "COMMAND", default_value = "ssh")]
     pub(crate) rsh: Rsh,
-    /// The longhaul to run at the far side of ssh
+    /// Path of longhaul on the remote host
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     pub(crate) far_longhaul: String,
-    // For those whose data could go beside it.
+    // Set by the commands that can send their data through ssh.
     #[arg(skip)]
     pub(crate) via_ssh: bool,
 }
 
-/// An ssh and its options.
+/// The ssh program and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rsh {
     pub(crate) program: String,
@@ -40,7 +42,7 @@ pub(crate) struct Rsh {
 impl FromStr for Rsh {
     type Err = &'static str;
 
-    /// Words are parted by spaces; quotes, double or single, keep spaces in a word.
+    /// Splits the text at spaces. Double or single quotes protect spaces.
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
         let mut words = Vec::new();
         let mut word: Option<String> = None;
@@ -58,25 +60,25 @@ impl FromStr for Rsh {
         }
         words.extend(word);
         if quote.is_some() {
-            return Err("a quote does not end");
+            return Err("unterminated quote");
         }
         let mut words = words.into_iter();
-        let program = words.next().ok_or("it names no program")?;
+        let program = words.next().ok_or("no program given")?;
         Ok(Rsh { program, arguments: words.collect() })
     }
 }
 
-/// A `longhaul serve --stdio` behind ssh.
-pub(crate) struct SshFar {
+/// A running `longhaul serve --stdio` at the end of ssh.
+pub(crate) struct SshServer {
     ssh: Child,
     _tunnels: Arc<Tunnels>,
 }
 
-impl SshFar {
-    /// Starts it at `destination` (`[user@]host`) and opens the session for `service`.
+impl SshServer {
+    /// Starts the server at `destination` (`[user@]host`) and opens a session for `service`.
     ///
     /// # Errors
-    /// ssh or the longhaul behind it cannot be started; ssh has said why on standard error.
+    /// ssh or longhaul cannot be started. ssh prints the reason on standard error.
     pub(crate) fn start(
         destination: &str,
         service: Service,
@@ -95,9 +97,9 @@ impl SshFar {
             .spawn()
             .map_err(spawn_failed)?;
         let pipes = ssh.stdout.take().zip(ssh.stdin.take());
-        // From here on a failure ends ssh.
+        // From here on, an error ends ssh.
         let tunnels = Arc::new(Tunnels::default());
-        let far = SshFar { ssh, _tunnels: tunnels.clone() };
+        let far = SshServer { ssh, _tunnels: tunnels.clone() };
         let Some((output, input)) = pipes else {
             return Err(spawn_failed(std::io::ErrorKind::BrokenPipe.into()));
         };
@@ -129,7 +131,7 @@ impl SshFar {
         Ok((far, Session::new(sender, receiver, dialer)))
     }
 
-    /// Waits for its end.
+    /// Waits until ssh has ended.
     pub(crate) fn finish(mut self) {
         let deadline = Instant::now() + END_TIMEOUT;
         while Instant::now() < deadline {
@@ -141,20 +143,20 @@ impl SshFar {
     }
 }
 
-impl Drop for SshFar {
+impl Drop for SshServer {
     fn drop(&mut self) {
-        // Harmless when it has ended; its exit is collected either way.
+        // Harmless if ssh has ended. The wait collects its exit status.
         let _ = self.ssh.kill();
         let _ = self.ssh.wait();
     }
 }
 
-/// What longhaul prints at `destination`, given `arguments`. ssh, and longhaul there, say what goes
-/// wrong on standard error.
+/// Runs longhaul with `arguments` at `destination` and returns its standard output. ssh and
+/// longhaul print errors on standard error.
 ///
 /// # Errors
 /// ssh cannot be started.
-pub(crate) fn printed_there(
+pub(crate) fn remote_output(
     destination: &str,
     SshOptions { rsh, far_longhaul, .. }: &SshOptions,
     arguments: &[String],
@@ -175,8 +177,8 @@ pub(crate) fn printed_there(
     Ok(output.stdout)
 }
 
-/// What the ssh configuration makes of `destination` (`ssh -G`): an alias there is no name for
-/// the resolver. `None` when the program is no OpenSSH.
+/// Returns the host name of `destination` in the ssh configuration (`ssh -G`), because the resolver
+/// does not know aliases of ssh. `None` if the program is not OpenSSH.
 fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Option<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -190,7 +192,7 @@ fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Opt
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
 }
 
-/// `word` as one word for the far shell.
+/// Quotes `word` for the shell of the remote host.
 fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ssh_with_options_is_parted_as_a_shell_would() {
+    fn an_ssh_command_is_split_as_in_a_shell() {
         let rsh: Rsh = "ssh -J 'jump host' -o \"ProxyCommand=a b\" -p2".parse().unwrap();
         assert_eq!(rsh.program, "ssh");
         assert_eq!(rsh.arguments, ["-J", "jump host", "-o", "ProxyCommand=a b", "-p2"]);
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_one_word_for_the_far_shell() {
+    fn a_path_is_quoted_for_the_remote_shell() {
         assert_eq!(shell_quoted("~/bin/longhaul"), "~/bin/longhaul");
         assert_eq!(shell_quoted("/my tools/l'h"), r"'/my tools/l'\''h'");
     }

@@ -1,5 +1,5 @@
-//! Data connections through ssh, where its port alone is open: each is an ssh connection of its
-//! own, so that each has a TCP window of its own.
+//! Data connections through ssh, for hosts that accept only ssh. Each data connection is a separate
+//! ssh connection, and so has a separate TCP window.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -12,16 +12,16 @@ use super::ssh::Rsh;
 
 use crate::output::raw_output;
 
-/// What is read and written at once at the far side.
+/// The buffer size of the relay.
 const RELAY_BYTES: usize = 256 << 10;
 
-/// The ssh processes of a copy's data connections; ended when it is dropped.
+/// The ssh processes of the data connections of a copy. Dropping it ends them.
 #[derive(Default)]
 pub(super) struct Tunnels(Mutex<Vec<Child>>);
 
 impl Tunnels {
-    /// Opens one to `port` at the far side's loopback. ssh gets one end of a local connection as
-    /// its standard input and output, and we have the other.
+    /// Opens a connection to `port` on the loopback interface of the remote host. One end of a
+    /// local connection is standard input and output of ssh; the caller gets the other end.
     pub(super) fn open(
         self: &Arc<Self>,
         rsh: &Rsh,
@@ -32,7 +32,7 @@ impl Tunnels {
         let (ours, theirs) = pair()?;
         let theirs = OwnedFd::from(theirs);
         let ssh = Command::new(&rsh.program)
-            // A shared connection would share one window; this one is its own.
+            // A shared ssh connection would share one TCP window.
             .args(["-o", "ControlPath=none"])
             .args(&rsh.arguments)
             .args(["--", destination])
@@ -48,19 +48,19 @@ impl Tunnels {
 impl Drop for Tunnels {
     fn drop(&mut self) {
         for ssh in self.0.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            // Harmless when it has ended; its exit is collected either way.
+            // Harmless if ssh has ended. The wait collects its exit status.
             let _ = ssh.kill();
             let _ = ssh.wait();
         }
     }
 }
 
-/// Both ends of a connection within this host.
+/// Returns both ends of a TCP connection within this host.
 fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let ours = TcpStream::connect(listener.local_addr()?)?;
     loop {
-        // Another program of this host may have been faster.
+        // Another program on this host may connect first.
         let (theirs, peer) = listener.accept()?;
         if peer == ours.local_addr()? {
             ours.set_nodelay(true)?;
@@ -70,17 +70,17 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
     }
 }
 
-/// `longhaul serve --relay PORT`: joins standard input and output to a port of this host's
-/// loopback, until the port's side closes.
+/// Runs `longhaul serve --relay PORT`: connects standard input and output to a port on the loopback
+/// interface, until the port closes the connection.
 ///
 /// # Errors
-/// Nothing listens there, or the connection breaks.
+/// The port is closed, or the connection breaks.
 pub(crate) fn relay(port: u16) -> io::Result<()> {
     let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     let stream = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(std::fs::File::from);
     let (input, output) = (stream(io::stdin().as_fd())?, raw_output()?);
     let upward = socket.try_clone()?;
-    // The process does not wait for it: the near side may hold its end open.
+    // The process does not wait for this thread: the client may keep its end open.
     thread::spawn(move || {
         let _ = pass(input, &upward);
         let _ = upward.shutdown(Shutdown::Write);

@@ -1,5 +1,5 @@
-//! A server under attack by clients that speak the protocol: places, descriptors, memory, and
-//! connections that are not authenticated.
+//! Admission to a server under attack: sessions, descriptors, memory, and unauthenticated
+//! connections.
 
 use std::fs;
 use std::net::TcpStream;
@@ -17,10 +17,10 @@ use longhaul_engine::session::{
 
 use crate::host::{Server, TestHost, text};
 
-/// How long something may take that takes a moment on a quiet machine.
+/// The time limit for events that take a moment on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Somebody without an authorised key.
+/// A client without an authorised key.
 struct Stranger {
     config: ConfigDir,
     identity: Identity,
@@ -44,13 +44,13 @@ impl Stranger {
         }
     }
 
-    /// A session that is open; its client waits for its turn.
+    /// An open session whose client waits in the queue.
     fn session(&self, server: &Server) -> Session {
         let target = HostPort::new("127.0.0.1", server.port);
         connect_early(&target, Service::Test, &self.options(), Box::new(|_| true)).unwrap()
     }
 
-    /// A session whose turn has come.
+    /// A session at the head of the queue.
     fn welcome(&self, server: &Server) -> Session {
         let target = HostPort::new("127.0.0.1", server.port);
         connect(&target, Service::Test, &self.options()).unwrap()
@@ -81,7 +81,7 @@ fn descriptors(server: &Server) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.process.id())).unwrap().count()
 }
 
-/// A line of `/proc/PID/status`, such as `VmHWM` in KiB.
+/// Returns a value of `/proc/PID/status`, such as `VmHWM` in KiB.
 fn status(server: &Server, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -98,7 +98,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn valid_hellos_do_not_use_up_the_descriptors() {
+fn valid_data_hellos_do_not_exhaust_the_descriptors() {
     let host = TestHost::new();
     let limited = "ulimit -n 512; exec \"$0\" serve --bind 127.0.0.1 -p 0";
     let server = Server::start(host.command("sh", &["-c", limited, crate::host::PROGRAM]));
@@ -109,13 +109,13 @@ fn valid_hellos_do_not_use_up_the_descriptors() {
     for _ in 0..5 {
         let session = stranger.session(&server);
         let (sender, receiver, dialer, _) = session.split_early();
-        // As many as the server takes; when it has closed some the rest may fail.
+        // As many as the server accepts; after it has closed some, the rest may fail.
         let hellos: Vec<_> = (0..250).filter_map(|n| dialer.open(n, |_| Ok(())).ok()).collect();
         attack.push((sender, receiver, hellos));
         is_served(&host, &server, "-n 100K -P 8");
         assert!(descriptors(&server) < 512);
     }
-    // Somebody else without a key waits for those that hold the places for their 5 s.
+    // Another anonymous client waits until these sessions end after 5 s.
     is_served(&TestHost::new(), &server, "-n 100K");
     drop(attack);
     wait_until("the descriptors come back", || descriptors(&server) <= before + 2);
@@ -130,7 +130,7 @@ fn the_limit_of_descriptors_is_raised_at_the_start() {
 }
 
 #[test]
-fn silent_connections_lock_nobody_out() {
+fn silent_connections_do_not_lock_out_clients() {
     longhaul_sys::descriptors::raise_limit().unwrap();
     let host = TestHost::new();
     let server = serve(&host, &[]);
@@ -138,7 +138,7 @@ fn silent_connections_lock_nobody_out() {
     is_served(&host, &server, "-n 10K");
     let connect = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let silent: Vec<_> = (0..1100).map(|_| connect()).collect();
-    // More come while honest clients do.
+    // Hostile clients keep connecting while honest clients connect.
     thread::scope(|scope| {
         let more = scope.spawn(|| {
             let more: Vec<_> = (0..200)
@@ -161,10 +161,10 @@ fn silent_connections_lock_nobody_out() {
 }
 
 #[test]
-fn a_silent_connection_gives_way_to_an_honest_one() {
+fn a_silent_connection_is_dropped_for_a_new_one() {
     let host = TestHost::new();
     let server = serve(&host, &["--max-startups", "1:100:1"]);
-    // Too young to give way at first: the client asks again.
+    // The silent connections are too young to be dropped at first; the client retries.
     let silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     is_served(&host, &server, "-n 10K");
     drop(silent);
@@ -185,7 +185,7 @@ fn slow_anonymous_tests_do_not_delay_an_authorised_copy() {
             command.spawn().unwrap()
         })
         .collect();
-    // Each has a control connection, and one that runs a data connection.
+    // Each session has a control connection and a data connection.
     wait_until("the slow tests are there", || descriptors(&server) >= before + 10);
     host.file("data", 100_000);
     let begun = Instant::now();
@@ -216,16 +216,16 @@ fn anonymous_tests_share_their_memory() {
         }
     });
     let grown = status(&server, "VmHWM") - before;
-    // 512 MiB of buffers were asked for.
+    // The tests requested 512 MiB of buffers.
     assert!(grown < 128 << 10, "{grown} KiB");
-    // One that cannot be made to fit is refused with the reason.
+    // A test that does not fit is refused with the reason.
     let tiny = serve(&host, &["--anonymous-memory", "1MiB"]);
     let refused = test(&stranger, &tiny, "-P 128 -t 1").output().unwrap();
     assert_eq!(refused.status.code(), Some(4));
     assert!(text(&refused.stderr).contains("ask for fewer streams (-P)"), "{refused:?}");
 }
 
-/// How far a client goes before it falls silent.
+/// The step at which a client becomes silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Welcome,
@@ -234,7 +234,7 @@ enum Step {
     Started,
 }
 
-/// Takes the only place of a server, goes to `step` and falls silent.
+/// Occupies the only session of a server and becomes silent at `step`.
 fn silent_at(step: Step, stranger: &Stranger, server: &Server) -> Box<dyn Send> {
     let (sender, mut receiver, dialer) = stranger.welcome(server).split();
     if step == Step::Welcome {
@@ -255,12 +255,12 @@ fn silent_at(step: Step, stranger: &Stranger, server: &Server) -> Box<dyn Send> 
 }
 
 #[test]
-fn a_silent_client_gives_up_its_place_at_every_step() {
+fn a_silent_client_loses_its_session_at_every_step() {
     let limits = [
         (Step::Welcome, 5),
         (Step::Plan, 20),
         (Step::Connected, 20),
-        // Nothing moves for 30 s; the server then has told and waits 20 s for an answer.
+        // No data move for 30 s; then the server aborts the test and waits 20 s for an answer.
         (Step::Started, 50),
     ];
     thread::scope(|scope| {
@@ -277,7 +277,7 @@ fn a_silent_client_gives_up_its_place_at_every_step() {
                 assert!(waited < limit + Duration::from_secs(25), "{step:?}: {waited:?}");
                 drop(silent);
                 wait_until("the descriptors come back", || descriptors(&server) <= before + 2);
-                // One that leaves gives up its place at once.
+                // A client that disconnects loses its session at once.
                 drop(silent_at(step, &stranger, &server));
                 let waited = is_served(&host, &server, "-n 10K");
                 assert!(waited < Duration::from_secs(25), "{step:?}: {waited:?}");
@@ -287,14 +287,14 @@ fn a_silent_client_gives_up_its_place_at_every_step() {
 }
 
 #[test]
-fn a_silent_copy_gives_up_its_place_before_its_data_connections() {
+fn a_silent_copy_loses_its_session_before_its_data_connections() {
     let host = TestHost::new();
     let root = host.far("");
     fs::write(root.join("data"), [0; 1000]).unwrap();
     let server = serve(&host, &["--exclusive", "--root", root.to_str().unwrap()]);
     let before = descriptors(&server);
     is_served(&host, &server, "-n 10K");
-    // The user of the server, whose key is authorised.
+    // The user of the server has an authorised key.
     let config = ConfigDir::at(host.home().join(".config/longhaul"));
     let identity = Identity::load_or_create(&config).unwrap();
     let options = ConnectOptions {
@@ -327,7 +327,7 @@ fn a_silent_copy_gives_up_its_place_before_its_data_connections() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_takes_nobodys_turn() {
+fn a_client_that_leaves_the_queue_does_not_block_others() {
     let host = TestHost::new();
     let server = serve(&host, &["--exclusive"]);
     let stranger = Stranger::new();
@@ -342,9 +342,9 @@ fn a_client_that_leaves_the_queue_takes_nobodys_turn() {
     assert!(waited < Duration::from_secs(25), "{waited:?}");
 }
 
-/// A server in one network namespace, and clients in another one, whose link goes down while the
-/// first of them runs a test and the second waits. Both lose their places within 45 s, and a client
-/// of the server's own host is served.
+/// A server in one network namespace and clients in another. The link goes down while the first
+/// client runs a test and the second waits. Both lose their sessions within 45 s, and a client on
+/// the server's host is served.
 const VANISH: &str = r#"
 set -eu
 ip link set lo up
@@ -369,7 +369,7 @@ timeout 100 "$LONGHAUL" test 127.0.0.1 -p 5399 -n 10K
 "#;
 
 #[test]
-fn clients_whose_host_is_gone_give_up_their_places() {
+fn clients_of_vanished_hosts_lose_their_sessions() {
     let host = TestHost::new();
     let mut command = host.command("timeout", &["200", "unshare", "-n", "bash", "-c", VANISH]);
     let output = command.env("LONGHAUL", crate::host::PROGRAM).output().unwrap();

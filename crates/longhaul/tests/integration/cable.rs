@@ -1,4 +1,4 @@
-//! A path between a client and a server that can be frozen, cut and spoilt.
+//! A proxy between client and server that can freeze, cut and corrupt connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Forwards every connection to its port to a server's. Its threads end with the process.
+/// Forwards every connection to a server. Its threads end with the process.
 pub(crate) struct Cable {
     pub(crate) port: u16,
     state: Arc<State>,
@@ -16,7 +16,7 @@ pub(crate) struct Cable {
 #[derive(Default)]
 struct State {
     frozen: AtomicBool,
-    /// A bit is flipped in every so many bytes; 0 is never.
+    /// The distance of flipped bits in bytes; 0 flips none.
     spoil_every: AtomicU64,
     spoilt: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
@@ -31,7 +31,7 @@ impl Cable {
             let state = state.clone();
             move || {
                 for near in listener.incoming().flatten() {
-                    // A server that is down refuses; so does the cable.
+                    // If the server is down, the connection is closed.
                     let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                     for socket in [&near, &far] {
                         state.sockets.lock().unwrap().push(socket.try_clone().unwrap());
@@ -52,26 +52,26 @@ impl Cable {
         format!("lh://127.0.0.1:{}/{path}", self.port)
     }
 
-    /// Lets nothing through for `time`.
+    /// Forwards nothing for `time`.
     pub(crate) fn freeze(&self, time: Duration) {
         self.state.frozen.store(true, Ordering::Relaxed);
         thread::sleep(time);
         self.state.frozen.store(false, Ordering::Relaxed);
     }
 
-    /// Ends every connection that there is.
+    /// Closes all connections.
     pub(crate) fn cut(&self) {
         for socket in self.state.sockets.lock().unwrap().drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Flips a bit in every `bytes` of a connection, checksums and all.
+    /// Flips a bit in every `bytes` of a connection.
     pub(crate) fn spoil(&self, bytes: u64) {
         self.state.spoil_every.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bits were flipped.
+    /// Returns the number of flipped bits.
     pub(crate) fn spoilt(&self) -> u64 {
         self.state.spoilt.load(Ordering::Relaxed)
     }

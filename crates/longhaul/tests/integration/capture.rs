@@ -1,27 +1,27 @@
-//! Reads what tcpdump captured of a TCP transfer, and looks at each packet as the kernel would.
+//! Reads a TCP transfer that tcpdump captured, and checks each packet as the kernel does.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// pcap-savefile(5): the file's header, and that of each packet.
+/// The lengths of the file header and of a packet header (pcap-savefile(5)).
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 
 /// The header of LINKTYPE_LINUX_SLL, whose last two bytes are the protocol.
 const COOKED_HEADER: usize = 16;
 
-/// The connection of a capture that carried most.
+/// The connection of a capture with the most data.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
-    /// Packets whose TCP checksum is neither right nor that of the pseudo-header alone, which
-    /// stands there while the rest is left to a device (CHECKSUM_PARTIAL of linux/skbuff.h).
+    /// Packets with a TCP checksum that is neither correct nor that of the pseudo-header, which the
+    /// kernel writes if a device completes it (CHECKSUM_PARTIAL of linux/skbuff.h).
     pub(crate) bad_checksums: u64,
-    /// Bytes that were skipped, wherever new data did not follow what had come before.
+    /// The bytes of gaps in the sequence numbers of new data.
     pub(crate) gaps: Vec<u64>,
-    /// Different bytes that arrived.
+    /// The bytes that arrived, without repetitions.
     pub(crate) covered: u64,
-    /// Of one packet.
+    /// The TCP fields of a packet.
     pub(crate) largest_payload: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A server among many clients, half of them hostile, and its limits.
+//! A server with many clients, half of them hostile, and its limits.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ fn output(host: &TestHost, server: &Server, arguments: &str) -> Output {
 fn every_honest_client_is_answered_beside_hostile_ones() {
     let host = TestHost::new();
     let server = serve(&host, &["--exclusive"]);
-    // The beginning of a TLS record with a handshake, of which most does not come.
+    // The start of a TLS handshake record, without the rest.
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
     let noise: Vec<u8> =
         (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -55,17 +55,17 @@ fn every_honest_client_is_answered_beside_hostile_ones() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).contains("\"bytes\": 102400"));
     }
-    // One at a time, so that some of them had others before them.
+    // With one client at a time, some clients had to wait.
     let queued = outputs.iter().filter(|o| text(&o.stderr).contains("in the queue of")).count();
     assert!(queued > 0, "nobody was told a place");
-    // Who sent garbage has been let go; who said nothing yet is still there, and harms nobody.
+    // The server has closed connections with garbage. Silent ones are still open and harmless.
     hostile[1].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let ended = hostile[1].read_to_end(&mut Vec::new());
     assert!(ended.is_ok() || ended.unwrap_err().kind() == std::io::ErrorKind::ConnectionReset);
 }
 
 #[test]
-fn limits_are_told_with_what_would_do() {
+fn a_refusal_names_the_limit() {
     let host = TestHost::new();
     let server =
         serve(&host, &["--key-max-time", "2", "--key-max-streams", "2", "--key-max-rate", "100M"]);
@@ -85,7 +85,7 @@ fn limits_are_told_with_what_would_do() {
 }
 
 #[test]
-fn a_key_may_more_than_a_stranger_and_strangers_may_be_refused() {
+fn authorised_keys_have_higher_limits_and_keys_only_refuses_others() {
     let [host, stranger] = [(); 2].map(|()| TestHost::new());
     let server = serve(&host, &["--max-time", "1"]);
     let refused = output(&stranger, &server, "-t 3");

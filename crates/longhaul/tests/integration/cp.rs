@@ -1,4 +1,4 @@
-//! `longhaul cp` as a user runs it: to and from a server, within a host.
+//! `longhaul cp` to and from a server and within a host.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::host::{TestHost, assert_code, names, text};
 
 #[test]
-fn a_file_goes_to_a_server_and_back() {
+fn a_file_is_copied_to_a_server_and_back() {
     let host = TestHost::new();
     let server = host.serve();
     let data = host.file("data", (9 << 20) + 321);
@@ -21,7 +21,7 @@ fn a_file_goes_to_a_server_and_back() {
     for promise in ["verified", "encrypted", "durable"] {
         assert_eq!(summary[promise], true, "{promise}");
     }
-    // The rate is the bytes over the seconds, not a claim beside them.
+    // The rate is the bytes divided by the seconds.
     let (bytes, seconds) =
         (summary["bytes"].as_f64().unwrap(), summary["seconds"].as_f64().unwrap());
     let rate = summary["throughput_bps"].as_f64().unwrap();
@@ -30,15 +30,15 @@ fn a_file_goes_to_a_server_and_back() {
 
     let output = host.run(&["cp", "--cleartext", &server.url("there"), "back"]);
     assert_code(&output, 0);
-    let said = text(&output.stdout);
-    assert!(said.contains("not encrypted") && said.contains("verified"), "{said}");
-    assert!(said.trim_end().ends_with("b/s"), "the last line is the answer: {said}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("not encrypted") && printed.contains("verified"), "{printed}");
+    assert!(printed.trim_end().ends_with("b/s"), "the last line is the answer: {printed}");
     assert!(fs::read(host.near("back")).unwrap() == fs::read(data).unwrap());
     assert_eq!(names(&host.far("")), ["there"]);
 }
 
 #[test]
-fn a_tree_goes_to_a_server_and_back() {
+fn a_tree_is_copied_to_a_server_and_back() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir_all(host.near("tree/sub")).unwrap();
@@ -49,7 +49,7 @@ fn a_tree_goes_to_a_server_and_back() {
     assert_code(&host.run(&["cp", "-r", "-p", "-P", "1", &server.url("tree"), "back"]), 0);
     let same = host.command("diff", &["-r", "tree", "back"]).output().unwrap();
     assert_code(&same, 0);
-    // Without -r a directory is refused, and says so.
+    // A directory needs -r.
     let output = host.run(&["cp", "tree", &server.url("again")]);
     assert_code(&output, 5);
     assert!(text(&output.stderr).contains("-r"), "{}", text(&output.stderr));
@@ -68,13 +68,13 @@ fn files_are_copied_within_a_host() {
 }
 
 #[test]
-fn some_files_may_fail_and_the_rest_arrive() {
+fn failed_files_do_not_stop_the_copy() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("good", 1000);
     let output = host.run(&["cp", "good", "missing", &server.url("")]);
     assert_code(&output, 7);
-    let said = text(&output.stderr);
-    assert!(said.contains("missing: cannot open it: No such file"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("missing: cannot open it: No such file"), "{printed}");
     assert_eq!(names(&host.far("")), ["good"]);
 }

@@ -1,5 +1,5 @@
-//! `longhaul cp -a` beside `rsync -aHAXS`: of one tree with everything in it that a file system can
-//! say of files, both must make the same copy, and the tree itself is that too.
+//! `longhaul cp -a` compared with `rsync -aHAXS`: both copies of a tree with all kinds of files and
+//! attributes equal the tree.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,8 +16,8 @@ use rustix::fs::{
 
 use crate::host::{TestHost, assert_code, text};
 
-/// An access control list as the kernel keeps it (linux/posix_acl_xattr.h): version 2, then tag,
-/// rights and id of each entry.
+/// Returns an ACL in the kernel's format (linux/posix_acl_xattr.h): version 2, then tag, rights and
+/// id of each entry.
 fn acl(named_user: u32) -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let entries: [(u16, u16, u32); 5] = [
@@ -36,7 +36,7 @@ fn acl(named_user: u32) -> Vec<u8> {
     bytes
 }
 
-/// `cap_net_raw+ep` as a file has it (linux/capability.h): revision 2, effective, permitted.
+/// The file capability `cap_net_raw+ep` (linux/capability.h): revision 2, effective, permitted.
 fn capability() -> Vec<u8> {
     [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect()
 }
@@ -47,13 +47,13 @@ fn set_time(path: &Path, seconds: i64, nanoseconds: i64) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// A tree of all there is.
+/// Creates a tree with all kinds of files and attributes.
 fn make_tree(host: &TestHost) {
     let at = |name: &str| host.near("src").join(name);
     for dir in ["", "sub", "sub/deep", "void", "sticky", "closed"] {
         fs::create_dir(at(dir)).unwrap();
     }
-    // Around the sizes at which files are packed, split into blocks, and written direct.
+    // Sizes around the limits for packs, blocks and direct I/O.
     for (name, size) in [
         ("empty", 0),
         ("one", 1),
@@ -126,7 +126,7 @@ fn make_tree(host: &TestHost) {
     set_time(&at("fifo"), -86_400, 5);
 }
 
-/// All paths beneath `dir`, parents first.
+/// Returns all paths in `dir`, parents first.
 fn paths(dir: &Path) -> Vec<PathBuf> {
     fn walk(dir: &Path, above: &Path, found: &mut Vec<PathBuf>) {
         let mut names: Vec<_> =
@@ -145,7 +145,7 @@ fn paths(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The extended attributes of `path`, access control lists and capabilities among them.
+/// Returns the extended attributes of `path`, including ACLs and capabilities.
 fn attributes(path: &Path) -> Vec<String> {
     let mut names = vec![0; 4096];
     let length = llistxattr(path, &mut names).unwrap();
@@ -163,9 +163,9 @@ fn attributes(path: &Path) -> Vec<String> {
     attributes
 }
 
-/// Everything that `find -printf`, `stat`, `getfattr` and `getfacl` could tell of `dir` and what is
-/// in it, a line for each, but what no copy can have: inodes, access and change times, and the size
-/// of directories. Of several names of a file each tells the first.
+/// Returns a line per path in `dir` with everything that `find -printf`, `stat`, `getfattr` and
+/// `getfacl` print, except inodes, access and change times and sizes of directories, which a copy
+/// cannot preserve. Each hard link has the first name of its file.
 fn listing(dir: &Path) -> Vec<String> {
     let mut first_names = HashMap::new();
     let all = [PathBuf::new()].into_iter().chain(paths(dir));
@@ -213,7 +213,7 @@ fn assert_same(ours: &[String], theirs: &[String], what: &str) {
 }
 
 #[test]
-fn an_archive_is_what_rsync_makes_of_it() {
+fn an_archive_copy_equals_that_of_rsync() {
     let host = TestHost::new();
     make_tree(&host);
     let source = listing(&host.near("src"));
@@ -228,7 +228,7 @@ fn an_archive_is_what_rsync_makes_of_it() {
 
     assert_code(&host.run(&["cp", "-a", "src", "ours"]), 0);
     assert_same(&listing(&host.near("ours")), &theirs, "within this host");
-    // Owners, set-id bits and devices are for keys with this option.
+    // Owners, set-id bits and devices need this option of the key.
     let key = text(&host.run(&["key"]).stdout);
     let keys = host.home().join(".config/longhaul/authorized_keys");
     fs::write(keys, format!("owners {key}")).unwrap();
@@ -238,7 +238,7 @@ fn an_archive_is_what_rsync_makes_of_it() {
     assert_code(&host.run(&["cp", "-a", &server.url("pushed"), "pulled"]), 0);
     assert_same(&listing(&host.near("pulled")), &theirs, "fetched from a server");
 
-    // Contents: the directory that takes them becomes what theirs was.
+    // A copy of contents sets the attributes of the target directory.
     fs::create_dir(host.near("into")).unwrap();
     fs::create_dir(host.far("into")).unwrap();
     assert_code(&host.run(&["cp", "-a", "src/.", "into"]), 0);
@@ -250,7 +250,7 @@ fn an_archive_is_what_rsync_makes_of_it() {
 }
 
 #[test]
-fn a_later_copy_brings_what_changed_as_rsync_does() {
+fn a_second_copy_updates_as_rsync_does() {
     let host = TestHost::new();
     make_tree(&host);
     assert_code(&host.command("rsync", &["-aHAXS", "src/.", "theirs"]).output().unwrap(), 0);
@@ -264,12 +264,12 @@ fn a_later_copy_brings_what_changed_as_rsync_does() {
     fs::remove_dir_all(at("sub/deep")).unwrap();
     fs::write(at("new"), "new").unwrap();
     chown(at("empty"), Some(77), Some(78)).unwrap();
-    // Within a second rsync takes times for equal.
+    // rsync treats times within a second as equal.
     for (seconds, name) in (1_700_000_000..).zip(["packed", "link", "new", "one", "sub", ""]) {
         set_time(&at(name), seconds, 123_456_789);
     }
     for name in ["theirs/one", "ours/one"] {
-        // Neither puts a directory in the place of a file that is in the way, unless told to.
+        // Neither replaces a file by a directory by default.
         fs::remove_file(host.near(name)).unwrap();
     }
     assert_code(

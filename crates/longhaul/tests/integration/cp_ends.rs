@@ -1,5 +1,4 @@
-//! `longhaul cp` with ends that are no files - standard input and output - with lists of names,
-//! and telling of itself while it runs.
+//! `longhaul cp` with standard input and output, with lists of paths, and with `--json-stream`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +17,7 @@ fn feed(host: &TestHost, arguments: &[&str], input: &[u8]) -> Output {
     let mut copy = piped(host, arguments);
     let mut stdin = copy.stdin.take().unwrap();
     let input = input.to_vec();
-    // It may leave before it has read all.
+    // The program may end before it has read everything.
     let feeding = thread::spawn(move || stdin.write_all(&input));
     let output = copy.wait_with_output().unwrap();
     let _ = feeding.join().unwrap();
@@ -55,7 +54,7 @@ fn standard_input_becomes_a_file() {
 }
 
 #[test]
-fn a_file_goes_to_standard_output_and_nothing_else_does() {
+fn standard_output_carries_only_the_file() {
     let host = TestHost::new();
     let server = host.serve();
     for (name, size) in [("large", (40 << 20) + 321), ("small", 1000), ("no", 0)] {
@@ -69,15 +68,15 @@ fn a_file_goes_to_standard_output_and_nothing_else_does() {
             let output = host.run(&[&["cp"], flags, &[&from, "-"]].concat());
             assert_code(&output, 0);
             assert!(output.stdout == bytes, "{from}: {} came", output.stdout.len());
-            let said = text(&output.stderr);
+            let printed = text(&output.stderr);
             if flags.contains(&"--digest") {
-                assert!(said.contains(&blake3::hash(&bytes).to_string()), "{said}");
+                assert!(printed.contains(&blake3::hash(&bytes).to_string()), "{printed}");
             } else {
-                assert!(said.contains("longhaul.cp/1"), "{said}");
+                assert!(printed.contains("longhaul.cp/1"), "{printed}");
             }
         }
     }
-    // Holes are zeros there.
+    // Holes become zeros in a stream.
     let sparse = fs::File::create(host.far("sparse")).unwrap();
     sparse.set_len(6 << 20).unwrap();
     let output = host.run(&["cp", &server.url("sparse"), "-"]);
@@ -85,7 +84,7 @@ fn a_file_goes_to_standard_output_and_nothing_else_does() {
     let output = host.run(&["cp", &server.url("none"), "-"]);
     assert_code(&output, 5);
     assert!(text(&output.stderr).contains("none"), "{}", text(&output.stderr));
-    // Who reads no further ends the copy.
+    // A closed pipe ends the copy.
     let mut copy = piped(&host, &["cp", "large", "-"]);
     copy.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
     let output = copy.wait_with_output().unwrap();
@@ -94,7 +93,7 @@ fn a_file_goes_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
-fn standard_input_and_output_go_over_ssh() {
+fn standard_input_and_output_work_over_ssh() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let bytes = fs::read(host.file("data", (5 << 20) + 7)).unwrap();
@@ -112,7 +111,7 @@ fn standard_input_and_output_go_over_ssh() {
 }
 
 #[test]
-fn what_cannot_be_read_twice_survives_a_path_that_breaks_and_spoils() {
+fn standard_input_survives_lost_and_corrupted_connections() {
     let host = TestHost::new();
     let server = host.serve();
     let bytes = fs::read(host.file("data", 24 << 20)).unwrap();
@@ -152,14 +151,14 @@ fn what_cannot_be_read_twice_survives_a_path_that_breaks_and_spoils() {
         });
         assert_code(&output, 0);
         assert!(output.stdout == bytes, "{} came", output.stdout.len());
-        let said = text(&output.stderr);
-        assert!(said.contains("trying to go on"), "{said}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains("; reconnecting"), "{printed}");
         assert!(!spoiling || cable.spoilt() > 0);
     }
 }
 
 #[test]
-fn a_sink_that_forgot_standard_input_is_told_apart_from_one_that_has_it() {
+fn standard_input_is_not_resumed_by_a_restarted_sink() {
     let host = TestHost::new();
     let mut server = host.serve();
     let port = server.port;
@@ -191,7 +190,7 @@ fn contents(host: &TestHost, dir: &str) -> String {
 }
 
 #[test]
-fn a_list_of_names_chooses_what_rsync_chooses() {
+fn files_from_selects_as_rsync_does() {
     let host = TestHost::new();
     let server = host.serve();
     for file in ["a", "sub/b", "sub/deep/c", "sub/deep/d", "other/e", "odd name", "#hash", "f\ng"] {
@@ -216,11 +215,11 @@ fn a_list_of_names_chooses_what_rsync_chooses() {
     {
         fs::write(host.near("list"), list).unwrap();
         let theirs = format!("theirs{number}");
-        // Without it, rsync takes a list of one name for a copy under a new name.
+        // Without the slash, rsync copies a single listed path to a new name.
         fs::create_dir(host.near(&theirs)).unwrap();
         let arguments = [&["--files-from=list"], flags, &["t", &theirs]].concat();
         assert_code(&host.command("rsync", &arguments).output().unwrap(), 0);
-        // From here, from there, and to there.
+        // From this host to the server and from the server to this host.
         for (way, source, target) in [
             ("here", "t".to_owned(), format!("ours{number}")),
             ("pull", server.url("t"), format!("pulled{number}")),
@@ -235,14 +234,14 @@ fn a_list_of_names_chooses_what_rsync_chooses() {
             assert_eq!(contents(&host, &ours), contents(&host, &theirs), "{list:?} {flags:?}");
         }
     }
-    // A name that is ended by a NUL is never a comment; rsync would leave this one behind.
+    // A path that ends with NUL is never a comment; rsync would skip this one.
     fs::write(host.near("list"), "#hash\0").unwrap();
     assert_code(&host.run(&["cp", "--files-from", "list", "-0", "t", "nul"]), 0);
     assert_eq!(fs::read(host.near("nul/#hash")).unwrap(), b"#hash\n");
 }
 
 #[test]
-fn what_a_list_names_in_vain_is_told_and_the_rest_is_copied() {
+fn missing_listed_paths_are_reported_and_the_rest_is_copied() {
     let host = TestHost::new();
     fs::create_dir_all(host.near("t/sub")).unwrap();
     host.file("t/a", 10);
@@ -250,11 +249,11 @@ fn what_a_list_names_in_vain_is_told_and_the_rest_is_copied() {
     let list = b"a\nmissing\nsub/none\nnowhere/x\na/x\n../t/a\nsub/b\n";
     let output = feed(&host, &["cp", "--files-from", "-", "t", "copy"], list);
     assert_code(&output, 7);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     for missing in ["t/missing", "t/sub/none", "t/nowhere/x", "t/a/x", "../t/a"] {
         assert!(
-            said.lines().any(|line| line.contains(&format!("{missing}:"))),
-            "{missing}: {said}"
+            printed.lines().any(|line| line.contains(&format!("{missing}:"))),
+            "{missing}: {printed}"
         );
     }
     assert_eq!(names(&host.near("copy")), ["a", "sub"]);
@@ -265,7 +264,7 @@ fn what_a_list_names_in_vain_is_told_and_the_rest_is_copied() {
 }
 
 #[test]
-fn a_list_goes_to_a_far_source_however_long() {
+fn a_long_list_reaches_a_remote_source() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir(host.far("t")).unwrap();
@@ -279,13 +278,13 @@ fn a_list_goes_to_a_far_source_however_long() {
     assert_code(&output, 7);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["summary"]["files"], 30);
-    // The first thousand that failed are told one by one.
+    // The first thousand failures are reported one by one.
     assert_eq!(result["failures"].as_array().unwrap().len(), 1000);
     assert_eq!(names(&host.near("got")).len(), 30);
 }
 
 #[test]
-fn every_second_and_the_end_are_told_a_line_each() {
+fn json_stream_prints_a_line_per_second_and_the_result() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 6 << 20);

@@ -1,5 +1,4 @@
-//! What goes wrong with a copy is said in one sentence, has its exit code, and leaves nothing
-//! half-written under a final name.
+//! Errors of copies: each is one line with an exit code, and leaves no partial final file.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,15 +12,15 @@ use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for}
 fn expect(host: &TestHost, arguments: &[&str], code: i32, words: &[&str]) {
     let output = host.run(arguments);
     assert_code(&output, code);
-    let said = text(&output.stderr);
-    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(printed.trim_end().lines().count(), 1, "{printed}");
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in {said:?}");
+        assert!(printed.contains(word), "{word:?} is not in {printed:?}");
     }
 }
 
 #[test]
-fn a_far_side_that_cannot_be_reached_is_named() {
+fn an_unreachable_ssh_host_is_named() {
     let host = TestHost::new();
     host.file("data", 10);
     expect(&host, &["cp", "data", "lh://no-such-host.invalid/x"], 3, &["no-such-host.invalid"]);
@@ -31,7 +30,7 @@ fn a_far_side_that_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn files_are_for_the_authorised_alone() {
+fn only_authorised_keys_may_copy_files() {
     let (host, stranger) = (TestHost::new(), TestHost::new());
     let server = host.serve();
     stranger.file("data", 10);
@@ -54,7 +53,7 @@ fn files_are_for_the_authorised_alone() {
 }
 
 #[test]
-fn a_target_or_source_that_cannot_be_is_named() {
+fn an_impossible_source_or_target_is_named() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 10);
@@ -62,14 +61,14 @@ fn a_target_or_source_that_cannot_be_is_named() {
     expect(&host, &["cp", "missing", &server.url("x")], 5, &["missing"]);
     expect(&host, &["cp", "data", &server.url("none/x")], 5, &["none"]);
     expect(&host, &["cp", "data", &server.url("../x")], 5, &[".."]);
-    // A directory stands where the file should go.
+    // The target name is a directory.
     expect(&host, &["cp", "data", &server.url("")], 5, &["data", "directory"]);
-    expect(&host, &["cp", "data", &server.url("y"), &server.url("z")], 2, &["one place"]);
+    expect(&host, &["cp", "data", &server.url("y"), &server.url("z")], 2, &["on one host"]);
     expect(&host, &["serve", "--port", "0", "--root", "/no/such/root"], 5, &["/no/such/root"]);
     assert_eq!(names(&host.far("")), ["data"]);
 }
 
-/// A server whose root is a mount of `options`, in a mount namespace of its own.
+/// Starts a server with a mount of `options` as its root, in a separate mount namespace.
 fn serve_on(host: &TestHost, options: &str) -> Server {
     let root = host.far("");
     let root = root.to_str().unwrap();
@@ -80,7 +79,7 @@ fn serve_on(host: &TestHost, options: &str) -> Server {
     Server::start(host.command("unshare", &["-m", "sh", "-c", &script]))
 }
 
-/// What the server sees in its root.
+/// Returns the names in the root of the server.
 fn seen_by(server: &Server, host: &TestHost) -> Vec<String> {
     let root = host.far("");
     let inside = format!("/proc/{}/root{}", server.process.id(), root.display());
@@ -88,7 +87,7 @@ fn seen_by(server: &Server, host: &TestHost) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_is_said_so_and_nothing_is_left() {
+fn a_full_disk_is_reported_and_leaves_no_files() {
     let host = TestHost::new();
     let server = serve_on(&host, "size=8m");
     host.file("large", 20 << 20);
@@ -96,20 +95,20 @@ fn a_full_disk_is_said_so_and_nothing_is_left() {
     let words = ["the copy needs 20.0 MiB", "8.00 MiB are free in", "410 KiB stay free"];
     expect(&host, &["cp", "large", &server.url("x")], 5, &words);
     wait_for("the server to clean up", || seen_by(&server, &host).is_empty());
-    // It is known before anything is written that not all of it fits.
+    // The server knows before it writes that the files do not fit.
     assert_code(&host.run(&["cp", "small", "large", &server.url("")]), 5);
     wait_for("the server to clean up", || seen_by(&server, &host).is_empty());
 }
 
 #[test]
-fn a_read_only_disk_is_said_so() {
+fn a_read_only_disk_is_reported() {
     let host = TestHost::new();
     let server = serve_on(&host, "ro");
     host.file("data", 1000);
     expect(&host, &["cp", "data", &server.url("x")], 5, &["Read-only"]);
 }
 
-/// Starts a copy that takes long, and waits until it has begun to write at the far side.
+/// Starts a long copy, and waits until the sink has begun to write.
 fn long_copy(host: &TestHost, server: &Server) -> std::process::Child {
     host.file("data", 64 << 20);
     let target = server.url("x");
@@ -125,14 +124,14 @@ fn long_copy(host: &TestHost, server: &Server) -> std::process::Child {
     copy
 }
 
-/// What is left of a copy that was broken off: nothing, or what the next one goes on with.
+/// Asserts that an interrupted copy left only resumable files.
 fn only_resumable(host: &TestHost) -> bool {
     let resumable = |name: &String| name.ends_with(".part") || name.ends_with(".journal");
     names(&host.far("")).iter().all(resumable)
 }
 
 #[test]
-fn an_interrupted_or_killed_client_leaves_only_what_can_be_gone_on_with() {
+fn an_interrupted_or_killed_client_leaves_only_resumable_files() {
     for (signal, code) in
         [(Signal::INT, Some(130)), (Signal::TERM, Some(143)), (Signal::KILL, None)]
     {
@@ -149,7 +148,7 @@ fn an_interrupted_or_killed_client_leaves_only_what_can_be_gone_on_with() {
 }
 
 #[test]
-fn a_server_ended_in_order_leaves_no_final_name_and_the_client_ends() {
+fn a_stopped_server_leaves_no_final_file_and_the_client_ends() {
     let host = TestHost::new();
     let mut server = host.serve();
     let copy = long_copy(&host, &server);
@@ -160,7 +159,7 @@ fn a_server_ended_in_order_leaves_no_final_name_and_the_client_ends() {
 }
 
 #[test]
-fn a_source_that_vanishes_or_shrinks_is_no_file_at_the_far_side() {
+fn a_source_that_vanishes_or_shrinks_leaves_no_file_at_the_sink() {
     for change in ["shrink", "vanish"] {
         let host = TestHost::new();
         let server = host.serve();
@@ -170,11 +169,14 @@ fn a_source_that_vanishes_or_shrinks_is_no_file_at_the_far_side() {
             fs::File::options().write(true).open(&data).unwrap().set_len(1 << 20).unwrap();
             let output = copy.wait_with_output().unwrap();
             assert_code(&output, 5);
-            let said = text(&output.stderr);
-            assert!(said.contains("data") && said.contains("while it was copied"), "{said}");
+            let printed = text(&output.stderr);
+            assert!(
+                printed.contains("data") && printed.contains("while it was copied"),
+                "{printed}"
+            );
             wait_for("the far side to clean up", || names(&host.far("")).is_empty());
         } else {
-            // An open file that loses its name is still whole.
+            // An open file stays complete after it is deleted.
             fs::remove_file(&data).unwrap();
             kill_process(Pid::from_child(&copy), Signal::KILL).unwrap();
             copy.wait_with_output().unwrap();
@@ -184,7 +186,7 @@ fn a_source_that_vanishes_or_shrinks_is_no_file_at_the_far_side() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_starts() {
+fn an_invalid_argument_is_an_error_before_anything_starts() {
     let host = TestHost::new();
     for (arguments, word) in [
         (&["cp", "--bwlimit", "fast", "a", "b"][..], "fast"),
@@ -229,12 +231,12 @@ fn a_copy_onto_or_into_itself_is_refused() {
 }
 
 #[test]
-fn what_did_not_arrive_is_not_called_verified() {
+fn a_copy_without_files_is_not_reported_as_verified() {
     let host = TestHost::new();
     let output = host.run(&["cp", "missing", "new"]);
     assert_code(&output, 5);
-    let said = text(&output.stdout);
-    assert!(!said.contains("verified") && !said.contains("synced"), "{said}");
+    let printed = text(&output.stdout);
+    assert!(!printed.contains("verified") && !printed.contains("synced"), "{printed}");
     let output = host.run(&["cp", "--json", "missing", "new"]);
     let document: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     assert_eq!(document["summary"]["verified"], false);

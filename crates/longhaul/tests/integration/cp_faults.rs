@@ -1,6 +1,5 @@
-//! Broken paths, killed ends, changing files: nothing acknowledged is lost, nothing under a final
-//! name is wrong, and the same command again completes the work. `bench/cp-faults.sh` has the
-//! repetitions that take minutes.
+//! Broken paths, killed processes and changing files: no acknowledged data are lost, no final file
+//! is wrong, and the same command completes the copy. `bench/cp-faults.sh` has longer repetitions.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -23,7 +22,7 @@ fn result(output: &std::process::Output) -> Value {
 }
 
 #[test]
-fn a_frozen_path_is_waited_for() {
+fn a_frozen_path_delays_a_copy() {
     let host = TestHost::new();
     let server = host.serve();
     let cable = Cable::to(server.port);
@@ -39,7 +38,7 @@ fn a_frozen_path_is_waited_for() {
 }
 
 #[test]
-fn a_copy_goes_on_over_new_connections() {
+fn a_copy_continues_over_new_connections() {
     let host = TestHost::new();
     let server = host.serve();
     for way in ["push", "pull"] {
@@ -59,7 +58,7 @@ fn a_copy_goes_on_over_new_connections() {
         let summary = result(&output)["summary"].clone();
         assert!(summary["reconnects"].as_u64().unwrap() >= 1, "{way}: {summary}");
         assert_eq!(summary["resumed_bytes"], 0, "{way}: it is all of this command: {summary}");
-        assert!(text(&output.stderr).contains("trying to go on"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("; reconnecting"), "{}", text(&output.stderr));
         let copied = if way == "push" { host.far("x") } else { host.near("y") };
         assert!(fs::read(copied).unwrap() == fs::read(source).unwrap(), "{way}");
     }
@@ -68,7 +67,7 @@ fn a_copy_goes_on_over_new_connections() {
 }
 
 #[test]
-fn a_lost_connection_is_given_up_in_time() {
+fn give_up_ends_reconnecting_in_time() {
     let host = TestHost::new();
     let mut server = host.serve();
     host.file("data", 64 << 20);
@@ -82,7 +81,7 @@ fn a_lost_connection_is_given_up_in_time() {
 }
 
 #[test]
-fn spoilt_bytes_are_caught_and_sent_again() {
+fn corrupted_blocks_are_detected_and_resent() {
     let host = TestHost::new();
     let server = host.serve();
     let data = host.file("data", 48 << 20);
@@ -90,7 +89,8 @@ fn spoilt_bytes_are_caught_and_sent_again() {
         let cable = Cable::to(server.port);
         cable.spoil(3 << 20);
         let target = cable.url("x");
-        // A block is shorter than what lies between two spoilt bytes, so that some come well.
+        // A block is shorter than the distance of two damaged bytes, so that some blocks arrive
+        // intact.
         let block = ["--block", "1MiB"];
         let mut arguments = vec!["cp", "--json", "-P", "2", block[0], block[1], "data", &target];
         arguments.extend((!protection.is_empty()).then_some(protection));
@@ -105,7 +105,7 @@ fn spoilt_bytes_are_caught_and_sent_again() {
 }
 
 #[test]
-fn killed_at_any_moment_it_is_completed_by_the_same_command() {
+fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
     let host = TestHost::new();
     fs::create_dir(host.near("t")).unwrap();
     for i in 0..60 {
@@ -120,12 +120,12 @@ fn killed_at_any_moment_it_is_completed_by_the_same_command() {
         let target = server.url("");
         let arguments = ["cp", "-r", "--json", "--bwlimit", "200M", "t", &target];
         let mut copy = start(&host, &arguments);
-        // From before the first byte to after the last.
+        // Kills at times from before the first byte to after the last.
         thread::sleep(Duration::from_millis(40 + 90 * round % 1100));
         let output = if round % 2 == 0 {
             copy.kill().unwrap();
             copy.wait().unwrap();
-            // Whatever has a final name is whole already.
+            // Every file with a final name is complete.
             for i in 0..60 {
                 if let Ok(there) = fs::read(host.far(&format!("t/{i}"))) {
                     assert!(there == fs::read(host.near(&format!("t/{i}"))).unwrap(), "{i}");
@@ -136,7 +136,7 @@ fn killed_at_any_moment_it_is_completed_by_the_same_command() {
             server.process.kill().unwrap();
             server.process.wait().unwrap();
             server = host.serve_at(port);
-            // The same command goes on by itself.
+            // The running command reconnects.
             copy.wait_with_output().unwrap()
         };
         assert_code(&output, 0);
@@ -150,7 +150,7 @@ fn killed_at_any_moment_it_is_completed_by_the_same_command() {
 }
 
 #[test]
-fn what_may_not_be_read_or_written_leaves_the_rest() {
+fn unreadable_or_unwritable_files_do_not_stop_the_copy() {
     let host = TestHost::new();
     fs::create_dir_all(host.near("t/closed")).unwrap();
     for i in 0..20 {
@@ -162,16 +162,16 @@ fn what_may_not_be_read_or_written_leaves_the_rest() {
         fs::set_permissions(host.near(path), permissions).unwrap();
     }
     let server = host.serve();
-    // Without the capabilities by which root reads everything.
+    // Without the capabilities that let root read every file.
     let target = server.url("");
     let drop = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
     let copy = [crate::host::PROGRAM, "cp", "-r", "t", &target];
     let output = host.command("setpriv", &[&drop[..], &copy].concat()).output().unwrap();
     assert_code(&output, 7);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     for (path, verb) in [("t/7", "open"), ("t/closed", "list")] {
-        let line = said.lines().find(|line| line.contains(&format!("{path}:")));
-        let line = line.unwrap_or_else(|| panic!("{path} is not in {said}"));
+        let line = printed.lines().find(|line| line.contains(&format!("{path}:")));
+        let line = line.unwrap_or_else(|| panic!("{path} is not in {printed}"));
         assert!(line.contains(verb) && line.contains("Permission denied"), "{line}");
     }
     assert_eq!(names(&host.far("t")).len(), 20, "19 files and the directory");
@@ -186,7 +186,7 @@ fn what_may_not_be_read_or_written_leaves_the_rest() {
 }
 
 #[test]
-fn a_source_that_is_written_to_is_told_and_copied_by_the_next_command() {
+fn a_source_that_changes_during_the_copy_fails_and_is_copied_next_time() {
     let host = TestHost::new();
     let server = host.serve();
     let data = host.file("data", 24 << 20);
@@ -198,8 +198,11 @@ fn a_source_that_is_written_to_is_told_and_copied_by_the_next_command() {
     drop(file);
     let output = copy.wait_with_output().unwrap();
     assert_code(&output, 5);
-    let said = text(&output.stderr);
-    assert!(said.contains("data") && said.contains("changed while it was copied"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("data") && printed.contains("changed while it was copied"),
+        "{printed}"
+    );
     assert!(!host.far("x").exists());
     assert_code(&host.run(&["cp", "data", &target]), 0);
     assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap());
@@ -220,8 +223,8 @@ fn the_limit_follows_signals() {
     }
     let output = copy.wait_with_output().unwrap();
     assert_code(&output, 0);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     for limit in ["10.0 Mb/s", "20.0 Mb/s", "40.0 Mb/s", "80.0 Mb/s", "160 Mb/s"] {
-        assert!(said.contains(&format!("the limit is now {limit}")), "{limit}: {said}");
+        assert!(printed.contains(&format!("the limit is now {limit}")), "{limit}: {printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the host does to `longhaul cp`: steps its clock, withholds rights, has other work to do.
+//! `longhaul cp` on hosts with a stepped clock, missing rights and other work.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -25,10 +25,10 @@ fn clock(host: &TestHost) -> PathBuf {
 }
 
 #[test]
-fn a_stepped_clock_changes_nothing() {
+fn a_stepped_clock_does_not_change_a_copy() {
     let host = TestHost::new();
     let clock = clock(&host);
-    // It does what it says.
+    // The library steps the clock.
     let mut date = host.command("date", &["+%Y"]);
     let date = date.env("LD_PRELOAD", &clock).env("CLOCK_STEP", (36_525 * DAY).to_string());
     assert!(text(&date.output().unwrap().stdout).starts_with("21"));
@@ -36,7 +36,8 @@ fn a_stepped_clock_changes_nothing() {
     let data = host.file("data", 16 << 20);
     for step in [400 * DAY, -400 * DAY] {
         let step = step.to_string();
-        // Broken off by true time, gone on with more than a year away from it, at both ends.
+        // Interrupted with the true time, resumed with a clock that is more than a year off on both
+        // hosts.
         let mut server = host.serve();
         let port = server.port;
         let target = server.url("x");
@@ -65,7 +66,7 @@ fn a_stepped_clock_changes_nothing() {
         assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap());
         let modified = |path| fs::metadata(path).unwrap().modified().unwrap();
         assert_eq!(modified(host.far("x")), modified(data.clone()), "a file's time is its own");
-        // As new and as long: it stays, whatever the clock says.
+        // A file with the same time and size is unchanged, regardless of the clock.
         let mut third = host.longhaul(&["cp", "-u", "-p", "--json", "data", &target]);
         third.env("LD_PRELOAD", &clock).env("CLOCK_STEP", &step);
         let result: Value = serde_json::from_slice(&third.output().unwrap().stdout).unwrap();
@@ -75,7 +76,7 @@ fn a_stepped_clock_changes_nothing() {
 }
 
 #[test]
-fn a_clock_that_is_stepped_again_and_again_breaks_no_wait() {
+fn repeated_clock_steps_do_not_break_timeouts() {
     let host = TestHost::new();
     let clock = clock(&host);
     let swing = (3 * DAY).to_string();
@@ -103,7 +104,7 @@ fn as_nobody(host: &TestHost, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_was_not_kept() {
+fn an_ordinary_user_gets_a_report_of_lost_attributes() {
     let host = TestHost::new();
     for dir in ["near", "far", "home"] {
         let dir = host.near("").parent().unwrap().join(dir);
@@ -129,7 +130,7 @@ fn an_ordinary_user_is_told_what_was_not_kept() {
     assert_code(&output, 7);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["summary"]["files"], 3, "the files are there: {result}");
-    // A device that may not be made has failed; owners and groups are counted.
+    // A device that cannot be created is a failure; owners and groups are counted.
     let failures = result["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1, "{result}");
     assert!(failures[0]["path"].as_str().unwrap().ends_with("t/null"), "{result}");
@@ -138,10 +139,10 @@ fn an_ordinary_user_is_told_what_was_not_kept() {
         let of = kept.iter().find(|one| one["what"] == what);
         assert!(of.is_some_and(|one| one["count"].as_u64() >= Some(1)), "{what}: {result}");
     }
-    let said = text(&output.stderr);
-    assert!(said.contains("owner not kept of"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("owner not preserved for"), "{printed}");
     assert_eq!(names(&host.far("t")), ["fifo", "group", "link", "mine", "theirs"]);
-    // Where nothing stands in the way, all is kept.
+    // With the rights of root, everything is preserved.
     for name in ["t/theirs", "t/group", "t"] {
         chown(host.near(name), Some(65534), Some(65534)).unwrap();
     }
@@ -169,7 +170,7 @@ fn a_nice_copy_is_nice_at_both_ends() {
             let class = Command::new("ionice").args(["-p", thread]).output().unwrap();
             fields.split(' ').nth(16) == Some("10") && text(&class.stdout).trim() == "idle"
         });
-        // Readers, writers, a thread a connection.
+        // Readers, writers, and a thread per connection.
         let nice = nice.count();
         assert!(nice >= 6, "{nice} of {} threads of {process}", threads.len());
     }

@@ -1,5 +1,5 @@
-//! Disks that are too small: copies that do not fit are refused before they start, and a server
-//! keeps its reserve.
+//! Full disks: copies that do not fit are refused before they start, and a server keeps its
+//! reserve.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
-/// Runs `script` where `far` is a tmpfs of `size`, in a mount namespace of its own.
+/// Runs `script` with a tmpfs of `size` at `far`, in a separate mount namespace.
 fn script(host: &TestHost, size: &str, script: &str) -> Command {
     let far = host.far("");
     let far = far.to_str().unwrap();
@@ -16,7 +16,7 @@ fn script(host: &TestHost, size: &str, script: &str) -> Command {
     host.command("unshare", &["-m", "sh", "-c", &script])
 }
 
-/// A server whose root is a tmpfs of `size`.
+/// Starts a server with a tmpfs of `size` as its root.
 fn serve(host: &TestHost, size: &str, flags: &str) -> Server {
     let far = host.far("");
     let serve =
@@ -24,7 +24,7 @@ fn serve(host: &TestHost, size: &str, flags: &str) -> Server {
     Server::start(script(host, size, &serve))
 }
 
-/// The root as the server sees it.
+/// Returns the path of the server's root through its `/proc` directory.
 fn root_of(server: &Server, host: &TestHost) -> PathBuf {
     format!("/proc/{}/root{}", server.process.id(), host.far("").display()).into()
 }
@@ -32,10 +32,10 @@ fn root_of(server: &Server, host: &TestHost) -> PathBuf {
 #[track_caller]
 fn refused(output: &Output, words: &[&str]) {
     assert_code(output, 5);
-    let said = text(&output.stderr);
-    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(printed.trim_end().lines().count(), 1, "{printed}");
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in {said:?}");
+        assert!(printed.contains(word), "{word:?} is not in {printed:?}");
     }
 }
 
@@ -49,7 +49,8 @@ fn a_server_keeps_its_reserve() {
     let words = ["the copy needs 15.0 MiB", "60.0 MiB are free in", "of which 50.0 MiB stay free"];
     refused(&host.run(&["cp", "more", &server.url("b")]), &words);
     wait_for("the server to clean up", || names(&root_of(&server, &host)) == ["a"]);
-    // A file in place of one as long needs its space for a while, which is there without reserve.
+    // A file that replaces one of the same size needs space for both, which exists without a
+    // reserve.
     drop(server);
     let server = serve(&host, "100m", "--min-free 0");
     for _ in 0..2 {
@@ -60,7 +61,7 @@ fn a_server_keeps_its_reserve() {
 }
 
 #[test]
-fn a_tree_that_does_not_fit_is_refused_when_that_is_known() {
+fn a_tree_that_does_not_fit_is_refused_at_the_first_such_file() {
     let host = TestHost::new();
     fs::create_dir(host.near("t")).unwrap();
     for name in 0..6 {
@@ -88,10 +89,10 @@ fn a_copy_on_one_host_is_refused_before_it_starts() {
     let output = script(&host, "8m", &copy).output().unwrap();
     refused(&output, &["the copy needs 20.0 MiB", "8.00 MiB are free in", "make room"]);
     assert_eq!(text(&output.stdout), "");
-    // There is no reserve.
+    // Without a reserve.
     let copy = format!("{PROGRAM} cp fits {far}/x");
     assert_code(&script(&host, "8m", &copy).output().unwrap(), 0);
-    // A client that fetches is the sink.
+    // A client that downloads is the sink.
     let source = TestHost::new();
     fs::copy(host.near("large"), source.far("large")).unwrap();
     let key = text(&host.run(&["key"]).stdout);
@@ -103,7 +104,7 @@ fn a_copy_on_one_host_is_refused_before_it_starts() {
 }
 
 #[test]
-fn holes_and_second_names_need_no_space() {
+fn holes_and_hard_links_need_no_space() {
     let host = TestHost::new();
     fs::create_dir(host.near("t")).unwrap();
     let data = host.file("t/data", 5 << 20);
@@ -116,7 +117,7 @@ fn holes_and_second_names_need_no_space() {
 }
 
 #[test]
-fn a_resumed_copy_needs_only_the_rest() {
+fn a_resumed_copy_needs_space_only_for_the_rest() {
     let host = TestHost::new();
     host.file("data", 6 << 20);
     let server = serve(&host, "8m", "");
@@ -141,7 +142,7 @@ fn a_resumed_copy_needs_only_the_rest() {
 }
 
 #[test]
-fn a_stream_stops_before_the_reserve() {
+fn a_stream_stops_at_the_reserve() {
     let host = TestHost::new();
     let server = serve(&host, "64m", "--min-free 50%");
     let target = server.url("x");
@@ -154,13 +155,13 @@ fn a_stream_stops_before_the_reserve() {
         .unwrap();
     let mut input = copy.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
-        // Twice what fits; it ends with the copy.
+        // Twice the free space; it ends with the copy.
         let _ = (0..64).try_for_each(|_| input.write_all(&vec![7; 1 << 20]));
     });
     let output = copy.wait_with_output().unwrap();
     feeder.join().unwrap();
     assert_code(&output, 5);
-    let said = text(&output.stderr);
-    assert!(said.contains("of which 32.0 MiB stay free (--min-free)"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("of which 32.0 MiB stay free"), "{printed}");
     assert!(!names(&root_of(&server, &host)).contains(&"x".to_owned()));
 }

@@ -1,5 +1,5 @@
-//! `longhaul cp` of trees as a user runs it: filters beside rsync's, manifests, drop boxes, keys
-//! with roots of their own, and copies between two other ends.
+//! `longhaul cp` of trees: filters compared with rsync, manifests, write-only servers, roots of
+//! keys, and copies between two servers.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::host::{Server, TestHost, assert_code, names, text};
 
-/// All paths beneath `dir` but itself.
+/// Returns all paths in `dir`.
 fn paths(dir: &Path) -> Vec<String> {
     fn walk(dir: &Path, above: &str, found: &mut Vec<String>) {
         for name in names(dir) {
@@ -27,7 +27,7 @@ fn paths(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn filters_choose_what_rsync_chooses() {
+fn filters_select_as_rsync_does() {
     let host = TestHost::new();
     for file in [
         "t/a.c",
@@ -82,7 +82,7 @@ fn filters_choose_what_rsync_chooses() {
 }
 
 #[test]
-fn a_manifest_finds_what_has_changed() {
+fn a_check_finds_changed_files() {
     let host = TestHost::new();
     fs::create_dir(host.near("run")).unwrap();
     host.file("run/large", 3_000_000);
@@ -98,9 +98,9 @@ fn a_manifest_finds_what_has_changed() {
     fs::write(host.near("copy/new"), "x").unwrap();
     let output = host.run(&["cp", "--check", "copy.b3"]);
     assert_code(&output, 7);
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     for line in ["missing copy/small", "changed copy/large", "extra copy/new"] {
-        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        assert!(printed.lines().any(|printed| printed == line), "{line}: {printed}");
     }
     let output = host.run(&["cp", "--json", "--check", "copy.b3"]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -122,7 +122,7 @@ fn a_server_checks_a_manifest_beneath_its_root() {
     let output = host.run(&["cp", "--check", &manifest]);
     assert_code(&output, 0);
     assert!(text(&output.stdout).starts_with("2 unchanged"), "{}", text(&output.stdout));
-    // The same files elsewhere beneath the root.
+    // The same files in another directory of the root.
     fs::create_dir(host.far("again")).unwrap();
     assert_code(&host.run(&["cp", "-r", "run", &server.url("again/copy")]), 0);
     assert_code(&host.run(&["cp", "--check", &manifest, &server.url("again")]), 0);
@@ -164,9 +164,9 @@ fn a_dry_run_lists_what_a_deletion_deletes() {
     let delete = ["cp", "-a", "--delete", "t", &server.url("")];
     let output = host.run(&[&delete[..], &["-n"]].concat());
     assert_code(&output, 0);
-    let said = text(&output.stdout);
-    assert!(said.contains("delete ") && said.contains("/extra\n"), "{said}");
-    assert!(said.contains("1 to delete"), "{said}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("delete ") && printed.contains("/extra\n"), "{printed}");
+    assert!(printed.contains("1 to delete"), "{printed}");
     assert_eq!(names(&host.far("t")), ["extra", "kept"]);
     let output = host.run(&delete);
     assert_code(&output, 0);
@@ -182,7 +182,7 @@ fn serve_with(host: &TestHost, flags: &[&str]) -> Server {
 }
 
 #[test]
-fn a_read_only_server_takes_nothing() {
+fn a_read_only_server_refuses_uploads() {
     let host = TestHost::new();
     host.file("data", 10);
     fs::write(host.far("theirs"), "x").unwrap();
@@ -190,14 +190,18 @@ fn a_read_only_server_takes_nothing() {
     for target in ["new", "theirs", ""] {
         let output = host.run(&["cp", "data", &server.url(target)]);
         assert_code(&output, 4);
-        assert!(text(&output.stderr).contains("takes none"), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("the server is read-only"),
+            "{}",
+            text(&output.stderr)
+        );
     }
     assert_eq!(names(&host.far("")), ["theirs"]);
     assert_code(&host.run(&["cp", &server.url("theirs"), "got"]), 0);
 }
 
 #[test]
-fn a_drop_box_takes_new_files_and_gives_nothing_away() {
+fn a_write_only_server_accepts_only_new_files() {
     let host = TestHost::new();
     fs::create_dir_all(host.near("t/sub")).unwrap();
     host.file("t/sub/data", 2_000_000);
@@ -206,11 +210,11 @@ fn a_drop_box_takes_new_files_and_gives_nothing_away() {
     let server = serve_with(&host, &["--write-only"]);
     let output = host.run(&["cp", &server.url("theirs"), "got"]);
     assert_code(&output, 4);
-    assert!(text(&output.stderr).contains("gives none"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the server is write-only"), "{}", text(&output.stderr));
     assert!(!host.near("got").exists());
     assert_code(&host.run(&["cp", "-r", "-p", "t", &server.url("")]), 0);
     assert_eq!(fs::read(host.far("t/one")).unwrap(), fs::read(host.near("t/one")).unwrap());
-    // Once in, nothing is replaced, not even by the one who put it there.
+    // A client cannot replace a file, even one that it has uploaded.
     for (source, target) in [("t/one", "theirs"), ("t/one", "t/one"), ("t/sub/data", "t/sub/data")]
     {
         let before = fs::read(host.far(target)).unwrap();
@@ -244,7 +248,7 @@ fn a_key_has_a_root_and_rights_of_its_own() {
             .unwrap();
     };
     line("read-only");
-    // No --root: the server offers files to this key alone.
+    // Without --root, the server offers files only to this key.
     let start = || Server::start(host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0"]));
     let server = start();
     let cp = |from: &str, to: &str| alice.run(&["cp", "--accept-new", from, to]);
@@ -260,11 +264,11 @@ fn a_key_has_a_root_and_rights_of_its_own() {
     let mut slip = host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0"]);
     let output = slip.output().unwrap();
     assert_code(&output, 6);
-    assert!(text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("authorized_keys:1: "), "{}", text(&output.stderr));
 }
 
 #[test]
-fn data_goes_from_one_server_to_another() {
+fn data_pass_from_one_server_to_another() {
     let host = TestHost::new();
     fs::create_dir_all(host.far("a/t/sub")).unwrap();
     fs::create_dir(host.far("b")).unwrap();
@@ -285,7 +289,7 @@ fn data_goes_from_one_server_to_another() {
     assert_eq!(result["summary"]["encrypted"], true);
     assert!(result["source"]["cpu_seconds"].as_f64().unwrap() > 0.0);
     assert_code(&host.command("diff", &["-r", "../far/a/t", "../far/b/t"]).output().unwrap(), 0);
-    // What goes wrong at either end is said.
+    // Errors of both servers are reported.
     let output = host.run(&["cp", &from.url("none"), &to.url("")]);
     assert_code(&output, 5);
     assert!(text(&output.stderr).contains("none: cannot open it"), "{}", text(&output.stderr));

@@ -1,5 +1,4 @@
-//! `longhaul diagnose` as a program: what it names when a limit is put in its way, what it says of
-//! what it cannot measure, and that it leaves nothing behind.
+//! `longhaul diagnose`: the reported limit with an injected limit, missing steps, and clean-up.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -27,7 +26,7 @@ fn measured(diagnosis: &Diagnosis) -> Vec<DiagnosisStep> {
     steps.map(|one| one.step).collect()
 }
 
-/// Diagnoses a copy over an emulated link, with what the far end does before it serves.
+/// Diagnoses a copy over an emulated link. `far` runs at the far end before the server starts.
 fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
     let root = host.far("");
     let far = format!("{far} exec {PROGRAM} serve --root {}", root.display());
@@ -42,7 +41,7 @@ fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
 }
 
 #[test]
-fn a_slow_link_is_named_with_what_would_come_next() {
+fn a_slow_link_is_the_limit_and_the_next_limit_is_named() {
     let host = TestHost::new();
     host.file("data", 64 << 20);
     let diagnosis = over_a_link(&host, &["--rtt", "10ms", "--rate", "100M"], "");
@@ -51,7 +50,7 @@ fn a_slow_link_is_named_with_what_would_come_next() {
     let first = &diagnosis.limits[0];
     assert_eq!(first.resource, Resource::LinkRate, "{}", diagnosis.sentence);
     assert!(first.gain.unwrap() > 1.0 && !first.cures.is_empty(), "{first:?}");
-    // The link carries no more, whatever the host does.
+    // No load of the host makes the link faster.
     for step in [
         DiagnosisStep::MemoryOne,
         DiagnosisStep::Memory,
@@ -66,7 +65,7 @@ fn a_slow_link_is_named_with_what_would_come_next() {
 }
 
 #[test]
-fn a_small_receive_window_is_named_with_the_value_to_set() {
+fn a_small_receive_window_is_the_limit_with_a_remedy() {
     let host = TestHost::new();
     host.file("data", 16 << 20);
     let small = "echo '4096 65536 131072' > /proc/sys/net/ipv4/tcp_rmem;";
@@ -79,7 +78,7 @@ fn a_small_receive_window_is_named_with_the_value_to_set() {
 }
 
 #[test]
-fn every_pair_of_ends_has_its_diagnosis_and_nothing_stays() {
+fn every_pair_of_hosts_is_diagnosed_and_leaves_no_files() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 3 << 20);
@@ -119,7 +118,7 @@ fn every_pair_of_ends_has_its_diagnosis_and_nothing_stays() {
 }
 
 #[test]
-fn a_tree_of_small_files_is_what_the_step_copy() {
+fn every_step_copies_the_small_files_of_a_tree() {
     let host = TestHost::new();
     let server = host.serve();
     fs::create_dir(host.near("tree")).unwrap();
@@ -149,20 +148,22 @@ fn a_tree_of_small_files_is_what_the_step_copy() {
 }
 
 #[test]
-fn it_goes_over_ssh() {
+fn diagnose_works_over_ssh() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     host.file("data", 2 << 20);
     let there = format!("127.0.0.1:{}", host.far("").display());
+    // On a loaded host a step takes longer than half a second to move its first byte.
+    let arguments = ["diagnose", "--time", "2s", "--rounds", "1", "--json"];
     let ssh = ["-e", &sshd.rsh, "--far-longhaul", PROGRAM];
-    let output = diagnose(&host, &[&ssh[..], &["data", &there]].concat());
+    let output = host.run(&[&arguments[..], &ssh, &["data", &there]].concat());
     assert_code(&output, 0);
     assert_eq!(measured(&report(&output)), DiagnosisStep::ALL);
     wait_for("the far end to clear up", || names(&host.far("")).is_empty());
 }
 
 #[test]
-fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
+fn an_unreachable_host_is_reported_and_other_steps_are_measured() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let output = diagnose(&host, &["data", "lh://127.0.0.1:1/"]);
@@ -173,9 +174,9 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
     let named = |diagnosis: &Diagnosis, words: &str| {
         diagnosis.gaps.iter().any(|gap| gap.why.contains(words))
     };
-    assert!(named(&diagnosis, "longhaul serve"), "{:?}", diagnosis.gaps);
+    assert!(named(&diagnosis, "cannot connect to 127.0.0.1:1"), "{:?}", diagnosis.gaps);
 
-    // A server without files measures memory and the source; a target that is not there, too.
+    // A server without files, or a missing target, still allows measuring memory and the source.
     let server = host.serve();
     for (target, missing) in [("no/such/place", "no/such"), ("no/such/", " no")] {
         let output = diagnose(&host, &["data", &server.url(target)]);
@@ -202,7 +203,7 @@ fn what_cannot_be_reached_is_named_and_the_rest_is_shown() {
 }
 
 #[test]
-fn a_sink_without_room_says_so_and_the_rest_is_shown() {
+fn a_full_sink_is_reported_and_other_steps_are_measured() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let small = host.far("small");
@@ -210,7 +211,7 @@ fn a_sink_without_room_says_so_and_the_rest_is_shown() {
     let mount = ["-t", "tmpfs", "-o", "size=256k", "none"];
     let mounted = Command::new("mount").args(mount).arg(&small).status().unwrap();
     assert!(mounted.success(), "cannot mount: these tests run as root");
-    // As much as there is room for.
+    // Fills the file system.
     let _ = fs::write(small.join("full"), vec![7; 512 << 10]);
     let server = host.serve();
     let output = diagnose(&host, &["data", &server.url("small/")]);
@@ -227,7 +228,7 @@ fn a_sink_without_room_says_so_and_the_rest_is_shown() {
 }
 
 #[test]
-fn nonsense_is_refused_by_name() {
+fn an_invalid_argument_is_named_in_the_error() {
     let host = TestHost::new();
     for (ends, expected) in [
         (&["-", "x"][..], "standard input"),
@@ -244,17 +245,17 @@ fn nonsense_is_refused_by_name() {
 }
 
 #[test]
-fn the_answer_is_text_and_a_page() {
+fn the_result_is_printed_and_written_as_a_page() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let quick = ["diagnose", "--time", "0.5s", "--rounds", "1", "--html", "page.html"];
     let output = host.run(&[&quick[..], &["data", "copy"]].concat());
     assert_code(&output, 0);
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     for words in ["source read alone", "the whole copy", "<- limit", "LIMIT: ", "limited by"] {
-        assert!(said.contains(words), "'{words}' is not in {said}");
+        assert!(printed.contains(words), "'{words}' is not in {printed}");
     }
-    // Without a terminal, a line for each step.
+    // Without a terminal, each step is a line.
     let lines = text(&output.stderr);
     assert_eq!(lines.matches("round 1").count(), DiagnosisStep::ALL.len(), "{lines}");
     let page = fs::read_to_string(host.near("page.html")).unwrap();
@@ -271,7 +272,7 @@ fn the_answer_is_text_and_a_page() {
 }
 
 #[test]
-fn a_diagnosis_that_is_ended_or_killed_leaves_nothing() {
+fn an_interrupted_or_killed_diagnosis_leaves_no_files() {
     let host = TestHost::new();
     let server = host.serve();
     host.file("data", 8 << 20);
@@ -291,7 +292,7 @@ fn a_diagnosis_that_is_ended_or_killed_leaves_nothing() {
         wait_for("an empty sink", || names(&host.far("")).is_empty());
         assert_eq!(names(&host.near("")), ["data"]);
     }
-    // Both ends killed: the next diagnosis takes what they left.
+    // Client and server are killed; the next diagnosis removes their files.
     let mut command = host.longhaul(&["diagnose", "data", host.far("").to_str().unwrap()]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("a directory to write to", || !names(&host.far("")).is_empty());
@@ -299,6 +300,6 @@ fn a_diagnosis_that_is_ended_or_killed_leaves_nothing() {
     child.wait().unwrap();
     assert_eq!(names(&host.far("")).len(), 1);
     assert_code(&diagnose(&host, &["data", &server.url("")]), 0);
-    // The server clears up once it hears that its client has gone.
+    // The server removes its files when the connection of the client ends.
     wait_for("an empty sink", || names(&host.far("")).is_empty());
 }

@@ -14,16 +14,16 @@ const NODE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-sys/tests/hosts/dtn-100g.host");
 
 #[test]
-fn a_recorded_host_is_examined_and_the_exit_code_says_how_it_is() {
+fn a_recorded_host_with_problems_has_exit_code_9() {
     let host = TestHost::new();
     let server = host.run(&["doctor", "--recorded", SERVER, "--disk", "/srv"]);
     assert_code(&server, 9);
     let shown = text(&server.stdout);
     let (problems, advice) = (shown.find("PROBLEMS").unwrap(), shown.find("ADVICE").unwrap());
-    assert!(problems < advice && advice < shown.find("IN ORDER").unwrap(), "{shown}");
+    assert!(problems < advice && advice < shown.find("\nOK\n").unwrap(), "{shown}");
     assert!(shown.contains("run     sudo setpci -s 0000:86:00.0 CAP_EXP+8.w=5000:7000"), "{shown}");
     assert!(shown.contains("for 100 Gb/s (the interface's) over 100ms (assumed)"), "{shown}");
-    // Only commands, which are to be copied, may be wider than a terminal.
+    // Only commands may be wider than the terminal.
     let command = |line: &str| line.contains("sudo ") || line.trim_start().starts_with("run ");
     let wide = |line: &&str| line.chars().count() > 80 && !command(line);
     assert_eq!(shown.lines().filter(wide).collect::<Vec<_>>(), [""; 0]);
@@ -39,7 +39,7 @@ fn a_recorded_host_is_examined_and_the_exit_code_says_how_it_is() {
 }
 
 #[test]
-fn this_host_is_examined_for_a_path_within_two_seconds() {
+fn doctor_ends_within_two_seconds() {
     let host = TestHost::new();
     let server = host.serve();
     let far = format!("127.0.0.1:{}", server.port);
@@ -49,7 +49,7 @@ fn this_host_is_examined_for_a_path_within_two_seconds() {
     assert!(first.seconds < 2.0, "{}", first.seconds);
     let answer = first.findings.iter().find(|finding| finding.rule == "path_answer").unwrap();
     assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
-    // The recording is the same host, without asking this one again.
+    // The recording gives the same findings without reading this host.
     drop(server);
     let again = [&arguments[..5], &["--recorded", "this.host"]].concat();
     let again = report(&host.run(&again));
@@ -57,7 +57,7 @@ fn this_host_is_examined_for_a_path_within_two_seconds() {
 }
 
 #[test]
-fn what_is_not_there_is_named_and_the_rest_is_shown() {
+fn unmeasured_parts_are_listed_with_reasons() {
     let host = TestHost::new();
     let output =
         host.run(&["doctor", "no-such-host.invalid", "--interface", "no-such-if", "--json"]);

@@ -1,4 +1,4 @@
-//! Man pages and completions cover every command.
+//! Tests of the man pages and completions.
 
 use crate::host::{TestHost, assert_code, names, text};
 

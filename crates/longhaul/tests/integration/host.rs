@@ -1,4 +1,4 @@
-//! One host for the tests: a home directory, a directory of files, and servers on loopback.
+//! A host for the tests: a home directory, directories of files, and servers on loopback.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// The longhaul under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// A home of its own, so that tests share no keys with each other or with the user. It lies on
-/// the disk that the project is on, where direct I/O is possible.
+/// A private home directory, so that tests do not share keys with each other or the user. It is on
+/// the disk of the project, where direct I/O works.
 pub(crate) struct TestHost {
     dir: tempfile::TempDir,
 }
@@ -36,7 +36,7 @@ impl TestHost {
         self.dir.path().join("home")
     }
 
-    /// A file of bytes that do not compress, the same for the same size.
+    /// Creates a file of incompressible bytes, which depend only on its size.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes as u64;
         let mut next = || {
@@ -48,7 +48,7 @@ impl TestHost {
         path
     }
 
-    /// longhaul with this host's home and working directory.
+    /// Returns a longhaul command with the home and working directory of this host.
     pub(crate) fn longhaul(&self, arguments: &[&str]) -> Command {
         self.command(PROGRAM, arguments)
     }
@@ -68,12 +68,12 @@ impl TestHost {
         self.longhaul(arguments).output().unwrap()
     }
 
-    /// `longhaul serve --root far` on a free port, run by `wrapper` if there is one.
+    /// Starts `longhaul serve --root far` on a free port, inside `wrapper` if given.
     pub(crate) fn serve(&self) -> Server {
         self.serve_at(0)
     }
 
-    /// The same on this port.
+    /// Starts `longhaul serve --root far` on this port.
     pub(crate) fn serve_at(&self, port: u16) -> Server {
         let (root, port) = (self.far(""), port.to_string());
         let root = root.to_str().unwrap();
@@ -88,12 +88,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until it says where it listens.
+    /// Starts the server and waits until it prints its address.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.next().expect("a server says that it serves").unwrap();
-        // The pipe is read on, so that the server never waits for it.
+        // The pipe is drained, so that the server never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let port = line.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         Server { process, port: port.unwrap_or_else(|| panic!("no port in {line:?}")) }
@@ -126,7 +126,7 @@ pub(crate) fn assert_code(output: &Output, code: i32) {
     );
 }
 
-/// The names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .unwrap()
@@ -136,7 +136,7 @@ pub(crate) fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` is true.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);

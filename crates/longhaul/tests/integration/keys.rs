@@ -1,18 +1,17 @@
-//! Keys of the program: their permissions, changes of the list while a server runs, new host keys,
-//! passphrases and agents.
+//! Keys: permissions of their files, reloads of the list, key rotation, passphrases and agents.
 
 use std::cell::RefCell;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::host::{PROGRAM, TestHost, assert_code, names, text, wait_for};
+use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
-/// A server that writes its log to a file.
+/// A server with its log in a file.
 struct LoggedServer {
     process: Child,
     log: PathBuf,
@@ -20,7 +19,7 @@ struct LoggedServer {
 }
 
 impl LoggedServer {
-    /// `longhaul serve --root far` with `options`.
+    /// Starts `longhaul serve --root far` with `options`.
     fn start(host: &TestHost, options: &[&str]) -> Self {
         let (log, root) = (host.home().join("log"), host.far(""));
         let mut command = host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root"]);
@@ -40,6 +39,17 @@ impl LoggedServer {
 
     fn url(&self, path: &str) -> String {
         format!("lh://127.0.0.1:{}/{path}", self.port)
+    }
+
+    /// Waits until this many sessions have ended and none runs.
+    fn wait_until_idle_after(&self, sessions: usize) {
+        wait_for("all sessions to end", || {
+            let log = self.log();
+            let count =
+                |event| log.lines().filter(|line| line.split(' ').nth(1) == Some(event)).count();
+            let ended = count("transfer");
+            ended >= sessions && ended == count("session")
+        });
     }
 
     fn signal(&self, signal: Signal) {
@@ -62,7 +72,7 @@ fn mode(path: PathBuf, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// The line that `longhaul key` prints.
+/// Returns the output of `longhaul key`.
 fn key(host: &TestHost) -> String {
     let output = host.run(&["key"]);
     assert_code(&output, 0);
@@ -70,7 +80,7 @@ fn key(host: &TestHost) -> String {
 }
 
 #[test]
-fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
+fn an_exposed_key_file_is_refused_with_the_command_that_fixes_it() {
     let host = TestHost::new();
     host.file("data", 1000);
     key(&host);
@@ -81,7 +91,7 @@ fn an_exposed_key_file_is_refused_with_the_command_that_helps() {
         ("known_hosts", 0o666, ["(mode 0666)", "chmod go-w "]),
         ("", 0o777, ["(mode 0777)", "chmod go-w "]),
     ] {
-        // The server has another key, so that the list is read.
+        // The server has another key, so that it searches the list.
         let client = TestHost::new();
         client.file("data", 1000);
         key(&client);
@@ -115,7 +125,7 @@ fn long_copy(host: &TestHost, server: &LoggedServer, name: &str) -> Child {
 }
 
 #[test]
-fn a_removed_key_loses_its_copy_while_another_goes_on() {
+fn a_removed_key_loses_its_copy_and_others_continue() {
     let [far, alice, bob] = [TestHost::new(), TestHost::new(), TestHost::new()];
     key(&far);
     let list = config(&far, "authorized_keys");
@@ -135,7 +145,7 @@ fn a_removed_key_loses_its_copy_while_another_goes_on() {
     wait_for("the end of the copy", || alices.borrow_mut().try_wait().unwrap().is_some());
     assert!(!alices.borrow_mut().wait().unwrap().success());
     assert!(bobs.try_wait().unwrap().is_none(), "{}", server.log());
-    wait_for("the log", || server.log().contains("no longer in authorized_keys"));
+    wait_for("the log", || server.log().contains("removed from authorized_keys"));
     assert_eq!(server.log().matches("ERROR").count(), 1, "{}", server.log());
     assert!(!far.far("alice").exists());
     bobs.kill().unwrap();
@@ -150,7 +160,7 @@ fn askpass(host: &TestHost, answer: &str) -> PathBuf {
     program
 }
 
-/// longhaul without a terminal, an agent or a program that asks.
+/// Returns a longhaul command without a terminal, an agent or an askpass program.
 fn unattended(host: &TestHost, arguments: &[&str]) -> Command {
     let mut command = host.command("setsid", &["--wait", PROGRAM]);
     command.args(arguments);
@@ -175,7 +185,7 @@ struct SshAgent {
 
 impl SshAgent {
     fn start(host: &TestHost) -> Self {
-        // The path of a socket has 108 bytes at the most.
+        // The path of a socket has at most 108 bytes.
         let socket = std::env::temp_dir().join(format!("longhaul-agent-{}", host_name(host)));
         let _ = fs::remove_file(&socket);
         let mut agent = host.command("ssh-agent", &["-D", "-a"]);
@@ -184,7 +194,7 @@ impl SshAgent {
         SshAgent { process, socket }
     }
 
-    /// Gives it a private key.
+    /// Adds a private key to the agent.
     fn add(&self, host: &TestHost, key: &PathBuf, askpass: &PathBuf) {
         let mut add = host.command("ssh-add", &[]);
         add.arg(key).env("SSH_AUTH_SOCK", &self.socket).env("DISPLAY", "none");
@@ -237,7 +247,7 @@ fn an_encrypted_identity_needs_its_passphrase_or_an_agent() {
 }
 
 #[test]
-fn a_key_that_only_an_agent_has_is_an_identity() {
+fn an_agent_key_can_be_the_identity() {
     let (far, near) = (TestHost::new(), TestHost::new());
     near.file("data", 1000);
     let user_key = near.home().join("id_ed25519");
@@ -309,7 +319,7 @@ fn the_copies_of_a_key_share_its_rate_and_a_test_reserves_it() {
     for mut copy in copies {
         assert!(copy.wait().unwrap().success());
     }
-    // Ten megabytes at 20 Mb/s, less what may pass at once.
+    // Ten megabytes at 20 Mb/s, less the initial burst.
     assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
 
     let port = server.port.to_string();
@@ -349,15 +359,15 @@ fn the_sessions_of_a_key_share_its_quota() {
     wait_for("the first copy", || has(".part"));
     let refused = |output: std::process::Output| {
         assert_code(&output, 5);
-        let said = text(&output.stderr);
-        assert!(said.contains("of this key's quota of 10.0 MiB"), "{said}");
-        said
+        let printed = text(&output.stderr);
+        assert!(printed.contains("of this key's quota of 10.0 MiB"), "{printed}");
+        printed
     };
     let second = ["cp", "--accept-new", "data", &two];
     assert!(refused(near.run(&second)).contains("the copy needs 6.00 MiB"));
     slow.kill().unwrap();
     slow.wait().unwrap();
-    // It claims the rest of what it has begun.
+    // The resumed copy reserves only the rest.
     assert_code(&near.run(&copy), 0);
     refused(near.run(&second));
     wait_for("the server to clean up", || names(&root) == ["one"]);
@@ -365,6 +375,8 @@ fn the_sessions_of_a_key_share_its_quota() {
     let mut input = near.longhaul(&["cp", "--block", "1MiB", "-", &stream]);
     input.stdin(File::open(near.file("more", 8 << 20)).unwrap());
     refused(input.output().unwrap());
+    // The sessions of the five commands; the last of them may still give back what it has claimed.
+    server.wait_until_idle_after(5);
     assert!(!root.join("stream").exists(), "{:?}", names(&root));
     let parts = names(&root).into_iter().filter(|name| name.ends_with(".part"));
     let parts: u64 = parts.map(|name| fs::metadata(root.join(name)).unwrap().len()).sum();
@@ -373,4 +385,49 @@ fn the_sessions_of_a_key_share_its_quota() {
     names(&root).iter().for_each(|name| fs::remove_file(root.join(name)).unwrap());
     assert_code(&near.run(&second), 0);
     assert_eq!(names(&root), ["two"]);
+}
+
+#[test]
+fn a_new_root_outside_the_rules_of_landlock_is_reported_when_the_list_is_read() {
+    let (far, near) = (TestHost::new(), TestHost::new());
+    key(&far);
+    let server = LoggedServer::start(&far, &["--landlock", "require"]);
+    let (inside, outside) = (far.far("inside"), near.near("outside"));
+    fs::create_dir(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    let (alice, bob) = (key(&near), key(&TestHost::new()));
+    let list = format!("root={} {alice}\nroot={} {bob}\n", inside.display(), outside.display());
+    fs::write(config(&far, "authorized_keys"), list).unwrap();
+    wait_for("the list to be read", || server.log().contains("2 keys"));
+    let reported = |root: &Path| {
+        let line = format!("the root {} of a key is outside", root.display());
+        server.log().lines().any(|said| said.contains(&line) && said.contains("restart to serve"))
+    };
+    wait_for("the report", || reported(&outside));
+    assert!(!reported(&inside), "{}", server.log());
+}
+
+#[test]
+fn a_log_beside_the_keys_is_refused_where_it_would_make_them_writable() {
+    let host = TestHost::new();
+    key(&host);
+    let log = |directory: &str| host.home().join(directory).join("audit.log");
+    std::os::unix::fs::symlink(host.home().join(".config"), host.home().join("link")).unwrap();
+    let serve = |log: PathBuf, landlock: &str| {
+        let arguments =
+            ["serve", "--bind", "127.0.0.1", "-p", "0", "--landlock", landlock, "--log"];
+        let mut command = host.longhaul(&arguments);
+        command.arg(log);
+        command
+    };
+    for directory in [".config/longhaul", ".config", "link/longhaul", "."] {
+        let output = serve(log(directory), "auto").output().unwrap();
+        assert_code(&output, 6);
+        let said = text(&output.stderr);
+        assert!(said.contains("--log") && said.contains("--landlock off"), "{said}");
+        assert!(!log(directory).exists(), "{directory}");
+    }
+    drop(Server::start(serve(log(".config/longhaul"), "off")));
+    fs::create_dir(host.home().join(".config/longhaul/log")).unwrap();
+    drop(Server::start(serve(log(".config/longhaul/log"), "auto")));
 }

@@ -1,5 +1,5 @@
-//! Whole-program tests. They make namespaces, devices, mounts and servers, so they run as root;
-//! without that they fail and show why.
+//! Tests of the program. They create namespaces, devices, mounts and servers, so they need root and
+//! fail without it.
 
 mod admission;
 mod audit;

@@ -1,4 +1,4 @@
-//! `longhaul matrix` and `longhaul report` as a user runs them, over real emulated links.
+//! `longhaul matrix` and `longhaul report` over emulated links.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::host::{TestHost, assert_code, text};
 
-/// Two paths; our own two commands and scp, which brings the private sshd.
+/// A plan with two paths, both longhaul commands, and scp with its private sshd.
 const PLAN: &str = r#"name = "small"
 [conditions]
 rtt = ["0ms", "15ms"]
@@ -44,8 +44,7 @@ fn a_matrix_measures_copies_and_reports() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["schema"], "longhaul.matrix/1");
     let runs = document["runs"].as_array().unwrap();
-    // A busy machine may make a path invalid, and the run is then made again; the tools must work
-    // nevertheless.
+    // A busy machine can invalidate a run, which is then repeated; the tools must still succeed.
     let places: BTreeSet<u64> = runs.iter().map(|run| run["sequence"].as_u64().unwrap()).collect();
     assert_eq!(places, (1..=6).collect());
     for run in runs {
@@ -64,7 +63,7 @@ fn a_matrix_measures_copies_and_reports() {
     let again = host.run(&["report", "out"]);
     assert_code(&again, 0);
     assert!(text(&again.stdout).contains("longhaul cp"));
-    // A plot needs a figure that counts.
+    // A figure needs at least one valid run.
     let plotted = fs::read_to_string(host.near("out/report.html")).unwrap().contains("<svg");
     assert_eq!(plotted, runs.iter().any(|run| run["outcome"]["status"] == "ok"));
 
@@ -80,7 +79,7 @@ fn a_matrix_measures_copies_and_reports() {
 }
 
 #[test]
-fn an_interrupted_matrix_says_how_to_go_on() {
+fn an_interrupted_matrix_prints_the_command_to_resume() {
     let host = host_with_plan(&PLAN.replace("seconds = 1", "seconds = 300"));
     let mut child = host
         .longhaul(&["matrix", "plan.toml", "--only", "longhaul test", "--out", "out"])
@@ -92,10 +91,10 @@ fn an_interrupted_matrix_says_how_to_go_on() {
     crate::host::wait_for("the archive", || archive.exists());
     std::thread::sleep(std::time::Duration::from_millis(700));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let said: Vec<String> =
+    let printed: Vec<String> =
         BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
-    assert!(said.last().unwrap().contains("longhaul matrix --resume --out"), "{said:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{printed:?}");
+    assert!(printed.last().unwrap().contains("longhaul matrix --resume --out"), "{printed:?}");
     assert!(host.near("out/report.html").exists());
 }
 
@@ -111,7 +110,10 @@ fn the_shipped_plans_are_listed_and_shown() {
     let shown = host.run(&["matrix", "sc10", "--show-plan"]);
     assert_code(&shown, 0);
     let shown = text(&shown.stdout);
-    assert!(shown.starts_with("# As asked for here: ") && shown.contains("16@16"), "{shown}");
+    assert!(
+        shown.starts_with("# Cost with these arguments: ") && shown.contains("16@16"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -155,7 +157,7 @@ workload = "few"
     let labels = ["longhaul cp", "longhaul test, 2 streams"];
     let expected = labels.into_iter().flat_map(|l| [(l.to_owned(), false), (l.to_owned(), true)]);
     assert_eq!(seen, expected.collect());
-    // Each path was looked at before its first run, and was what had been asked for.
+    // Each path was measured before its first run and matches the plan.
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let records = document["surveys"].as_array().unwrap();
     assert_eq!(records.len(), 2);
@@ -170,33 +172,34 @@ workload = "few"
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_written() {
+fn an_invalid_argument_is_an_error_before_anything_is_written() {
     let host = host_with_plan(&PLAN.replace("15ms", "15 furlongs"));
     for (arguments, code, words) in [
         (vec!["matrix", "plan.toml"], 2, "plan.toml:3:15: '15 furlongs' has the unknown unit"),
         (vec!["matrix", "--quick", "--only", "ftp"], 2, "no entry 'ftp'"),
         (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "are needed; free some space"),
-        (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or make it smaller"),
-        (vec!["matrix", "no-such-plan"], 2, "there is no plan 'no-such-plan'; there are: quick,"),
-        (vec!["matrix", "quick", "--far", "host"], 2, "--far is for a plan with a real path"),
+        (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or reduce it"),
+        (vec!["matrix", "no-such-plan"], 2, "no plan 'no-such-plan'; the shipped plans are quick,"),
+        (vec!["matrix", "quick", "--far", "host"], 2, "--far needs a plan with a real path"),
         (vec!["matrix", "--quick", "--data", "nowhere"], 5, "nowhere"),
         (vec!["matrix", "--resume"], 2, "to resume"),
         (vec!["report", "."], 5, "contains no archive"),
     ] {
         let output = host.run(&arguments);
         assert_code(&output, code);
-        let said = text(&output.stderr);
-        assert!(said.contains(words), "{words:?} is not in {said:?}");
-        // What the plan takes is told before the refusal.
-        let refusal = said.trim_end().lines().filter(|line| !line.starts_with("longhaul: quick: "));
-        assert_eq!(refusal.count(), 1, "{said}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains(words), "{words:?} is not in {printed:?}");
+        // The cost of the plan is printed before the error.
+        let refusal =
+            printed.trim_end().lines().filter(|line| !line.starts_with("longhaul: quick: "));
+        assert_eq!(refusal.count(), 1, "{printed}");
     }
     let left: Vec<_> = fs::read_dir(host.near("")).unwrap().map(Result::unwrap).collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
 #[test]
-fn a_damaged_archive_is_told_and_left_alone() {
+fn a_damaged_archive_is_reported_and_not_changed() {
     let host = TestHost::new();
     fs::create_dir(host.near("out")).unwrap();
     let archive = host.near("out/matrix.sqlite");
@@ -208,9 +211,9 @@ fn a_damaged_archive_is_told_and_left_alone() {
     ] {
         let output = host.run(&arguments);
         assert_code(&output, 5);
-        let said = text(&output.stderr);
-        assert!(said.contains("is damaged") && said.contains("was not changed"), "{said}");
-        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains("is damaged") && printed.contains("was not changed"), "{printed}");
+        assert_eq!(printed.trim_end().lines().count(), 1, "{printed}");
     }
     assert_eq!(fs::read(&archive).unwrap(), vec![b'x'; 10_000]);
     assert_eq!(fs::read_dir(host.near("out")).unwrap().count(), 1);

@@ -1,4 +1,4 @@
-//! `longhaul matrix` over real paths, by a private sshd, and tools that misbehave over either way.
+//! `longhaul matrix` over real paths with a private sshd, and failing tools over both kinds of paths.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
 use crate::matrix::host_with_plan;
 use crate::ssh::Sshd;
 
-/// Takes ssh's options and host away and runs the rest here.
+/// A stand-in for ssh that ignores options and host and runs the command on this host.
 const STAND_IN_SSH: &str = r#"#!/bin/sh
 while [ "${1#-}" != "$1" ]; do
     case $1 in -o) shift 2 ;; *) shift ;; esac
@@ -23,7 +23,7 @@ shift
 exec sh -c "$*"
 "#;
 
-/// Puts a program of this name before all others.
+/// Installs a program with this name at the front of PATH.
 fn program(host: &TestHost, name: &str, script: &str) {
     executable(&host.near("bin"), name, script);
 }
@@ -34,7 +34,7 @@ fn executable(dir: &Path, name: &str, script: &str) {
     fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The matrix of the host's plan, into `out`.
+/// Runs the matrix of the host's plan with the output directory `out`.
 fn matrix(host: &TestHost) -> Command {
     let program = Path::new(PROGRAM).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
@@ -50,8 +50,8 @@ fn runs(host: &TestHost) -> Vec<RunRecord> {
     runs.map(|entry| read(entry.unwrap().path())).collect()
 }
 
-/// A host whose ssh configuration knows the far end as `dtn`, and a plan with the real path to it.
-/// ssh looks into the home directory of the password database, so that the test's has to be named.
+/// A host with an ssh alias `dtn` and a plan with the real path to it. ssh uses the home directory
+/// of the password database, so the configuration is named explicitly.
 fn host_with_dtn(entries: &str) -> (TestHost, Sshd) {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
@@ -74,7 +74,7 @@ fn host_with_dtn(entries: &str) -> (TestHost, Sshd) {
     (host, sshd)
 }
 
-/// No copy is left at the far end, and nothing beside them was touched.
+/// Asserts that the far end has no copies, and that other files there are unchanged.
 fn assert_far_is_clean(host: &TestHost) {
     assert_eq!(fs::read_dir(host.far("copies")).unwrap().count(), 0);
     let beside: Vec<_> = fs::read_dir(host.far("")).unwrap().map(Result::unwrap).collect();
@@ -82,7 +82,7 @@ fn assert_far_is_clean(host: &TestHost) {
 }
 
 #[test]
-fn a_real_path_is_reached_by_ssh() {
+fn a_real_path_runs_far_commands_over_ssh() {
     let host = host_with_plan(
         r#"name = "real"
 [real]
@@ -107,7 +107,7 @@ workload = "memory"
 }
 
 #[test]
-fn copies_go_over_the_users_own_ssh_and_are_compared() {
+fn copies_over_a_real_path_use_ssh_and_are_compared() {
     let tools = ["longhaul cp", "scp", "rsync", "sftp", "tar over ssh"];
     let entry =
         |tool: &str| format!("[[entries]]\ntool = \"{tool}\"\nworkload = [\"disk\", \"few\"]\n");
@@ -126,7 +126,7 @@ fn copies_go_over_the_users_own_ssh_and_are_compared() {
         assert_eq!(run.notes, Vec::<String>::new(), "{}", run.label);
         let to = if run.label.ends_with("few") { "/dev/shm" } else { "/copies" };
         let place = format!("{to}/longhaul-run-");
-        // sftp has its own in a file.
+        // sftp reads its commands from a file.
         let told = run.near_command.contains(&place) || run.tool == "sftp";
         assert!(told, "{}", run.near_command);
         seen.insert(run.label);
@@ -134,7 +134,7 @@ fn copies_go_over_the_users_own_ssh_and_are_compared() {
     let expected = tools.iter().flat_map(|t| [format!("{t}, disk"), format!("{t}, few")]);
     assert_eq!(seen, expected.collect());
     assert_far_is_clean(&host);
-    // What is shown is drawn from the archive.
+    // The report is rendered from the archive.
     let again = host.run(&["report", "out"]);
     assert_code(&again, 0);
     assert!(text(&again.stdout).contains("longhaul cp"), "{}", text(&again.stdout));
@@ -144,7 +144,7 @@ fn copies_go_over_the_users_own_ssh_and_are_compared() {
 
 #[test]
 fn ctrl_c_leaves_nothing_at_the_far_end() {
-    // A quarter of a megabyte a second: half a minute.
+    // 0.25 MB/s: 30 s.
     let (host, _sshd) = host_with_dtn(
         "[disk]\nsize = \"8MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n\
          options = [\"-l\", \"2000\"]\n",
@@ -161,7 +161,7 @@ fn ctrl_c_leaves_nothing_at_the_far_end() {
 }
 
 #[test]
-fn a_far_end_without_room_is_told_before_anything_is_begun() {
+fn a_far_end_without_space_is_reported_before_the_start() {
     let (host, _sshd) = host_with_dtn(
         "[disk]\nsize = \"8MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n",
     );
@@ -169,14 +169,14 @@ fn a_far_end_without_room_is_told_before_anything_is_begun() {
     executable(&host.home().join("bin"), "df", &format!("#!/bin/sh\necho '{line}'\n"));
     let output = matrix(&host).output().unwrap();
     assert_code(&output, 5);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     let expected =
         format!("the disk of {} at dtn has 4.00 MiB free, but", host.far("copies").display());
-    assert!(said.contains(&expected), "{said}");
+    assert!(printed.contains(&expected), "{printed}");
     assert!(!host.near("out").exists() && !host.far("copies").exists());
     let elsewhere = matrix(&host).args(["--scratch", "."]).output().unwrap();
     assert_code(&elsewhere, 2);
-    assert!(text(&elsewhere.stderr).contains("the directory of the plan's [real]"));
+    assert!(text(&elsewhere.stderr).contains("the directory of [real] in the plan"));
     fs::write(
         host.near("plan.toml"),
         "name = \"x\"\n[real]\nfar = \"dtn\"\n\
@@ -188,7 +188,7 @@ fn a_far_end_without_room_is_told_before_anything_is_begun() {
     assert!(text(&odd.stderr).contains("plan.toml:4:13: real.directory is '~/x'"));
 }
 
-/// How many processes sleep for this long.
+/// Returns the number of `sleep` processes with this duration.
 fn sleepers(seconds: &str) -> usize {
     let wanted = format!("sleep\0{seconds}\0");
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -196,9 +196,9 @@ fn sleepers(seconds: &str) -> usize {
     lines.filter(|line| line == wanted.as_bytes()).count()
 }
 
-/// Over emulated paths, whose ssh is the laboratory's, and over real ones, whose is the user's.
+/// Over emulated paths with a private sshd, and over real paths with the user's ssh.
 #[test]
-fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
+fn failing_tools_are_ended_and_recorded() {
     let entries = "[disk]\nsize = \"1MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n\
                    [[entries]]\ntool = \"rsync\"\nworkload = \"disk\"\n\
                    [[entries]]\ntool = \"sftp\"\nworkload = \"disk\"\n";
@@ -211,7 +211,7 @@ fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
         (&host_with_plan(&plan), String::new()),
         (&real, format!("-F {}", real.home().join("ssh_config").display())),
     ] {
-        // The copy lacks its last byte.
+        // The copy lacks the last byte.
         program(
             host,
             "scp",
@@ -220,7 +220,7 @@ fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
                  truncate -s -1 \"${{last#*:}}\"\n"
             ),
         );
-        // Found by its argument, for process numbers differ between namespaces.
+        // Found by its argument, because process ids differ between namespaces.
         let seconds = format!("305.{}{}", std::process::id(), options.len());
         program(
             host,
@@ -242,8 +242,8 @@ fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
         assert_code(&output, 7);
         let runs = runs(host);
         let run = |tool: &str| runs.iter().find(|run| run.tool == tool).unwrap();
-        let failed = |tool: &str, says: &str| match &run(tool).outcome {
-            Outcome::Failed { reason } => assert!(reason.contains(says), "{reason}"),
+        let failed = |tool: &str, expected: &str| match &run(tool).outcome {
+            Outcome::Failed { reason } => assert!(reason.contains(expected), "{reason}"),
             other => panic!("{tool}: {other:?}"),
         };
         failed("scp", "has 1048575 bytes instead of 1048576");
@@ -251,9 +251,9 @@ fn what_tools_do_wrong_is_marked_and_ended_over_either_path() {
         assert_eq!(sleepers(&seconds), 0, "what the tools started lives on");
         assert!(!matches!(run("sftp").outcome, Outcome::Failed { .. }), "{:?}", run("sftp"));
         let note = "sftp left 1 processes running; they were killed: sleep";
-        assert!(run("sftp").notes.iter().any(|said| said == note), "{:?}", run("sftp").notes);
-        let said = text(&output.stdout);
-        assert!(said.contains("scp failed: the copy of"), "{said}");
+        assert!(run("sftp").notes.iter().any(|printed| printed == note), "{:?}", run("sftp").notes);
+        let printed = text(&output.stdout);
+        assert!(printed.contains("scp failed: the copy of"), "{printed}");
     }
     assert_far_is_clean(&real);
 }

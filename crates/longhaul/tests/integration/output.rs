@@ -1,4 +1,4 @@
-//! Standard streams that take nothing, and hostile names in what is printed.
+//! Closed and full standard streams, and hostile names in printed text.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -6,15 +6,15 @@ use std::process::{Command, Stdio};
 
 use crate::host::{PROGRAM, TestHost, assert_code, text};
 
-/// The exit code of a result that was not printed.
+/// The exit code if the result could not be printed.
 const OUTPUT: i32 = 10;
 
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// Commands that end soon, with their exit codes. They need the files `a` and `dir/x` and a link to
-/// nowhere, `odd`.
+/// Short commands with their exit codes. They need the files `a` and `dir/x` and a dangling
+/// symbolic link `odd`.
 const CHEAP: [(&[&str], i32); 14] = [
     (&["--help"], 0),
     (&["--version"], 0),
@@ -54,7 +54,7 @@ fn a_full_standard_error_changes_nothing() {
 }
 
 #[test]
-fn a_full_standard_output_has_an_exit_code_of_its_own_and_the_work_is_done() {
+fn a_full_standard_output_has_exit_code_10_and_the_work_is_done() {
     let host = prepared();
     for (arguments, code) in CHEAP {
         let output = host.longhaul(arguments).stdout(full()).output().unwrap();
@@ -70,13 +70,13 @@ fn a_full_standard_output_has_an_exit_code_of_its_own_and_the_work_is_done() {
 }
 
 #[test]
-fn closed_streams_and_a_reader_that_left_do_not_panic() {
+fn closed_output_streams_do_not_panic() {
     let host = prepared();
     for (arguments, code) in CHEAP {
         for closed in [">&-", "2>&-", ">&- 2>&-", "2>/dev/full >&-"] {
             let mut shell = host.command("sh", &["-c", &format!("exec \"$0\" \"$@\" {closed}")]);
             let output = shell.arg(PROGRAM).args(arguments).output().unwrap();
-            // The C library of Rust opens /dev/null in place of a closed stream.
+            // Rust's runtime opens /dev/null in place of a closed stream.
             assert_eq!(output.status.code(), Some(code), "{arguments:?} {closed}");
         }
         let (reader, writer) = std::io::pipe().unwrap();
@@ -107,9 +107,9 @@ fn hostile_names_do_not_reach_the_terminal() {
     fs::create_dir(host.near("dir")).unwrap();
     let odd = host.near("dir").join(std::ffi::OsStr::from_bytes(hostile));
     assert!(host.command("mkfifo", &[]).arg(&odd).status().unwrap().success());
-    // Skipped, as a pipe is; then failed, and named in an error.
+    // The FIFO is first skipped, and then named in an error.
     let skipped = host.run(&["cp", "-r", "dir", "copy"]);
-    assert!(text(&skipped.stderr).contains("is skipped"), "{}", text(&skipped.stderr));
+    assert!(text(&skipped.stderr).contains(": skipped: "), "{}", text(&skipped.stderr));
     let name = host.near(".").join(text(hostile));
     let failed = host.longhaul(&["cp"]).arg(&name).arg("y").output().unwrap();
     assert_code(&failed, 5);
@@ -126,7 +126,7 @@ fn hostile_names_do_not_reach_the_terminal() {
 }
 
 #[test]
-fn a_reason_of_a_peer_is_one_line() {
+fn a_reason_from_a_peer_is_printed_as_one_line() {
     let host = TestHost::new();
     let server = host.serve();
     let name = "x\n\u{1b}[31mlonghaul: forged\u{202e}";

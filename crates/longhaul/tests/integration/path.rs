@@ -1,4 +1,4 @@
-//! `longhaul path` over emulated links and topologies: what was configured is what is found.
+//! `longhaul path` over emulated links and topologies: the results match the configuration.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::host::{PROGRAM, TestHost, assert_code, text};
 use crate::ssh::Sshd;
 use crate::topology::Up;
 
-/// A shell command that measurements `far` as soon as a server listens there.
+/// A shell command that measures the path to `far` as soon as a server listens there.
 fn once_served(arguments: &str) -> String {
     format!(
         "for i in $(seq 100); do \
@@ -41,8 +41,7 @@ fn document(output: &Output) -> PathResult {
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-/// Measures until `good`: times on a machine that others use are only ever too long, and trains too
-/// slow.
+/// Measures until `good` is true. On a busy machine times are only too long, and trains too slow.
 #[track_caller]
 fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     const TRIES: usize = 5;
@@ -57,8 +56,7 @@ fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     panic!("{last:#?}");
 }
 
-/// What was counted agrees with this probability: with a right count it fails once in a million
-/// times.
+/// Asserts that a count agrees with a probability. A correct count fails once in a million runs.
 #[track_caller]
 fn assert_agrees(found: &Proportion, probability: f64) {
     let (low, high) = proportion_interval(found.count, found.of, 0.999_999);
@@ -82,7 +80,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn what_a_link_was_told_to_do_is_what_is_found() {
+fn the_measured_loss_matches_the_link() {
     let host = TestHost::new();
     let link = [
         "--up-delay",
@@ -106,7 +104,7 @@ fn what_a_link_was_told_to_do_is_what_is_found() {
         (PATH_SCHEMA, true, PathEnd::Completed)
     );
     for way in [&found.forward, &found.reverse] {
-        // Exact, whatever is lost.
+        // Exact, regardless of loss.
         assert_eq!(way.mtu_bytes(), Some(1437));
         assert_eq!(way.mtu[0].limit, MtuLimit::Interface);
         let tcp = way.tcp.unwrap();
@@ -117,7 +115,7 @@ fn what_a_link_was_told_to_do_is_what_is_found() {
         assert_adds_up(probes);
         assert!(probes.sent >= 3900, "{probes:?}");
         assert_agrees(&probes.lost, 2e-2);
-        // A copy is made of what is not lost.
+        // Only segments that are not lost are duplicated.
         assert_agrees(&probes.duplicated, 1e-2);
         assert_eq!(probes.reordered.count, 0);
     }
@@ -129,13 +127,13 @@ fn what_a_link_was_told_to_do_is_what_is_found() {
     let rtt = found.rtt.unwrap();
     let (small, full) = (rtt.small.unwrap(), rtt.full.unwrap());
     assert_eq!(full.packet_bytes, 1437);
-    // No packet is faster than light: 20 ms there and back, and 2 x 230 us at 50 Mb/s.
+    // The minimum: 20 ms of delay, and 2 x 230 us at 50 Mb/s.
     assert!(small.times.min_ms >= 19.9 && full.times.min_ms >= 20.3, "{small:?} {full:?}");
     assert!(small.asked == 100 && small.times.answered <= 100 && small.times.answered > 50);
 }
 
 #[test]
-fn times_and_rates_agree_with_the_link() {
+fn rtt_and_capacity_match_the_link() {
     let host = TestHost::new();
     let link = ["--up-delay", "15ms", "--down-delay", "5ms", "--rate", "50M", "--mtu", "1500"];
     let measure = || document(&over(&host, &link, "-t 0.2 -c 50 --skip hops --json"));
@@ -167,13 +165,13 @@ fn reordering_is_counted_with_its_extent() {
     assert!(there.reordering_late_ms > 0.0 && there.three_reordered <= there.reordered.count);
     assert_eq!((there.lost.count, there.duplicated.count), (0, 0));
     assert_eq!((back.reordered.count, back.reordering_extent), (0, 0));
-    let said = found.summary.join("\n");
-    assert!(said.contains("No loss back in"), "{said}");
-    assert!(said.contains("were out of order on the way there"), "{said}");
+    let printed = found.summary.join("\n");
+    assert!(printed.contains("No loss back in"), "{printed}");
+    assert!(printed.contains("were out of order on the way there"), "{printed}");
 }
 
 #[test]
-fn hops_and_mtu_are_those_of_a_topology_both_ways() {
+fn hops_and_mtu_match_the_topology_in_both_directions() {
     let host = TestHost::new();
     let up = Up::row("path");
     let home = host.home().display().to_string();
@@ -199,8 +197,8 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
         assert_eq!(addresses(&found.reverse.hops), [[ip(middle)], [ip(left)]]);
         let least = |way: &Option<Hops>| way.as_ref().unwrap().list[0].min_ms.unwrap();
         assert!(least(&found.forward.hops) >= 19.9 && least(&found.reverse.hops) >= 9.9);
-        // The first link takes 9000 bytes, the second 1500: there a router says so, and on the way
-        // back it is the sender's own interface.
+        // The MTU of the first link is 9000, of the second 1500. Forward, a router limits the size;
+        // in reverse it is the interface of the sender.
         for proof in &found.forward.mtu {
             assert_eq!((proof.bytes, proof.stopped_bytes), (Some(1500), Some(1501)), "{proof:?}");
             assert_eq!(proof.limit, MtuLimit::Router { address: ip(middle) });
@@ -211,7 +209,7 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
         assert_eq!(found.reverse.mtu[0].bytes, Some(1500));
         assert_eq!(found.reverse.mtu[0].limit, MtuLimit::Interface);
 
-        // Without anybody's help the way there is the same, and what is missing is named.
+        // Without a server, the forward direction is the same and the missing parts are listed.
         let output = measure(&format!("--alone {family}"));
         assert_code(&output, 7);
         let alone = document(&output);
@@ -227,7 +225,7 @@ fn hops_and_mtu_are_those_of_a_topology_both_ways() {
 }
 
 #[test]
-fn a_host_that_is_silent_ends_in_bounded_time() {
+fn a_silent_host_ends_the_measurement_in_time() {
     let host = TestHost::new();
     let measure = format!("exec {PROGRAM} path far -q --json");
     let link = ["wan", "run", "--rtt", "10ms", "--loss", "1", "--", "bash", "-c", &measure];
@@ -241,7 +239,7 @@ fn a_host_that_is_silent_ends_in_bounded_time() {
 }
 
 #[test]
-fn failures_are_one_sentence_and_a_documented_code() {
+fn errors_are_one_line_with_a_documented_code() {
     let host = TestHost::new();
     for (arguments, code, words) in [
         ("path nohost.invalid", 3, "nohost.invalid"),
@@ -270,7 +268,7 @@ fn failures_are_one_sentence_and_a_documented_code() {
 }
 
 #[test]
-fn text_fits_a_terminal_and_ends_with_sentences() {
+fn text_fits_80_columns_and_ends_with_a_summary() {
     let host = TestHost::new();
     let server = host.serve();
     let far = format!("127.0.0.1:{}", server.port);
@@ -291,7 +289,7 @@ fn text_fits_a_terminal_and_ends_with_sentences() {
 }
 
 #[test]
-fn ctrl_c_shows_what_was_measured() {
+fn ctrl_c_prints_the_results_so_far() {
     let host = TestHost::new();
     let server = host.serve();
     let far = format!("127.0.0.1:{}", server.port);
@@ -301,8 +299,8 @@ fn ctrl_c_shows_what_was_measured() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(said.any(|line| line.contains("looking for loss")), "it comes to that");
+    let mut printed = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(printed.any(|line| line.contains("looking for loss")), "it comes to that");
     std::thread::sleep(Duration::from_millis(300));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -336,7 +334,7 @@ fn a_far_end_is_started_by_ssh() {
 }
 
 #[test]
-fn a_copy_tells_what_its_path_was_like_before() {
+fn a_copy_reports_the_path_before_the_first_byte() {
     let host = TestHost::new();
     host.file("data", 1 << 20);
     let serve = format!("exec {PROGRAM} serve --root '{}'", host.far("").display());

@@ -1,4 +1,4 @@
-//! The rights that a server keeps: its user, its files, its memory.
+//! The rights of the server process: its user, its files and its memory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::host::{PROGRAM, Server, TestHost, assert_code, text};
 
-/// The user `nobody` of every Linux.
+/// The id of the user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// A host whose keys and files a user other than root can reach, as it can in `/etc`.
+/// A host with keys and files that users other than root can read.
 fn shared_host() -> TestHost {
     let host = TestHost::new();
     assert_code(&host.run(&["key"]), 0);
@@ -33,7 +33,7 @@ fn serve_as(host: &TestHost, user: &str) -> Command {
 fn of_all_threads(server: &Server, name: &str) -> Vec<String> {
     let tasks = format!("/proc/{}/task", server.process.id());
     let line = |task: fs::DirEntry| {
-        // A thread may end meanwhile.
+        // A thread may have ended.
         let status = fs::read_to_string(task.path().join("status")).ok()?;
         Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
     };
@@ -62,7 +62,7 @@ fn a_server_of_root_becomes_its_user_for_good() {
     }
     let groups = of_all_threads(&server, "Groups:");
     assert!(groups.iter().all(|list| !list.split(' ').any(|group| group == "0")), "{groups:?}");
-    // The key stays root's, and no core file has it.
+    // The key belongs to root, and core files are off.
     let identity = host.home().join(".config/longhaul/identity");
     assert_eq!(fs::metadata(identity).unwrap().uid(), 0);
     let limits = fs::read_to_string(format!("/proc/{}/limits", server.process.id())).unwrap();
@@ -95,12 +95,12 @@ fn a_server_that_stays_root_keeps_few_capabilities() {
 }
 
 #[test]
-fn what_the_user_cannot_reach_is_named_at_the_start() {
+fn a_path_that_the_user_cannot_read_is_named_at_the_start() {
     let refused = |host: &TestHost, words: &[&str]| {
         let output = serve_as(host, "nobody").output().unwrap();
         assert_code(&output, 6);
-        let said = text(&output.stderr);
-        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        let printed = text(&output.stderr);
+        assert!(words.iter().all(|word| printed.contains(word)), "{printed}");
     };
     let host = shared_host();
     let keys = host.home().join(".config/longhaul/authorized_keys");
@@ -115,7 +115,7 @@ fn what_the_user_cannot_reach_is_named_at_the_start() {
 }
 
 #[test]
-fn a_user_that_is_none_or_root_is_refused_and_so_is_one_for_a_user() {
+fn an_invalid_user_option_is_refused() {
     let host = shared_host();
     for (user, words) in [
         ("no-such-user", "there is no user 'no-such-user'"),
@@ -130,17 +130,17 @@ fn a_user_that_is_none_or_root_is_refused_and_so_is_one_for_a_user() {
     let arguments = [&user[..], &["-p", "0", "--user", "daemon"]].concat();
     let output = host.command("setpriv", &arguments).output().unwrap();
     assert_code(&output, 6);
-    assert!(text(&output.stderr).contains("only root can run as another user"));
+    assert!(text(&output.stderr).contains("only root can change the user"));
 }
 
-/// Puts another directory under the name `dir`, as a restored backup or a new mount would be.
+/// Replaces the directory `dir`, as a restored backup or a new mount does.
 fn replace(dir: &Path) {
     fs::rename(dir, dir.with_extension("before")).unwrap();
     fs::create_dir(dir).unwrap();
 }
 
 #[test]
-fn a_directory_that_came_after_the_start_needs_a_restart() {
+fn a_root_created_after_the_start_needs_a_restart() {
     for landlock in ["auto", "require", "off"] {
         let (host, alice) = (TestHost::new(), TestHost::new());
         let key = alice.run(&["key"]);
@@ -161,13 +161,16 @@ fn a_directory_that_came_after_the_start_needs_a_restart() {
             continue;
         }
         assert_code(&output, 4);
-        let said = text(&output.stderr);
-        assert!(said.contains("Landlock") && said.contains("restart the server"), "{said}");
+        let printed = text(&output.stderr);
+        assert!(
+            printed.contains("Landlock") && printed.contains("restart the server"),
+            "{printed}"
+        );
         assert_eq!(fs::read_dir(host.far("alice")).unwrap().count(), 0);
     }
 }
 
-/// A tree with an owner, set-id bits, a file capability and a device of another host.
+/// Creates a tree with an owner, set-id bits, a file capability and a device.
 fn foreign_tree(host: &TestHost) {
     use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
     fs::create_dir(host.near("t")).unwrap();
@@ -194,7 +197,7 @@ fn foreign_tree(host: &TestHost) {
 }
 
 #[test]
-fn owners_devices_and_set_id_bits_are_for_keys_with_owners() {
+fn only_keys_with_owners_set_owners_devices_and_set_id_bits() {
     let capabilities = |path: &Path| {
         let mut value = [0; 64];
         rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok()
@@ -208,31 +211,31 @@ fn owners_devices_and_set_id_bits_are_for_keys_with_owners() {
         let server = host.serve();
         foreign_tree(&alice);
         let output = alice.run(&["cp", "-a", "--accept-new", "t", &server.url("")]);
-        let said = text(&output.stderr);
+        let printed = text(&output.stderr);
         assert_code(&output, if given { 0 } else { 7 });
         let at = |name: &str| fs::symlink_metadata(host.far("t").join(name));
         let plain = at("plain").unwrap();
-        // Modes and times are kept for every key.
+        // Modes and times are preserved for every key.
         assert_eq!((plain.mode() & 0o7777, plain.mtime()), (0o640, 1_000_000_000));
         let suid = at("suid").unwrap();
-        assert_eq!(at("device").is_ok(), given, "{said}");
+        assert_eq!(at("device").is_ok(), given, "{printed}");
         assert_eq!(capabilities(&host.far("t/capable")), given);
         if given {
             assert_eq!((plain.uid(), plain.gid(), suid.mode() & 0o7777), (4242, 4343, 0o6755));
             continue;
         }
         assert_eq!((plain.uid(), plain.gid(), suid.mode() & 0o7777), (0, 0, 0o755));
-        // One line for each kind, and one for the device.
+        // One line per kind, and one for the device.
         let lines: Vec<&str> =
-            said.lines().filter(|line| line.contains("the option 'owners'")).collect();
-        assert_eq!(lines.len(), 4, "{said}");
+            printed.lines().filter(|line| line.contains("the option 'owners'")).collect();
+        assert_eq!(lines.len(), 4, "{printed}");
         for words in [
-            "owner not kept of 3 paths",
-            "mode not kept of 1 path, such as",
-            "extended attributes not kept of 1 path",
+            "owner not preserved for 3 paths",
+            "mode not preserved for 1 path, such as",
+            "extended attributes not preserved for 1 path",
             "device: cannot create it: it is a device",
         ] {
-            assert!(lines.iter().any(|line| line.contains(words)), "{words}: {said}");
+            assert!(lines.iter().any(|line| line.contains(words)), "{words}: {printed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `longhaul cp` over ssh, with a private sshd and throw-away keys.
+//! `longhaul cp` over ssh, with a private sshd and temporary keys.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::host::{PROGRAM, TestHost, assert_code, text, wait_for};
 
-/// An sshd on loopback that lets this user in with one key.
+/// An sshd on loopback that accepts this user with one key.
 pub(crate) struct Sshd {
     process: Child,
     pub(crate) port: u16,
@@ -27,7 +27,7 @@ impl Sshd {
             assert!(made.success());
         }
         fs::copy(at("user_key.pub"), at("authorized_keys")).unwrap();
-        // Free now, and nobody else asks for ports here.
+        // The port is free, and no other program on this host requests ports.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
@@ -38,7 +38,7 @@ impl Sshd {
             far_path(host),
         );
         fs::write(at("config"), config).unwrap();
-        // sshd as root wants this directory; it holds nothing.
+        // sshd of root needs this empty directory.
         let _ = fs::create_dir("/run/sshd");
         let process = Command::new("/usr/sbin/sshd")
             .args(["-D", "-e", "-f", &at("config")])
@@ -55,7 +55,7 @@ impl Sshd {
     }
 }
 
-/// The far end's PATH: what the test puts into `home/bin`, the longhaul under test, and the rest.
+/// Returns the PATH of the remote host: `home/bin`, the longhaul under test, and the rest.
 fn far_path(host: &TestHost) -> String {
     let program = Path::new(PROGRAM).parent().unwrap();
     let (own, rest) = (host.home().join("bin"), std::env::var("PATH").unwrap());
@@ -70,7 +70,7 @@ impl Drop for Sshd {
 }
 
 #[test]
-fn files_go_over_ssh_both_ways() {
+fn files_are_copied_over_ssh_in_both_directions() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let data = host.file("data", (5 << 20) + 7);
@@ -85,7 +85,7 @@ fn files_go_over_ssh_both_ways() {
 }
 
 #[test]
-fn what_goes_wrong_over_ssh_is_said() {
+fn errors_over_ssh_are_reported() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     host.file("data", 10);
@@ -103,7 +103,7 @@ fn what_goes_wrong_over_ssh_is_said() {
 }
 
 #[test]
-fn everything_goes_through_ssh_where_its_port_alone_is_open() {
+fn via_ssh_needs_only_the_ssh_port() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let data = host.file("data", (3 << 20) + 7);
@@ -116,7 +116,7 @@ fn everything_goes_through_ssh_where_its_port_alone_is_open() {
 }
 
 #[test]
-fn data_goes_between_two_hosts_behind_ssh() {
+fn data_pass_between_two_ssh_hosts() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     host.file("data", (3 << 20) + 7);
@@ -125,7 +125,7 @@ fn data_goes_between_two_hosts_behind_ssh() {
     let cp = ["cp", "-e", &sshd.rsh, "--far-longhaul", PROGRAM];
     assert_code(&host.run(&[&cp[..], &[&from, &to]].concat()), 0);
     assert!(fs::read(host.far("there")).unwrap() == fs::read(host.near("data")).unwrap());
-    // A sink that takes data through ssh alone is out of the source's reach.
+    // A sink that accepts data only through ssh is unreachable for the source.
     let again = at(host.far("again"));
     let output = host.run(&[&cp[..], &["--via-ssh", "-P", "2", &from, &again]].concat());
     assert_code(&output, 0);
@@ -166,11 +166,11 @@ impl Drop for Agent {
 }
 
 #[test]
-fn jump_hosts_names_and_keys_come_from_ssh_itself() {
+fn jump_hosts_aliases_and_keys_come_from_the_ssh_configuration() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let key = host.home().join("sshd/user_key");
-    // The key is in the agent alone.
+    // The key is only in the agent.
     let agent = Agent::with(&host, key.to_str().unwrap());
     fs::rename(&key, host.home().join("sshd/elsewhere")).unwrap();
     let config = host.home().join("ssh_config");
@@ -194,7 +194,7 @@ fn jump_hosts_names_and_keys_come_from_ssh_itself() {
         assert_code(&copied.unwrap(), 0);
         assert!(fs::read(host.far("there")).unwrap() == fs::read(&data).unwrap());
         fs::remove_file(host.far("there")).unwrap();
-        // Without the agent ssh says why not.
+        // Without the agent, ssh prints the reason.
         let refused = host.longhaul(&arguments).env_remove("SSH_AUTH_SOCK").output().unwrap();
         assert_code(&refused, 3);
         assert!(text(&refused.stderr).contains("Permission denied"), "{}", text(&refused.stderr));
@@ -202,7 +202,7 @@ fn jump_hosts_names_and_keys_come_from_ssh_itself() {
 }
 
 #[test]
-fn another_host_is_examined_over_ssh() {
+fn doctor_examines_another_host_over_ssh() {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
     let doctor = ["doctor", "127.0.0.1", "--there", "-e", &sshd.rsh, "--far-longhaul"];
@@ -210,10 +210,10 @@ fn another_host_is_examined_over_ssh() {
     let report: longhaul_core::result::DoctorReport =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     assert_eq!(report.host.as_deref(), Some("127.0.0.1"));
-    // It was examined for the way back to where the question came from.
+    // The remote doctor examines the path back to this host.
     assert_eq!(report.target.to.as_deref(), Some("127.0.0.1"));
     assert_eq!(report.target.rate_bps.bps(), 10_000_000_000);
     let output = host.run(&[&doctor[..], &["/no/such/longhaul"]].concat());
     assert_code(&output, 3);
-    assert!(text(&output.stderr).contains("told no findings"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no findings"), "{}", text(&output.stderr));
 }

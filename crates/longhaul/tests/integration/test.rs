@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::host::{Server, TestHost, text};
 
-/// A server on a free port, and the host that it runs on.
+/// A server on a free port, and its host.
 struct Tested {
     host: TestHost,
     server: Server,
@@ -34,13 +34,13 @@ impl Tested {
 }
 
 #[test]
-fn text_ends_with_the_answer() {
+fn text_ends_with_goodput_and_reason() {
     let server = Tested::start();
     let output = server.run("-n 1G -P 2");
     let out = text(&output.stdout);
     assert!(output.status.success(), "{out}{}", text(&output.stderr));
     assert!(out.starts_with("TCP to 127.0.0.1:"), "{out}");
-    assert!(out.contains("both ends count the same 1073741824 bytes"), "{out}");
+    assert!(out.contains("sender and receiver count the same 1073741824 bytes"), "{out}");
     let (_, answer) = out.rsplit_once("the same 1073741824 bytes").unwrap();
     assert!(answer.contains(" goodput to 127.0.0.1:") && answer.contains("% there)"), "{out}");
     assert!(answer.contains("\nlimited by ") || answer.contains("\nnothing stands out"), "{out}");
@@ -73,7 +73,7 @@ fn json_is_one_document_with_the_names_of_the_contract() {
 }
 
 #[test]
-fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
+fn json_stream_has_a_line_per_interval_and_one_for_the_result() {
     let server = Tested::start();
     let output = server.run("-t 0.3 -i 0.1 --json-stream");
     let out = text(&output.stdout);
@@ -85,7 +85,7 @@ fn json_stream_is_a_line_for_each_interval_and_one_for_the_result() {
 }
 
 #[test]
-fn ctrl_c_prints_what_was_measured() {
+fn ctrl_c_prints_the_results_so_far() {
     let server = Tested::start();
     for direction in ["", "-R"] {
         let mut child = server
@@ -94,7 +94,7 @@ fn ctrl_c_prints_what_was_measured() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // The head, its columns and two intervals: the test is under way.
+        // The heading, the columns and two intervals: the test is running.
         let shown: Vec<_> = lines.by_ref().take(4).collect();
         assert_eq!(shown.len(), 4, "{shown:?}");
         let pid = child.id().to_string();
@@ -109,7 +109,7 @@ fn ctrl_c_prints_what_was_measured() {
 }
 
 #[test]
-fn failures_are_one_sentence_and_a_documented_code() {
+fn errors_are_one_line_with_a_documented_code() {
     let server = Tested::start();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let closed_port = closed.local_addr().unwrap().port();
@@ -117,7 +117,7 @@ fn failures_are_one_sentence_and_a_documented_code() {
     let refused = format!("test 127.0.0.1 -p {closed_port}");
     for (arguments, code, words) in [
         ("test nohost.invalid", 3, "nohost.invalid"),
-        (refused.as_str(), 3, "is 'longhaul serve' running there?"),
+        (refused.as_str(), 3, "check that 'longhaul serve' runs there"),
         ("test far -u -Z", 2, "zero-copy send (-Z) cannot be used with UDP"),
         ("test far -P 0", 2, "number of streams is 0"),
         ("test far -b 10Q", 2, "unknown unit 'Q'"),

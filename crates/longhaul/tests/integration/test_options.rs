@@ -1,5 +1,5 @@
-//! `longhaul test` over everything but plain TCP forward: UDP, both directions, from either side,
-//! between two servers, over several links and over an emulated one.
+//! `longhaul test` with UDP, both directions, connections opened by the server, two servers,
+//! several links, and an emulated link.
 
 use std::process::{Command, Output};
 
@@ -19,7 +19,7 @@ fn test(host: &TestHost, server: &Server, arguments: &str) -> Output {
 }
 
 #[test]
-fn udp_is_accounted_for_in_the_document() {
+fn the_document_counts_datagrams() {
     let host = TestHost::new();
     let server = host.serve();
     for direction in ["", "-R", "--bidir", "--flip"] {
@@ -29,14 +29,14 @@ fn udp_is_accounted_for_in_the_document() {
         assert!(count("received") > 0);
         assert_eq!(count("sent"), count("received") + count("lost") + count("receiver_dropped"));
         assert_eq!(found["plan"]["protocol"], "udp");
-        // Loopback has a large MTU: a jumbo frame is what a datagram fills at most.
+        // The MTU of loopback is larger, but a datagram is at most a jumbo frame.
         assert_eq!(found["plan"]["write_bytes"], 8972);
         assert_eq!(found["reverse"].is_object(), direction == "--bidir");
     }
 }
 
 #[test]
-fn one_port_serves_tcp_and_udp_over_both_versions_of_ip() {
+fn one_port_serves_tcp_and_udp_over_ipv4_and_ipv6() {
     let host = TestHost::new();
     let server = Server::start(host.longhaul(&["serve", "-p", "0"]));
     let port = server.port.to_string();
@@ -54,7 +54,7 @@ fn one_port_serves_tcp_and_udp_over_both_versions_of_ip() {
 }
 
 #[test]
-fn a_third_host_asks_two_servers_to_test() {
+fn a_client_makes_two_servers_test() {
     let host = TestHost::new();
     let (first, second) = (host.serve(), host.serve());
     let (a, b) = (format!("127.0.0.1:{}", first.port), format!("127.0.0.1:{}", second.port));
@@ -71,20 +71,24 @@ fn a_third_host_asks_two_servers_to_test() {
             assert_eq!(found["reverse"]["intervals"].as_array().unwrap().len(), 5);
         }
     }
-    // Nothing listens there, as the first server finds.
+    // The port of the second server is closed.
     let gone = host.run(&["test", &a, "127.0.0.1:1", "-t", "0.5"]);
     assert_eq!(gone.status.code(), Some(3));
     assert!(text(&gone.stderr).contains("cannot connect to 127.0.0.1:1"), "{}", text(&gone.stderr));
-    // Another key than the server's own: it may test, but not have the server test others.
+    // A key that is not authorised may run tests, but not make the server test others.
     let stranger = TestHost::new();
     assert!(stranger.run(&["test", &a, "-n", "1K"]).status.success());
     let refused = stranger.run(&["test", &a, &b, "-n", "1K"]);
     assert_eq!(refused.status.code(), Some(4));
-    assert!(text(&refused.stderr).contains("authorised keys alone"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("only authorised keys may test"),
+        "{}",
+        text(&refused.stderr)
+    );
 }
 
 #[test]
-fn links_have_figures_of_their_own() {
+fn each_link_of_a_test_has_figures() {
     let host = TestHost::new();
     let server = Server::start(host.longhaul(&["serve", "--bind", "0.0.0.0", "-p", "0"]));
     let arguments = "-P 4 -n 4M --local 127.0.1.1+256*2 --remote 127.0.1.9,127.0.2.9 --json";

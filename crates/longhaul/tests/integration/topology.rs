@@ -1,4 +1,4 @@
-//! `longhaul wan up`, `exec`, `status`, `set` and `down`: many sites, kept alive by a process.
+//! `longhaul wan up`, `exec`, `status`, `set` and `down`: topologies with a holder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ rtt = "10ms"
 mtu = 1500
 "#;
 
-/// A topology that is up under a name of its own, and taken down at the end.
+/// A running topology with a unique name, which is taken down at the end.
 pub(crate) struct Up {
     name: String,
     _directory: tempfile::TempDir,
@@ -61,7 +61,7 @@ impl Up {
         self.wan("exec", &[&[site, "--"], command].concat())
     }
 
-    /// Starts a shell at a site that says something when it is ready, and waits for that.
+    /// Starts a shell at a site and waits until it prints that it is ready.
     pub(crate) fn start(&self, site: &str, script: &str) -> Child {
         let mut child = Command::new(PROGRAM)
             .args(["wan", "exec", "--name", &self.name, site, "--", "sh", "-c", script])
@@ -79,7 +79,7 @@ impl Up {
         serde_json::from_slice(&output.stdout).expect("status prints one document")
     }
 
-    /// The process that holds it: the one whose command line has its name.
+    /// Returns the holder: the process with the name in its command line.
     fn holder(&self) -> Pid {
         let is_holder = |process: &PathBuf| {
             let line = fs::read(process.join("cmdline")).unwrap_or_default();
@@ -87,13 +87,13 @@ impl Up {
             words.contains(&&b"--background"[..]) && words.contains(&self.name.as_bytes())
         };
         let mut holders = processes().filter(is_holder);
-        // The first processes of the sites are forks of it, and its children.
+        // The first processes of the sites are forks and children of the holder.
         let process = holders.find(|process| parent(process).is_none_or(|of| !is_holder(&of)));
         let pid = process.expect("a process holds it").file_name().unwrap().to_owned();
         Pid::from_raw(pid.to_str().unwrap().parse().unwrap()).unwrap()
     }
 
-    /// The identities of the sites' network namespaces.
+    /// Returns the ids of the network namespaces of the sites.
     fn namespaces(&self) -> BTreeSet<String> {
         let of = |site| {
             let output = self.exec(site, &["readlink", "/proc/self/ns/net"]);
@@ -146,7 +146,7 @@ fn assert_deserted(namespaces: &BTreeSet<String>) {
     }
 }
 
-/// The least round trip of some pings, in milliseconds; of more of them while all are above `most`.
+/// Returns the minimal RTT of some pings in milliseconds; repeats them while it is above `most`.
 fn ping_ms(up: &Up, from: &str, arguments: &[&str], most: f64) -> f64 {
     least_until(most, || {
         let output = up.exec(from, &[&["ping", "-c", "5", "-i", "0.05", "-q"], arguments].concat());
@@ -156,7 +156,7 @@ fn ping_ms(up: &Up, from: &str, arguments: &[&str], most: f64) -> f64 {
 }
 
 #[test]
-fn a_row_of_sites_is_reached_through_the_middle_changed_and_taken_down() {
+fn a_topology_of_three_sites_forwards_changes_and_ends() {
     let up = Up::row("row");
     for family in ["-4", "-6"] {
         let least = ping_ms(&up, "left", &[family, "right"], 32.0);
@@ -185,11 +185,11 @@ fn a_row_of_sites_is_reached_through_the_middle_changed_and_taken_down() {
     assert_eq!(up.files(), Vec::<PathBuf>::new());
     let gone = up.exec("left", &["true"]);
     assert_code(&gone, 125);
-    assert!(stderr(&gone).contains("no topology called"), "{}", stderr(&gone));
+    assert!(stderr(&gone).contains("no topology '"), "{}", stderr(&gone));
 }
 
 #[test]
-fn idle_links_carry_nothing_even_between_routers() {
+fn idle_links_between_routers_carry_no_packets() {
     let up = Up::row("idle");
     std::thread::sleep(Duration::from_secs(2));
     for link in up.status().links {
@@ -199,7 +199,7 @@ fn idle_links_carry_nothing_even_between_routers() {
 }
 
 #[test]
-fn a_command_has_its_callers_directory_environment_and_streams() {
+fn wan_exec_keeps_directory_environment_and_streams() {
     let up = Up::row("exec");
     let directory = tempfile::tempdir().unwrap();
     let script =
@@ -221,7 +221,7 @@ fn a_command_has_its_callers_directory_environment_and_streams() {
 }
 
 #[test]
-fn exit_codes_tell_whose_failure_it_was() {
+fn exit_codes_distinguish_longhaul_from_the_command() {
     let up = Up::row("codes");
     assert_code(&up.exec("left", &["sh", "-c", "kill -9 $$"]), 128 + 9);
     let missing = up.exec("left", &["no-such-program"]);
@@ -230,24 +230,24 @@ fn exit_codes_tell_whose_failure_it_was() {
     assert_code(&up.exec("left", &["/etc/passwd"]), 126);
     let site = up.exec("nowhere", &["true"]);
     assert_code(&site, 125);
-    assert!(stderr(&site).contains("no site 'nowhere'; there are left, middle, right"));
-    for (arguments, says) in [
-        (&["third", "--rtt", "1ms"][..], "no link 'third'; there are left-middle, second"),
+    assert!(stderr(&site).contains("no site 'nowhere'; the sites are left, middle, right"));
+    for (arguments, expected) in [
+        (&["third", "--rtt", "1ms"][..], "no link 'third'; the links are left-middle, second"),
         (&["second", "--mtu", "9000"], "--mtu of a running link cannot be changed"),
         (&["second", "--loss", "2"], "--loss cannot be '2'"),
-        (&["second"], "there is nothing to change"),
+        (&["second"], "nothing to change"),
     ] {
         let output = up.wan("set", arguments);
         assert_code(&output, 2);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     }
     let again = wan(&["up", "lan", "--name", &up.name]);
     assert_code(&again, 1);
-    assert!(stderr(&again).contains("is up already"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("is already up"), "{}", stderr(&again));
 }
 
 #[test]
-fn a_signal_reaches_the_command() {
+fn signals_are_passed_to_the_command() {
     let up = Up::row("signal");
     let trap = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
     let mut child = up.start("left", trap);
@@ -256,10 +256,10 @@ fn a_signal_reaches_the_command() {
 }
 
 #[test]
-fn nonsense_is_refused_with_its_place_before_anything_is_made() {
+fn an_invalid_topology_is_an_error_with_line_and_column() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.toml");
-    for (text, code, says) in [
+    for (text, code, expected) in [
         (ROW.replace("10ms", "10parsecs"), 2, "bad.toml:14:7: --rtt cannot be '10parsecs'"),
         (ROW.replace("\"right\"]", "\"wrong\"]"), 2, "bad.toml:13:11: there is no site 'wrong'"),
         (ROW.replace("1500", "1"), 2, "bad.toml:15:7: an MTU of 1 is outside"),
@@ -268,7 +268,7 @@ fn nonsense_is_refused_with_its_place_before_anything_is_made() {
         fs::write(&file, text).unwrap();
         let output = wan(&["up", file.to_str().unwrap()]);
         assert_code(&output, code);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "one sentence: {}", stderr(&output));
     }
     let missing = wan(&["up", "/nonexistent.toml"]);
@@ -301,9 +301,9 @@ fn kill_site(holder: i32, site: &str) {
 }
 
 #[test]
-fn commands_inside_cannot_end_a_site() {
+fn commands_at_a_site_cannot_end_it() {
     let up = Up::row("inside");
-    // The first process of a namespace is safe from the processes of the namespace.
+    // Processes of a PID namespace cannot kill its first process.
     let inside = up.exec("left", &["sh", "-c", "kill -9 -1; true"]);
     assert!(inside.status.code().is_some() && inside.status.signal().is_none());
     for site in ["left", "middle", "right"] {
@@ -330,8 +330,8 @@ fn the_end_of_a_process_that_holds_a_site_ends_the_topology_and_is_reported() {
             assert!(Instant::now() < deadline, "the holder still runs");
             std::thread::sleep(Duration::from_millis(20));
         }
-        let said = fs::read_to_string(&log).unwrap();
-        assert_eq!(said.matches(&sentence).count(), 1, "{said}");
+        let printed = fs::read_to_string(&log).unwrap();
+        assert_eq!(printed.matches(&sentence).count(), 1, "{printed}");
         let status = up.wan("status", &[]);
         assert_code(&status, 1);
         assert!(stderr(&status).contains(&log), "{}", stderr(&status));
@@ -365,7 +365,7 @@ fn a_topology_in_the_foreground_reports_the_end_of_a_process_that_holds_a_site()
 }
 
 #[test]
-fn strangers_on_the_socket_hurt_themselves_alone() {
+fn invalid_requests_do_not_affect_the_holder() {
     use std::os::unix::net::UnixStream;
     let up = Up::row("noise");
     let socket = format!("/run/longhaul/{}.sock", up.name);
@@ -376,8 +376,8 @@ fn strangers_on_the_socket_hurt_themselves_alone() {
     assert_eq!(up.status().sites.len(), 3);
 }
 
-/// Runs a script as a user without privileges, on a `/dev/net` of its own made by `device`, and
-/// with the program copied to where any user may execute it.
+/// Runs a script as a user without privileges, with a private `/dev/net` that `device` creates and
+/// a copy of the program that any user may execute.
 fn unprivileged(device: &str, script: &str) -> Output {
     let directory = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("longhaul");
@@ -416,8 +416,8 @@ fn an_ordinary_user_can_keep_a_topology_with_the_device_and_without() {
 #[test]
 fn a_shell_at_a_site_has_the_terminal_and_its_keys() {
     let up = Up::row("terminal");
-    // script(1) gives the command a terminal, and types what it reads. The terminal's interrupt
-    // character reaches the sleep and not the shell, which has job control.
+    // script(1) runs the command on a terminal and types its input. The interrupt character reaches
+    // the sleep and not the shell, which has job control.
     let line = format!("{PROGRAM} wan exec --name {} left -- bash --norc -i", up.name);
     let mut child = Command::new("script")
         .args(["-q", "-e", "-c", &line, "/dev/null"])

@@ -1,4 +1,4 @@
-//! `longhaul wan run`: what passes over the link, what the exit code is, and what is left.
+//! `longhaul wan run`: the traffic of the link, the exit code, and the clean-up.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,10 +40,10 @@ pub(crate) fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
 }
 
-/// A run whose two commands sit still, each with a daemon beside it, until they are ended.
+/// A run with two idle commands, each with a daemon.
 struct Waiting {
     program: Child,
-    /// The identities of both sites' network namespaces.
+    /// Returns the ids of the network namespaces of both sites.
     namespaces: BTreeSet<String>,
 }
 
@@ -72,8 +72,8 @@ impl Waiting {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Asserts that no process, and with it no namespace and no device, is left. A namespace
-    /// that nothing lives in could only be held by a file, and none is made.
+    /// Asserts that no process, namespace or device is left. Without processes, only a file could
+    /// hold a namespace, and longhaul creates none.
     fn assert_nothing_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -95,7 +95,7 @@ fn first_line(from: impl Read) -> String {
     line.trim().to_owned()
 }
 
-/// The threads that live in any of the namespaces, or have descriptors that hold them.
+/// Returns the threads in any of the namespaces, or with descriptors of them.
 pub(crate) fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
     let is_inside = |task: &PathBuf| {
         fs::read_link(task.join("ns/net"))
@@ -111,15 +111,14 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The least time in ping's summary, in milliseconds.
+/// Returns the minimal time of ping's summary, in milliseconds.
 pub(crate) fn least_ping(text: &str) -> f64 {
     let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
     times.split('/').next().unwrap().parse().unwrap()
 }
 
-/// The least that `measure` gives, which is tried again for a while as long as it is above `most`:
-/// one round trip that nothing disturbed stands for the link, the others tell how busy the other
-/// tests and the host keep the machine.
+/// Returns the minimum of `measure`, which is repeated for a while until it is at most `most`. One
+/// undisturbed round trip describes the link; the others depend on the load of the machine.
 pub(crate) fn least_until(most: f64, mut measure: impl FnMut() -> f64) -> f64 {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut least = measure();
@@ -139,7 +138,7 @@ fn a_site_knows_its_own_name() {
 }
 
 #[test]
-fn a_ping_takes_the_round_trip_asked_for() {
+fn ping_measures_the_configured_rtt() {
     let least = least_until(20.3, || {
         let output = wan_run(&["--rtt", "20ms"], &["ping", "-c", "41", "-i", "0.02", "far"]);
         assert_code(&output, 0);
@@ -152,7 +151,7 @@ fn a_ping_takes_the_round_trip_asked_for() {
 }
 
 #[test]
-fn delays_may_differ_by_direction() {
+fn directions_can_have_different_delays() {
     let options = ["--up-delay", "30ms", "--down-delay", "0ms"];
     let least = least_until(32.0, || {
         let output = wan_run(&options, &["ping", "-c", "3", "-i", "0.01", "-q", "far"]);
@@ -163,7 +162,7 @@ fn delays_may_differ_by_direction() {
 }
 
 #[test]
-fn the_sites_know_each_other_by_name_and_nobody_else() {
+fn only_the_names_of_sites_resolve() {
     let look_up = "getent ahostsv4 near | awk 'NR==1 {print $1, $3}'; getent ahostsv4 far | \
                    awk 'NR==1 {print $1, $3}'; echo $LONGHAUL_NEAR $LONGHAUL_FAR; \
                    getent hosts longhaul.example || echo unknown";
@@ -171,7 +170,7 @@ fn the_sites_know_each_other_by_name_and_nobody_else() {
     let begun = Instant::now();
     let near = wan_run(&[], &["sh", "-c", look_up]);
     assert_code(&near, 0);
-    // A resolver that waited for a server would take five seconds for the unknown name.
+    // A resolver that queries a server would need five seconds for an unknown name.
     assert!(begun.elapsed() < Duration::from_secs(4), "took {:?}", begun.elapsed());
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let near = words(&stdout(&near));
@@ -191,7 +190,7 @@ fn both_families_are_named_and_ipv4_is_the_first_choice() {
 }
 
 #[test]
-fn ipv6_crosses_the_link_and_is_there_at_once() {
+fn ipv6_works_at_once() {
     let output = wan_run(&["--rtt", "20ms"], &["ping", "-6", "-c", "11", "-i", "0.02", "far"]);
     assert_code(&output, 0);
     let text = stdout(&output);
@@ -205,7 +204,7 @@ fn ipv6_crosses_the_link_and_is_there_at_once() {
 }
 
 #[test]
-fn an_idle_link_carries_nothing_of_its_own() {
+fn an_idle_link_carries_no_packets() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("link.json");
     let options = ["--json-report", report.to_str().unwrap()];
@@ -215,8 +214,8 @@ fn an_idle_link_carries_nothing_of_its_own() {
 }
 
 #[test]
-fn a_promise_that_the_host_cannot_hold_is_refused_before_it_begins() {
-    // 75 GB under way: more than TCP may use on any host of these days.
+fn a_rate_beyond_the_memory_is_refused_before_the_start() {
+    // 75 GB in flight: more than TCP may use on any host.
     let output = wan_run(&["--rate", "20G", "--rtt", "30s"], &["touch", "/nonexistent"]);
     assert_code(&output, 125);
     let text = stderr(&output);
@@ -225,7 +224,7 @@ fn a_promise_that_the_host_cannot_hold_is_refused_before_it_begins() {
 }
 
 #[test]
-fn a_tcp_transfer_arrives_whole_and_is_accounted_for() {
+fn a_tcp_transfer_is_complete_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("link.json");
     let serve = format!("{} serve --one-off", program());
@@ -252,13 +251,13 @@ fn a_rate_is_not_exceeded() {
     assert_code(&output, 0);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rate = result["summary"]["throughput_bps"].as_f64().unwrap();
-    // Goodput is below the rate by the headers' share; 1 % is for the receiver's clock, which
-    // starts with the first byte.
+    // Goodput excludes the headers. 1 % allows for the receiver's clock, which starts with the
+    // first byte.
     assert!(rate < 202e6, "{rate}");
 }
 
 #[test]
-fn the_exit_code_is_the_commands() {
+fn wan_run_returns_the_exit_code_of_the_command() {
     assert_code(&wan_run(&[], &["true"]), 0);
     assert_code(&wan_run(&[], &["sh", "-c", "exit 3"]), 3);
     assert_code(&wan_run(&[], &["sh", "-c", "kill -9 $$"]), 128 + 9);
@@ -269,11 +268,11 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
-fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
+fn errors_of_longhaul_have_separate_exit_codes() {
     let report = wan_run(&["--json-report", "/nonexistent/link.json"], &["true"]);
     assert_code(&report, 125);
-    assert!(stderr(&report).contains("cannot create the link's report"));
-    for (options, says) in [
+    assert!(stderr(&report).contains("cannot create the report of the link"));
+    for (options, expected) in [
         (["--rtt", "90parsecs"], "--rtt cannot be '90parsecs'"),
         (["--rate", "0"], "a rate of 0.00 b/s is below"),
         (["--loss", "1.5"], "--loss cannot be '1.5'"),
@@ -281,19 +280,19 @@ fn failures_of_its_own_and_nonsense_have_codes_of_their_own() {
     ] {
         let output = wan_run(&options, &["touch", "/nonexistent"]);
         assert_code(&output, 2);
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     }
 }
 
 #[test]
-fn a_failing_far_command_is_mentioned_and_changes_nothing() {
+fn a_failing_far_command_is_a_warning_only() {
     let output = wan_run(&["--far", "exit 9"], &["sh", "-c", "sleep 0.2; exit 4"]);
     assert_code(&output, 4);
     assert!(stderr(&output).contains("the far command failed (exit status: 9)"));
 }
 
 #[test]
-fn the_far_command_may_finish_what_is_still_under_way() {
+fn the_far_command_may_finish_reading_data_in_flight() {
     // The far command never listens, so the near one starts after a second and ends at 1.7 s.
     let output = wan_run(&["--rtt", "400ms", "--far", "sleep 2; echo finished"], &["sleep", "0.7"]);
     assert_code(&output, 0);
@@ -301,7 +300,7 @@ fn the_far_command_may_finish_what_is_still_under_way() {
 }
 
 #[test]
-fn a_far_command_that_will_not_end_is_killed() {
+fn a_far_command_that_ignores_sigterm_is_killed() {
     let begun = Instant::now();
     let stubborn = "trap '' TERM; while :; do sleep 1; done";
     assert_code(&wan_run(&["--far", stubborn], &["true"]), 0);
@@ -311,7 +310,7 @@ fn a_far_command_that_will_not_end_is_killed() {
 #[test]
 fn nothing_is_left_when_the_command_ends() {
     let mut waiting = Waiting::start();
-    // The near command's shell is the one that has a sleep of its own and no daemon's session.
+    // The shell of the near command has a sleep as its child and is no session leader.
     let near = children(waiting.program.id()).into_iter().find(|pid| {
         fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("sh\0-c"))
     });
@@ -349,8 +348,8 @@ fn nothing_is_left_after_sigkill() {
     waiting.assert_nothing_left();
 }
 
-/// Runs `longhaul wan run -- ping` as a user without privileges on a `/dev/net` of its own, made
-/// by `device`, and with the program copied to where any user may execute it.
+/// Runs `longhaul wan run -- ping` as a user without privileges, with a private `/dev/net` that
+/// `device` creates and a copy of the program that any user may execute.
 fn unprivileged(device: &str) -> Output {
     let directory = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("longhaul");
@@ -384,7 +383,7 @@ fn an_ordinary_user_needs_no_device() {
 
 #[test]
 fn a_limit_of_namespaces_is_named_with_its_remedy() {
-    // The limit is that of a user namespace made for it, not the host's.
+    // The limit is that of a separate user namespace.
     let script =
         format!("echo 0 > /proc/sys/user/max_net_namespaces && exec {} wan run -- true", program());
     let output = Command::new("unshare")
@@ -392,6 +391,6 @@ fn a_limit_of_namespaces_is_named_with_its_remedy() {
         .output()
         .unwrap();
     assert_code(&output, 125);
-    let says = "sudo sysctl -w user.max_net_namespaces=15000";
-    assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    let expected = "sudo sysctl -w user.max_net_namespaces=15000";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }

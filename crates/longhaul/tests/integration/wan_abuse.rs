@@ -1,5 +1,5 @@
-//! What a link is put through: its processes killed under load, memory that is short, packets that
-//! no kernel would make, a user without privileges. Nothing may crash, and nothing be left.
+//! Links under abuse: killed processes, little memory, malformed packets, and users without
+//! privileges. Nothing crashes and nothing is left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ use rustix::thread::LinkNameSpaceType;
 use super::host::PROGRAM;
 use super::wan::{assert_code, inhabitants, stderr, stdout};
 
-/// A link with TCP at full speed in both directions until it is ended.
+/// A link with TCP at full speed in both directions.
 struct Loaded {
     program: Child,
     namespaces: BTreeSet<String>,
@@ -50,12 +50,12 @@ impl Loaded {
             .map(|namespace| namespace.to_string_lossy().into_owned())
             .collect();
         assert_eq!(loaded.namespaces.len(), 2);
-        // Into the transfer.
+        // In the middle of the transfer.
         std::thread::sleep(Duration::from_millis(300));
         loaded
     }
 
-    /// The program and all that descends from it, with their names, in the order of their numbers.
+    /// Returns the program and its descendants with their names, in the order of their ids.
     fn processes(&self) -> Vec<(i32, String)> {
         let mut all = BTreeSet::from([self.program.id() as i32]);
         loop {
@@ -70,16 +70,15 @@ impl Loaded {
         all.into_iter().map(|pid| (pid, name(pid).trim().to_owned())).collect()
     }
 
-    /// Ends the program if it has not ended, and asserts that it did not crash and that nothing is
-    /// left of it.
+    /// Ends the program if it still runs, and asserts that it did not crash and left nothing.
     fn end(mut self, killed: &(i32, String)) {
         std::thread::sleep(Duration::from_millis(300));
         if self.program.try_wait().unwrap().is_none() {
             kill(self.program.id() as i32, Signal::TERM);
         }
         let output = self.program.wait_with_output().unwrap();
-        let said = stderr(&output);
-        assert!(!said.contains("panicked"), "after {killed:?} was killed: {said}");
+        let printed = stderr(&output);
+        assert!(!printed.contains("panicked"), "after {killed:?} was killed: {printed}");
         let signal = output.status.signal();
         assert!(matches!(signal, None | Some(9)), "after {killed:?} was killed: {output:?}");
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -95,7 +94,7 @@ impl Loaded {
 }
 
 fn kill(pid: i32, signal: Signal) {
-    // One that has just ended needs no signal.
+    // A process that has just ended needs no signal.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
@@ -109,14 +108,14 @@ fn children(of: i32) -> Vec<i32> {
 }
 
 #[test]
-fn each_process_of_a_loaded_link_can_be_killed() {
+fn killing_any_process_of_a_loaded_link_ends_it() {
     let mut index = 0;
     let mut killed = Vec::new();
     loop {
         let loaded = Loaded::start();
         let processes = loaded.processes();
         let Some(victim) = processes.get(index).cloned() else {
-            // There is no further process; this one is ended as a user would.
+            // No other process is left, so this one is interrupted.
             loaded.end(&(0, "nothing".to_owned()));
             break;
         };
@@ -125,7 +124,7 @@ fn each_process_of_a_loaded_link_can_be_killed() {
         killed.push(victim.1);
         index += 1;
     }
-    // The program, a first process and a command for each site.
+    // The program, and a first process and a command per site.
     assert!(killed.len() >= 5, "{killed:?}");
     assert!(killed.iter().filter(|name| *name == "iperf3").count() >= 2, "{killed:?}");
 }
@@ -141,7 +140,7 @@ pub(crate) fn site_processes(of: i32) -> Vec<(i32, String)> {
     children(of).into_iter().filter(|pid| comm(*pid).trim() == "longhaul-site").map(site).collect()
 }
 
-/// Waits for the end of a program for at most 20 s and returns its output.
+/// Waits at most 20 s for the end of a program and returns its output.
 pub(crate) fn output_in_time(mut program: Child) -> Output {
     let deadline = Instant::now() + Duration::from_secs(20);
     while program.try_wait().unwrap().is_none() {
@@ -154,14 +153,14 @@ pub(crate) fn output_in_time(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// The network namespaces of these processes.
+/// Returns the network namespaces of these processes.
 fn network_namespaces(processes: &[(i32, String)]) -> BTreeSet<String> {
     let namespace = |pid| fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
     processes.iter().map(|(pid, _)| namespace(pid).to_string_lossy().into_owned()).collect()
 }
 
-/// Kills the process that holds `site` while the commands run, and asserts that `wan run` reports it
-/// and leaves nothing behind.
+/// Kills the process that holds `site` while the commands run, and asserts that `wan run` reports
+/// it and leaves nothing behind.
 fn assert_killed_site_is_reported(site: &str, far: &[&str], near: &str) {
     let mut program = Command::new(PROGRAM)
         .args(["wan", "run", "--rtt", "10ms"])
@@ -181,9 +180,9 @@ fn assert_killed_site_is_reported(site: &str, far: &[&str], near: &str) {
     let output = output_in_time(program);
     assert_code(&output, 125);
     let sentence = format!("the process that holds site {site} ended (signal: 9 (SIGKILL))");
-    let said = stderr(&output);
-    assert_eq!(said.matches(&sentence).count(), 1, "{far:?} {near}: {said}");
-    assert!(!said.contains("panicked"), "{said}");
+    let printed = stderr(&output);
+    assert_eq!(printed.matches(&sentence).count(), 1, "{far:?} {near}: {printed}");
+    assert!(!printed.contains("panicked"), "{printed}");
     let deadline = Instant::now() + Duration::from_secs(10);
     while !inhabitants(&namespaces).is_empty() {
         assert!(Instant::now() < deadline, "{far:?} {near}: left {:?}", inhabitants(&namespaces));
@@ -205,7 +204,35 @@ fn wan_run_reports_the_end_of_a_process_that_holds_a_site() {
     }
 }
 
-/// A control group of memory, where this machine has either version; removed when dropped.
+#[test]
+fn a_selftest_ends_when_a_process_that_holds_a_site_is_killed() {
+    let program = Command::new(PROGRAM)
+        .args(["wan", "selftest", "--quick", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = program.id() as i32;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // Two processes that hold sites, and the ends of a probe.
+    let victim = loop {
+        let far = site_processes(pid).into_iter().find(|(_, site)| site == "far");
+        match far {
+            Some((victim, _)) if children(pid).len() >= 3 => break victim,
+            _ => assert!(Instant::now() < deadline, "no probe runs"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    kill(victim, Signal::KILL);
+    let output = output_in_time(program);
+    assert_code(&output, 6);
+    let said = stderr(&output);
+    assert!(said.contains("the process that holds site far ended (signal: 9 (SIGKILL))"), "{said}");
+    assert!(output.stdout.is_empty(), "there is no certificate");
+}
+
+/// A memory control group of either version, which is removed when dropped.
 struct MemoryGroup {
     path: PathBuf,
 }
@@ -241,7 +268,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A group whose last process has just ended is busy for a moment.
+        // The group is busy for a moment after its last process has ended.
         let deadline = Instant::now() + Duration::from_secs(5);
         while fs::remove_dir(&self.path).is_err() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
@@ -250,7 +277,7 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn a_link_that_its_memory_cannot_hold_is_refused_or_drops_and_says_so() {
+fn a_link_beyond_its_memory_is_refused_or_drops_with_a_warning() {
     const LIMIT: u64 = 128 << 20;
     let group = MemoryGroup::new("emu", LIMIT);
     let refused = group.wan_run(&["--rtt", "180ms", "--rate", "10G"], "echo begun");
@@ -262,7 +289,7 @@ fn a_link_that_its_memory_cannot_hold_is_refused_or_drops_and_says_so() {
     );
     assert_eq!(stdout(&refused), "", "before anything is created");
 
-    // Without a rate nothing is promised: more comes than there is memory for.
+    // A link without a rate is never refused; packets beyond its memory are dropped.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("link.json");
     let report = ["--rtt", "600ms", "--json-report", file.to_str().unwrap()];
@@ -290,14 +317,14 @@ fn send_raw(pid: i32, to: Ipv4Addr, packets: Vec<Vec<u8>>) {
         let sent = packets.iter().filter(|packet| {
             rustix::net::sendto(&socket, packet, rustix::net::SendFlags::empty(), &to).is_ok()
         });
-        // The kernel refuses a few by itself.
+        // The kernel rejects some of them.
         assert!(sent.count() > packets.len() / 2);
     })
     .join()
     .unwrap();
 }
 
-/// Packets of every protocol number, with headers that promise what is not there.
+/// Returns packets of every protocol number with inconsistent headers.
 fn malformed(to: Ipv4Addr) -> Vec<Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = move || {
@@ -310,7 +337,7 @@ fn malformed(to: Ipv4Addr) -> Vec<Vec<u8>> {
         .map(|number| {
             let payload = draw() % 1400;
             let mut packet: Vec<u8> = (0..20 + payload).map(|_| draw() as u8).collect();
-            // The kernel writes the length and the checksum itself, and takes what else it is given.
+            // The kernel writes the length and the checksum, and accepts the rest.
             packet[0] = 0x45;
             packet[6..8].copy_from_slice(&[[0, 0], [0x20, 0], [0, 185], [0x40, 0]][draw() % 4]);
             packet[8] = 64;
@@ -326,11 +353,11 @@ fn malformed(to: Ipv4Addr) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn malformed_packets_pass_every_stage_and_hurt_nothing() {
+fn malformed_packets_pass_every_stage() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("link.json");
     let address = directory.path().join("address");
-    // An answer whose time of sending was damaged can make ping wait for years.
+    // A damaged time stamp in a reply can make ping wait for years.
     let script = format!(
         "echo $LONGHAUL_FAR > {0}.new && mv {0}.new {0}; \
          while [ -e {0} ]; do sleep 0.02; done; timeout -s INT 10 ping -c 20 -i 0.01 -q far",

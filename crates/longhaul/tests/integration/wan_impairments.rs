@@ -1,8 +1,8 @@
-//! What `longhaul wan run` does to datagrams and connections, through the real program and the
-//! kernel's real stacks, as the self-test's probe and the kernel's own tools see it.
+//! The impairments of `longhaul wan run`, measured with the probe of the self-test and with tools
+//! such as ping, iperf3 and tcpdump over the kernel's network stack.
 //!
-//! Where chance decides, a test's bounds are six standard deviations wide and more, and its seed is
-//! fixed. Nothing here depends on how fast the machine is.
+//! Bounds of random counts are at least six standard deviations wide, and seeds are fixed. No
+//! test depends on the speed of the machine.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -27,7 +27,7 @@ fn wan_run(options: &[&str], far: &str, near: &str) -> Output {
         .unwrap()
 }
 
-/// Datagrams of 100 bytes in super-packets of 20, as often as even a slow build can count them.
+/// Datagrams of 100 bytes in super-packets of 20, at a rate that a debug build can count.
 fn plan(datagrams: u64) -> SendPlan {
     SendPlan {
         to: "far".to_owned(),
@@ -43,7 +43,7 @@ fn plan(datagrams: u64) -> SendPlan {
     }
 }
 
-/// Sends `plan` over a link of `options`; what the probe saw and what the emulator counted.
+/// Sends `plan` over a link of `options`. Returns the counts of the probe and of the emulator.
 #[track_caller]
 fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     let directory = tempfile::tempdir().unwrap();
@@ -53,9 +53,9 @@ fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     let drain_seconds = std::time::Duration::from_millis(300);
     let receive = ProbePlan::Receive(ReceivePlan { bind, drain_seconds, verify: true }).to_json();
     let send = ProbePlan::Send(plan).to_json();
-    // The sender's word goes to the receiver by a pipe that is no part of the link. The receiver
-    // opens it for both ways and so at once, and listens before the near end starts, which stays
-    // until the receiver has said its own.
+    // The report of the sender reaches the receiver through a FIFO outside the link. The receiver
+    // opens it for reading and writing, which does not block, and listens before the near end
+    // starts. The near end stays until the receiver has printed its report.
     assert!(Command::new("mkfifo").arg(&sent).status().unwrap().success());
     let far =
         format!("{PROGRAM} wan probe '{receive}' 0<>'{sent}' >'{seen}'; mv '{seen}' '{seen}.done'");
@@ -75,7 +75,7 @@ fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     (report, link)
 }
 
-/// A count of `of` things of probability `p` is within six standard deviations and a bit.
+/// Asserts that a count of `of` events with probability `p` is within six standard deviations.
 #[track_caller]
 fn assert_share(count: u64, of: u64, p: f64) {
     let mean = of as f64 * p;
@@ -83,7 +83,7 @@ fn assert_share(count: u64, of: u64, p: f64) {
     assert!((count as f64 - mean).abs() < 6.0 * deviation + 2.0, "{count} of {of} for {p}");
 }
 
-/// The emulator's count, which may have a few datagrams of the kernel's own.
+/// Asserts the count of the emulator, which may include a few packets of the kernel.
 #[track_caller]
 fn assert_same(probe: u64, emulator: u64) {
     assert!(probe.abs_diff(emulator) <= 5, "the probe saw {probe}, the emulator {emulator}");
@@ -107,19 +107,19 @@ fn loss_is_decided_for_each_segment_of_a_super_packet() {
         assert_share(report.lost, 40_000, 0.05);
         assert_same(report.lost, link.up.impairments.lost.segments);
         assert_eq!((report.changed, report.reordered, report.duplicates), (0, 0, 0));
-        // Of independent losses 95 % stand alone; whole super-packets would be runs of 20.
+        // 95 % of independent losses are isolated; lost super-packets would be runs of 20.
         let alone = report.loss_runs[&1];
         assert!(alone * 10 > report.lost * 8, "{:?}", report.loss_runs);
     }
 }
 
 #[test]
-fn a_burst_loses_adjacent_segments() {
+fn loss_bursts_lose_adjacent_segments() {
     let options = ["--up-loss", "0.05", "--up-loss-burst", "10", "--seed", "5"];
     let (report, _) = probe(&options, plan(60_000));
     let (runs, mean) = report.mean_loss_run().unwrap();
     assert!(runs > 150, "{runs}");
-    // About 300 runs; the mean's deviation is 9.5 / sqrt(300).
+    // About 300 runs; the standard deviation of the mean is 9.5 / sqrt(300).
     assert!((6.0..14.0).contains(&mean), "{mean} over {runs}");
 }
 
@@ -133,7 +133,7 @@ fn a_pattern_loses_exactly_its_segments() {
 }
 
 #[test]
-fn damage_that_the_checksum_tells_never_arrives() {
+fn detected_damage_is_dropped_by_the_receiver() {
     let (report, link) = probe(&["--up-corrupt", "0.05", "--seed", "5"], plan(20_000));
     assert_share(report.lost, 20_000, 0.05);
     assert_eq!((report.lost, report.changed), (report.checksum_errors, 0), "{report:?}");
@@ -141,7 +141,7 @@ fn damage_that_the_checksum_tells_never_arrives() {
 }
 
 #[test]
-fn silent_damage_arrives() {
+fn silent_damage_reaches_the_application() {
     for ipv6 in [false, true] {
         let options = ["--up-corrupt-silent", "0.05", "--seed", "5"];
         let (report, link) = probe(&options, SendPlan { ipv6, ..plan(20_000) });
@@ -152,7 +152,7 @@ fn silent_damage_arrives() {
 }
 
 #[test]
-fn a_duplicate_is_one_more() {
+fn duplicates_are_delivered_and_counted() {
     let (report, link) = probe(&["--up-duplicate", "0.05", "--seed", "5"], plan(20_000));
     assert_share(report.duplicates, 20_000, 0.05);
     assert_eq!((report.lost, report.changed), (0, 0));
@@ -160,7 +160,7 @@ fn a_duplicate_is_one_more() {
 }
 
 #[test]
-fn reordering_holds_segments_back_by_its_extent() {
+fn reordering_delays_segments_by_its_extent() {
     let (report, link) = probe(&["--up-reorder", "0.02:7", "--seed", "5"], plan(20_000));
     assert_share(report.reordered, 20_000, 0.02);
     assert_same(report.reordered, link.up.impairments.reordered.segments);
@@ -171,7 +171,7 @@ fn reordering_holds_segments_back_by_its_extent() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_asked() {
+fn jitter_keeps_the_order_by_default() {
     let spread = "--up-delay 20ms --up-jitter";
     let words = |jitter| format!("{spread} {jitter} --seed 5");
     for (jitter, reorders) in [("5ms:uniform", false), ("5ms:uniform:reorder", true)] {
@@ -181,7 +181,7 @@ fn jitter_keeps_the_order_unless_asked() {
         assert_eq!((report.lost, report.received), (0, 4000));
         assert_eq!(report.reordered > 0, reorders, "{jitter}: {} reordered", report.reordered);
         let delay = report.delay.unwrap();
-        // Never early; how late depends on the machine, the middle hardly.
+        // No packet is early. The lateness depends on the machine, its median hardly.
         assert!(delay.quantile_ms(0.0) >= 14.9, "{}", delay.quantile_ms(0.0));
         if reorders {
             assert!((17.0..35.0).contains(&delay.quantile_ms(0.5)), "{}", delay.quantile_ms(0.5));
@@ -190,7 +190,7 @@ fn jitter_keeps_the_order_unless_asked() {
 }
 
 #[test]
-fn marks_befall_only_what_allows_them() {
+fn only_ecn_capable_packets_are_marked() {
     let options = ["--up-mark", "0.05", "--seed", "5"];
     for ipv6 in [false, true] {
         let (report, link) = probe(&options, SendPlan { ipv6, ecn_capable: true, ..plan(20_000) });
@@ -203,8 +203,9 @@ fn marks_befall_only_what_allows_them() {
 }
 
 #[test]
-fn a_full_queue_drops_the_rest() {
-    // 128 bytes a datagram: 2 Mb/s are 1953 a second; 40,000 a second are offered for a quarter.
+fn a_full_queue_drops_segments() {
+    // A datagram has 128 bytes, so 2 Mb/s are 1953 per second. The probe sends 40,000 per second for
+    // 0.25 s.
     let options = ["--up-rate", "2M", "--up-queue", "16KiB"];
     let (report, link) = probe(&options, plan(10_000));
     assert!(report.lost > 5000, "{report:?}");
@@ -214,8 +215,8 @@ fn a_full_queue_drops_the_rest() {
 }
 
 #[test]
-fn a_link_that_is_down_loses_everything_and_comes_back() {
-    // Down from the start for half a second of the two that are sent.
+fn an_outage_loses_all_packets_and_ends() {
+    // The link is down for the first half second of two.
     let (report, link) = probe(
         &["--up-outage", "0s+500ms"],
         SendPlan {
@@ -230,8 +231,8 @@ fn a_link_that_is_down_loses_everything_and_comes_back() {
 }
 
 #[test]
-fn equal_seeds_lose_the_same_and_others_do_not() {
-    // Without IPv6's own chatter, whose moment is its own, a link carries what the probe sends.
+fn equal_seeds_lose_the_same_segments() {
+    // Without packets of IPv6 itself, which come at any time, the link carries only the probe.
     let lost = |seed| {
         let options = ["--up-loss", "0.02", "--seed", seed];
         probe(&options, plan(5000)).0.first_lost
@@ -243,20 +244,20 @@ fn equal_seeds_lose_the_same_and_others_do_not() {
 }
 
 #[test]
-fn a_link_without_a_seed_draws_one_and_reports_it() {
+fn a_link_without_a_seed_reports_a_random_one() {
     let seed = || probe(&["--up-loss", "0.02"], plan(100)).1.plan.seed;
     let (one, other) = (seed(), seed());
     assert!(one.is_some() && one != other, "{one:?} and {other:?}");
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_created() {
+fn an_invalid_option_is_an_error_before_anything_is_created() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("bad.trace");
     fs::write(&trace, "not a trace\n").unwrap();
     let trace = trace.to_str().unwrap();
     let mark = directory.path().join("mark");
-    for (options, says) in [
+    for (options, expected) in [
         (vec!["--loss", "1.5"], "--loss"),
         (vec!["--loss=-1"], "--loss"),
         (vec!["--loss", "NaN"], "--loss"),
@@ -281,12 +282,12 @@ fn nonsense_is_refused_before_anything_is_created() {
             .unwrap();
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{options:?}: {text}");
-        assert!(text.contains(says.trim_start_matches('-')), "{options:?}: {text}");
+        assert!(text.contains(expected.trim_start_matches('-')), "{options:?}: {text}");
         assert!(!report.exists() && !mark.exists(), "{options:?} made something");
     }
 }
 
-/// Runs iperf3 over a link; how many bytes the receiver has, and what the link did.
+/// Runs iperf3 over a link. Returns the received bytes and the report of the link.
 #[track_caller]
 fn iperf3(options: &[&str], arguments: &str) -> (serde_json::Value, LinkReport) {
     let directory = tempfile::tempdir().unwrap();
@@ -300,10 +301,10 @@ fn iperf3(options: &[&str], arguments: &str) -> (serde_json::Value, LinkReport) 
 }
 
 #[test]
-fn iperf3_passes_by_tcp_udp_and_ipv6() {
+fn iperf3_works_over_tcp_udp_and_ipv6() {
     for family in ["-4", "-6"] {
         let (result, link) = iperf3(&["--rtt", "4ms"], &format!("{family} -c far -n 64M"));
-        // iperf3 ends when it has written so much, however little of it has arrived by then.
+        // iperf3 ends when it has written this many bytes, even if they have not arrived.
         let bytes = result["end"]["sum_received"]["bytes"].as_u64().unwrap();
         assert!(bytes > 0 && bytes < link.up.delivered.bytes, "{family}: {bytes}");
         let arguments = format!("{family} -c far -u -b 20M -l 1200 -t 1");
@@ -316,7 +317,7 @@ fn iperf3_passes_by_tcp_udp_and_ipv6() {
 }
 
 #[test]
-fn ping_and_tracepath_see_the_link_as_it_is() {
+fn ping_and_tracepath_see_delay_and_mtu() {
     for family in ["-4", "-6"] {
         let near = format!("ping {family} -c 20 -i 0.01 -q far && tracepath {family} -n far");
         let output = wan_run(&["--rtt", "10ms", "--mtu", "1400"], "sleep 100", &near);
@@ -327,16 +328,17 @@ fn ping_and_tracepath_see_the_link_as_it_is() {
     }
 }
 
-/// Of 16 MiB: iperf3 ends its transfer when it has written so much, and up to a window of it has not
-/// arrived by then.
+/// The expected bytes of 16 MiB: iperf3 ends when it has written them, and up to a window may not
+/// have arrived.
 const LEAST_CAPTURED: u64 = 1 << 20;
 
-/// Captures what one iperf3 transfer brings to the far end, and the link's report.
+/// Captures an iperf3 transfer at the far end. Returns the capture and the report of the link.
 #[track_caller]
 fn capture(options: &[&str], family: &str) -> (Capture, LinkReport) {
     let directory = tempfile::tempdir().unwrap();
     let (file, link) = (directory.path().join("far.pcap"), directory.path().join("link.json"));
-    // Cooked headers are of one length for every device; -Q leaves out what the far end sends.
+    // Cooked headers have the same length for every device; -Q excludes packets that the far end
+    // sends.
     let far = format!(
         "tcpdump -i any -y LINUX_SLL -Q in -s 0 -B 65536 -w '{0}' 'tcp dst port 5201' 2>'{0}.log' & \
          until grep -q listening '{0}.log'; do sleep 0.05; done; \
@@ -367,20 +369,20 @@ fn a_captured_transfer_has_right_checksums_and_no_gaps() {
 }
 
 #[test]
-fn a_captured_transfer_lacks_exactly_what_was_lost() {
+fn a_captured_transfer_lacks_only_the_lost_segments() {
     for family in ["-4", "-6"] {
         let options = ["--rtt", "2ms", "--mtu", "1500", "--up-loss", "0.003", "--seed", "3"];
         let (capture, link) = capture(&options, family);
         assert_eq!(capture.bad_checksums, 0, "cut super-packets too have right checksums");
         assert!(capture.covered > LEAST_CAPTURED, "so much came at least: {}", capture.covered);
-        // At the first time of sending; what was lost when it was sent again leaves no gap.
+        // Losses at the first transmission; a lost retransmit leaves no gap.
         let mss = if family == "-4" { 1448 } else { 1428 };
         let segments: u64 = capture.gaps.iter().map(|gap| gap.div_ceil(mss)).sum();
         let lost = link.up.impairments.lost.segments;
         assert!((1..=lost).contains(&segments), "{segments} missing and {lost} lost");
         assert!(lost - segments <= 5 + lost / 2, "{segments} missing and {lost} lost");
         let whole = capture.gaps.iter().filter(|gap| **gap % mss == 0).count();
-        // A sender that waits for its program now and then ends a super-packet with less than MSS.
+        // A sender without data ends a super-packet with a segment smaller than the MSS.
         assert!(whole * 2 >= capture.gaps.len(), "torn within a segment: {:?}", capture.gaps);
     }
 }

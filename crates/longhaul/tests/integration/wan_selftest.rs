@@ -1,5 +1,5 @@
-//! `longhaul wan selftest` through the program. What it says of times depends on what else the
-//! machine does, so only what is counted is held to here.
+//! `longhaul wan selftest`. Checks of times depend on the load of the machine, so these tests
+//! require only the checks of counts.
 
 use std::process::{Command, Output};
 
@@ -50,7 +50,7 @@ fn the_certificate_is_printed() {
 }
 
 #[test]
-fn a_probes_plan_that_makes_no_sense_is_refused() {
+fn an_invalid_probe_plan_is_an_error() {
     let program = env!("CARGO_BIN_EXE_longhaul");
     for plan in ["", "{}", r#"{"send":{"to":"far"}}"#, r#"{"receive":{"bind":"nowhere"}}"#] {
         let output = Command::new(program).args(["wan", "probe", plan]).output().unwrap();

@@ -21,11 +21,7 @@ fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Opti
     let share = found.share_percent.unwrap_or(0.0);
     match found.limit {
         Limit::Pacing => (
-            format!(
-                "limited by the requested rate: {} of {} (-b)",
-                facts.throughput_bps,
-                facts.requested_bps.unwrap_or_default()
-            ),
+            format!("sent at the requested rate (-b {})", facts.requested_bps.unwrap_or_default()),
             Some("omit -b to measure the rate of the path".to_owned()),
         ),
         Limit::TcpMemory => memory(end, share, facts.end(end), hosts.name(end)),

@@ -1,7 +1,6 @@
 //! A journal of arbitrary bytes.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longhaul_core::wire::copy::CopyKey;
@@ -70,8 +69,7 @@ fn reopen(file: &[u8]) {
 
 fn open(dir: &Path, key: &CopyKey) -> Past {
     let dir = std::fs::File::open(dir).expect("the directory opens");
-    let stop = AtomicBool::new(false);
-    let (_, past) = Journal::open(dir.into(), key, true, Duration::ZERO, &stop)
+    let (_, past) = Journal::open(dir.into(), key, true, Duration::ZERO, &|| false)
         .unwrap_or_else(|error| panic!("a file of one's own is no reason: {error:?}"));
     past
 }

@@ -9,7 +9,6 @@ use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -77,21 +76,21 @@ struct LockedJournal {
 
 impl Journal {
     /// Opens or begins the journal of the copy `key` in `dir`, and reads it. While another process
-    /// of this user holds it, waits for `patience` or until `stop` is set: after a cut, the other
-    /// end of a broken connection may take its time to notice.
+    /// of this user holds it, waits for `patience` or until `gives_up` returns true: after a cut, the
+    /// other end of a broken connection may take its time to notice.
     pub(in crate::copy) fn open(
         dir: OwnedFd,
         key: &CopyKey,
         durable: bool,
         patience: Duration,
-        stop: &AtomicBool,
+        gives_up: &dyn Fn() -> bool,
     ) -> Result<(Self, Past), OpenError> {
         let deadline = Instant::now() + patience;
         let LockedJournal { name, file, found } = loop {
             if let Some(taken) = find(&dir, key).map_err(|_| OpenError::Unavailable)? {
                 break taken;
             }
-            if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
+            if Instant::now() >= deadline || gives_up() {
                 return Err(OpenError::Busy);
             }
             thread::sleep(LOCK_CHECK);
@@ -338,8 +337,7 @@ mod tests {
     fn open(dir: &Path, durable: bool) -> Result<(Journal, Past), OpenError> {
         let fd = openat(rustix::fs::CWD, dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let key = CopyKey::new(5);
-        let stop = AtomicBool::new(false);
-        Journal::open(fd.unwrap(), &key, durable, Duration::ZERO, &stop)
+        Journal::open(fd.unwrap(), &key, durable, Duration::ZERO, &|| false)
     }
 
     fn partial(temporary: &str, id: FileId) -> Record {

@@ -475,7 +475,7 @@ pub(super) fn end_stream(
     // One that is in place, or has failed, needs no end.
     let Ok(Some(file)) = shared.ledger.file(id) else { return Ok(()) };
     if size == UNKNOWN || !file.end_at(size, shared.options.block_bytes.get()) {
-        return Err(broken(peer, "it ends what has an end"));
+        return Err(broken(peer, "duplicate end-of-stream for an entry"));
     }
     shared.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
     pass_on_whole(shared, file, true, whole);

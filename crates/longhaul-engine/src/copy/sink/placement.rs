@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::Top;
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
 
 use super::outlet::Outlet;
-use crate::copy::names::leads_through_reserved;
+use crate::copy::names::{has_reserved, is_reserved, split_at_diagnosis};
 use crate::copy::tree::{FileKind, Tree};
 
 /// Where entries go, decided before the first byte.
@@ -44,7 +45,7 @@ pub enum PlaceError {
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// A name ends with a slash and there is no such directory.
-    #[error("the directory {} does not exist", .0.display())]
+    #[error("{}: no such directory", .0.display())]
     NoDirectory(PathBuf),
     /// The name is one that longhaul keeps for its own files.
     #[error("cannot write to {}: longhaul keeps such names for its own files", .0.display())]
@@ -144,14 +145,28 @@ impl Destination {
     }
 }
 
-/// Whether `target` is a name that no copy may write to. Above a path of this host's user there may
-/// be any name.
+/// Returns whether no copy may write to `target`. A local user's target may be below any directory.
 fn is_kept_for_ours(tree: &Tree, target: &Path) -> bool {
-    let path = match tree.is_bounded() {
-        true => target,
-        false => Path::new(target.file_name().unwrap_or_default()),
-    };
-    leads_through_reserved(path)
+    if !tree.is_bounded() {
+        return target.file_name().is_some_and(|name| is_reserved(name.as_bytes()));
+    }
+    match split_at_diagnosis(target) {
+        Some((directory, below)) => {
+            let above = directory.parent().is_some_and(has_reserved);
+            above || has_reserved(below) || !is_held(tree, directory)
+        }
+        None => has_reserved(target),
+    }
+}
+
+/// Returns whether a running diagnosis holds the lock of its `directory`. The answer is true on file
+/// systems without locks, where the name is the only proof.
+fn is_held(tree: &Tree, directory: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = tree.open_dir(directory).ok();
+    let open = open.and_then(|path| openat(path, ".", flags, Mode::empty()).ok());
+    let lock = open.map(|directory| flock(directory, FlockOperation::NonBlockingLockShared));
+    matches!(lock, Some(Err(Errno::WOULDBLOCK | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS)))
 }
 
 #[cfg(test)]

@@ -149,12 +149,13 @@ pub(super) struct Shared<'a> {
 }
 
 impl Sink {
-    /// Makes `destination` ready for the copy `key`, and finds what an earlier attempt has left.
+    /// Makes `destination` ready for the copy `key`, and finds what an earlier attempt has left. The
+    /// wait for that attempt to end stops when `gives_up` returns true.
     pub(in crate::copy) fn open(
         destination: Destination,
         key: &CopyKey,
         options: &CopyOptions,
-        stop: &AtomicBool,
+        gives_up: &dyn Fn() -> bool,
     ) -> std::result::Result<Self, Busy> {
         let base = destination.base();
         let again = |base: &OwnedFd| base.try_clone().ok();
@@ -164,7 +165,7 @@ impl Sink {
             Some(_) if options.tree.dry_run => None,
             Some(dir) => {
                 let patience = JOURNAL_PATIENCE;
-                match Journal::open(dir, key, options.durable, patience, stop) {
+                match Journal::open(dir, key, options.durable, patience, gives_up) {
                     Ok(opened) => Some(opened),
                     Err(OpenError::Unavailable) => None,
                     Err(OpenError::Busy) => return Err(Busy),

@@ -21,6 +21,7 @@ use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
+use crate::session::Throttle;
 
 /// What a walk finds, for a look or for reading.
 #[derive(Default)]
@@ -83,8 +84,8 @@ pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
     Ok(())
 }
 
-/// Reads the sample for `time` at the most, or until `stop`; from the beginning again when it is
-/// through before a third of the time.
+/// Reads the sample for `time` at the most, or until `stop`, no faster than `throttle` allows; from
+/// the beginning again when it is through before a third of the time.
 ///
 /// # Errors
 /// As for [`look`], or a file cannot be read.
@@ -92,6 +93,7 @@ pub(crate) fn read(
     plan: &SourcePlan,
     options: &CopyOptions,
     time: Duration,
+    throttle: &Throttle,
     stop: &AtomicBool,
 ) -> Result<AloneReport> {
     let (clock, cpu) = (StageClock::default(), CpuMeter::default());
@@ -108,6 +110,7 @@ pub(crate) fn read(
         let pass = Pass {
             deadline: begun + time.saturating_sub(elapsed),
             stop,
+            throttle,
             jobs: Mutex::new(jobs(&found, options.block_bytes.get())),
             clock: &clock,
             disk: &disk,
@@ -128,10 +131,19 @@ pub(crate) fn read(
         end: cpu.report(elapsed, disk.direct_bytes()),
         stages: StageTimes { read: clock.share(elapsed), ..StageTimes::default() },
         overwrite_bps: None,
-        how: "large files past the page cache (O_DIRECT), small ones after it was told to forget \
-              them (POSIX_FADV_DONTNEED); names and metadata may be in memory"
-            .to_owned(),
+        how: how(throttle),
     })
+}
+
+fn how(throttle: &Throttle) -> String {
+    let limited = match throttle.rate() {
+        Some(rate) => format!("; limited to {rate} for this key"),
+        None => String::new(),
+    };
+    format!(
+        "large files past the page cache (O_DIRECT), small ones after it was told to forget them \
+         (POSIX_FADV_DONTNEED); names and metadata may be in memory{limited}"
+    )
 }
 
 /// A block, or a whole small file.
@@ -151,6 +163,7 @@ fn jobs(files: &[Arc<SourceFile>], block_bytes: u64) -> VecDeque<(Arc<SourceFile
 struct Pass<'a> {
     deadline: Instant,
     stop: &'a AtomicBool,
+    throttle: &'a Throttle,
     jobs: Mutex<VecDeque<(Arc<SourceFile>, u64)>>,
     clock: &'a StageClock,
     disk: &'a Disk,
@@ -179,6 +192,8 @@ impl Pass<'_> {
         while first || Instant::now() < self.deadline && !self.stop.load(Ordering::Relaxed) {
             first = false;
             let Some((file, offset)) = lock(&self.jobs).pop_front() else { break };
+            let coming = file.size.saturating_sub(offset).min(block as u64);
+            self.throttle.take(coming, self.deadline, self.stop);
             let read = self.clock.time(|| read_one(&file, offset, &mut buffer, block, self.disk));
             let length = read.map_err(|error| EngineError::File {
                 operation: "read",

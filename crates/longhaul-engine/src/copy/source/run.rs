@@ -19,7 +19,7 @@ use super::feed::Feed;
 use super::file::SourceFile;
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
-use super::steer::{Helm, Pilot};
+use super::steer::{Helm, Pacemaker, Pilot};
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
@@ -266,10 +266,12 @@ impl Shared<'_> {
             let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
+            self.expect_stage();
             scope.spawn(move || {
                 self.stage(ThreadRole::Walk, || announce(self, announced, plan, options));
             });
             let queued = jobs.clone();
+            self.expect_stage();
             scope.spawn(move || {
                 self.stage(ThreadRole::Walk, || queue_announced(self, &to_queue, &queued));
             });
@@ -277,6 +279,7 @@ impl Shared<'_> {
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());
+                self.expect_stage();
                 scope.spawn(move || {
                     self.stage(ThreadRole::Read, || read_blocks(self, &jobs, &filled));
                 });
@@ -287,6 +290,7 @@ impl Shared<'_> {
                 self.helm.add(&socket, self.dials);
                 let sender = streams.sender(stream, socket, options.protection);
                 let blocks = filled_queue.clone();
+                self.expect_stage();
                 scope.spawn(move || {
                     let info =
                         self.stage(ThreadRole::Send, || send_blocks(self, stream, sender, &blocks));
@@ -304,8 +308,12 @@ impl Shared<'_> {
                 let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
                 streams.more(had, &self.cancel, over, || self.helm.wanted(), send);
             });
-            let pilot = Pilot::new(self, options.streams, options.nice);
+            let pilot = Pilot::new(self, options);
             let ticker = scope.spawn(|| tick(self, pilot, over_all, stop));
+            if !options.nice && !options.dedicated {
+                let over = || self.cancel.is_set() || over_all.load(Ordering::Relaxed);
+                scope.spawn(move || Pacemaker::new(self).run(over));
+            }
 
             let report = self.cpu.run(ThreadRole::Control, || follow_sink(self, receiver, &jobs));
             over.store(true, Ordering::Relaxed);
@@ -321,9 +329,14 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Runs a thread's whole `work`.
-    fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
+    /// Counts a thread that is about to start. On a loaded host it may start after
+    /// [`await_stages`](Self::await_stages), which would then not wait for it.
+    fn expect_stage(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs the whole work of a thread that was [expected](Self::expect_stage).
+    fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
         let done = self.cpu.stage(role, work);
         self.running.fetch_sub(1, Ordering::Relaxed);
         done

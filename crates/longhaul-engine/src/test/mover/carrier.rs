@@ -1,3 +1,5 @@
+//! The connection or flow of a stream.
+
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Instant;
@@ -8,20 +10,20 @@ use longhaul_sys::tcp::{self, Granted, SocketMemory, TcpInfo};
 
 use crate::test::udp::UdpFlow;
 
-/// What carries one stream's bytes.
+/// The connection or flow of one stream.
 #[derive(Debug)]
 pub(in crate::test) enum Carrier {
-    /// A connection of TCP or MPTCP.
+    /// A TCP or MPTCP connection.
     Tcp(TcpStream),
     /// A flow of datagrams.
     Udp(Box<UdpFlow>),
 }
 
 impl Carrier {
-    /// Shuts it, which wakes a thread that waits in it.
+    /// Shuts it down, which wakes a thread that waits in it.
     pub(in crate::test) fn shut(&self, how: Shutdown) {
         match self {
-            // A connection that is closed already needs no closing.
+            // A closed connection needs no shutdown.
             Carrier::Tcp(stream) => drop(stream.shutdown(how)),
             Carrier::Udp(flow) => flow.shut(how),
         }
@@ -34,16 +36,16 @@ impl Carrier {
         }
     }
 
-    /// What the kernel knows of the connection; `None` for UDP.
+    /// Returns the kernel's state of the connection; `None` for UDP.
     pub(in crate::test) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
-            // A connection that is reset keeps its structure until it is closed.
+            // A connection that was reset keeps its state until it is closed.
             Carrier::Tcp(stream) => Some(tcp::tcp_info(stream).unwrap_or_default()),
             Carrier::Udp(_) => None,
         }
     }
 
-    /// What its queues hold; `None` for a socket that is gone.
+    /// Returns the bytes in the queues of the socket; `None` if the socket is gone.
     pub(in crate::test) fn memory(&self) -> Option<SocketMemory> {
         match self {
             Carrier::Tcp(stream) => tcp::socket_memory(stream).ok(),
@@ -51,7 +53,7 @@ impl Carrier {
         }
     }
 
-    /// The datagrams so far; `None` for TCP.
+    /// Returns the datagrams so far; `None` for TCP.
     pub(in crate::test) fn udp_counts(&self) -> Option<UdpCounts> {
         match self {
             Carrier::Tcp(_) => None,
@@ -59,7 +61,7 @@ impl Carrier {
         }
     }
 
-    /// What the kernel made of the options.
+    /// Returns the options as the kernel applied them.
     pub(in crate::test) fn granted(&self) -> io::Result<Granted> {
         match self {
             Carrier::Tcp(stream) => tcp::granted(stream),
@@ -67,7 +69,7 @@ impl Carrier {
         }
     }
 
-    /// Whether it is multipath still; `None` where that was not asked for.
+    /// Returns whether the connection still uses MPTCP; `None` if MPTCP was not requested.
     pub(in crate::test) fn multipath(&self, protocol: Protocol) -> Option<bool> {
         match self {
             Carrier::Tcp(stream) if protocol == Protocol::Mptcp => Some(tcp::is_multipath(stream)),
@@ -75,14 +77,14 @@ impl Carrier {
         }
     }
 
-    /// Says and hears in the background what the flow needs beside its data.
+    /// Sends and receives the messages of a UDP flow that are not data.
     pub(in crate::test) fn attend(&self, role: End, now: Instant) {
         if let Carrier::Udp(flow) = self {
             flow.attend(role, now);
         }
     }
 
-    /// A number that grows with what the receiver has told to have.
+    /// Returns a number that grows with the data that the receiver has acknowledged.
     pub(in crate::test) fn acknowledged(&self) -> Option<u64> {
         match self {
             Carrier::Tcp(_) => None,
@@ -90,7 +92,8 @@ impl Carrier {
         }
     }
 
-    /// Whether the receiver knows all that was sent, once the sender's thread has ended.
+    /// Returns whether the receiver has acknowledged everything, after the sender's thread has
+    /// ended.
     pub(in crate::test) fn drained(&self) -> bool {
         match self {
             Carrier::Tcp(stream) => {

@@ -1,15 +1,14 @@
-//! The threads that move bytes. Each owns its count and its buffer; other threads only look.
+//! The threads that move bytes. Each owns its counter and buffer; other threads only read the
+//! counter.
 
 mod carrier;
 mod pacer;
-mod receive;
-mod send;
 mod slot;
 mod supply;
+mod tcp;
 
 pub(super) use carrier::Carrier;
 pub(super) use pacer::Pacer;
-pub(super) use receive::{Reading, receive};
-pub(super) use send::send;
 pub(super) use slot::Slot;
 pub(super) use supply::{Supply, payload};
+pub(super) use tcp::{Reading, Sending, receive, send};

@@ -1,3 +1,5 @@
+//! The counters of a stream, which its thread shares with the sampler.
+
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +11,14 @@ use longhaul_sys::cpu::{self, ThreadClock};
 
 use super::Carrier;
 
-/// A count on cache lines of its own: two, since Intel's prefetcher takes them in pairs. One
-/// thread writes it, the sampler reads it once an interval.
+/// A counter on separate cache lines: two, because Intel's prefetcher loads them in pairs. One
+/// thread writes it, and the sampler reads it once per interval.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(in crate::test) struct Count(AtomicU64);
 
 impl Count {
-    /// Its thread's new count.
+    /// Stores the thread's new count.
     pub(in crate::test) fn set(&self, count: u64) {
         self.0.store(count, Ordering::Relaxed);
     }
@@ -26,12 +28,12 @@ impl Count {
     }
 }
 
-/// A stream as its thread leaves it for others to see.
+/// The state of a stream that its thread shares with others.
 #[derive(Debug)]
 pub(in crate::test) struct Slot {
-    /// Bytes moved so far; of datagrams that count.
+    /// The bytes moved so far; of datagrams only those that count.
     pub(in crate::test) moved: Count,
-    /// The connection or flow; the sampler shuts it to wake a thread that waits in it.
+    /// The connection or flow; the sampler shuts it down to wake a waiting thread.
     pub(in crate::test) carrier: Carrier,
     /// The CPUs that the thread is bound to.
     pub(in crate::test) cpus: Option<CpuList>,
@@ -39,14 +41,14 @@ pub(in crate::test) struct Slot {
     ended: OnceLock<Ended>,
 }
 
-/// How a stream's thread ended.
+/// The end of a stream's thread.
 #[derive(Debug)]
 pub(in crate::test) struct Ended {
-    /// When the last byte had been taken by the kernel, or the end of data been read.
+    /// The time at which the kernel had accepted the last byte, or the end of the data was read.
     pub(in crate::test) at: Instant,
     /// The thread's CPU time.
     pub(in crate::test) cpu: Duration,
-    /// What broke the stream off.
+    /// The error that ended the stream.
     pub(in crate::test) failure: Option<io::Error>,
 }
 
@@ -64,25 +66,25 @@ impl Slot {
     /// CPU time of the stream's thread so far.
     pub(in crate::test) fn cpu(&self) -> Duration {
         let ended = || self.ended.get().map(|ended| ended.cpu);
-        // A thread that ends between the two looks has left its time behind by the second.
+        // A thread that ends between the two reads has stored its time before the second one.
         ended()
             .or_else(|| self.clock.get()?.elapsed().ok())
             .or_else(ended)
             .unwrap_or(Duration::ZERO)
     }
 
-    /// The clock of the stream's thread; `None` before it runs.
+    /// Returns the clock of the stream's thread; `None` before the thread runs.
     pub(in crate::test) fn clock(&self) -> Option<ThreadClock> {
         self.clock.get().copied()
     }
 
-    /// How the thread ended; `None` while it runs.
+    /// Returns the end of the thread; `None` while it runs.
     pub(in crate::test) fn ended(&self) -> Option<&Ended> {
         self.ended.get()
     }
 
-    /// Runs `work` as this slot's thread, on its CPUs, and leaves its end to see. `work` returns
-    /// when the last byte was moved.
+    /// Runs `work` as the thread of this slot, on its CPUs, and stores its end. `work` returns the
+    /// time of the last byte.
     pub(in crate::test) fn run(
         &self,
         sampler: &Thread,

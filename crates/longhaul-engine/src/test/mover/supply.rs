@@ -1,4 +1,4 @@
-//! What a sender sends, over and over: from memory, or from a pipe without a copy.
+//! The data that a sender repeats: from memory, or from a pipe without copying.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::net::TcpStream;
@@ -8,10 +8,11 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, tee};
 
 use crate::noise::noise;
 
-/// Noise that all streams of an end share, which keeps it in cache.
+/// Random bytes that all streams of an end share, so that they stay in the cache.
 ///
-/// It begins on a page: on Zen 3 processors the kernel's copy of a buffer 16 bytes into one, where
-/// malloc puts large ones, takes twice as long (bench/runs/2026-11-21-epyc-2core/flow.md).
+/// The buffer begins on a page: on Zen 3 processors the kernel needs twice the time to copy a
+/// buffer that begins 16 bytes into a page, where malloc places large ones
+/// (bench/runs/2026-11-21-epyc-2core/flow.md).
 #[derive(Debug)]
 pub(in crate::test) struct Supply {
     noise: AlignedBuffer,
@@ -20,32 +21,32 @@ pub(in crate::test) struct Supply {
 }
 
 impl Supply {
-    /// `length` bytes for each write; with `zero_copy` no more are sent at once than a pipe holds.
+    /// Creates `length` bytes for each write; with `zero_copy` at most the capacity of a pipe.
     pub(in crate::test) fn new(length: usize, zero_copy: bool) -> Self {
         Supply { noise: payload(length), length, zero_copy }
     }
 
-    /// What one stream's thread sends from.
+    /// Returns the source of one stream's data.
     ///
     /// # Errors
-    /// No pipe could be made.
+    /// No pipe could be created.
     pub(super) fn feed(&self) -> io::Result<Feed<'_>> {
         let bytes = &self.noise[..self.length];
         Ok(if self.zero_copy { Feed::Pipe(Pipes::new(bytes)?) } else { Feed::Memory(bytes) })
     }
 }
 
-/// What one stream sends from.
+/// The source of one stream's data.
 #[derive(Debug)]
 pub(super) enum Feed<'a> {
-    /// By write(2).
+    /// Memory, sent by write(2).
     Memory(&'a [u8]),
-    /// By splice(2): the kernel sends the pipe's own pages.
+    /// A pipe, sent by splice(2): the kernel sends the pipe's pages.
     Pipe(Pipes),
 }
 
 impl Feed<'_> {
-    /// The most that one write sends.
+    /// Returns the most bytes of one write.
     pub(super) fn length(&self) -> usize {
         match self {
             Feed::Memory(bytes) => bytes.len(),
@@ -53,7 +54,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Sends `count` bytes, or what of them the socket takes.
+    /// Sends `count` bytes, or as many as the socket accepts.
     pub(super) fn write(&mut self, mut stream: &TcpStream, count: usize) -> io::Result<usize> {
         match self {
             Feed::Memory(bytes) => stream.write(&bytes[..count]),
@@ -62,23 +63,23 @@ impl Feed<'_> {
     }
 }
 
-/// A pipe that is full of noise, and one through which that goes, again and again, by reference:
-/// tee(2), then splice(2). Over loopback this cost a tenth less than sendfile(2), and MSG_ZEROCOPY
-/// copies there all the same (skb_orphan_frags_rx() in include/linux/skbuff.h), with its
-/// notifications on top (bench/runs/2026-11-21-epyc-2core/flow.md).
+/// A pipe full of random bytes, and a second one through which they pass repeatedly by reference:
+/// tee(2), then splice(2). Over loopback this costs a tenth less than sendfile(2). MSG_ZEROCOPY
+/// copies there nevertheless (skb_orphan_frags_rx() in include/linux/skbuff.h) and adds
+/// notifications (bench/runs/2026-11-21-epyc-2core/flow.md).
 #[derive(Debug)]
 pub(super) struct Pipes {
     full: PipeReader,
-    /// Keeps `full` from ending.
+    /// Keeps the pipe `full` open.
     _writer: PipeWriter,
     through: (PipeReader, PipeWriter),
-    /// What `full` holds.
+    /// The bytes in `full`.
     length: usize,
-    /// What `through` holds.
+    /// The bytes in `through`.
     held: usize,
 }
 
-/// What a pipe should hold: larger ones gained nothing, and what all pipes of a user may hold is
+/// The capacity of a pipe: larger ones gained nothing, and the capacity of all pipes of a user is
 /// limited (pipe-user-pages-soft, proc_sys_fs(5)).
 const PIPE_BYTES: usize = 256 << 10;
 
@@ -88,7 +89,7 @@ impl Pipes {
         let through = io::pipe()?;
         let mut length = PIPE_BYTES;
         for pipe in [&writer, &through.1] {
-            // Past the user's limit a pipe keeps what it has; what that is, the error does not say.
+            // Beyond the user's limit a pipe keeps its capacity, which the error does not contain.
             length = match fcntl_setpipe_size(pipe, PIPE_BYTES) {
                 Ok(_) => length,
                 Err(_) => rustix::pipe::fcntl_getpipe_size(pipe)?.min(length),
@@ -110,8 +111,8 @@ impl Pipes {
     }
 }
 
-/// Bytes to send, rounded up to whole pages: noise, because a path that compresses would shine on
-/// zeros.
+/// Returns `length` random bytes, rounded up to whole pages: a path that compresses would be too
+/// fast with zeros.
 pub(in crate::test) fn payload(length: usize) -> AlignedBuffer {
     let mut buffer = AlignedBuffer::new(length);
     noise(&mut buffer);
@@ -134,7 +135,7 @@ mod tests {
             let supply = Supply::new(5000, zero_copy);
             let mut feed = supply.feed().unwrap();
             assert_eq!(feed.length(), 5000);
-            // Twice from its beginning: what is sent is never used up.
+            // Twice from the beginning: sending does not consume the data.
             for count in [5000, 10, 5000] {
                 assert_eq!(feed.write(&near, count).unwrap(), count);
             }
@@ -154,7 +155,7 @@ mod tests {
         let (mut far, _) = listener.accept().unwrap();
         let supply = Supply::new(10_000, true);
         let Feed::Pipe(mut pipes) = supply.feed().unwrap() else { panic!("not a pipe") };
-        // As if the last write had put all into the pipe and been cut short.
+        // The state after a short write of a full pipe.
         pipes.held = tee(&pipes.full, &pipes.through.1, 10_000, SpliceFlags::empty()).unwrap();
         assert_eq!(pipes.write(&near, 3000).unwrap(), 3000);
         assert_eq!(pipes.write(&near, 10_000).unwrap(), 7000);

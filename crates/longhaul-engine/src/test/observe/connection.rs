@@ -1,3 +1,5 @@
+//! The limits of a sending connection, sampled.
+
 use std::time::Duration;
 
 use longhaul_core::result::{End, TcpSample, ThreadSample};
@@ -9,20 +11,20 @@ use super::host::Cores;
 use crate::test::mover::Slot;
 use crate::test::snapshot::millis;
 
-/// Less than this unsent is as good as nothing: one super-packet, which the kernel sends off as
-/// soon as it may (`GSO_LEGACY_MAX_SIZE`, linux/netdevice.h).
+/// The most unsent bytes that count as none: one super-packet, which the kernel sends as soon as it
+/// may (`GSO_LEGACY_MAX_SIZE`, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u64 = 64 << 10;
 
-/// What held a sending connection back at one moment.
+/// The limit of a sending connection at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     /// The receiver's window is full.
     Receiver,
-    /// The send buffer is full with what is in flight.
+    /// The send buffer is full of data in flight.
     Buffer,
     /// The congestion window is full.
     Window,
-    /// Data to send, and room in every window.
+    /// Data are waiting, and every window has room.
     Paced,
     /// Nothing to send.
     Empty,
@@ -32,7 +34,7 @@ fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
     let mss = u64::from(info.send_mss);
     let in_flight = u64::from(info.in_flight_segments());
     let congestion = u64::from(info.congestion_window_segments);
-    // What is sacked or lost takes no room in the congestion window, but in the receiver's.
+    // Sacked and lost data occupy the receiver's window, but not the congestion window.
     let unacked_bytes = u64::from(info.unacked_segments) * mss;
     // A writer that found the buffer full is not woken before a third of it is free
     // (sk_stream_is_writeable, net/sock.h).
@@ -46,7 +48,7 @@ fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
     // (tcp_tso_should_defer and sysctl_tcp_tso_win_divisor, net/ipv4/tcp_output.c).
     } else if 3 * in_flight >= 2 * congestion {
         Held::Window
-    // Pacing spreads what the buffer holds over a round trip: some of it is always unsent.
+    // Pacing spreads the buffered data over a round trip, so a part is always unsent.
     } else if full && 4 * info.notsent_bytes <= memory.queued_bytes {
         Held::Buffer
     } else if info.notsent_bytes < SUPER_PACKET_BYTES {
@@ -56,7 +58,7 @@ fn held(info: &TcpInfo, memory: &SocketMemory) -> Held {
     }
 }
 
-/// What the looks at one stream have shown in an interval.
+/// The probes of one stream in an interval.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     receiver: u32,
@@ -74,7 +76,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Looks at a stream.
+    /// Probes a stream.
     pub(super) fn probe(&mut self, role: End, slot: &Slot) {
         let Some(memory) = slot.carrier.memory() else { return };
         if role == End::Sender
@@ -99,7 +101,7 @@ impl Tally {
         self.memory = memory;
     }
 
-    /// The stream's thread, which ran for `ran` of the `elapsed` time.
+    /// Records that the stream's thread ran for `ran` of the `elapsed` time.
     pub(super) fn thread(
         &mut self,
         role: End,
@@ -115,7 +117,7 @@ impl Tally {
             true => 0.0,
             false => (100.0 * time.as_secs_f64() / elapsed.as_secs_f64()).min(100.0),
         };
-        // A thread that has ended has no account any more.
+        // A thread that has ended has no statistics.
         let now = slot.clock().and_then(|clock| scheduling(clock.thread()).ok());
         let before = self.scheduling;
         self.scheduling = now.unwrap_or(before);
@@ -139,14 +141,14 @@ impl Tally {
         }
     }
 
-    /// The looks of the interval that ends; those of the next begin.
+    /// Returns the probes of the interval and begins the next.
     pub(super) fn take(&mut self) -> Tally {
         let (drops, scheduling, memory) = (self.drops, self.scheduling, self.memory);
         std::mem::replace(self, Tally { drops, scheduling, memory, ..Tally::default() })
     }
 
-    /// Divides the time in which the connection was busy as the looks fell. A clock of the kernel
-    /// counts where it says more.
+    /// Divides the busy time of the connection in the proportion of the probes. A larger value of
+    /// the kernel's clocks takes precedence.
     pub(super) fn complete(&self, sample: &mut TcpSample) {
         let looks = self.receiver + self.buffer + self.window + self.paced + self.empty;
         let part = |of: f64, looks_of: u32, looks: u32| match looks {
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_has_one_holder() {
+    fn every_probe_has_one_limit() {
         let roomy = SocketMemory {
             queued_bytes: 1000,
             send_buffer_bytes: 100_000,
@@ -202,14 +204,14 @@ mod tests {
         assert_eq!(held(&info(50, 100, 1000), &full), Held::Buffer);
         assert_eq!(held(&info(90, 100, 1000), &full), Held::Buffer);
         assert_eq!(held(&info(50, 100, 1 << 20), &full), Held::Paced);
-        // A quarter of what it holds may wait for its turn, if the window is not what it waits for.
+        // A quarter of the buffer may be queued unless the window is the limit.
         let large = SocketMemory { queued_bytes: 4 << 20, send_buffer_bytes: 4 << 20, ..roomy };
         assert_eq!(held(&info(50, 100, 1 << 20), &large), Held::Buffer);
         assert_eq!(held(&info(90, 100, 1 << 20), &large), Held::Window);
     }
 
     #[test]
-    fn time_is_divided_as_the_looks_fell() {
+    fn time_is_divided_in_proportion_to_the_probes() {
         let tally = Tally { receiver: 10, window: 20, paced: 10, empty: 10, ..Tally::default() };
         let mut sample = TcpSample {
             busy_ms: 1000.0,
@@ -219,7 +221,7 @@ mod tests {
             ..TcpSample::default()
         };
         tally.complete(&mut sample);
-        // A fifth of the looks found the receiver's window full; the clock saw less of it.
+        // A fifth of the probes found the receiver's window full; the kernel's clock counted less.
         assert_eq!((sample.rwnd_full_ms, sample.sndbuf_full_ms), (150.0, 0.0));
         assert_eq!((sample.cwnd_limited_ms, sample.paced_ms), (300.0, 150.0));
         assert_eq!(sample.rtt_mean_ms, 7.0);

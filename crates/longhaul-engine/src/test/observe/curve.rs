@@ -1,11 +1,13 @@
+//! The curve of bytes over time.
+
 use std::time::Duration;
 
 use longhaul_core::result::Curve;
 
-/// The finest period.
+/// The shortest period.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Most periods: when they are used up, pairs are merged and the period is doubled, so that a
-/// test of a day takes no more memory than one of twenty seconds.
+/// The most periods. When they are used up, pairs are merged and the period doubles, so that a test
+/// of a day needs the memory of one of twenty seconds.
 const MOST: usize = 1024;
 
 /// Records bytes over time.
@@ -23,7 +25,8 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// `total` bytes had passed by `now`; they are spread evenly over the time since the last call.
+    /// Records that `total` bytes had passed by `now`. They are spread evenly over the time since
+    /// the last call.
     pub(super) fn record(&mut self, now: Duration, total: u64) {
         let (mut from, before) = self.last;
         if now <= from {
@@ -49,7 +52,7 @@ impl Recorder {
         self.period *= 2;
     }
 
-    /// The curve; `None` before a whole period has passed.
+    /// Returns the curve; `None` before a whole period has passed.
     pub(super) fn finish(mut self) -> Option<Curve> {
         self.bytes.truncate((self.last.0.as_nanos() / self.period.as_nanos()) as usize);
         let bytes: Vec<u64> = self.bytes.iter().map(|bytes| bytes.round() as u64).collect();

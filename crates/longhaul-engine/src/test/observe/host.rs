@@ -1,3 +1,5 @@
+//! The load of the host during a test.
+
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::{End, HostLimits, HostSample};
@@ -7,10 +9,11 @@ use longhaul_sys::host::{
     window_limits,
 };
 
-/// The kernel's memory is looked at this seldom: the kernel writes the whole file for each look.
+/// The interval between reads of the kernel's memory statistics: the kernel formats the whole file
+/// at each read.
 const MEMORY_LOOK: Duration = Duration::from_millis(100);
 
-/// Watches the host over one interval after the other.
+/// Samples the host per interval.
 pub(super) struct HostWatch {
     since: Instant,
     cores: Vec<(u32, CoreTimes)>,
@@ -21,7 +24,7 @@ pub(super) struct HostWatch {
     pressed: u32,
 }
 
-/// What each core did in an interval.
+/// The load of each core in an interval.
 pub(super) struct Cores(Vec<(u32, CoreUse)>);
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,7 +48,7 @@ impl HostWatch {
         }
     }
 
-    /// Looks whether the kernel's memory is under pressure, if it is time to.
+    /// Checks whether the kernel's memory is under pressure, if it is due.
     pub(super) fn look(&mut self) {
         if self.looked.elapsed() >= MEMORY_LOOK {
             self.look_now();
@@ -96,7 +99,7 @@ impl Cores {
             if share.is_finite() { (100.0 * share).min(100.0) } else { 0.0 }
         };
         let core_use = |(core, now): &(u32, CoreTimes)| {
-            // A core that has come online since began from nothing.
+            // A core that came online since then began at zero.
             let before = from.iter().find(|(other, _)| other == core);
             let before = before.map_or_else(CoreTimes::default, |(_, times)| *times);
             let used = CoreUse {
@@ -109,13 +112,13 @@ impl Cores {
         Cores(to.iter().map(core_use).collect())
     }
 
-    /// What core `number` did.
+    /// Returns the load of core `number`.
     pub(super) fn of(&self, number: u32) -> CoreUse {
         self.0.iter().find(|(core, _)| *core == number).map(|(_, used)| *used).unwrap_or_default()
     }
 }
 
-/// What the kernel allows an end in this role.
+/// Returns the kernel's limits for an end with this role.
 pub(super) fn limits(role: End) -> HostLimits {
     let limits = window_limits();
     let (autotuned, asked) = match role {

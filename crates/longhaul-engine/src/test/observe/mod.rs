@@ -1,11 +1,10 @@
-//! What the sampler sees beside the bytes: how each connection is held back, how each thread is
-//! scheduled, what the host does. From this the reason for a rate is told
-//! (`longhaul_core::result::Reason`).
+//! The observations beside the bytes: the limits of each connection, the scheduling of each thread
+//! and the load of the host. They explain the rate (`longhaul_core::result::Reason`).
 //!
-//! The kernel's clocks say how long a connection waited for the receiver's window and for its
-//! send buffer. What the rest of the time was spent on it does not say, so the [`Observer`] looks
-//! at the connection fifty times a second and divides that time as the looks fell. What that costs
-//! is bounded, however many streams there are: see [`PROBES`].
+//! The kernel's clocks count the time in which a connection waited for the receiver's window and
+//! for its send buffer, but not the reasons for the rest. So the [`Observer`] probes the
+//! connections fifty times a second and divides the rest in the proportion of the probes. The cost
+//! is bounded for any number of streams by [`PROBES`].
 
 mod connection;
 mod curve;
@@ -21,12 +20,12 @@ use self::host::HostWatch;
 use super::mover::Slot;
 use super::snapshot::Snapshot;
 
-/// Time between two looks.
+/// The interval between two probes.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
-/// Streams that one look takes in, in turn: 800 system calls a second, below 1 % of a core.
+/// The streams per probe, in turn: 800 system calls a second, below 1 % of a core.
 const PROBES: usize = 16;
 
-/// Sees what one end's connections, threads and host do.
+/// Observes the connections, threads and host of one end.
 pub(super) struct Observer {
     role: End,
     looked: Instant,
@@ -36,7 +35,7 @@ pub(super) struct Observer {
     curve: Option<Recorder>,
 }
 
-/// What was seen in one interval.
+/// The observations of one interval.
 pub(super) struct Observed {
     pub(super) host: HostSample,
     pub(super) threads: Vec<ThreadSample>,
@@ -50,7 +49,7 @@ impl Observer {
         Observer { role, looked: Instant::now(), next: 0, tallies, host: HostWatch::new(), curve }
     }
 
-    /// Looks, if it is time to. `since` is how long the test has run, none before its first byte.
+    /// Probes if it is due. `since` is the time since the first byte.
     pub(super) fn look(&mut self, slots: &[Slot], since: Option<Duration>) {
         if self.looked.elapsed() < LOOK {
             return;
@@ -64,14 +63,14 @@ impl Observer {
         }
     }
 
-    /// Counts the bytes until now.
+    /// Records the bytes until now.
     pub(super) fn record(&mut self, slots: &[Slot], since: Option<Duration>) {
         if let (Some(curve), Some(since)) = (&mut self.curve, since) {
             curve.record(since, slots.iter().map(Slot::bytes).sum());
         }
     }
 
-    /// Ends an interval: what was seen between the snapshots `from` and `to`.
+    /// Ends an interval and returns its observations between the snapshots `from` and `to`.
     pub(super) fn interval(&mut self, slots: &[Slot], from: &Snapshot, to: &Snapshot) -> Observed {
         let elapsed = to.at.saturating_duration_since(from.at);
         let (host, cores) = self.host.interval();
@@ -85,14 +84,14 @@ impl Observer {
         Observed { host, threads, tallies }
     }
 
-    /// The curve of the bytes received, and what the kernel allows.
+    /// Returns the curve of the received bytes and the limits of the kernel.
     pub(super) fn finish(&mut self) -> (Option<Curve>, HostLimits) {
         (self.curve.take().and_then(Recorder::finish), host::limits(self.role))
     }
 }
 
 impl Observed {
-    /// Divides the time of stream `stream` that the kernel's clocks leave open.
+    /// Divides the time of stream `stream` that the kernel's clocks do not explain.
     pub(super) fn complete(&self, stream: usize, sample: &mut TcpSample) {
         if let Some(tally) = self.tallies.get(stream) {
             tally.complete(sample);

@@ -1,4 +1,4 @@
-//! Directions, who opens, links, placement, latency: every way a test can go.
+//! The options of a test: directions, opener, links, placement and latency.
 
 use longhaul_core::plan::{Opener, Placement, TestLink, parse_addresses};
 
@@ -78,7 +78,7 @@ fn an_opening_server_sends_to_nobody_who_does_not_prove_himself() {
         TestPlan { opener: Opener::Server, direction: Direction::Reverse, ..TestPlan::new() };
     sender.send(&TestOrder::Plan(plan.into())).unwrap();
     assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
-    // A server of something else on the client's host.
+    // Another server on the client's host.
     let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = stranger.local_addr().unwrap().port();
     sender.send(&TestOrder::Listening { port }).unwrap();
@@ -108,7 +108,7 @@ fn streams_are_spread_over_links() {
         let address = stream.sender_address.as_deref().unwrap();
         assert!(address.starts_with(ip), "{address}");
     }
-    // An address that is not this host's.
+    // An address of another host.
     let wrong = TestLink::pair(&parse_addresses("192.0.2.1").unwrap(), &[]);
     let error = server.run(&TestPlan { links: wrong, ..by_bytes(1) }).unwrap_err();
     assert!(matches!(error, EngineError::DataConnect { .. }), "{error:?}");

@@ -1,4 +1,5 @@
-//! Datagrams over loopback: all accounted for, and none sent to strangers.
+//! Datagrams over loopback: every datagram is accounted for, and none is sent to an unverified
+//! address.
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn every_datagram_is_accounted_for_in_all_directions() {
         if let Some(reverse) = &result.reverse {
             assert_accounted(&reverse.summary);
         }
-        // 12.5 MB, and little more or less.
+        // 12.5 MB, with a small tolerance.
         let bytes = result.summary.receiver.bytes.get();
         assert!((6_000_000..13_500_000).contains(&bytes), "{bytes}");
         assert_eq!(result.streams.len(), 2);
@@ -70,7 +71,7 @@ fn large_and_small_datagrams_pass() {
 
 #[test]
 fn what_a_receiver_drops_is_not_blamed_on_the_path() {
-    // A receive buffer of one send, and nothing that holds the sender back.
+    // A receive buffer of one send, and no pacing.
     let server = Server::start(TestLimits::default());
     let plan = TestPlan {
         rate_bps: None,

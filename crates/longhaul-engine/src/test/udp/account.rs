@@ -1,23 +1,25 @@
+//! The account of the sequence numbers of a UDP flow.
+
 use longhaul_core::result::UdpCounts;
 
-/// Numbers that are remembered.
+/// The number of sequence numbers in the window.
 const WINDOW: u64 = 1 << 20;
-/// How far behind the highest number a datagram may come and still count: the reordering of
-/// 120 ms at 100 Gb/s of 1472-byte datagrams. What comes later is late. The word that is being
-/// entered has forgotten what it stood for.
+/// The largest distance behind the highest number at which a datagram still counts as received: the
+/// reordering of 120 ms at 100 Gb/s of 1472-byte datagrams. Later ones count as late. The window is
+/// one word shorter than the bitmap, because entering a new word clears its previous contents.
 const REACH: u64 = WINDOW - WORD_BITS;
 const WORD_BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (WINDOW / WORD_BITS) as usize;
 
-/// Accounts for every number of a flow: come, come again, come late, or missing.
+/// Accounts for every number of a flow: received, duplicate, late or missing.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// One more than the highest number seen, or told by an end mark.
+    /// The highest number seen or announced by an end mark, plus one.
     next: u64,
-    /// A bit for each of the last [`REACH`] numbers below `next`: it came.
+    /// One bit per number of the last [`REACH`] numbers below `next`: set if it was received.
     seen: Box<[u64]>,
     counts: UdpCounts,
-    /// The jitter in ns, and the last transit time on two clocks.
+    /// The jitter in ns, and the last transit time between two clocks.
     jitter_ns: f64,
     transit_ns: Option<i64>,
 }
@@ -33,7 +35,7 @@ impl Account {
         }
     }
 
-    /// Takes datagram `number`. Returns whether it counts as received.
+    /// Records datagram `number`. Returns whether it counts as received.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) -> bool {
         if number >= self.next {
@@ -53,12 +55,12 @@ impl Account {
         true
     }
 
-    /// How many numbers `number` would leave out.
+    /// Returns how many numbers before `number` were not seen.
     pub(super) fn gap_before(&self, number: u64) -> u64 {
         number.saturating_sub(self.next)
     }
 
-    /// The end mark: there are `total` numbers.
+    /// Records the end mark: the flow has `total` numbers.
     pub(crate) fn end(&mut self, total: u64) {
         if total > self.next {
             self.skip_to(total);
@@ -66,13 +68,13 @@ impl Account {
         }
     }
 
-    /// Takes note that this host dropped `datagrams`.
+    /// Records that this host dropped `datagrams`.
     pub(super) fn dropped_here(&mut self, datagrams: u64) {
         self.counts.host_dropped += datagrams;
     }
 
-    /// Takes the times of one arrival: one sample of RFC 3550's jitter. Datagrams that were sent
-    /// and came in one piece have their times in common and are one arrival.
+    /// Records the times of one arrival as a sample of the jitter of RFC 3550. Datagrams that were
+    /// sent and received in one piece share their times and are one arrival.
     pub(crate) fn arrival(&mut self, sent_ns: u64, received_ns: u64) {
         let transit = received_ns.wrapping_sub(sent_ns) as i64;
         if let Some(last) = self.transit_ns.replace(transit) {
@@ -85,8 +87,7 @@ impl Account {
         UdpCounts { expected: self.next, jitter_ms: self.jitter_ns / 1e6, ..self.counts }
     }
 
-    /// Marks the numbers from `next` up to `number` as not seen, and `number`'s place as free;
-    /// places of the window are used again and again.
+    /// Clears the bits from `next` up to and including `number`; the bitmap is a ring.
     #[inline]
     fn skip_to(&mut self, number: u64) {
         let from = self.next;
@@ -94,8 +95,8 @@ impl Account {
             self.seen.fill(0);
             return;
         }
-        // One in sequence enters a new word each 64 times, and clears it whole: what its other
-        // places stand for, 2^20 numbers back, has left the window, or leaves it with this word.
+        // A datagram in sequence enters a new word every 64 numbers and clears all of it: the other
+        // bits belong to numbers 2^20 back, which leave the window with this word.
         let mut at = from;
         while at <= number {
             if at.is_multiple_of(WORD_BITS) {
@@ -147,10 +148,10 @@ mod tests {
         assert_eq!((counts.datagrams, counts.expected), (5, 7));
         assert_eq!((counts.reordered, counts.duplicated, counts.late), (1, 2, 0));
         assert_eq!(missing(counts), 2);
-        // The last one was lost too; the end mark knows it.
+        // The last one was lost, too; the end mark shows it.
         account.end(8);
         assert_eq!(missing(account.counts()), 3);
-        // And it comes after all.
+        // It arrives late.
         assert!(account.take(7));
         assert_eq!(missing(account.counts()), 2);
     }

@@ -1,3 +1,5 @@
+//! The UDP flow of a test.
+
 use std::io;
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,25 +15,25 @@ use socket2::SockRef;
 
 use crate::lock::lock;
 
-/// How long a call on the socket waits before its thread looks whether it was shut.
+/// The timeout of a call on the socket, after which the thread checks for shutdown.
 const SHUT_LOOK: Duration = Duration::from_millis(100);
-/// How often a receiver reports.
+/// The interval between reports of a receiver.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
-/// How often a sender marks the end until the receiver has seen it.
+/// The interval between end marks of a sender until the receiver has seen one.
 const MARK_EVERY: Duration = Duration::from_millis(20);
-/// Receive buffer unless the user says otherwise: 25 ms at 20 Gb/s, longer than a scheduler lets
-/// a thread wait on a busy core. The kernel's default holds three merged datagrams.
+/// The default receive buffer: 25 ms at 20 Gb/s, which is longer than a thread waits for a busy
+/// core. The kernel's default holds three merged datagrams.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
-/// What all flows of a test have together, so that a client cannot ask for gigabytes.
+/// The receive buffers of all flows of a test, so that a client cannot request gigabytes.
 const ALL_BUFFERS_BYTES: usize = 128 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// What the socket of each of so many flows may hold, unless memory is short.
+/// Returns the largest receive buffer of each of `flows` sockets.
 pub(in crate::test) fn receive_buffer_bytes(flows: usize) -> usize {
     RECEIVE_BUFFER_BYTES.min(ALL_BUFFERS_BYTES / flows.max(1))
 }
 
-/// One flow of datagrams, at either end.
+/// One end of a flow of datagrams.
 #[derive(Debug)]
 pub(in crate::test) struct UdpFlow {
     pub(super) socket: UdpSocket,
@@ -39,16 +41,16 @@ pub(in crate::test) struct UdpFlow {
     payload_bytes: u32,
     shut: AtomicBool,
     pub(super) counted: Counted,
-    /// The sender's number of all, when it is over.
+    /// The total that the sender announced, at the end.
     pub(super) total: OnceLock<u64>,
-    /// The receiver saw the end.
+    /// True after the receiver saw the end mark.
     pub(super) end_seen: AtomicBool,
-    /// At the sender, what the receiver reported to have.
+    /// The datagrams that the receiver has reported, at the sender.
     reported: AtomicU64,
     said: Mutex<Option<Instant>>,
 }
 
-/// What the flow's thread has counted, for others to see; it alone writes.
+/// The counters of the flow's thread, which alone writes them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counted {
@@ -86,9 +88,9 @@ impl Counted {
 }
 
 impl UdpFlow {
-    /// A flow over `socket`, which is connected, whose datagrams are known by `tag`. Without a
-    /// `window` the socket gets a receive buffer of `buffer_bytes`, which holds its datagrams while
-    /// a thread waits for its core.
+    /// Creates a flow over `socket`, which is connected; `tag` identifies its datagrams. Without a
+    /// `window` the socket gets a receive buffer of `buffer_bytes`, which holds datagrams while a
+    /// thread waits for its core.
     ///
     /// # Errors
     /// The kernel refuses an option.
@@ -130,7 +132,7 @@ impl UdpFlow {
         })
     }
 
-    /// Ends the flow's thread soon. A sender is told elsewhere to end in order.
+    /// Ends the flow's thread soon. The end mark is sent elsewhere.
     pub(in crate::test) fn shut(&self, how: Shutdown) {
         if how == Shutdown::Both {
             self.shut.store(true, Ordering::Release);
@@ -149,7 +151,7 @@ impl UdpFlow {
         self.counted.get()
     }
 
-    /// Datagrams that the receiver has reported to have.
+    /// Returns the datagrams that the receiver has reported.
     pub(in crate::test) fn reported(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }
@@ -161,7 +163,7 @@ impl UdpFlow {
     pub(in crate::test) fn granted(&self) -> io::Result<Granted> {
         let options = SockRef::from(&self.socket);
         Ok(Granted {
-            // The kernel doubles what is asked for, socket(7).
+            // The kernel doubles the requested size (socket(7)).
             send_buffer_bytes: options.send_buffer_size()? as u64 / 2,
             receive_buffer_bytes: options.recv_buffer_size()? as u64 / 2,
             congestion: String::new(),
@@ -173,8 +175,8 @@ impl UdpFlow {
         socket_memory(&self.socket).ok()
     }
 
-    /// A receiver reports what it has; a sender hears it, and marks the end once its thread is
-    /// through.
+    /// Sends reports at a receiver. At a sender, reads reports and sends end marks after its thread
+    /// has ended.
     pub(in crate::test) fn attend(&self, role: End, now: Instant) {
         let (every, header) = match role {
             End::Receiver => (REPORT_EVERY, Some(self.report())),
@@ -198,7 +200,7 @@ impl UdpFlow {
         }
     }
 
-    /// Says `header` alone. What is lost is said again.
+    /// Sends `header` without data. Lost ones are repeated.
     pub(super) fn say(&self, header: &DatagramHeader) {
         let _ = send(&self.socket, &header.encode(), SendFlags::DONTWAIT);
     }

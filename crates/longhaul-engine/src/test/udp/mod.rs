@@ -1,15 +1,14 @@
-//! Datagrams: how a flow of them is sent, received and accounted for.
+//! UDP flows: sending, receiving and accounting for datagrams.
 //!
-//! The sender numbers datagrams in 64 bits and hands them to the kernel many at a time, which
-//! cuts them apart (segmentation offload); the receiver takes what the kernel merged, by the real
-//! size of the datagrams, and [accounts](account::Account) for each number. When its data is over
-//! the sender marks the end in-band, again and again, until the receiver reports to have seen it.
-//! The receiver reports four times a second from the beginning: a sender whose receiver has gone
-//! silent stops (in the sense of RFC 7675), instead of flooding a path for nobody.
+//! The sender numbers datagrams in 64 bits and passes many at a time to the kernel, which splits
+//! them (GSO). The receiver reads merged datagrams (GRO) and [accounts](account::Account) for each
+//! number. At the end of its data the sender repeats an end mark until the receiver reports it. The
+//! receiver reports four times a second from the start: a sender whose receiver is silent stops
+//! (RFC 7675), and does not flood the path.
 //!
-//! What hosts drop is told from what the path drops: `ENOBUFS` at the sender is its interface's
-//! queue, and at the receiver the kernel says with each datagram how often the socket's buffer
-//! was full before it.
+//! Drops at hosts and on the path are distinguished: `ENOBUFS` at the sender comes from the
+//! interface's queue, and at the receiver the kernel reports the drops at the socket's buffer with
+//! each datagram.
 
 mod account;
 mod flow;

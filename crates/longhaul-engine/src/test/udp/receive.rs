@@ -1,3 +1,5 @@
+//! The receiving thread of a UDP flow.
+
 use std::io::ErrorKind;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -12,16 +14,16 @@ use super::UdpFlow;
 use super::account::Account;
 use crate::test::mover::Slot;
 
-/// The most that the kernel hands over at once.
+/// The largest merged datagram.
 pub(in crate::test) const BUFFER_BYTES: usize = 1 << 16;
-/// How long after the last datagram or mark a receiver that saw the end waits for stragglers, and
-/// answers marks.
+/// The time after the last datagram or mark for which a receiver that saw the end waits for late
+/// datagrams and answers marks.
 const LINGER: Duration = Duration::from_millis(100);
-/// How long it does so at most.
+/// The limit of that wait.
 const LONGEST_LINGER: Duration = Duration::from_secs(2);
 
-/// Receives until the sender's end mark, or until the flow is shut. `first` is set when the first
-/// datagram is there.
+/// Receives until the sender's end mark, or until the flow is shut. Sets `first` at the first
+/// datagram.
 pub(in crate::test) fn receive(
     slot: &Slot,
     flow: &UdpFlow,
@@ -42,7 +44,7 @@ pub(in crate::test) fn receive(
                     }
                     continue;
                 }
-                // What the network says of our reports is the sender's matter, not the data's.
+                // ICMP errors about the reports concern the sender, not the data.
                 Err(e) if e.kind() == ErrorKind::ConnectionRefused => continue,
                 Err(e) => return Err(e),
             };

@@ -1,6 +1,7 @@
+//! The sending thread of a UDP flow.
+
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use longhaul_core::result::UdpCounts;
@@ -10,26 +11,23 @@ use longhaul_sys::udp;
 use rustix::io::Errno;
 
 use super::UdpFlow;
-use crate::test::mover::{Pacer, Slot, payload};
+use crate::test::mover::{Sending, Slot, payload};
 
-/// Datagrams that the kernel cuts from one send, at most (UDP_MAX_SEGMENTS, linux/udp.h, before
+/// The most datagrams that the kernel splits from one send (UDP_MAX_SEGMENTS, linux/udp.h, before
 /// Linux 6.9).
 const MOST_SEGMENTS: usize = 64;
-/// Bytes in one send, at most: an IPv6 packet of 65535 less the headers of IPv6 and UDP, which
-/// the kernel takes even where the segments are small.
+/// The most bytes of one send: an IPv6 packet of 65535 bytes without the headers of IPv6 and UDP.
 const MOST_BYTES: usize = 65_535 - 48;
 
 /// Sends datagrams of `payload_bytes` until `share` bytes are sent or `stop` is set. The last
-/// datagram of a share may be shorter, but not than its header.
+/// datagram of a share may be shorter, but contains its header.
 pub(in crate::test) fn send(
     slot: &Slot,
     flow: &UdpFlow,
     payload_bytes: usize,
-    share: Option<u64>,
-    mut pacer: Option<Pacer>,
-    stop: &AtomicBool,
-    sampler: &Thread,
+    sending: Sending<'_>,
 ) {
+    let Sending { share, mut pacer, stop, sampler } = sending;
     slot.run(sampler, || {
         let epoch = Instant::now();
         let mut batch = Batch::new(flow, payload_bytes);
@@ -71,14 +69,14 @@ pub(in crate::test) fn send(
     });
 }
 
-/// The datagrams of one send, side by side.
+/// The datagrams of one send in one buffer.
 struct Batch<'a> {
     flow: &'a UdpFlow,
     buffer: AlignedBuffer,
-    /// Of whole datagrams in the buffer.
+    /// The length of the whole datagrams in the buffer.
     length: usize,
     payload_bytes: usize,
-    /// The kernel cuts; otherwise a batch is one datagram.
+    /// True if the kernel splits; otherwise a batch is one datagram.
     segmented: bool,
 }
 
@@ -97,8 +95,8 @@ impl<'a> Batch<'a> {
         Batch { flow, buffer: payload(length), length, payload_bytes, segmented }
     }
 
-    /// Writes the headers of as many whole datagrams as `allowed` bytes are, but of one at least,
-    /// from number `first`. The last is cut to what is `left` of a share.
+    /// Writes the headers of as many datagrams as fit `allowed` bytes, but at least one, from
+    /// number `first`. The last is shortened to the bytes `left` of a share.
     fn fill(&mut self, first: u64, time_ns: u64, allowed: u64, left: u64) -> Filled {
         let allowed = allowed.min(self.length as u64) as usize;
         let whole = (allowed / self.payload_bytes).max(1) * self.payload_bytes;
@@ -122,9 +120,9 @@ impl<'a> Batch<'a> {
         self.flow.socket.send(&self.buffer[..bytes]).map(drop)
     }
 
-    /// Sends one by one from now on, where the kernel does not cut: datagrams larger than the
-    /// path's MTU, or an interface without checksums (udp_send_skb(), net/ipv4/udp.c). False when
-    /// it does so already.
+    /// Sends single datagrams from now on, if the kernel cannot split: datagrams above the path's
+    /// MTU, or an interface without checksums (udp_send_skb(), net/ipv4/udp.c). Returns false if it
+    /// did so before.
     fn cut_by_hand(&mut self) -> bool {
         if !self.segmented {
             return false;

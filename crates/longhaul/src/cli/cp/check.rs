@@ -1,4 +1,4 @@
-//! `longhaul cp --check MANIFEST [DIR]`, here or at a far host.
+//! `longhaul cp --check MANIFEST [DIR]`, on this host or on a server.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,18 +10,18 @@ use longhaul_core::plan::Location;
 use longhaul_core::result::{CheckResult, Manifest};
 use longhaul_engine::copy;
 
-use super::gate::Gate;
-use super::route::{Far, far};
+use super::connector::Connector;
+use super::route::{Endpoint, endpoint};
 use crate::exit::{self, Coded};
-use crate::output::{after_printing, answer, document, say};
+use crate::output::{after_printing, print_document, print_message, print_result};
 
-/// Compares the files in the only one of `places`, or beside the manifest, with what `manifest` has
-/// recorded. Where they are at a far host, a session that `open` makes asks that host to.
+/// Compares files with the digests in `manifest`: those in the only one of `places`, or those
+/// beside the manifest. A remote host compares its files itself, in a session that `open` returns.
 pub(super) fn check<'a>(
     manifest: &Location,
     places: &[Location],
     json: bool,
-    open: impl FnOnce(&Far) -> Result<Gate<'a>, Coded>,
+    open: impl FnOnce(&Endpoint) -> Result<Connector<'a>, Coded>,
     stop: &Arc<AtomicBool>,
 ) -> Result<u8, Coded> {
     let usage = |text: &str| Coded::new(exit::USAGE, anyhow!(text.to_owned()));
@@ -29,26 +29,26 @@ pub(super) fn check<'a>(
         Location::Local(path) | Location::Server { path, .. } | Location::Ssh { path, .. } => {
             Ok(path)
         }
-        _ => Err(usage("--check takes a manifest and a directory, not standard input or a device")),
+        _ => Err(usage("--check needs a manifest and a directory, not '-' or a device")),
     };
     let dir = match places {
         [] => None,
-        [dir] if far(dir) == far(manifest) => Some(place(dir.clone())?),
-        _ => return Err(usage("--check takes one directory of the manifest's host, or none")),
+        [dir] if endpoint(dir) == endpoint(manifest) => Some(place(dir.clone())?),
+        _ => return Err(usage("--check accepts one directory, on the host of the manifest")),
     };
     let path = place(manifest.clone())?;
-    let result = match far(manifest) {
+    let result = match endpoint(manifest) {
         None => check_here(&path, dir.as_deref(), stop)?,
         Some(far) => {
-            let mut gate = open(&far)?;
-            let result = gate
+            let mut connector = open(&far)?;
+            let result = connector
                 .open()
                 .and_then(|session| copy::check_far(session, &path, dir.as_deref(), stop));
-            gate.finish();
+            connector.finish();
             result?
         }
     };
-    let printed = if json { document(&result) } else { print(&result) };
+    let printed = if json { print_document(&result) } else { print(&result) };
     after_printing(if result.holds() { exit::OK } else { exit::PARTIAL }, printed)
 }
 
@@ -78,7 +78,7 @@ fn print(result: &CheckResult) -> Result<(), Coded> {
         }
     }
     for failure in &result.failures {
-        say(format_args!("{}: {}", failure.path, failure.reason));
+        print_message(format_args!("{}: {}", failure.path, failure.reason));
     }
     let _ = writeln!(
         text,
@@ -89,5 +89,5 @@ fn print(result: &CheckResult) -> Result<(), Coded> {
         result.missing.len(),
         result.extra.len()
     );
-    answer(&text)
+    print_result(&text)
 }

@@ -1,4 +1,4 @@
-//! `--json-stream`: a line for each second and event of a copy.
+//! `--json-stream`: a line per second and per event of a copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::exit::Coded;
-use crate::output::{answer, document, document_line, remark_text};
+use crate::output::{print_document, print_document_line, print_notes, print_result};
 
-/// How often it is told how far the copy is.
+/// The time between two progress lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where results go: standard output, or standard error where that takes the data.
+/// The stream for results: standard output, or standard error if standard output carries the data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printer {
     pub(super) to_stderr: bool,
@@ -26,33 +26,30 @@ pub(super) struct Printer {
 impl Printer {
     /// Prints `text` and ends the line.
     pub(super) fn text(self, text: &str) -> Result<(), Coded> {
-        match self.to_stderr {
-            true => {
-                remark_text(&format!("{text}\n"));
-                Ok(())
-            }
-            false => answer(&format!("{text}\n")),
+        let line = format!("{text}\n");
+        if !self.to_stderr {
+            return print_result(&line);
         }
+        print_notes(&line);
+        Ok(())
     }
 
     /// Prints `value` as one document.
     pub(super) fn document(self, value: &impl Serialize) -> Result<(), Coded> {
-        match self.to_stderr {
-            true => self.text(&serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?),
-            false => document(value),
+        if self.to_stderr {
+            self.text(&serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?)
+        } else {
+            print_document(value)
         }
     }
 
     fn event(self, name: &str, data: &Value) -> Result<(), Coded> {
         let event = json!({ "schema": COPY_SCHEMA, "event": name, "data": data });
-        match self.to_stderr {
-            true => self.text(&event.to_string()),
-            false => document_line(&event),
-        }
+        if self.to_stderr { self.text(&event.to_string()) } else { print_document_line(&event) }
     }
 }
 
-/// Tells of a copy while it runs.
+/// The thread that prints the progress of a copy.
 pub(super) struct Events {
     printer: Printer,
     over: Arc<AtomicBool>,
@@ -60,25 +57,26 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Tells how far `progress` is, from now on.
+    /// Starts to print `progress`.
     pub(super) fn start(progress: Arc<Progress>, printer: Printer) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let over = over.clone();
-            move || tell(&progress, printer, &over)
+            move || print_progress(&progress, printer, &over)
         });
         Events { printer, over, thread }
     }
 
-    /// Tells that a connection was lost.
+    /// Prints that a connection was lost.
     pub(super) fn lost(printer: Printer, reason: &str) {
         let _ = printer.event("lost", &json!({ "reason": reason }));
     }
 
-    /// Ends, with the whole if there is one.
+    /// Stops the thread and prints the result, if there is one.
     ///
     /// # Errors
-    /// The whole was not printed. That an event before it was not is no reason to stop the copy.
+    /// The result was not printed. Earlier lines that were not printed are ignored, so that they
+    /// do not stop the copy.
     pub(super) fn finish(self, result: Option<&CopyResult>) -> Result<(), Coded> {
         self.over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -90,20 +88,20 @@ impl Events {
     }
 }
 
-fn tell(progress: &Progress, printer: Printer, over: &AtomicBool) {
+fn print_progress(progress: &Progress, printer: Printer, over: &AtomicBool) {
     let start = Instant::now();
-    let (mut told, mut before) = (start, Bytes::new(0));
+    let (mut printed, mut before) = (start, Bytes::new(0));
     loop {
-        thread::park_timeout(INTERVAL.saturating_sub(told.elapsed()));
+        thread::park_timeout(INTERVAL.saturating_sub(printed.elapsed()));
         if over.load(Ordering::Relaxed) {
             return;
         }
-        if told.elapsed() < INTERVAL {
+        if printed.elapsed() < INTERVAL {
             continue;
         }
         let (now, moved) = (Instant::now(), progress.moved());
         let gained = Bytes::new(moved.get().saturating_sub(before.get()));
-        let rate = Rate::mean(gained, now - told);
+        let rate = Rate::mean(gained, now - printed);
         let left = progress.total().get().saturating_sub(moved.get());
         let seconds_left =
             (progress.listed() && rate.bps() > 0).then(|| left as f64 * 8.0 / rate.bps() as f64);
@@ -123,6 +121,6 @@ fn tell(progress: &Progress, printer: Printer, over: &AtomicBool) {
                 "rate_limit_bps": progress.limit(),
             }),
         );
-        (told, before) = (now, moved);
+        (printed, before) = (now, moved);
     }
 }

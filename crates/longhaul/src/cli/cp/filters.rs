@@ -1,4 +1,4 @@
-//! `--include`, `--exclude` and their `-from` forms, whose order among each other decides.
+//! `--include`, `--exclude` and their `-from` forms. Their order on the command line decides.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,10 +12,10 @@ use longhaul_core::plan::filter::{FilterList, FilterRule};
 
 use crate::exit::{self, Coded};
 
-/// The largest file of names or rules that is read: some ten million names.
+/// The largest list of names or rules: about ten million names.
 const LIST_LIMIT_BYTES: u64 = 1 << 30;
 
-/// The filter options as they were given, in their order.
+/// The filter options in the order of the command line.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FilterArgs {
     given: Vec<(Kind, OsString)>,
@@ -30,30 +30,30 @@ enum Kind {
 }
 
 const OPTIONS: [(Kind, &str, &str, &str); 4] = [
-    (Kind::Include, "include", "PATTERN", "Copy what matches, whatever later rules say"),
-    (Kind::Exclude, "exclude", "PATTERN", "Leave out what matches; patterns and rules are rsync's"),
+    (Kind::Include, "include", "PATTERN", "Copy paths that match, regardless of later rules"),
+    (Kind::Exclude, "exclude", "PATTERN", "Skip paths that match; patterns are those of rsync"),
     (
         Kind::IncludeFrom,
         "include-from",
         "FILE",
-        "Read patterns to include, one a line; '-' for standard input",
+        "Read patterns to include, one per line; '-' is standard input",
     ),
     (
         Kind::ExcludeFrom,
         "exclude-from",
         "FILE",
-        "Read patterns to exclude, one a line; '-' for standard input",
+        "Read patterns to exclude, one per line; '-' is standard input",
     ),
 ];
 
 impl FilterArgs {
-    /// How many of them read standard input.
+    /// The number of options that read standard input.
     pub(super) fn stdin_readers(&self) -> usize {
         let from = |kind: &Kind| matches!(kind, Kind::IncludeFrom | Kind::ExcludeFrom);
         self.given.iter().filter(|(kind, value)| from(kind) && value == "-").count()
     }
 
-    /// The rules, those of files read.
+    /// Returns the rules, and reads those in files.
     pub(super) fn rules(&self) -> Result<Vec<FilterRule>, Coded> {
         let mut list = FilterList::default();
         for (kind, value) in &self.given {
@@ -82,7 +82,7 @@ pub(super) fn read_list(path: &Path) -> Result<Vec<u8>, Coded> {
     };
     match read {
         Ok(length) if length as u64 == LIST_LIMIT_BYTES => {
-            Err(Coded::new(exit::USAGE, anyhow!("the list {} is too long", path.display())))
+            Err(Coded::new(exit::USAGE, anyhow!("{}: more than 1 GiB of names", path.display())))
         }
         Ok(_) => Ok(bytes),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Which end of a copy is where.
+//! The route of a copy: which host is the source and which the sink.
 
 use std::fmt;
 use std::fs::File;
@@ -12,34 +12,34 @@ use longhaul_engine::copy::{Feed, SourcePlan, SourceRoot, Tree};
 
 use crate::exit::{self, Coded};
 
-/// A way of copying, and with whom.
+/// The direction of a copy, with its hosts and paths.
 #[derive(Debug)]
 pub(super) enum Route {
-    /// From here to there.
-    Push { source: SourcePlan, far: Far, target: PathBuf },
-    /// From there to here.
-    Pull { far: Far, paths: Vec<PathBuf>, names: Names, target: Target },
-    /// From one far end to another.
-    Between { from: Far, paths: Vec<PathBuf>, names: Names, to: Far, target: PathBuf },
+    /// From this host to `far`.
+    Push { source: SourcePlan, far: Endpoint, target: PathBuf },
+    /// From `far` to this host.
+    Pull { far: Endpoint, paths: Vec<PathBuf>, names: Names, target: Target },
+    /// From one server to another.
+    Between { from: Endpoint, paths: Vec<PathBuf>, names: Names, to: Endpoint, target: PathBuf },
 }
 
-/// Of the only path these alone, relative to it.
+/// The paths of `--files-from`, relative to the only source.
 pub(super) type Names = Option<Vec<PathBuf>>;
 
-/// Where something goes to at this end.
+/// The target of a copy to this host.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// This path.
+    /// A path.
     Path(PathBuf),
     /// Standard output.
     Output,
 }
 
-/// An end that is not the client.
+/// The host of a source or target, as seen from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) enum Far {
-    /// This host: the far end is a part of this process.
-    Here,
+pub(in crate::cli) enum Endpoint {
+    /// This host: the server is part of this process.
+    Local,
     /// `host[:port]`, a `longhaul serve --root DIR`.
     Server(String),
     /// `[user@]host`, over ssh.
@@ -49,18 +49,18 @@ pub(in crate::cli) enum Far {
 impl Route {
     pub(super) fn of(plan: &CopyPlan) -> Result<Self, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        let from = plan.sources.first().and_then(far);
+        let from = plan.sources.first().and_then(endpoint);
         let mut roots = Vec::new();
         let mut paths = Vec::new();
         for source in &plan.sources {
             match source {
-                _ if far(source) != from => {
-                    return usage("all sources must be at one place: here, or on one host");
+                _ if endpoint(source) != from => {
+                    return usage("all sources must be on one host");
                 }
                 Location::Server { path, .. } | Location::Ssh { path, .. } => {
                     paths.push(path.clone());
                 }
-                // To standard output a copy within this host is a fetch, too.
+                // A copy to standard output is a pull, also within this host.
                 Location::Local(path) if plan.target == Location::Standard => {
                     paths.push(path.clone());
                 }
@@ -72,51 +72,53 @@ impl Route {
                     None => roots.push(SourceRoot::Path(path.clone())),
                 },
                 Location::Standard => {
-                    // Not the standard library's handle: what that buffers, nobody can wait for.
+                    // The standard library's handle buffers, and a poll does not see its buffer.
                     let input = std::io::stdin().as_fd().try_clone_to_owned();
                     let input = input.map_err(|error| Coded::new(exit::HOST, error))?;
                     roots.push(SourceRoot::Feed(Arc::new(Feed::new(File::from(input)))));
                 }
                 Location::Zero => roots.push(SourceRoot::Zero(plan.zero_bytes.unwrap_or_default())),
-                Location::Null => return usage("/dev/null is a target"),
+                Location::Null => return usage("/dev/null can only be a target"),
             }
         }
         let source = SourcePlan { tree: Tree::anywhere(), roots };
         let names = plan.names.clone();
         if plan.target == Location::Standard {
-            let far = from.unwrap_or(Far::Here);
+            let far = from.unwrap_or(Endpoint::Local);
             return Ok(Route::Pull { far, paths, names, target: Target::Output });
         }
         let (to, target) = match &plan.target {
             Location::Server { path, .. } | Location::Ssh { path, .. } => {
-                (far(&plan.target), path.clone())
+                (endpoint(&plan.target), path.clone())
             }
             Location::Local(path) => (None, path.clone()),
             Location::Null => (None, "/dev/null".into()),
-            Location::Zero | Location::Standard => return usage("/dev/zero is a source"),
+            Location::Zero | Location::Standard => {
+                return usage("/dev/zero can only be a source");
+            }
         };
         Ok(match (from, to) {
-            (None, to) => Route::Push { source, far: to.unwrap_or(Far::Here), target },
+            (None, to) => Route::Push { source, far: to.unwrap_or(Endpoint::Local), target },
             (Some(far), None) => Route::Pull { far, paths, names, target: Target::Path(target) },
             (Some(from), Some(to)) => Route::Between { from, paths, names, to, target },
         })
     }
 }
 
-/// The far end that a location is at; `None` for this host.
-pub(in crate::cli) fn far(location: &Location) -> Option<Far> {
+/// The remote host of a location; `None` for this host.
+pub(in crate::cli) fn endpoint(location: &Location) -> Option<Endpoint> {
     match location {
-        Location::Server { address, .. } => Some(Far::Server(address.clone())),
-        Location::Ssh { destination, .. } => Some(Far::Ssh(destination.clone())),
+        Location::Server { address, .. } => Some(Endpoint::Server(address.clone())),
+        Location::Ssh { destination, .. } => Some(Endpoint::Ssh(destination.clone())),
         Location::Local(_) | Location::Zero | Location::Null | Location::Standard => None,
     }
 }
 
-impl fmt::Display for Far {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Far::Here => f.write_str("this host"),
-            Far::Server(host) | Far::Ssh(host) => f.write_str(host),
+            Endpoint::Local => f.write_str("this host"),
+            Endpoint::Server(host) | Endpoint::Ssh(host) => f.write_str(host),
         }
     }
 }

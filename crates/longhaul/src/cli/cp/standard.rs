@@ -1,4 +1,5 @@
-//! `-`: standard input as a source, standard output as a target; and what goes with neither.
+//! `-`: standard input as a source and standard output as a target, and the options that exclude
+//! them.
 
 use std::io::IsTerminal;
 
@@ -14,12 +15,12 @@ fn usage<T>(text: String) -> Result<T, Coded> {
 }
 
 impl Args {
-    /// Whether standard output takes the data, and nothing else therefore.
+    /// True if standard output carries the data, so that results go to standard error.
     pub(super) fn to_stdout(&self) -> bool {
         self.places.len() > 1 && self.places.last() == Some(&Location::Standard)
     }
 
-    /// Refuses what standard input and output, and lists read from it, cannot do.
+    /// Rejects options that standard input and output do not support.
     pub(super) fn check_standard(
         &self,
         sources: &[Location],
@@ -28,20 +29,19 @@ impl Args {
         let input = sources.iter().filter(|source| **source == Location::Standard).count();
         let listed = self.files_from.as_deref().is_some_and(|list| list == "-");
         if input + usize::from(listed) + self.filters.stdin_readers() > 1 {
-            return usage("standard input ('-') can be read for one thing only".to_owned());
+            return usage("standard input ('-') can be used only once".to_owned());
         }
         let (what, other) = match (input, target) {
-            (0, Location::Standard) => ("standard output takes one file", &sources[0]),
+            (0, Location::Standard) => ("standard output accepts one file", &sources[0]),
             (0, _) => return Ok(()),
             _ => ("standard input is one file", target),
         };
         if sources.len() > 1 {
-            return usage(format!("{what}, and nothing beside it"));
+            return usage(format!("{what} only"));
         }
         if matches!(other, Location::Zero | Location::Standard) {
             return usage(
-                "from memory or standard input to standard output longhaul has nothing to do; \
-                 use head or cat"
+                "cannot copy from memory or standard input to standard output; use head or cat"
                     .to_owned(),
             );
         }
@@ -54,21 +54,21 @@ impl Args {
             (self.manifest.is_some(), "--manifest"),
             (self.files_from.is_some(), "--files-from"),
         ];
-        // A manifest goes beside a file that has a name, wherever its bytes come from.
+        // A target file has a name, so a manifest can be written beside it.
         let fits = |flag: &str| input > 0 && flag == "--manifest";
         match flags.iter().find(|(given, flag)| *given && !fits(flag)) {
-            Some((_, flag)) => usage(format!("{what} without a name or a time; leave {flag} away")),
+            Some((_, flag)) => usage(format!("{what} without metadata; remove {flag}")),
             None => Ok(()),
         }
     }
 
-    /// Refuses to read from a terminal, or to flood one.
+    /// Rejects a terminal as standard input or output.
     pub(super) fn check_terminals(plan: &CopyPlan) -> Result<(), Coded> {
         if plan.sources.contains(&Location::Standard) && std::io::stdin().is_terminal() {
-            return usage("standard input is a terminal; pipe or redirect into '-'".to_owned());
+            return usage("standard input is a terminal; use a pipe or redirection".to_owned());
         }
         if plan.target == Location::Standard && output_is_terminal() {
-            return usage("standard output is a terminal; pipe or redirect '-'".to_owned());
+            return usage("standard output is a terminal; use a pipe or redirection".to_owned());
         }
         Ok(())
     }

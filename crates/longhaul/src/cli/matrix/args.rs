@@ -1,3 +1,5 @@
+//! The arguments of `longhaul matrix`.
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -5,68 +7,67 @@ use longhaul_core::units::Bytes;
 
 /// Compare transfer tools over emulated wide-area paths
 ///
-/// Runs each tool of the plan over each path, one at a time, keeps every run, and prints a table;
-/// the directory also receives report.html with its figures. Without a plan, the shipped plan 'default'
-/// is run: round trips of 0, 15, 90 and 180 ms; memory to memory with longhaul test, iperf3 and
-/// nuttcp; disk to disk with longhaul cp, scp, rsync and globus-url-copy. Tools that are not
-/// installed are rows marked so. What the plan will take is shown first.
+/// Runs each tool of the plan over each path, one at a time, records every run, prints a table and
+/// writes report.html with figures. The default plan, 'default', has round-trip times of 0, 15, 90
+/// and 180 ms. It measures memory to memory with longhaul test, iperf3 and nuttcp, and disk to disk
+/// with longhaul cp, scp, rsync and globus-url-copy. The table marks tools that are not installed.
+/// longhaul prints an estimate of time and space before the first run.
 ///
-/// Exit codes: 0 all runs are valid, 2 the plan makes no sense or takes so much that --yes is
-/// needed, 5 no room on the disk or data that cannot be read, 6 this host cannot emulate links,
-/// 7 some runs failed or are invalid, 130 interrupted.
+/// Exit codes: 0 all runs are valid, 2 the plan is invalid or needs --yes, 5 not enough disk space
+/// or unreadable data, 6 this host cannot emulate links, 7 some runs failed or are invalid, 130
+/// interrupted.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct MatrixArgs {
-    /// Plan to run: a file (TOML; see docs/guide/matrix.md), or a shipped plan by its name
+    /// Plan to run: a TOML file (see docs/guide/matrix.md), or the name of a shipped plan
     #[arg(value_name = "PLAN", conflicts_with = "quick")]
     pub(super) plan: Option<PathBuf>,
-    /// Run the shipped plan 'quick', which ends in under five minutes
+    /// Run the shipped plan 'quick', which takes less than five minutes
     #[arg(long)]
     pub(super) quick: bool,
-    /// List the shipped plans and what each takes, and end
+    /// List the shipped plans with their time and space, and exit
     #[arg(long)]
     pub(super) list_plans: bool,
-    /// Print the text of the plan and what it takes, and end; a start for one of your own
+    /// Print the text of the plan with its time and space, and exit; use it as a template
     #[arg(long)]
     pub(super) show_plan: bool,
-    /// Begin also what takes more than an hour or most of the memory
+    /// Start even if the matrix needs more than an hour or half of the free memory
     #[arg(long, short = 'y')]
     pub(super) yes: bool,
     /// Continue an interrupted matrix: the one in --out, or the latest in this directory
     #[arg(long)]
     pub(super) resume: bool,
-    /// With --resume: also make the runs again that failed
+    /// With --resume: repeat the failed runs
     #[arg(long, requires = "resume")]
     pub(super) retry_failed: bool,
-    /// With --resume: go on although longhaul or a tool is another than before
+    /// With --resume: continue even if longhaul or a tool has changed
     #[arg(long, requires = "resume")]
     pub(super) mix: bool,
     /// Directory for the archive and the report [default: longhaul-matrix-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// File or directory to copy, instead of a made file of incompressible bytes
+    /// File or directory to copy [default: a generated file of incompressible bytes]
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     pub(super) data: Option<PathBuf>,
-    /// Size of the made file, such as 1GiB
+    /// Size of the generated file, such as 1GiB
     #[arg(long, value_name = "SIZE")]
     pub(super) size: Option<Bytes>,
-    /// Multiply the volume of everything that is made by this, such as 0.01
+    /// Multiply the size of all generated data by this factor, such as 0.01
     #[arg(long, value_name = "FACTOR")]
     pub(super) scale: Option<f64>,
-    /// Far end of a plan with a real path, by its ssh name
+    /// Far end of a plan with a real path, as ssh knows it
     #[arg(long, value_name = "USER@HOST")]
     pub(super) far: Option<String>,
-    /// Directory on the disk that receives the copies over emulated paths [default: the output
-    /// directory]
+    /// Directory for the copies over emulated paths [default: the output directory]
     #[arg(long, value_name = "DIR")]
     pub(super) scratch: Option<PathBuf>,
-    /// Keep this proof of the emulator's accuracy here, for the report (longhaul wan selftest
-    /// --json)
+    /// Add this certificate of the emulator's accuracy to the report (the output of 'longhaul wan
+    /// selftest --json')
     #[arg(long, value_name = "FILE")]
     pub(super) certificate: Option<PathBuf>,
-    /// Complete passes over all cells
+    /// Number of passes over all cells
     #[arg(long, value_name = "N")]
     pub(super) repeats: Option<u32>,
-    /// Run only these rows: 'scp', 'longhaul', 'longhaul cp --cleartext'
+    /// Run only these rows, such as 'scp', 'longhaul' or 'longhaul cp --cleartext'
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     pub(super) only: Vec<String>,
     /// Print one JSON document (longhaul.matrix/1) instead of the table
@@ -75,9 +76,9 @@ pub(in crate::cli) struct MatrixArgs {
 }
 
 impl MatrixArgs {
-    /// Whether the arguments say what to run, rather than leave it to the built-in plan or, when
-    /// resuming, to the archive.
-    pub(super) fn says_what(&self) -> bool {
+    /// True if an argument selects the plan or changes it. Otherwise the default plan or, with
+    /// `--resume`, the plan in the archive is used.
+    pub(super) fn selects_plan(&self) -> bool {
         self.plan.is_some()
             || self.quick
             || self.data.is_some()

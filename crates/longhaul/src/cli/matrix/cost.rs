@@ -1,4 +1,4 @@
-//! What a matrix takes, shown before it is begun; what takes much is begun only when asked twice.
+//! The estimated cost of a matrix: printed before the first run, and confirmed by `--yes` if high.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use longhaul_lab::runner::{Cost, detect};
 
 use crate::exit::{self, Coded};
 
-/// Beyond it a user may have meant less.
+/// A longer matrix needs `--yes`, because the user may have meant a smaller one.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// `96 runs, about 42 min; 2.15 GB of disk, no memory`
@@ -28,12 +28,12 @@ pub(super) fn words(cost: &Cost) -> String {
     format!("{runs} runs, about {}; {disk}, {memory}{far}", minutes(*time))
 }
 
-/// Refuses what takes long or much unless `yes` was said.
+/// Rejects a matrix that needs much time or memory, unless `yes` is set.
 pub(super) fn check(cost: &Cost, yes: bool) -> Result<(), Coded> {
     match too_much(cost, Room::available_memory()) {
         Some(what) if !yes => {
-            let advice = "add --yes, or make it smaller with --scale, --only or --repeats";
-            Err(Coded::new(exit::USAGE, anyhow!("this matrix takes {what}; {advice}")))
+            let advice = "add --yes, or reduce it with --scale, --only or --repeats";
+            Err(Coded::new(exit::USAGE, anyhow!("the matrix needs {what}; {advice}")))
         }
         _ => Ok(()),
     }
@@ -43,9 +43,9 @@ fn too_much(cost: &Cost, available: Option<Bytes>) -> Option<String> {
     if cost.time > LONG {
         return Some(format!("about {}", minutes(cost.time)));
     }
-    // The other half is for the tools and the packets under way.
-    let available = available.filter(|there| cost.room.memory.get() > there.get() / 2)?;
-    Some(format!("{} of the {available} of memory that are free", cost.room.memory))
+    // The other half is for the tools and the packets in flight.
+    let available = available.filter(|free| cost.room.memory.get() > free.get() / 2)?;
+    Some(format!("{} of the {available} of free memory", cost.room.memory))
 }
 
 fn minutes(time: Duration) -> String {
@@ -55,7 +55,7 @@ fn minutes(time: Duration) -> String {
     }
 }
 
-/// Whether a tool is on this host, as far as the plan needs it here, each looked for once.
+/// Returns a predicate for the tools that are installed on this host. Each tool is detected once.
 pub(super) fn is_installed(
     drivers: &[Box<dyn Driver>],
     plan: &MatrixPlan,
@@ -63,8 +63,8 @@ pub(super) fn is_installed(
     let installed =
         |driver: &&dyn Driver| matches!(detect(*driver, plan), Detected::Installed { .. });
     let drivers = drivers.iter().map(|driver| &**driver);
-    let there: HashSet<&'static str> = drivers.filter(installed).map(Driver::name).collect();
-    move |tool| there.contains(tool)
+    let names: HashSet<&'static str> = drivers.filter(installed).map(Driver::name).collect();
+    move |tool| names.contains(tool)
 }
 
 #[cfg(test)]
@@ -77,15 +77,15 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_and_half_of_the_memory_are_begun_at_once_and_more_is_not() {
-        let there = Some(Bytes::gib(4));
-        assert_eq!(too_much(&cost(60, Bytes::gib(2)), there), None);
-        assert!(too_much(&cost(61, Bytes::new(0)), there).unwrap().contains("61 min"));
-        assert!(too_much(&cost(1, Bytes::gib(3)), there).unwrap().contains("3.00 GiB of the 4.00"));
+    fn more_than_an_hour_or_half_of_the_memory_needs_yes() {
+        let free = Some(Bytes::gib(4));
+        assert_eq!(too_much(&cost(60, Bytes::gib(2)), free), None);
+        assert!(too_much(&cost(61, Bytes::new(0)), free).unwrap().contains("61 min"));
+        assert!(too_much(&cost(1, Bytes::gib(3)), free).unwrap().contains("3.00 GiB of the 4.00"));
         assert!(check(&cost(120, Bytes::new(0)), false).is_err());
         assert!(check(&cost(120, Bytes::new(0)), true).is_ok());
-        let said = words(&cost(300, Bytes::gib(1)));
-        assert_eq!(said, "96 runs, about 5.0 h; no disk, 1.00 GiB of memory");
+        let text = words(&cost(300, Bytes::gib(1)));
+        assert_eq!(text, "96 runs, about 5.0 h; no disk, 1.00 GiB of memory");
         let real =
             Cost { room: Room { far: Bytes::gib(2), ..Room::default() }, ..cost(1, Bytes::new(0)) };
         assert!(words(&real).ends_with("no memory, 2.00 GiB of disk at the far end"));

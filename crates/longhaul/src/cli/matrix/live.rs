@@ -1,16 +1,16 @@
-//! The table that fills while a matrix runs, as lines of a given width and number: pure, so that
-//! what a terminal shows is tested without one.
+//! The table that fills while a matrix runs, as text of a given width and height. It is pure, so
+//! that it is tested without a terminal.
 
 use longhaul_core::plan::{Condition, MatrixPlan, Row};
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::stats::median;
 
-/// Of a row's name, at most.
+/// The largest width of a row's name.
 const NAME: usize = 30;
-/// Of a column, at least: `invalid`, and the marks around the cell that runs.
+/// The smallest width of a column: `invalid` and the brackets around the running cell.
 const CELL: usize = 9;
 
-/// What is known so far.
+/// The results so far.
 pub(super) struct LiveTable {
     rows: Vec<Row>,
     conditions: Vec<Condition>,
@@ -22,20 +22,20 @@ pub(super) struct LiveTable {
 /// One cell.
 #[derive(Debug, Clone, PartialEq)]
 enum Cell {
-    /// The plan's constraints leave it out.
+    /// The plan's constraints exclude it.
     Excluded,
-    /// Nothing was run yet.
+    /// No run has ended.
     Waiting,
-    /// The tool is not on this host.
+    /// The tool is not installed.
     Missing,
-    /// The Gb/s of the runs that count.
+    /// The Gb/s of the valid runs.
     Figures(Vec<f64>),
     Failed,
     Invalid,
 }
 
 impl LiveTable {
-    /// The table of a plan before its first run.
+    /// Returns the table of a plan before its first run.
     pub(super) fn new(plan: &MatrixPlan) -> Self {
         let (rows, conditions) = (plan.rows(), plan.conditions());
         let mut cells = vec![vec![Cell::Excluded; conditions.len()]; rows.len()];
@@ -45,7 +45,7 @@ impl LiveTable {
         LiveTable { rows, conditions, cells, running: None }
     }
 
-    /// The tool of these rows is not there.
+    /// Marks the rows of a tool that is not installed.
     pub(super) fn missing(&mut self, plan: &MatrixPlan, tool: &str) {
         for (row, cells) in self.rows.iter().zip(&mut self.cells) {
             if plan.entries[row.entry].tool == tool {
@@ -54,12 +54,12 @@ impl LiveTable {
         }
     }
 
-    /// A run begins.
+    /// Marks the start of a run.
     pub(super) fn started(&mut self, row: usize, condition: usize) {
         self.running = Some((row, condition));
     }
 
-    /// A run ended, now or in an earlier session.
+    /// Adds a run that ended now or in an earlier session.
     pub(super) fn add(&mut self, run: &RunRecord) {
         self.running = None;
         let row = self.rows.iter().position(|row| row.label == run.label);
@@ -80,7 +80,7 @@ impl LiveTable {
         }
     }
 
-    /// At most `height` lines of at most `width` letters, the cell that runs among them.
+    /// Returns at most `height` lines of at most `width` characters, including the running cell.
     pub(super) fn lines(&self, width: usize, height: usize) -> Vec<String> {
         let name = self.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
         let name = name.clamp(4, NAME).min(width / 2);
@@ -111,7 +111,7 @@ impl LiveTable {
 }
 
 impl Cell {
-    /// `9.41`, `[9.41]` while it runs again.
+    /// Returns `9.41`, or `[9.41]` while the cell runs again.
     fn text(&self, running: bool) -> String {
         let text = match self {
             Cell::Excluded => String::new(),
@@ -133,17 +133,18 @@ fn gbps(value: f64) -> String {
     }
 }
 
-/// A name in exactly `width` letters.
+/// Returns a name with exactly `width` characters.
 fn pad(name: &str, width: usize) -> String {
-    let cut: String = match name.chars().count() > width {
-        true => name.chars().take(width.saturating_sub(2)).chain("..".chars()).collect(),
-        false => name.to_owned(),
+    let cut: String = if name.chars().count() > width {
+        name.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
+    } else {
+        name.to_owned()
     };
     format!("{cut:<width$}")
 }
 
-/// The longest range of neighbours around `now` whose widths, with two for each gap, fit `room`;
-/// always `now` itself.
+/// Returns the longest range around `now` with widths, plus two per gap, that fit in `room`. It
+/// always includes `now`.
 fn window(widths: &[usize], now: usize, room: usize) -> std::ops::Range<usize> {
     let gap = if widths.iter().all(|width| *width == 1) { 0 } else { 2 };
     let now = now.min(widths.len().saturating_sub(1));
@@ -182,7 +183,7 @@ mod tests {
         plan
     }
 
-    /// A record as the archive would hold it, with what the table reads from it.
+    /// Returns a record with the fields that the table reads.
     fn run(tool: &str, rtt_ms: u64, outcome: Outcome, mbps: u64) -> RunRecord {
         let text = r#"{"schema": "longhaul.run/1", "sequence": 1, "repeat": 1, "tool": "x",
             "label": "x", "options": [], "workload": "memory",
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_shows_what_runs() {
+    fn a_small_terminal_shows_the_running_cell() {
         let names: Vec<String> = (0..40).map(|n| format!("tool {n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let plan = plan(&names, &[0, 15, 90, 180, 250, 300]);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_grows_to_both_sides() {
+    fn the_window_grows_to_both_sides() {
         assert_eq!(window(&[1; 10], 5, 4), 4..8);
         assert_eq!(window(&[9, 9, 9], 2, 22), 1..3);
         assert_eq!(window(&[9, 9, 9], 0, 3), 0..1);

@@ -1,3 +1,5 @@
+//! The progress of a matrix on standard error: a live table on a terminal, lines elsewhere.
+
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,13 +9,12 @@ use longhaul_core::text::escape;
 use longhaul_lab::runner::{Event, Progress};
 
 use super::live::LiveTable;
-use crate::output::{error_is_terminal, error_size, remark};
+use crate::output::{error_is_terminal, error_size, print_note};
 
-/// How often the line under the table moves.
+/// The time between two updates of the line below the table.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Shows how far a matrix is, on standard error: a table that fills cell by cell on a terminal, a
-/// line for each run elsewhere.
+/// Prints the progress of a matrix: a live table on a terminal, or a line per run.
 pub(super) struct Show<'a> {
     plan: &'a MatrixPlan,
     live: Option<Live>,
@@ -23,28 +24,28 @@ pub(super) struct Show<'a> {
 struct Live {
     table: LiveTable,
     bar: ProgressBar,
-    /// When the guess at what is left was made.
-    guessed: Instant,
+    /// The time of the last estimate of the remaining time.
+    estimated: Instant,
 }
 
 impl<'a> Show<'a> {
-    /// `earlier` are the runs of earlier sessions.
+    /// Starts the display with the runs of earlier sessions.
     pub(super) fn new(plan: &'a MatrixPlan, earlier: &[RunRecord]) -> Self {
         let live = error_is_terminal().then(|| {
             let mut table = LiveTable::new(plan);
             earlier.iter().for_each(|run| table.add(run));
             let bar = ProgressBar::new(0);
             bar.enable_steady_tick(TICK);
-            Live { table, bar, guessed: Instant::now() }
+            Live { table, bar, estimated: Instant::now() }
         });
         Show { plan, live }
     }
 
     pub(super) fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::MakingData => self.line("longhaul: making the data"),
+            Event::MakingData => self.line("longhaul: generating the data"),
             Event::MeasuringPath { condition } => {
-                let what = format!("looking at the path: {}", condition.label());
+                let what = format!("measuring the path: {}", condition.label());
                 match &self.live {
                     Some(live) => live.bar.set_message(escape(&what).into_owned()),
                     None => self.line(&format!("longhaul: {what}")),
@@ -54,7 +55,7 @@ impl<'a> Show<'a> {
                 if let Some(live) = &mut self.live {
                     live.table.missing(self.plan, tool);
                 }
-                self.line(&format!("longhaul: {tool} is not installed ({program} is not found)"));
+                self.line(&format!("longhaul: {tool} is not installed ({program} not found)"));
             }
             Event::Started { cell, row, condition, progress } => {
                 if let Some(live) = &mut self.live {
@@ -68,7 +69,7 @@ impl<'a> Show<'a> {
                     live.table.add(run);
                     live.draw(progress, None);
                 }
-                // The table has the figures; what it cannot say is said above it.
+                // The table shows figures only, so failures are printed above it.
                 if self.live.is_none() || run.outcome != Outcome::Ok {
                     self.line(&finished(run, progress, self.live.is_none()));
                 }
@@ -85,20 +86,20 @@ impl<'a> Show<'a> {
     fn line(&self, text: &str) {
         match &self.live {
             Some(live) => live.bar.println(escape(text)),
-            None => remark(text),
+            None => print_note(text),
         }
     }
 }
 
 impl Live {
     fn draw(&mut self, progress: &Progress, now: Option<&str>) {
-        self.guessed = Instant::now();
+        self.estimated = Instant::now();
         let (width, height) = terminal_size();
-        // An empty line over the table, two under it, and one that stays free for the cursor.
+        // One empty line above the table, two below it, and one for the cursor.
         let lines = self.table.lines(width.saturating_sub(1), height.saturating_sub(5).max(2));
         let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
         let text = format!("\n{}\n\n", lines.join("\n"));
-        self.bar.set_style(style(progress.left, self.guessed));
+        self.bar.set_style(style(progress.left, self.estimated));
         self.bar.set_length(progress.total as u64);
         self.bar.set_position(progress.done as u64);
         self.bar.set_prefix(text);
@@ -106,11 +107,11 @@ impl Live {
     }
 }
 
-/// The table, a bar, and what is left, which counts down between two guesses.
-fn style(guess: Duration, guessed: Instant) -> ProgressStyle {
+/// Returns the style with table, bar and remaining time, which counts down between two estimates.
+fn style(remaining_time: Duration, estimated: Instant) -> ProgressStyle {
     let remaining = move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-        // A terminal that is gone is not this line's to tell.
-        let _ = out.write_str(&left(guess.saturating_sub(guessed.elapsed())));
+        // Errors of the terminal are ignored.
+        let _ = out.write_str(&left(remaining_time.saturating_sub(estimated.elapsed())));
     };
     let template = "{prefix}{bar:24} {pos}/{len}, about {remaining} left  {spinner} {wide_msg}";
     // The template is a constant, and valid.
@@ -118,18 +119,18 @@ fn style(guess: Duration, guessed: Instant) -> ProgressStyle {
     style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("remaining", remaining)
 }
 
-/// Columns and lines of the terminal of standard error.
+/// Returns the columns and lines of the terminal of standard error.
 fn terminal_size() -> (usize, usize) {
     error_size().unwrap_or((80, 24))
 }
 
-/// `[ 7/32] scp at 90 ms: 570 Mb/s`
+/// Returns a line such as `[ 7/32] scp at 90 ms: 570 Mb/s`.
 fn finished(run: &RunRecord, progress: &Progress, with_left: bool) -> String {
     let Progress { done, total, left: time } = progress;
     let width = total.to_string().len();
     let (label, path) = (&run.label, run.condition.label());
     let figure = run.throughput_bps.map_or(String::new(), |rate| rate.to_string());
-    let said = match &run.outcome {
+    let outcome = match &run.outcome {
         Outcome::Ok => figure,
         Outcome::Failed { reason } => format!("failed: {reason}"),
         Outcome::Invalid { reason } => format!("{figure}, invalid: {reason}"),
@@ -139,10 +140,10 @@ fn finished(run: &RunRecord, progress: &Progress, with_left: bool) -> String {
     } else {
         String::new()
     };
-    format!("[{done:>width$}/{total}] {label} at {path}: {said}{rest}")
+    format!("[{done:>width$}/{total}] {label} at {path}: {outcome}{rest}")
 }
 
-/// `3 m 20 s`, to five seconds: it is a guess.
+/// Returns a time such as `3 m 20 s`, rounded up to five seconds because it is an estimate.
 fn left(time: Duration) -> String {
     let seconds = time.as_secs().div_ceil(5) * 5;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_rounded() {
+    fn remaining_time_is_rounded_to_five_seconds() {
         for (seconds, text) in
             [(0, "0 s"), (3, "5 s"), (61, "1 m 05 s"), (299, "5 m 00 s"), (5400, "1 h 30 m")]
         {

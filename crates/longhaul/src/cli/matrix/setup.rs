@@ -1,3 +1,5 @@
+//! Checks the arguments of a matrix: its plan, directory, data, tools and estimated cost.
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,32 +16,32 @@ use longhaul_lab::{LabError, Network, host};
 
 use super::{MatrixArgs, cost};
 use crate::exit::{self, Coded};
-use crate::output::say;
+use crate::output::print_message;
 
-/// How the names of directories begin that were not named by the user.
+/// The prefix of the default output directory.
 const DIR_PREFIX: &str = "longhaul-matrix-";
 
-/// All that a matrix needs, checked; nothing is written yet.
+/// The checked inputs of a matrix. Nothing is written yet.
 pub(super) struct Checked {
     pub(super) plan: MatrixPlan,
     pub(super) out: PathBuf,
-    /// The plan's tools, as they were found.
+    /// The detected tools of the plan.
     pub(super) tools: Vec<Tool>,
-    /// One for each row of the plan.
+    /// The data to copy, one element per row of the plan.
     pub(super) sources: Vec<Option<Source>>,
-    /// Where copies go: a directory of the matrix's own, made empty before each run, gone after.
+    /// The directory for copies, which is emptied before each run and removed at the end.
     pub(super) scratch: PathBuf,
-    /// The same for copies in memory; `None` when no workload goes there.
+    /// The directory for copies in memory; `None` if no workload copies to memory.
     pub(super) memory_scratch: Option<PathBuf>,
-    /// A digest of this program.
+    /// The digest of this program.
     program_digest: Option<String>,
-    /// Holds what is in memory, which goes with it.
+    /// The data in memory, which are removed when this is dropped.
     _memory: Option<MemoryStore>,
-    /// The archive that is continued.
+    /// The archive of the matrix to resume.
     archive: Option<Archive>,
 }
 
-/// Settles plan, directory and data.
+/// Determines and checks plan, directory and data.
 pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Checked, Coded> {
     let (out, plan, archive) = if args.resume {
         let (out, plan, archive) = continued(args, drivers)?;
@@ -62,9 +64,9 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     let sources = sources(&plan, memory.as_ref().map(MemoryStore::path)).map_err(coded)?;
     let is_there = |name: &str| tools.iter().any(|t| t.name == name && t.missing.is_none());
     let cost = Cost::of(&plan, drivers, &sources, &is_there);
-    say(format_args!("{}: {}", plan.name, cost::words(&cost)));
+    print_message(format_args!("{}: {}", plan.name, cost::words(&cost)));
     if plan.real.is_some() && args.scratch.is_some() {
-        let advice = "copies go to the far end, to the directory of the plan's [real]";
+        let advice = "copies go to the directory of [real] in the plan, at the far end";
         return Err(Coded::new(exit::USAGE, anyhow!("--scratch is for emulated paths; {advice}")));
     }
     let disk = args.scratch.as_deref().map(absolute).transpose().map_err(files)?;
@@ -75,7 +77,7 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     check_room(copied, plan.real.is_none().then_some(existing)).map_err(coded)?;
     cost::check(&cost, args.yes)?;
     let scratch = match disk {
-        // Its own among the user's things.
+        // A new directory among the files of the user.
         Some(disk) => {
             let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
             disk.join(format!("{name}-scratch"))
@@ -98,7 +100,7 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
 }
 
 impl Checked {
-    /// Checks that the far end of a real path has room for the copies.
+    /// Checks that the far end of a real path has enough space for the copies.
     pub(super) fn check_far_room(&self, network: &mut dyn Network) -> Result<(), Coded> {
         let rows = self.plan.rows();
         let copied = rows.iter().zip(&self.sources);
@@ -107,7 +109,7 @@ impl Checked {
         check_far_room(network, &self.plan, copied).map_err(coded)
     }
 
-    /// Makes the archive, or hands out the one that is continued.
+    /// Creates the archive, or returns the one to resume.
     pub(super) fn archive(&mut self, network: &dyn Network) -> Result<Archive, Coded> {
         match self.archive.take() {
             Some(archive) => Ok(archive),
@@ -148,8 +150,7 @@ impl Checked {
     }
 }
 
-/// The archive to continue and its plan, which must be the one that the arguments ask for, if
-/// they ask for one.
+/// Returns the archive to resume and its plan. If the arguments select a plan, it must be the same.
 fn continued(
     args: &MatrixArgs,
     drivers: &[Box<dyn Driver>],
@@ -161,7 +162,7 @@ fn continued(
     let archive = Archive::open_to_continue(&out).map_err(coded)?;
     let out = absolute(&out).map_err(files)?;
     let plan = archive.header().map_err(coded)?.plan;
-    if args.says_what() {
+    if args.selects_plan() {
         let given = plan::fingerprint(&plan_of(args, drivers)?);
         let archived = plan::fingerprint(&plan);
         if given != archived {
@@ -172,7 +173,7 @@ fn continued(
     Ok((out, plan, archive))
 }
 
-/// Refuses to mix figures of this longhaul, and of the tools that are here, with those of others.
+/// Rejects an archive whose runs used another version of longhaul or of a tool.
 fn refuse_other_programs(
     archive: &Archive,
     out: &Path,
@@ -191,14 +192,14 @@ fn refuse_other_programs(
     }
 }
 
-/// The plan with what the arguments change in it. A name without a dot or slash is that of a
-/// shipped plan, unless there is such a file.
+/// Returns the plan with the changes of the arguments. A name without a dot or slash selects a
+/// shipped plan, unless such a file exists.
 pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, Coded> {
     let usage = |error| Coded::new(exit::USAGE, error);
     let shipped = |name: &str| {
         let known = || SHIPPED.map(|plan| plan.name).join(", ");
         let plan = Shipped::named(name)
-            .ok_or_else(|| usage(anyhow!("there is no plan '{name}'; there are: {}", known())))?;
+            .ok_or_else(|| usage(anyhow!("no plan '{name}'; the shipped plans are {}", known())))?;
         plan.plan(drivers).map_err(coded)
     };
     let mut plan = match (&args.plan, args.quick) {
@@ -213,13 +214,13 @@ pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<
     match (&args.far, &mut plan.real) {
         (Some(far), Some(real)) => (real.far, real.address) = (far.clone(), None),
         (Some(_), None) => {
-            return Err(usage(anyhow!("--far is for a plan with a real path, such as 'real'")));
+            return Err(usage(anyhow!("--far needs a plan with a real path, such as 'real'")));
         }
         (None, _) => {}
     }
     let data = args.data.clone().or(plan.disk.data.take().map(PathBuf::from));
     if let Some(data) = data {
-        // Absolute, so that it can be resumed from elsewhere.
+        // Absolute, so that the matrix can be resumed from another directory.
         plan.disk.data = Some(absolute(&data).map_err(files)?.to_string_lossy().into_owned());
     }
     plan.disk.size = args.size.unwrap_or(plan.disk.size);
@@ -243,13 +244,13 @@ fn refuse_used(out: &Path) -> Result<(), Coded> {
     if used { Err(coded(LabError::NotEmpty { path: out.to_owned() })) } else { Ok(()) }
 }
 
-/// `longhaul-matrix-20261121-091500`, by the local clock.
+/// Returns a name such as `longhaul-matrix-20261121-091500`, in local time.
 fn new_dir() -> PathBuf {
     let now = jiff::Zoned::now();
     PathBuf::from(now.strftime(&format!("{DIR_PREFIX}%Y%m%d-%H%M%S")).to_string())
 }
 
-/// The directory whose name sorts last, which is the latest.
+/// Returns the latest output directory: the last one in the order of names.
 fn latest_dir() -> anyhow::Result<PathBuf> {
     let here = fs::read_dir(".").context("cannot read the current directory")?;
     here.flatten()
@@ -257,11 +258,11 @@ fn latest_dir() -> anyhow::Result<PathBuf> {
         .filter(|name| name.to_string_lossy().starts_with(DIR_PREFIX) && name.is_dir())
         .max()
         .with_context(|| {
-            format!("there is no {DIR_PREFIX}* in this directory to resume; name one with --out")
+            format!("no {DIR_PREFIX}* to resume in this directory; name one with --out")
         })
 }
 
-/// The directory itself, or the first above it that is there.
+/// Returns the directory, or its nearest ancestor that exists.
 fn nearest_existing(dir: &Path) -> &Path {
     dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir)
 }
@@ -274,18 +275,18 @@ fn files(error: anyhow::Error) -> Coded {
     Coded { code: exit::FILES, error }
 }
 
-/// Reads what `longhaul wan selftest --json` printed.
+/// Reads the output of `longhaul wan selftest --json`.
 pub(in crate::cli) fn certificate(path: &Path) -> Result<Certificate, Coded> {
     let cannot = || format!("cannot read the certificate {}", path.display());
     let text = fs::read_to_string(path).with_context(cannot).map_err(files)?;
     let found: Certificate = serde_json::from_str(&text)
         .with_context(|| {
-            format!("{} is not a certificate of longhaul wan selftest --json", path.display())
+            format!("{} is not the output of 'longhaul wan selftest --json'", path.display())
         })
         .map_err(files)?;
     if found.schema != Certificate::SCHEMA {
         let error = anyhow::anyhow!(
-            "{} is a {}, and this longhaul reads {}",
+            "{} has the schema {}; this version reads {}",
             path.display(),
             found.schema,
             Certificate::SCHEMA
@@ -295,7 +296,7 @@ pub(in crate::cli) fn certificate(path: &Path) -> Result<Certificate, Coded> {
     Ok(found)
 }
 
-/// The laboratory's error with the exit code that it stands for.
+/// Returns an error of the lab with its exit code.
 pub(in crate::cli) fn coded(error: LabError) -> Coded {
     let code = match &error {
         LabError::PlanSyntax { .. }

@@ -1,4 +1,5 @@
-//! What a server gives up once its port is bound and its key is read.
+//! Drops the rights of a server once its port is bound and its key is read: its user, its
+//! capabilities and its reach in the file system.
 
 use anyhow::{Context, anyhow};
 use longhaul_engine::serve::Reach;
@@ -17,25 +18,25 @@ const TUNING: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::SYS_RESOURCE)
     .union(CapabilitySet::IPC_LOCK);
-/// What the option `owners` of a key is for.
+/// Owners, devices, set-id bits and file capabilities, for keys with the option `owners`.
 const OWNERS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETFCAP);
 
-/// Which rights the server keeps.
+/// The options that limit the rights of the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfineArgs {
-    /// Run as this user from the moment that the port is bound and the key is read; for root alone
+    /// Change to this user when the port is bound and the key is read; only for root
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
-    /// Confine the server to its directories by Landlock: auto warns where the kernel lacks it,
-    /// require ends the server then
+    /// Confine the server to its directories with Landlock; if the kernel lacks it, 'auto' warns
+    /// and 'require' exits
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     landlock: When,
 }
 
-/// Whether the server's files are confined.
+/// The use of Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum When {
     Auto,
@@ -54,7 +55,7 @@ impl ConfineArgs {
             .map_err(|error| Coded::new(exit::USAGE, anyhow!("--user {user}: {error}")))?;
         if !rustix::process::geteuid().is_root() {
             let reason =
-                anyhow!("--user {user}: only root can run as another user; start it as root");
+                anyhow!("--user {user}: only root can change the user; start the server as root");
             return Err(Coded::new(exit::HOST, reason));
         }
         Ok(Some(account))
@@ -73,8 +74,9 @@ impl ConfineArgs {
         hide_memory().context("cannot keep the key out of core files").map_err(coded)
     }
 
-    /// Leaves a server that stays root the capabilities that it needs: to reach files whatever
-    /// their mode, to tune sockets and threads, and where a key may set `owners`, to do so.
+    /// Drops the capabilities that a server of root does not need. It keeps those to access files
+    /// regardless of their modes and to tune sockets and threads, and with `owners` those to set
+    /// owners.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -86,11 +88,11 @@ impl ConfineArgs {
         if owners {
             keep |= OWNERS;
         }
-        let limited = keep_capabilities(keep).context("cannot give up capabilities");
+        let limited = keep_capabilities(keep).context("cannot drop capabilities");
         limited.map_err(|error| Coded::new(exit::HOST, error))
     }
 
-    /// Opens what the user of `--user` must be able to reach, with a sentence if it is not.
+    /// Adds advice to an error of permissions, if the server runs as the user of `--user`.
     ///
     /// # Errors
     /// That of `opened`.
@@ -100,8 +102,8 @@ impl ConfineArgs {
                 if source.kind() == std::io::ErrorKind::PermissionDenied =>
             {
                 let cure = format!(
-                    "it is opened as '{user}' (--user), also later; give that user the permission, \
-                     or set XDG_CONFIG_HOME to a directory that has it"
+                    "user '{user}' (--user) needs this permission; grant it, or set \
+                     XDG_CONFIG_HOME to a directory of that user"
                 );
                 let code = exit::HOST;
                 Coded::new(code, anyhow::Error::from(error).context(cure))
@@ -110,12 +112,17 @@ impl ConfineArgs {
         })
     }
 
-    /// Confines the server to `reach`; a warning where that is not possible.
+    /// True unless Landlock is turned off.
+    pub(super) fn confines(&self) -> bool {
+        self.landlock != When::Off
+    }
+
+    /// Confines the server to `reach`, and returns a warning if that is impossible.
     ///
     /// # Errors
-    /// It is not possible and required.
+    /// Confinement is impossible and required.
     pub(super) fn confine(&self, reach: &Reach) -> Result<Option<String>, Coded> {
-        if self.landlock == When::Off {
+        if !self.confines() {
             return Ok(None);
         }
         match confine_files(&reach.rules()) {

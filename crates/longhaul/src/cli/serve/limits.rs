@@ -1,3 +1,5 @@
+//! The options that limit the clients of a server.
+
 use std::time::Duration;
 
 use longhaul_core::units::{Bytes, Rate, parse_span};
@@ -5,10 +7,10 @@ use longhaul_engine::AnonymousPool;
 use longhaul_engine::serve::{ClientLimits, StartupLimits};
 use longhaul_engine::test::TestLimits;
 
-/// Clients and streams are counted from one.
+/// Parses a number of clients or streams, which is at least one.
 fn at_least_one(text: &str) -> Result<usize, String> {
     let count: usize = text.parse().map_err(|_| format!("'{text}' is not a whole number"))?;
-    if count > 0 { Ok(count) } else { Err("0 would serve nobody".to_owned()) }
+    if count > 0 { Ok(count) } else { Err("must be at least 1".to_owned()) }
 }
 
 /// `START:RATE:FULL`, as sshd's `MaxStartups`.
@@ -21,69 +23,69 @@ fn startups(text: &str) -> Result<StartupLimits, String> {
         return Err(format!("a rate of {percent} % is over 100 %"));
     }
     if start == 0 || start > full {
-        return Err(format!("START is at least 1 and at most FULL, not {start} with {full}"));
+        return Err(format!("START must be from 1 to FULL ({full}), not {start}"));
     }
     Ok(StartupLimits { start, percent: percent as u8, full, ..StartupLimits::default() })
 }
 
-/// What clients may take.
+/// The limits on clients.
 #[derive(Debug, clap::Args)]
 pub(super) struct LimitArgs {
-    /// Serve one client at a time; the others wait for their turn
+    /// Serve one client at a time; the others wait in a queue
     #[arg(long, conflicts_with = "max_clients")]
     exclusive: bool,
-    /// Serve this many clients at once; the others wait for their turn
+    /// Serve at most this many clients at once; the others wait in a queue
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = at_least_one)]
     max_clients: usize,
-    /// Of those, clients without an authorised key; one address has half of these places
-    /// [default: a quarter of --max-clients]
+    /// Serve at most this many clients without an authorised key at once, and half of them per
+    /// address [default: a quarter of --max-clients]
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     max_anonymous: Option<usize>,
-    /// Let this many clients with and this many without an authorised key wait, and turn the next
-    /// ones away
+    /// Length of the two queues, for clients with and without an authorised key; further clients
+    /// are refused
     #[arg(long, value_name = "COUNT", default_value_t = 512)]
     queue: usize,
-    /// Take this many clients of one address, waiting ones included [default: no limit for
+    /// Accept at most this many clients per address, including waiting ones [default: no limit for
     /// authorised keys, 32 for others]
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     max_per_address: Option<usize>,
-    /// Memory for the buffers of all tests and measurements without an authorised key together
+    /// Memory for the buffers of all clients without an authorised key together
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     anonymous_memory: Bytes,
-    /// From START connections that are not authenticated yet, drop RATE % of the silent ones for
-    /// new ones, rising to all at FULL, which is the most
+    /// Limit unauthenticated connections: from START of them, a new connection drops one with a
+    /// probability of RATE %, rising to 100 % at FULL (as MaxStartups of sshd)
     #[arg(long, value_name = "START:RATE:FULL", value_parser = startups, default_value = "512:30:1024")]
     max_startups: StartupLimits,
-    /// The most of them from one address other than loopback
+    /// Accept at most this many unauthenticated connections per address other than loopback
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value = "512")]
     max_startups_per_address: usize,
-    /// Do not refuse addresses whose connections keep failing
+    /// Do not refuse addresses after repeated failures
     #[arg(long)]
     no_penalties: bool,
-    /// Longest test of a client whose key is not authorised
+    /// Longest test of a client without an authorised key
     #[arg(long, value_name = "SECS", value_parser = parse_span, default_value = "3700")]
     max_time: Duration,
-    /// Fastest test of such a client, in each direction [default: no limit]
+    /// Highest rate per direction of a client without an authorised key [default: no limit]
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
-    /// Most streams of such a client
+    /// Most streams of a client without an authorised key
     #[arg(long, value_name = "COUNT", default_value = "128", value_parser = at_least_one)]
     max_streams: usize,
-    /// Longest test of a client whose key is authorised
+    /// Longest test of a client with an authorised key
     #[arg(long, value_name = "SECS", value_parser = parse_span, default_value = "90000")]
     key_max_time: Duration,
-    /// Fastest test of such a client, in each direction [default: no limit]
+    /// Highest rate per direction of a client with an authorised key [default: no limit]
     #[arg(long, value_name = "RATE")]
     key_max_rate: Option<Rate>,
-    /// Most streams of such a client
+    /// Most streams of a client with an authorised key
     #[arg(long, value_name = "COUNT", default_value = "128", value_parser = at_least_one)]
     key_max_streams: usize,
-    /// Serve nobody but this user and the keys in ~/.config/longhaul/authorized_keys
+    /// Serve only this user and the keys in ~/.config/longhaul/authorized_keys
     #[arg(long)]
     pub(super) keys_only: bool,
 }
 
-/// What a test may take, by who asks for it.
+/// The limits of tests, per class of clients.
 #[derive(Debug)]
 pub(super) struct Tiers {
     anyone: TestLimits,
@@ -91,14 +93,14 @@ pub(super) struct Tiers {
 }
 
 impl Tiers {
-    /// The limits of a client whose key is, or is not, in the list.
+    /// Returns the limits of a client with or without an authorised key.
     pub(super) fn of(&self, authorised: bool) -> &TestLimits {
         if authorised { &self.authorised } else { &self.anyone }
     }
 }
 
 impl LimitArgs {
-    /// The limits on clients. The pool is also that of the [tiers](Self::tiers).
+    /// Returns the limits on clients. The [tiers](Self::tiers) share the pool.
     pub(super) fn clients(&self, pool: &AnonymousPool) -> ClientLimits {
         let defaults = ClientLimits::default();
         let at_once = self.at_once();
@@ -126,7 +128,7 @@ impl LimitArgs {
         self.max_anonymous.unwrap_or(at_once.div_ceil(4)).min(at_once)
     }
 
-    /// What the clients without an authorised key have together.
+    /// Returns the resources that all clients without an authorised key share.
     pub(super) fn pool(&self) -> AnonymousPool {
         AnonymousPool::new(self.anonymous_memory, self.anonymous())
     }
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_many_are_served_and_keys_may_more() {
+    fn defaults_serve_many_clients_and_favour_keys() {
         let limits = parse("").unwrap();
         let pool = limits.pool();
         assert_eq!(pool, AnonymousPool::default());
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_reaches_its_place() {
+    fn each_flag_sets_its_limit() {
         let limits = parse(
             "--exclusive --queue 3 --max-per-address 2 --max-time 10 --max-rate 1G \
              --max-streams 4 --key-max-time 60 --key-max-rate 10G --key-max-streams 8",
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_have_their_limits() {
+    fn connection_flags_set_their_limits() {
         let limits = parse(
             "--max-clients 8 --max-anonymous 3 --anonymous-memory 64MiB --max-startups 10:20:30 \
              --max-startups-per-address 5 --no-penalties",
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_not_a_number_of_clients() {
+    fn zero_clients_are_an_error() {
         for line in [
             "--max-clients 0",
             "--max-anonymous 0",

@@ -1,7 +1,8 @@
+//! The services that the server offers to each client, and the reasons for refusals.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use longhaul_core::text::chain;
 use longhaul_core::units::MinFree;
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result as EngineResult;
@@ -13,46 +14,47 @@ use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 use longhaul_engine::test;
 
 use super::limits::Tiers;
-use super::log::Log;
-use crate::output::say;
+use super::log::{Log, out_of_reach_words};
+use crate::output::{failure_text, print_message};
 
-/// Tests for anyone, under limits; files for the authorised.
+/// The services of the server. Anyone may run tests, within limits. Only authorised keys may copy
+/// files.
 pub(super) struct Offer {
     pub(super) files: Option<Tree>,
-    /// What the server allows of any client.
+    /// The rights that the server allows any client.
     pub(super) rights: Rights,
-    /// The part of a file system that copies leave free.
+    /// The space that copies leave free.
     pub(super) min_free: MinFree,
-    /// Nobody may have this server send to others.
+    /// No client may make this server send to other servers.
     pub(super) no_third_party: bool,
     pub(super) tiers: Tiers,
-    /// Who this server is, also as a client of another.
+    /// The identity of this server, also as a client of another.
     pub(super) host: Arc<Host>,
-    /// Where the other servers are that it knows.
+    /// The directory with `known_hosts`.
     pub(super) config: ConfigDir,
-    /// Tests too are for the authorised alone.
+    /// Only authorised keys may run tests.
     pub(super) keys_only: bool,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) log: Arc<Log>,
 }
 
-const NOT_AUTHORISED: &str = "this key is not authorised; add the line that 'longhaul key' prints \
-                              here to ~/.config/longhaul/authorized_keys there";
+const NOT_AUTHORISED: &str = "this key is not authorised; run 'longhaul key' on the client, and \
+                              add the line to ~/.config/longhaul/authorized_keys on the server";
 
-const NO_THIRD_PARTY: &str = "it does not send to other servers for this key";
+const NO_THIRD_PARTY: &str = "the server does not send to other servers for this key";
 
-const NEW_ROOT: &str = "the directory of this key was not there, or was another one, when the \
-                        server started, and Landlock keeps the server out of it; restart the server";
+const NEW_ROOT: &str = "Landlock excludes the directory of this key, because it did not exist or \
+                        was another directory when the server started; restart the server";
 
 impl Offer {
-    /// The files that a key reaches and what it may do with them, or why none.
+    /// Returns the files of a key with its rights, or the reason for a refusal.
     fn files_of(&self, grant: &Grant) -> Result<Tree, String> {
         let files = match (&grant.root, &self.files) {
             (Some(root), _) if is_out_of_reach(root) => return Err(NEW_ROOT.to_owned()),
             (Some(root), _) => Tree::beneath(root)
                 .map_err(|error| format!("the directory of this key cannot be opened: {error}"))?,
             (None, Some(files)) => files.clone(),
-            (None, None) => return Err("it offers no files to this key".to_owned()),
+            (None, None) => return Err("the server offers no files to this key".to_owned()),
         };
         let third_party = !self.no_third_party && !grant.no_third_party;
         match self.rights.and(grant.rights) {
@@ -61,7 +63,7 @@ impl Offer {
                 .with_third_party(third_party)
                 .with_owners(grant.owners)
                 .with_min_free(self.min_free)),
-            None => Err("what the server and the key allow leaves nothing".to_owned()),
+            None => Err("the options of the server and of the key allow no access".to_owned()),
         }
     }
 }
@@ -74,12 +76,10 @@ impl Services for Offer {
             (Service::ThirdParty, _) if self.no_third_party => NO_THIRD_PARTY.to_owned(),
             (Service::ThirdParty, _) if authorised => return None,
             (Service::ThirdParty, _) => {
-                format!(
-                    "it tests against other servers for authorised keys alone: {NOT_AUTHORISED}"
-                )
+                format!("only authorised keys may test against other servers: {NOT_AUTHORISED}")
             }
             (Service::Copy | Service::Diagnose, None) if !self.host.authorised.has_roots() => {
-                "it offers no files; start it as 'longhaul serve --root DIR'".to_owned()
+                "the server offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
             (Service::Copy | Service::Diagnose, _) if !authorised => NOT_AUTHORISED.to_owned(),
             (Service::Copy | Service::Diagnose, _) => return None,
@@ -116,16 +116,17 @@ impl Services for Offer {
     }
 
     fn log(&self, event: Event) {
-        // The log may be elsewhere, and who has just changed the list reads standard error.
+        // The administrator who changed the list reads standard error, even with a log file.
         match &event {
-            Event::KeysRead { keys, ended } => say(format_args!(
-                "read authorized_keys again: {keys} keys besides this user's own, {ended} sessions \
-                 to end"
-            )),
-            Event::KeysKept { error } => say(format_args!(
-                "ERROR: the change of authorized_keys is NOT in force, the keys read before still \
-                 count: {}",
-                chain(error)
+            Event::KeysRead { keys, ended, out_of_reach } => {
+                print_message(format_args!(
+                    "reloaded authorized_keys: {keys} keys, {ended} sessions end"
+                ));
+                out_of_reach.iter().for_each(|root| print_message(out_of_reach_words(root)));
+            }
+            Event::KeysKept { error } => print_message(format_args!(
+                "ERROR: cannot reload authorized_keys; the previous keys remain in force: {}",
+                failure_text(error)
             )),
             _ => {}
         }

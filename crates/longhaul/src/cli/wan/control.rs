@@ -1,9 +1,9 @@
-//! What the commands and the process that holds a topology say to each other: one request on a
-//! connection of a Unix socket, and its answer.
+//! The protocol between the `wan` commands and the holder of a topology: one request and its reply
+//! per connection of a Unix socket.
 //!
-//! The socket lies in a directory that only its user may enter, and the holder looks at who is on
-//! the other end besides. Messages have the frames of [`longhaul_core::wire`], whose length is
-//! bounded; both ends are of one machine and one program, so the format has no version.
+//! The socket is in a directory that only its user may enter, and the holder checks the user of the
+//! peer. Messages have the bounded frames of [`longhaul_core::wire`]. Both processes run the same
+//! program, so the format has no version.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,16 +22,16 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How long either end waits for the other.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit for a message.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a command asks of the process that holds the topology.
+/// A request to the holder of a topology.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(super) enum Request {
-    /// What passed so far. The answer is a [`Reply::Report`] and its links.
+    /// The counters so far. The reply is a [`Reply::Report`] and its links.
     Status,
-    /// Let me into a site. The answer is a [`Reply::Enter`] and a process's descriptor.
+    /// Access to a site. The reply is a [`Reply::Enter`] and the descriptor of a process.
     Enter {
         /// The site's name.
         site: String,
@@ -40,64 +40,64 @@ pub(super) enum Request {
     Set {
         /// The link's name.
         link: String,
-        /// What to change.
+        /// The options to change.
         options: LinkOptions,
-        /// Where the files lie that the options name.
+        /// The directory of the files that the options name.
         directory: PathBuf,
     },
-    /// Take everything down. The answer is as for [`Request::Status`], once nothing is left.
+    /// Take the topology down. The reply is as for [`Request::Status`], when nothing is left.
     Down,
 }
 
-/// An answer.
+/// A reply of the holder.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// A report without its links, of which so many follow, a frame each.
+    /// A report without its links, which follow in a frame each.
     Report {
-        /// The rest of it.
+        /// The report without links.
         report: TopologyReport,
-        /// How many links follow.
+        /// The number of links that follow.
         links: usize,
     },
-    /// The way into a site; one byte with the descriptor of its first process follows.
+    /// Access to a site. One byte with the descriptor of its first process follows.
     Enter {
-        /// What a command there finds in its environment.
+        /// The environment variables of commands at the site.
         environment: Vec<(String, String)>,
         /// The holder's user namespace, as `/proc/self/ns/user` names it.
         user_namespace: String,
     },
-    /// The link was changed to this.
+    /// The link was changed.
     Changed {
-        /// The link's plan from now on.
+        /// The new plan of the link.
         plan: Box<LinkPlan>,
     },
-    /// The request makes no sense, or failed.
+    /// The request is invalid or failed.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Bounds the time that either end may keep the other waiting.
+/// Sets the time limits of a connection.
 pub(super) fn limit(stream: &UnixStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+    stream.set_read_timeout(Some(TIME_LIMIT))?;
+    stream.set_write_timeout(Some(TIME_LIMIT))
 }
 
-/// Asks, and returns the answer.
+/// Sends a request and returns the reply.
 pub(super) fn ask(stream: &mut UnixStream, request: &Request) -> anyhow::Result<Reply> {
-    // Taking down many sites may take longer than any other answer.
-    let patience = matches!(request, Request::Down).then_some(6 * PATIENCE).or(Some(PATIENCE));
-    stream.set_read_timeout(patience).context("cannot wait for the topology")?;
-    write_frame(stream, request).context("cannot ask the topology")?;
-    match read_frame(stream).context("the topology did not answer")? {
+    // Taking down many sites can take longer than any other request.
+    let limit = matches!(request, Request::Down).then_some(6 * TIME_LIMIT).or(Some(TIME_LIMIT));
+    stream.set_read_timeout(limit).context("cannot set the timeout of the socket")?;
+    write_frame(stream, request).context("cannot send a request to the topology")?;
+    match read_frame(stream).context("the topology did not reply")? {
         Reply::Refused { reason } => bail!(reason),
         reply => Ok(reply),
     }
 }
 
-/// Asks for a report, and reads all of it.
+/// Sends a request for a report and reads the report with its links.
 pub(super) fn ask_report(
     stream: &mut UnixStream,
     request: &Request,
@@ -107,15 +107,15 @@ pub(super) fn ask_report(
     };
     for _ in 0..links {
         let link: TopologyLinkReport =
-            read_frame(stream).context("the topology did not answer in full")?;
+            read_frame(stream).context("the reply of the topology is incomplete")?;
         report.links.push(link);
     }
     Ok(report)
 }
 
-/// What an answer that nobody asked for means.
+/// Returns the error for a reply of an unexpected kind.
 pub(super) fn unexpected() -> anyhow::Error {
-    anyhow!("the topology answered something else; was it built by another longhaul?")
+    anyhow!("unexpected reply of the topology; check that the same version of longhaul started it")
 }
 
 /// Sends a report.
@@ -165,27 +165,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_crosses() {
+    fn a_descriptor_passes_over_the_socket() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut near, far) = UnixStream::pair().unwrap();
         send_descriptor(&ours, far.as_fd()).unwrap();
         drop(far);
         let mut far = UnixStream::from(receive_descriptor(&theirs).unwrap());
         far.write_all(b"hello").unwrap();
-        let mut heard = [0; 5];
-        near.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"hello");
+        let mut received = [0; 5];
+        near.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"hello");
     }
 
     #[test]
-    fn an_end_without_a_descriptor_is_an_error() {
+    fn a_message_without_a_descriptor_is_an_error() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[0]).unwrap();
         assert!(receive_descriptor(&ours).is_err());
     }
 
     #[test]
-    fn a_refusal_is_the_answers_reason() {
+    fn a_refusal_becomes_an_error_with_its_reason() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         write_frame(&mut theirs, &Reply::Refused { reason: "there is no site 'x'".into() })
             .unwrap();

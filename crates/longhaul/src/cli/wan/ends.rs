@@ -1,3 +1,5 @@
+//! The commands at both ends of a link: starts them, passes signals on, and ends them.
+
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,15 +18,15 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit;
-use crate::output::{raw_error, say};
+use crate::output::{print_message, raw_error};
 
-/// How long the far command may take to listen before the near one starts anyway.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
+/// The time limit for the far command to listen. After it the near command starts anyway.
+const LISTEN_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long the far command may go on, beyond a round trip, once the near one has ended.
+/// The time, beyond one RTT, for the far command to end after the near command.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// How long a command may take to end when asked, before it is killed.
+/// The time for a command to end after a signal, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// An event that the commands' supervisor waits for.
@@ -32,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) enum Event {
     /// A child process has changed its state.
     Child,
-    /// This process received a signal that asks for its end.
+    /// This process received a signal to end.
     Signal(i32),
     /// The process that holds a site has ended.
     SiteEnded,
@@ -77,10 +79,10 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Starts the far command, if any, and the near one once the far one listens.
+    /// Starts the far command, if any, and the near command when the far one listens.
     pub(super) fn start(wan: &Wan, near: &[OsString], far: Option<&str>) -> anyhow::Result<Self> {
         let far = far.map(|line| start_far(wan, line)).transpose()?;
-        let (program, arguments) = near.split_first().context("there is no command to run")?;
+        let (program, arguments) = near.split_first().context("no command to run")?;
         let mut command = Command::new(program);
         command.args(arguments);
         let near = wan.spawn(Side::Near, command)?;
@@ -89,8 +91,8 @@ impl Ends {
 
     /// Waits for the near command, ends the far one, and returns the exit code.
     ///
-    /// What the near command sent last is still under way when it ends, so the far one may go on
-    /// for a round trip of `rtt` and a little more.
+    /// The last data of the near command are still in flight when it ends, so the far command may
+    /// continue for `rtt` and a little longer.
     pub(super) fn run(mut self, rtt: Duration, events: &Receiver<Event>) -> anyhow::Result<u8> {
         let (status, interrupted) = self.wait_near(events)?;
         if let Some(far) = &mut self.far {
@@ -108,8 +110,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns the near command's status, and the signal that asked for its end, if one did. The end
-    /// of a site counts as SIGTERM.
+    /// Returns the near command's status, and the signal that asked for its end, if one did. The
+    /// end of a site counts as SIGTERM.
     fn wait_near(&mut self, events: &Receiver<Event>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
         let mut interrupted: Option<(i32, Instant)> = None;
         loop {
@@ -124,7 +126,7 @@ impl Ends {
                     pass_on(&self.near, signal);
                     interrupted = Some((signal, Instant::now() + GRACE));
                 }
-                // Asked twice, or asked and not gone in time.
+                // A second signal, or the command did not end in time.
                 _ => self.near.kill().context("cannot kill the command")?,
             }
         }
@@ -140,27 +142,26 @@ fn next(events: &Receiver<Event>, deadline: Option<Instant>) -> Option<Event> {
 fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
     let mut command = Command::new("sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(raw_error()?);
-    // Of its own group, so that what the shell starts is ended with it and the terminal's keys go
-    // to the near command alone.
+    // A separate process group: children of the shell end with it, and the keys of the terminal
+    // reach only the near command.
     command.process_group(0);
     let far = wan.spawn(Side::Far, command)?;
-    wan.wait_for_listener(Side::Far, LISTEN_PATIENCE)?;
+    wan.wait_for_listener(Side::Far, LISTEN_LIMIT)?;
     Ok(far)
 }
 
-/// Lets the far command end by itself for `linger`, then ends its process group: asks, waits,
-/// kills. A command that failed by itself is worth a word, since the near one may have failed
-/// because of it.
+/// Waits `linger` for the far command to end, then ends its process group with SIGTERM and SIGKILL.
+/// Prints a warning if the far command failed, because that may be why the near one failed.
 fn end_far(far: &mut Child, linger: Duration, events: &Receiver<Event>) -> anyhow::Result<()> {
     let group = i32::try_from(far.id()).ok().and_then(Pid::from_raw);
     let group = group.context("the far command has no process id")?;
     if let Some(status) = wait_until(far, Instant::now() + linger, events)? {
         if !status.success() {
-            say(format_args!("warning: the far command failed ({status})"));
+            print_message(format_args!("warning: the far command failed ({status})"));
         }
         return Ok(());
     }
-    // The command is our child and not waited for yet, so the group is still its own.
+    // The child is not reaped yet, so its group id is still valid.
     let _ = rustix::process::kill_process_group(group, Signal::TERM);
     if wait_until(far, Instant::now() + GRACE, events)?.is_none() {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
@@ -169,7 +170,7 @@ fn end_far(far: &mut Child, linger: Duration, events: &Receiver<Event>) -> anyho
     Ok(())
 }
 
-/// The far command's status, or `None` if it still runs at `deadline` or when asked to hurry.
+/// Returns the status of the far command, or `None` at `deadline` or on a signal.
 fn wait_until(
     far: &mut Child,
     deadline: Instant,
@@ -183,7 +184,7 @@ fn wait_until(
     }
 }
 
-/// Hands a signal to a command, unless the terminal has done so already.
+/// Sends a signal to a command, unless the terminal has already sent it.
 pub(super) fn pass_on(command: &Child, signal: i32) {
     let from_keyboard = matches!(signal, SIGINT | SIGQUIT) && terminal::is_foreground();
     if from_keyboard {
@@ -191,12 +192,12 @@ pub(super) fn pass_on(command: &Child, signal: i32) {
     }
     let process = i32::try_from(command.id()).ok().and_then(Pid::from_raw);
     if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
-        // It is our child and not waited for yet, so the id is still its own.
+        // The child is not reaped yet, so its id is still valid.
         let _ = rustix::process::kill_process(process, signal);
     }
 }
 
-/// The exit code that stands for a command's end.
+/// Returns the exit code for the status of a command.
 pub(super) fn code_of(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

@@ -1,3 +1,5 @@
+//! `longhaul wan exec`: runs a command at a site of a topology.
+
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Child, Command};
@@ -11,20 +13,20 @@ use signal_hook::iterator::Signals;
 use super::control::{self, Reply, Request};
 use super::ends::{code_of, pass_on};
 use super::holder::user_namespace;
-use super::place::Place;
+use super::runtime::RuntimeFiles;
 use crate::exit::{self, Coded};
 
 /// Run a command at a site of a topology
 ///
-/// CMD has this terminal, environment and directory. It finds its site's name in LONGHAUL_SITE and
-/// the other sites by their names, in LONGHAUL_NAME (IPv4) and in LONGHAUL_NAME_IPV6. Signals are
-/// passed on. What CMD leaves running in the site stays until 'wan down'.
+/// CMD has this terminal, environment and directory. LONGHAUL_SITE has the name of its site. The
+/// names of the other sites resolve, and LONGHAUL_NAME and LONGHAUL_NAME_IPV6 have their addresses.
+/// longhaul passes signals on. Processes that CMD leaves at the site run until 'wan down'.
 ///
-/// The exit code is CMD's, or 128 and the signal's number if a signal ended it; 125 if longhaul
-/// itself failed, 126 if CMD could not be executed, 127 if it was not found.
+/// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if
+/// longhaul failed, 126 if CMD could not be executed, 127 if CMD was not found.
 #[derive(Debug, Args)]
 pub(super) struct ExecArgs {
-    /// The topology, if several are up
+    /// Name of the topology, if several are up
     #[arg(long)]
     name: Option<String>,
     /// The site
@@ -35,12 +37,12 @@ pub(super) struct ExecArgs {
 }
 
 pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
-    // Without a thread of their own: only a process of one thread may enter a user namespace.
+    // Without a thread: only a process with one thread may enter a user namespace.
     let signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]);
     let mut signals = signals.context("cannot handle signals").map_err(own)?;
     let environment = enter(args.name.as_deref(), &args.site).map_err(own)?;
     let (program, arguments) =
-        args.command.split_first().context("there is no command to run").map_err(own)?;
+        args.command.split_first().context("no command to run").map_err(own)?;
     let spawned = Command::new(program).args(arguments).envs(environment).spawn();
     let child = spawned.map_err(|source| {
         let code = match source.kind() {
@@ -53,31 +55,31 @@ pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
     wait(child, &mut signals).map_err(own)
 }
 
-/// A failure of longhaul itself.
+/// Returns an error of longhaul with its exit code.
 fn own(error: anyhow::Error) -> Coded {
     Coded { code: exit::WAN, error }
 }
 
-/// Moves this process into a site, and returns what its environment tells there.
+/// Moves this process into a site, and returns the environment variables of the site.
 fn enter(topology: Option<&str>, site: &str) -> anyhow::Result<Vec<(String, String)>> {
-    let place = Place::of_running(topology)?;
-    let mut stream = place.connect()?;
+    let files = RuntimeFiles::of_running(topology)?;
+    let mut stream = files.connect()?;
     let request = Request::Enter { site: site.to_owned() };
     let Reply::Enter { environment, user_namespace: theirs } = control::ask(&mut stream, &request)?
     else {
         return Err(control::unexpected());
     };
     let process = control::receive_descriptor(&stream)
-        .with_context(|| format!("the topology gave no way into {site}"))?;
-    let directory = std::env::current_dir().context("cannot tell the present directory")?;
+        .with_context(|| format!("the topology sent no descriptor of {site}"))?;
+    let directory = std::env::current_dir().context("cannot find the current directory")?;
     namespace::join(process.as_fd(), theirs != user_namespace()?).with_context(|| {
         format!(
-            "cannot enter {site}; it can be entered from outside of sites alone, and while its \
-             first process lives"
+            "cannot enter {site}; 'wan exec' works only outside of sites and while the first \
+             process of the site runs"
         )
     })?;
     std::env::set_current_dir(&directory)
-        .with_context(|| format!("{site} does not see the directory {}", directory.display()))?;
+        .with_context(|| format!("{}: no such directory at {site}", directory.display()))?;
     Ok(environment)
 }
 
@@ -92,5 +94,5 @@ fn wait(mut child: Child, signals: &mut Signals) -> anyhow::Result<u8> {
             pass_on(&child, signal);
         }
     }
-    bail!("cannot wait for the command: its signals have ended")
+    bail!("cannot wait for the command: no more signals")
 }

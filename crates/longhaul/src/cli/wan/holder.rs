@@ -1,7 +1,7 @@
-//! The process that holds a topology: builds it, answers for it, takes it down.
+//! The holder of a topology: it builds the topology, answers requests and takes it down.
 //!
-//! Nothing of a topology outlives this process, in whichever way it ends; what it leaves when it
-//! is killed are a socket and a lock that nobody holds.
+//! Nothing of a topology outlives the holder. A killed holder leaves a socket without a listener
+//! and an unlocked lock file.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -15,30 +15,30 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::control::{self, Reply, Request};
-use super::place::{Held, Place};
+use super::runtime::{RuntimeFiles, RuntimeLock};
 use crate::cli::link::read_trace;
-use crate::output::say;
+use crate::output::print_message;
 
-/// A topology that is up, and the socket by which it is reached.
+/// A running topology and the socket for its requests.
 pub(super) struct Holder {
     topology: Topology,
     listener: UnixListener,
-    held: Held,
-    /// A byte is read from it when a signal asks for the end.
+    held: RuntimeLock,
+    /// Readable after a signal to end.
     signals: UnixStream,
 }
 
-/// How a topology came to its end.
+/// The end of a topology.
 pub(super) enum End {
-    /// A signal asked for it.
+    /// A signal to this process.
     Signal(TopologyReport),
-    /// A command asked for it, and waits on the stream until this process has ended.
+    /// The command `wan down`, which waits on the stream until this process has ended.
     Command(UnixStream),
     /// The process that holds a site ended. The socket and the lock still exist.
-    Site(EmuError, Held),
+    Site(EmuError, RuntimeLock),
 }
 
-/// The reason why the holder wakes up.
+/// The reason for a wake-up of the holder.
 enum Wake {
     Call,
     Signal,
@@ -46,9 +46,9 @@ enum Wake {
 }
 
 impl Holder {
-    /// Builds the topology and listens. The process must still have one thread.
-    pub(super) fn start(plan: &TopologyPlan, place: &Place) -> anyhow::Result<Holder> {
-        let held = place.hold()?;
+    /// Builds the topology and listens. The process must have only one thread.
+    pub(super) fn start(plan: &TopologyPlan, files: &RuntimeFiles) -> anyhow::Result<Holder> {
+        let held = files.hold()?;
         match Holder::build(plan, &held) {
             Ok((topology, listener, signals)) => Ok(Holder { topology, listener, held, signals }),
             Err(error) => {
@@ -60,7 +60,7 @@ impl Holder {
 
     fn build(
         plan: &TopologyPlan,
-        held: &Held,
+        held: &RuntimeLock,
     ) -> anyhow::Result<(Topology, UnixListener, UnixStream)> {
         acquire_privileges()?;
         let (signals, writer) = UnixStream::pair().context("cannot handle signals")?;
@@ -73,7 +73,7 @@ impl Holder {
         Ok((topology, held.listen()?, signals))
     }
 
-    /// Answers until somebody asks for the end, then takes everything down.
+    /// Answers requests until a signal or a command ends the topology, then takes it down.
     pub(super) fn serve(mut self) -> anyhow::Result<End> {
         loop {
             match self.wait() {
@@ -93,7 +93,7 @@ impl Holder {
                 },
                 None => continue,
             }
-            // A caller that breaks off, or sends nonsense, hurts itself alone.
+            // An invalid or aborted request affects only its sender.
             let Ok((mut stream, _)) = self.listener.accept() else { continue };
             if !is_own(&stream) || control::limit(&stream).is_err() {
                 continue;
@@ -106,9 +106,9 @@ impl Holder {
                     return Ok(End::Command(stream));
                 }
                 Ok(request) => self.answer(&mut stream, request),
-                // Somebody looked whether anybody is here.
+                // A command checked whether the topology is up.
                 Err(FrameError::Closed) => {}
-                Err(error) => say(format_args!("a request could not be read: {error}")),
+                Err(error) => print_message(format_args!("cannot read a request: {error}")),
             }
         }
     }
@@ -140,7 +140,7 @@ impl Holder {
                 Err(error) => Err(error),
             },
             Request::Set { link, options, directory } => self.set(&link, &options, &directory),
-            // Handled by the caller, which ends.
+            // The caller handles it.
             Request::Down => return,
         };
         let reply = reply.unwrap_or_else(|error| Reply::Refused { reason: format!("{error:#}") });
@@ -150,7 +150,7 @@ impl Holder {
     fn enter(&self, stream: &mut UnixStream, site: &str) -> anyhow::Result<()> {
         let plan = self.topology.plan();
         let index = plan.site(site).with_context(|| {
-            format!("there is no site '{site}'; there are {}", plan.sites.join(", "))
+            format!("no site '{site}'; the sites are {}", plan.sites.join(", "))
         })?;
         let reply = Reply::Enter {
             environment: self.topology.environment(index),
@@ -169,7 +169,7 @@ impl Holder {
         let plan = self.topology.plan();
         let index = plan.link(link).with_context(|| {
             let names: Vec<&str> = plan.links.iter().map(|link| &*link.name).collect();
-            format!("there is no link '{link}'; there are {}", names.join(", "))
+            format!("no link '{link}'; the links are {}", names.join(", "))
         })?;
         let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
         let changed = options.change(&plan.links[index].plan, &read)?;
@@ -178,10 +178,10 @@ impl Holder {
     }
 }
 
-/// The user namespace of the calling process, as the kernel names it.
+/// Returns the name of the user namespace of this process, as in `/proc/self/ns/user`.
 pub(super) fn user_namespace() -> anyhow::Result<String> {
     let name =
-        std::fs::read_link("/proc/self/ns/user").context("cannot tell the user namespace")?;
+        std::fs::read_link("/proc/self/ns/user").context("cannot read /proc/self/ns/user")?;
     Ok(name.to_string_lossy().into_owned())
 }
 
@@ -195,7 +195,7 @@ fn answer_report(stream: &mut UnixStream, report: Result<TopologyReport, EmuErro
     };
 }
 
-/// Whether the other end is this user's.
+/// Returns whether the peer runs as this user.
 fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid == rustix::process::geteuid())

@@ -1,20 +1,17 @@
-//! `longhaul wan`: commands at the ends of emulated links.
+//! `longhaul wan`: emulated links and topologies, and commands at their sites.
 //!
-//! `run` builds a link for as long as its command runs. `up` leaves a process behind that holds a
-//! topology; `exec`, `status`, `set` and `down` reach it by its socket.
+//! `run` emulates a link while its command runs. `up` starts a holder: a background process that
+//! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
 mod control;
-mod down;
 mod ends;
 mod exec;
 mod holder;
-mod place;
-mod probe;
 mod run;
+mod running;
+mod runtime;
 mod selftest;
-mod set;
 mod shipped;
-mod status;
 mod topology_file;
 mod up;
 
@@ -34,26 +31,26 @@ enum WanCommand {
     Run(run::RunArgs),
     Up(up::UpArgs),
     Exec(exec::ExecArgs),
-    Status(status::StatusArgs),
-    Set(set::SetArgs),
-    Down(down::DownArgs),
+    Status(running::StatusArgs),
+    Set(running::SetArgs),
+    Down(running::DownArgs),
     Selftest(selftest::SelftestArgs),
     #[command(hide = true)]
-    Probe(probe::ProbeArgs),
+    Probe(selftest::ProbeArgs),
 }
 
 /// Runs `longhaul wan ...` and returns its exit code.
 ///
-/// The process must still have one thread: without root it enters a user namespace here.
+/// The process must have only one thread, because without root it enters a user namespace.
 pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
     match args.command {
         WanCommand::Run(args) => run::run(args),
         WanCommand::Up(args) => up::run(args),
         WanCommand::Exec(args) => exec::run(args),
-        WanCommand::Status(args) => status::run(args),
-        WanCommand::Set(args) => set::run(args),
-        WanCommand::Down(args) => down::run(args),
+        WanCommand::Status(args) => running::status(args),
+        WanCommand::Set(args) => running::set(args),
+        WanCommand::Down(args) => running::down(args),
         WanCommand::Selftest(args) => selftest::run(&args),
-        WanCommand::Probe(args) => probe::run(&args),
+        WanCommand::Probe(args) => selftest::run_probe(&args),
     }
 }

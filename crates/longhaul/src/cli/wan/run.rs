@@ -1,3 +1,5 @@
+//! `longhaul wan run`: runs a command at each end of an emulated link.
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -12,27 +14,28 @@ use longhaul_emu::{EmuError, Wan, acquire_privileges};
 use super::ends::{self, Ends};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
-use crate::output::say;
+use crate::output::print_message;
 
 /// Run a command over an emulated link
 ///
-/// CMD runs at the near end and the command of --far at the far end; the ends find each other by
-/// the names 'near' and 'far', and in LONGHAUL_NEAR and LONGHAUL_FAR. CMD starts when the far
-/// command listens, or after a second. When CMD ends, everything else is ended too.
+/// CMD runs at the near end, and the command of --far at the far end. The names 'near' and 'far'
+/// resolve at both ends; LONGHAUL_NEAR and LONGHAUL_FAR have the addresses. CMD starts when the far
+/// command listens, or after a second. When CMD ends, longhaul ends everything else.
 ///
-/// The exit code is CMD's, or 128 and the signal's number if a signal ended it; 125 if longhaul
-/// itself failed or a process that holds an end was killed, 126 if CMD could not be executed, 127 if it was not found.
+/// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if
+/// longhaul failed or a process that holds an end was killed, 126 if CMD could not be executed, 127
+/// if CMD was not found.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
     link: LinkArgs,
-    /// Command for the far end, run by sh; its output goes to standard error
+    /// Command for the far end, for sh -c; its output goes to standard error
     #[arg(long, value_name = "CMD")]
     far: Option<String>,
-    /// Write what passed over the link to this file, as JSON
+    /// Write the counters of the link to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json_report: Option<PathBuf>,
-    /// Print a line about what passed over the link
+    /// Print a line with the counters of the link
     #[arg(short, long)]
     verbose: bool,
     /// Command for the near end
@@ -40,10 +43,10 @@ pub(super) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the command and returns the exit code that it stands for.
+/// Runs the command and returns the exit code.
 pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
     let plan = args.link.plan().map_err(|error| Coded::new(exit::USAGE, error))?;
-    // A report that cannot be written is known before the command has run for an hour.
+    // The file is created first, so that an error is reported before the command runs.
     let mut report_to = args.json_report.as_deref().map(create).transpose().map_err(own)?;
     acquire_privileges().map_err(own)?;
     let (sender, events) = channel();
@@ -56,10 +59,10 @@ pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
     wan.check_sites().map_err(own)?;
     let code = ended.map_err(spawned)?;
     let report = wan.finish().map_err(own)?;
-    tell(&report, args.verbose);
+    print_summary(&report, args.verbose);
     if let Some((file, path)) = &mut report_to {
         write(&report, file)
-            .with_context(|| format!("cannot write the link's report to {}", path.display()))
+            .with_context(|| format!("cannot write the report of the link to {}", path.display()))
             .map_err(own)?;
     }
     Ok(code)
@@ -67,7 +70,7 @@ pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
 
 fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
     let file = File::create(path)
-        .with_context(|| format!("cannot create the link's report {}", path.display()))?;
+        .with_context(|| format!("cannot create the report of the link {}", path.display()))?;
     Ok((file, path.to_owned()))
 }
 
@@ -76,21 +79,21 @@ fn write(report: &LinkReport, file: &mut File) -> anyhow::Result<()> {
     Ok(file.write_all(b"\n")?)
 }
 
-fn tell(report: &LinkReport, verbose: bool) {
+fn print_summary(report: &LinkReport, verbose: bool) {
     if verbose {
-        say(report.summary());
+        print_message(report.summary());
     }
     for warning in &report.warnings {
-        say(format_args!("warning: {warning}"));
+        print_message(format_args!("warning: {warning}"));
     }
 }
 
-/// A failure of longhaul itself.
+/// Returns an error of longhaul with its exit code.
 fn own(error: impl Into<anyhow::Error>) -> Coded {
     Coded::new(exit::WAN, error)
 }
 
-/// A failure to run one of the commands, told apart as env(1) does.
+/// Returns an error of a command with its exit code, as in env(1).
 fn spawned(error: anyhow::Error) -> Coded {
     let code = match error.downcast_ref() {
         Some(EmuError::Spawn { source, .. }) => match source.kind() {

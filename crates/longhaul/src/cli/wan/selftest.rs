@@ -1,43 +1,49 @@
+//! `longhaul wan selftest`: checks the emulator with an independent probe, which runs as a process
+//! at a site (`longhaul wan probe`).
+
+use std::io::{BufReader, Write};
 use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
 use longhaul_core::result::CheckVerdict;
-use longhaul_emu::selftest::probe::ProbePlan;
+use longhaul_emu::selftest::probe::{self, ProbePlan, Witness};
 use longhaul_emu::selftest::{self, Settings};
+use serde::Serialize;
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, answer, certificate_end, certificate_head, check_line, document,
-    error_is_terminal, output_is_terminal, remark_text,
+    after_printing, certificate_end, certificate_head, check_line, error_is_terminal,
+    output_is_terminal, print_document, print_notes, print_result, raw_output,
 };
 
-/// Prove the emulator's accuracy on this machine
+/// Check the accuracy of the emulator on this machine
 ///
-/// Links are built one after the other, and a probe that knows nothing of the emulator sends
-/// numbered datagrams over each: delay idle and under load, rates from 1 Mb/s to what the machine
-/// carries, loss and its bursts, jitter, reordering, duplication, corruption, ECN marks, and that
-/// nothing at all happens when nothing is configured, by IPv4 and IPv6. It takes under two minutes;
-/// leave the machine alone meanwhile.
+/// An independent probe sends numbered datagrams over one emulated link after the other, with IPv4
+/// and IPv6. The checks cover delay, idle and under load, rates from 1 Mb/s to the limit of this
+/// machine, loss and its bursts, jitter, reordering, duplication, corruption and ECN marks, and
+/// that a link without impairments changes nothing. The checks take less than two minutes. Do not
+/// use the machine meanwhile.
 ///
-/// Prints a certificate: for each check what was configured, what the probe measured, its 95 %
-/// interval, what the emulator counted itself, and the verdict. What could not be checked is shown
-/// as not done. The exit code is 0 if nothing failed, 8 if a check failed, 6 if nothing could be
-/// checked here.
+/// Prints a certificate with a row per check: the configured value, the value that the probe
+/// measured with its 95 % interval, the counter of the emulator, and the verdict. Checks that this
+/// machine cannot run are 'not done'. The exit code is 0 if no check failed, 8 if a check failed, 6
+/// if no check could run.
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// A quarter of the datagrams or less: about half a minute, and wider intervals
+    /// Send a quarter of the datagrams or less: takes half a minute, with wider intervals
     #[arg(long)]
     quick: bool,
-    /// Print the certificate as one JSON document, and the table on standard error
+    /// Print the certificate as one JSON document on standard output, and the table on standard
+    /// error
     #[arg(long)]
     json: bool,
-    /// What all random decisions follow from; by default another one for each run
+    /// Seed of all random decisions [default: a different one per run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53))]
     seed: Option<u64>,
 }
 
-/// Runs the checks and returns the exit code that they stand for.
+/// Runs the checks and returns the exit code.
 pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
     longhaul_emu::acquire_privileges().map_err(|error| host(error.into()))?;
@@ -47,27 +53,30 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         seed: args.seed.unwrap_or((now.as_nanosecond() as u64) & ((1 << 53) - 1)),
         started: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
     };
-    let program = std::env::current_exe().context("cannot find this program").map_err(host)?;
-    let probe = |plan: &ProbePlan| {
+    let program =
+        std::env::current_exe().context("cannot find the file of this program").map_err(host)?;
+    let probe_command = |plan: &ProbePlan| {
         let mut command = Command::new(&program);
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
     };
     let colour = if args.json { error_is_terminal() } else { output_is_terminal() };
-    // Rows go out as they are made. A reader who left loses them; the other checks are still done.
+    // Rows are printed at once. If a write fails, the remaining checks still run.
     let mut printed = Ok(());
-    let mut show = |text: &str| match args.json {
-        true => remark_text(text),
-        false if printed.is_ok() => printed = answer(text),
-        false => {}
+    let mut show = |text: &str| {
+        if args.json {
+            print_notes(text);
+        } else if printed.is_ok() {
+            printed = print_result(text);
+        }
     };
     show(&certificate_head());
     let certificate =
-        selftest::run(&settings, &probe, &mut |check| show(&check_line(check, colour)))
+        selftest::run(&settings, &probe_command, &mut |check| show(&check_line(check, colour)))
             .map_err(|error| host(error.into()))?;
     show(&certificate_end(&certificate));
     if args.json {
-        printed = document(&certificate);
+        printed = print_document(&certificate);
     }
     let code = match certificate.count(CheckVerdict::Fail) {
         0 if certificate.holds() => exit::OK,
@@ -75,4 +84,52 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         _ => exit::UNPROVEN,
     };
     after_printing(code, printed)
+}
+
+/// Send or receive numbered datagrams for the self-test
+///
+/// A receiver prints the line "ready", and ends when it reads the output of a sender on standard
+/// input. 'watch' measures how late this machine wakes an idle thread.
+#[derive(Debug, Args)]
+pub(super) struct ProbeArgs {
+    /// The plan, as JSON: {"send": {...}}, {"receive": {...}} or {"watch": {"seconds": N}}
+    #[arg(value_name = "PLAN")]
+    plan: String,
+}
+
+/// Runs one end of a probe.
+pub(super) fn run_probe(args: &ProbeArgs) -> Result<u8, Coded> {
+    let plan: ProbePlan = serde_json::from_str(&args.plan)
+        .context("invalid plan")
+        .map_err(|error| Coded::new(exit::USAGE, error))?;
+    let failed = |error: anyhow::Error| Coded::new(exit::WAN, error);
+    match plan {
+        ProbePlan::Send(plan) => {
+            let sent = probe::send(&plan)
+                .with_context(|| format!("cannot send to {}", plan.to))
+                .map_err(failed)?;
+            print_report(&sent).map_err(failed)?;
+        }
+        ProbePlan::Receive(plan) => {
+            let ready = || {
+                let mut out = raw_output()?;
+                out.write_all(b"ready\n")
+            };
+            let report = probe::receive(&plan, BufReader::new(std::io::stdin()), ready)
+                .with_context(|| format!("cannot receive at {}", plan.bind))
+                .map_err(failed)?;
+            print_report(&report).map_err(failed)?;
+        }
+        ProbePlan::Watch(plan) => {
+            let witness = Witness::start();
+            std::thread::sleep(plan.seconds);
+            print_report(&witness.finish()).map_err(failed)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn print_report(document: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string(document)? + "\n";
+    Ok(raw_output()?.write_all(text.as_bytes())?)
 }

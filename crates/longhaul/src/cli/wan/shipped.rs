@@ -1,4 +1,4 @@
-//! The topologies that longhaul brings along: those of published testbeds, and plain distances.
+//! The shipped topologies: published testbeds and typical distances.
 
 /// A topology file that is part of the program.
 pub(super) struct Shipped {
@@ -15,7 +15,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them.
+/// All shipped topologies.
 pub(super) const SHIPPED: [Shipped; 10] = shipped![
     "lan",
     "man",
@@ -29,7 +29,7 @@ pub(super) const SHIPPED: [Shipped; 10] = shipped![
     "ultrascience",
 ];
 
-/// The one of that name.
+/// Returns the shipped topology `name`.
 pub(super) fn find(name: &str) -> Option<&'static Shipped> {
     SHIPPED.iter().find(|shipped| shipped.name == name)
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_one_is_valid_and_says_what_it_is() {
+    fn every_shipped_topology_is_valid_and_has_a_description() {
         for shipped in &SHIPPED {
             let file =
                 TopologyFile::parse(shipped.name, Path::new("."), shipped.text, shipped.name);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_round_trips_are_the_published_ones() {
+    fn the_rtts_are_the_published_ones() {
         let rtts = |name: &str| -> Vec<Duration> {
             let text = find(name).unwrap().text;
             let file = TopologyFile::parse(name, Path::new("."), text, name).unwrap();

@@ -1,7 +1,7 @@
-//! Reads a topology file: TOML to plan, with the line and the column of what makes no sense.
+//! Parses topology files (TOML), and reports errors with line and column.
 //!
-//! docs/guide/wan.md describes the format. A link's keys are the link options by their names, so
-//! that a file and a command line say the same thing in the same words.
+//! docs/guide/wan.md describes the format. The keys of a link are the names of the link options, as
+//! on the command line.
 
 use std::fs;
 use std::ops::Range;
@@ -17,19 +17,19 @@ use toml::de::{DeTable, DeValue};
 use super::shipped;
 use crate::cli::link::read_trace;
 
-/// A topology file that makes sense.
+/// A valid topology file.
 #[derive(Debug)]
 pub(super) struct TopologyFile {
     pub(super) plan: TopologyPlan,
     pub(super) description: Option<String>,
 }
 
-/// Why a topology file cannot be used.
+/// An error of a topology file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(
-        "cannot read the topology file {}; 'longhaul wan up --list' shows those that need no file",
+        "cannot read the topology file {}; 'longhaul wan up --list' lists the shipped topologies",
         .path.display()
     )]
     Read {
@@ -37,19 +37,19 @@ pub(super) enum FileError {
         #[source]
         source: std::io::Error,
     },
-    /// A place in it makes no sense.
+    /// The file is invalid at this position.
     #[error("{file}:{line}:{column}: {reason}")]
     At { file: String, line: usize, column: usize, reason: Reason },
 }
 
-/// What is wrong at a place of a file.
+/// The error at a position of a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Reason {
     #[error("{0}")]
     Syntax(String),
     #[error("'{key}' must be {wanted}")]
     Type { key: String, wanted: &'static str },
-    #[error("there is no '{key}' here; known are {known}")]
+    #[error("unknown key '{key}'; the keys are {known}")]
     UnknownKey { key: String, known: &'static str },
     #[error("'{key}' is missing here")]
     Missing { key: &'static str },
@@ -59,12 +59,12 @@ pub(super) enum Reason {
     Topology(TopologyFault),
 }
 
-/// A part of the text that is at fault, and why.
+/// A range of the text and its error.
 type Fault = (Range<usize>, Reason);
 
 impl TopologyFile {
-    /// The file at `wanted`, or the topology of that name that longhaul brings along. `name` is
-    /// what it is to be called, if not by its file's name.
+    /// Loads the file at `wanted`, or the shipped topology of that name. `name` overrides the name
+    /// of the file as the name of the topology.
     pub(super) fn load(wanted: &Path, name: Option<&str>) -> Result<TopologyFile, FileError> {
         if let Some(shipped) = wanted.to_str().and_then(shipped::find)
             && !wanted.exists()
@@ -79,7 +79,7 @@ impl TopologyFile {
         Self::parse(&wanted.display().to_string(), directory, &text, name.unwrap_or(&stem))
     }
 
-    /// Reads the text of file `file`, whose own files are beside it in `directory`.
+    /// Parses the text of the file `file`. Relative paths in it start at `directory`.
     pub(super) fn parse(
         file: &str,
         directory: &Path,
@@ -95,7 +95,7 @@ impl TopologyFile {
     }
 }
 
-/// Where the parts of a plan stand in the text.
+/// The positions of the parts of a plan in the text.
 #[derive(Debug, Default)]
 struct Places {
     sites: Vec<Range<usize>>,
@@ -131,15 +131,15 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             }
             "link" => {
                 for link in tables("link", value)? {
-                    let (link, place) = read_link(link, directory)?;
+                    let (link, files) = read_link(link, directory)?;
                     plan.links.push(link);
-                    places.links.push(place);
+                    places.links.push(files);
                 }
             }
             other => return Err(unknown(key.span(), other, "description, seed, site and link")),
         }
     }
-    // Links whose chances were one and the same would lose the same packets.
+    // Each link has its own seed; links with the same seed would lose the same packets.
     for (link, root) in plan.links.iter_mut().zip(seed.into_iter().cycle()) {
         link.plan.seed.get_or_insert_with(|| derive_seed(root, &[&link.name]));
     }
@@ -218,7 +218,7 @@ fn whole(key: &str, value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
     .ok_or_else(|| wrong_type(key, value, "a whole number that is not negative"))
 }
 
-/// A value of a link option, as it would stand on a command line.
+/// Returns the value of a link option, as on the command line.
 fn scalar(key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_has_the_link_options_each_way() {
+    fn link_options_apply_to_each_direction() {
         let text = format!(
             "description = 'two'\nseed = 7\n{SITES}[[link]]\nbetween = [\"a\", \"b\"]\n\
              rtt = '90ms'\nrate = '1G'\nup-rate = 10_000_000\nloss = 1e-4\n"
@@ -290,13 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_place() {
+    fn an_invalid_file_is_reported_with_line_and_column() {
         let link = |rest: &str| format!("{SITES}[[link]]\nbetween = [\"a\", \"b\"]\n{rest}");
-        for (text, says) in [
+        for (text, expected) in [
             ("[[site]\n".to_owned(), "my.toml:1:"),
-            (format!("{SITES}speed = 1"), "my.toml:5:1: there is no 'speed' here; known are name"),
+            (format!("{SITES}speed = 1"), "my.toml:5:1: unknown key 'speed'; the keys are name"),
             (SITES.to_owned(), "my.toml:1:1: a topology has 1 to 1000 links"),
-            ("sites = 3\n".to_owned(), "my.toml:1:1: there is no 'sites' here"),
+            ("sites = 3\n".to_owned(), "my.toml:1:1: unknown key 'sites'"),
             ("site = 3\n".to_owned(), "my.toml:1:8: 'site' must be a list of tables"),
             ("[[site]]\nname = 3\n".to_owned(), "my.toml:2:8: 'name' must be a text"),
             ("[[site]]\n".to_owned(), "my.toml:1:1: 'name' is missing here"),
@@ -311,7 +311,7 @@ mod tests {
             (link("loss-trace = 'none.txt'"), "my.toml:7:14: --loss-trace none.txt: the file"),
         ] {
             let error = parse(&text).unwrap_err().to_string();
-            assert!(error.starts_with(says), "{error}\nfor {text}");
+            assert!(error.starts_with(expected), "{error}\nfor {text}");
         }
     }
 }

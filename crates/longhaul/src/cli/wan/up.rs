@@ -1,3 +1,5 @@
+//! `longhaul wan up`: starts a topology, in the background or the foreground.
+
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,66 +13,68 @@ use longhaul_emu::EmuError;
 use serde::{Deserialize, Serialize};
 
 use super::holder::{End, Holder};
-use super::place::Place;
+use super::runtime::RuntimeFiles;
 use super::shipped::{SHIPPED, Shipped};
 use super::topology_file::{FileError, TopologyFile};
 use crate::exit::{self, Coded};
-use crate::output::{answer, raw_output, remark_text, say, topology_end, topology_summary};
+use crate::output::{
+    print_message, print_notes, print_result, raw_output, topology_end, topology_summary,
+};
 
-/// Build a topology of many sites and links, and keep it up
+/// Start a topology of several sites and links
 ///
-/// Returns when all is up; a process in the background holds it until 'wan down'. Commands run in
-/// its sites by 'wan exec', where every other site can be found by its name. A site that has no
-/// link to another reaches it through the sites between, by the shortest round trip.
+/// Returns when the topology is up. A background process holds it until 'wan down'. 'wan exec' runs
+/// commands at its sites, where the names of all sites resolve. Sites without a direct link reach
+/// each other through other sites, over the path with the shortest round-trip time.
 ///
-/// Exit codes: 0 it is up, 2 the file makes no sense, 6 this host lacks a permission, a device or
-/// the memory, 1 anything else, such as that a topology of this name is up already or, with
-/// --foreground, that a process that holds a site was killed.
+/// Exit codes: 0 the topology is up, 2 the file is invalid, 6 this host lacks a permission, a
+/// device or memory, 1 other errors: a topology of this name is already up or, with --foreground, a
+/// process that holds a site was killed.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
-    /// Topology file (TOML; see docs/guide/wan.md), or the name of one that --list shows
+    /// TOML file (see docs/guide/wan.md), or the name of a shipped topology
     #[arg(required_unless_present = "list")]
     file: Option<PathBuf>,
-    /// Show the topologies that need no file
+    /// List the shipped topologies
     #[arg(long, conflicts_with = "file")]
     list: bool,
-    /// Call it so, to have several up at once [default: the file's name]
+    /// Name of the topology; several can be up at once [default: the name of the file]
     #[arg(long)]
     name: Option<String>,
-    /// Stay until interrupted, instead of leaving a process in the background
+    /// Run in the foreground until interrupted
     #[arg(long)]
     foreground: bool,
-    /// Be the process in the background
+    /// Run as the background process
     #[arg(long, hide = true, conflicts_with = "foreground")]
     background: bool,
 }
 
-/// What the process in the background says on its standard output, in a frame.
+/// The first frame that the background process writes to standard output.
 #[derive(Debug, Serialize, Deserialize)]
 enum Started {
-    /// All is up.
+    /// The topology is up.
     Up,
-    /// Nothing is, and why.
+    /// The topology could not be started.
     Failed { code: u8, reason: String },
 }
 
 pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     let Some(file) = args.file.filter(|_| !args.list) else {
-        answer(&list())?;
+        print_result(&list())?;
         return Ok(exit::OK);
     };
     let TopologyFile { plan, .. } =
         TopologyFile::load(&file, args.name.as_deref()).map_err(file_error)?;
-    let place = Place::named(&plan.name)?;
+    let files = RuntimeFiles::named(&plan.name)?;
     if args.background {
-        return background(&plan, &place);
+        return background(&plan, &files);
     }
     if args.foreground {
-        return foreground(&plan, &place);
+        return foreground(&plan, &files);
     }
-    leave_in_background(&file, &plan, &place)?;
+    leave_in_background(&file, &plan, &files)?;
     let line = format!("{}\n", topology_summary(&plan));
-    answer(&line)?;
+    print_result(&line)?;
     Ok(exit::OK)
 }
 
@@ -91,7 +95,7 @@ fn file_error(error: FileError) -> Coded {
     Coded::new(code, error)
 }
 
-/// A failure to build, with the code that tells a host that cannot from anything else.
+/// Returns an error of the start with its exit code.
 fn build_error(error: anyhow::Error) -> Coded {
     let code = match error.downcast_ref() {
         Some(EmuError::Plan(_)) => exit::USAGE,
@@ -101,20 +105,20 @@ fn build_error(error: anyhow::Error) -> Coded {
     Coded { code, error }
 }
 
-fn foreground(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
-    let holder = Holder::start(plan, place).map_err(build_error)?;
-    say(topology_summary(plan));
+fn foreground(plan: &TopologyPlan, files: &RuntimeFiles) -> Result<u8, Coded> {
+    let holder = Holder::start(plan, files).map_err(build_error)?;
+    print_message(topology_summary(plan));
     hold(holder, true)
 }
 
-/// Answers until the end, and reports what passed.
+/// Serves requests until the topology ends, and prints the counters after a signal.
 ///
 /// If a site ends, the socket stays unless `clear` is set. The next command on the topology then
-/// reports that it ended, and names the log.
+/// reports the end and the log.
 fn hold(holder: Holder, clear: bool) -> Result<u8, Coded> {
     match holder.serve()? {
-        End::Signal(report) => remark_text(&format!("longhaul: {}", topology_end(&report))),
-        // The command says it. It waits until this process has ended, and with it the stream.
+        End::Signal(report) => print_notes(&format!("longhaul: {}", topology_end(&report))),
+        // The command prints the counters. The stream stays open until this process has ended.
         End::Command(stream) => std::mem::forget(stream),
         End::Site(error, held) => {
             if clear {
@@ -126,41 +130,47 @@ fn hold(holder: Holder, clear: bool) -> Result<u8, Coded> {
     Ok(exit::OK)
 }
 
-/// The process in the background: tells the one that started it how it went, and stays.
-fn background(plan: &TopologyPlan, place: &Place) -> Result<u8, Coded> {
-    // Away from the terminal, so that neither its keys nor its closing reach this process.
+/// Runs the background process: reports the result to its parent, and serves requests.
+fn background(plan: &TopologyPlan, files: &RuntimeFiles) -> Result<u8, Coded> {
+    // A new session, so that signals of the terminal do not reach this process.
     let _ = rustix::process::setsid();
-    let holder = Holder::start(plan, place).map_err(build_error);
-    // Files that the topology names have been read; no directory is to be kept busy.
+    let holder = Holder::start(plan, files).map_err(build_error);
+    // The files of the topology are loaded, and the process must not keep a file system busy.
     let _ = std::env::set_current_dir("/");
     let started = match &holder {
         Ok(_) => Started::Up,
         Err(Coded { code, error }) => Started::Failed { code: *code, reason: format!("{error:#}") },
     };
-    let told = tell(&started);
+    let reported = report_start(&started);
     let Ok(holder) = holder else { return Ok(exit::OK) };
-    // Whoever started it and is gone did not want it any more.
-    told?;
+    // If the parent is gone, the user has cancelled the start.
+    reported?;
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdout(nowhere).context("cannot leave the standard output")?;
+    rustix::stdio::dup2_stdout(nowhere).context("cannot close standard output")?;
     hold(holder, false)
 }
 
-/// Tells the process that started this one how it went.
-fn tell(started: &Started) -> anyhow::Result<()> {
-    let mut out = raw_output().context("cannot tell that it is up")?;
-    write_frame(&mut out, started).context("cannot tell that it is up")?;
-    out.flush().context("cannot tell that it is up")
+/// Reports the result of the start to the parent process.
+fn report_start(started: &Started) -> anyhow::Result<()> {
+    const FAILED: &str = "cannot report the start";
+    let mut out = raw_output().context(FAILED)?;
+    write_frame(&mut out, started).context(FAILED)?;
+    out.flush().context(FAILED)
 }
 
-fn leave_in_background(file: &Path, plan: &TopologyPlan, place: &Place) -> Result<(), Coded> {
-    if place.try_hold()?.is_none() {
-        // Says that it is up already, without touching its log.
-        place.hold()?;
+fn leave_in_background(
+    file: &Path,
+    plan: &TopologyPlan,
+    files: &RuntimeFiles,
+) -> Result<(), Coded> {
+    if files.try_hold()?.is_none() {
+        // Returns the error, without truncating the log of the running topology.
+        files.hold()?;
     }
-    let log = place.log();
-    let log_file = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
-    let program = std::env::current_exe().context("cannot find this program's file")?;
+    let log = files.log();
+    let log_file =
+        File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+    let program = std::env::current_exe().context("cannot find the file of this program")?;
     let mut child = Command::new(program)
         .args(["wan", "up", "--background", "--name", &plan.name, "--"])
         .arg(file)
@@ -168,20 +178,20 @@ fn leave_in_background(file: &Path, plan: &TopologyPlan, place: &Place) -> Resul
         .stdout(Stdio::piped())
         .stderr(log_file)
         .spawn()
-        .context("cannot start a process in the background")?;
-    let mut answer = child.stdout.take().context("the process in the background has no output")?;
+        .context("cannot start a background process")?;
+    let mut answer = child.stdout.take().context("the background process has no output")?;
     match read_frame(&mut answer) {
         Ok(Started::Up) => Ok(()),
         Ok(Started::Failed { code, reason }) => {
-            // It is about to end; its log says nothing that is not said here.
+            // The process ends now. Its log has nothing beyond this reason.
             let _ = child.wait();
             Err(Coded { code, error: anyhow::anyhow!(reason) })
         }
         Err(_) => {
             let _ = child.kill();
-            let status = child.wait().context("cannot wait for the process in the background")?;
+            let status = child.wait().context("cannot wait for the background process")?;
             let error = anyhow::anyhow!(
-                "the process that was to hold the topology ended ({status}); see {}",
+                "the background process failed to start the topology ({status}); see {}",
                 log.display()
             );
             Err(Coded { code: exit::FAILED, error })

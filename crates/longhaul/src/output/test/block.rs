@@ -1,3 +1,5 @@
+//! The result of a test: a line per host, latencies, the goodput and the reason for it.
+
 use std::fmt::Write;
 
 use longhaul_core::plan::{Direction, Protocol};
@@ -7,12 +9,12 @@ use longhaul_core::result::{
 
 use super::words::{count, millis, wrap};
 use super::{COLUMNS, TestText};
-use crate::output::harmless;
+use crate::output::with_escaped_text;
 
 impl TestText {
-    /// Both ends, the answer, and the reason for it; for each way of a test of both.
+    /// Returns the figures of sender and receiver, the goodput and its reason, per direction.
     pub(crate) fn block(&self, result: &TestResult) -> String {
-        let result = &harmless(result);
+        let result = &with_escaped_text(result);
         let mut text = format!("{}\n", "-".repeat(COLUMNS));
         let server_sends = self.direction == Direction::Reverse;
         self.ends(&mut text, &result.summary, server_sends);
@@ -28,9 +30,9 @@ impl TestText {
         }
         match &result.end {
             TestEnd::Completed => {}
-            TestEnd::Interrupted => text.push_str("interrupted; measured until then:\n"),
+            TestEnd::Interrupted => text.push_str("interrupted; results so far:\n"),
             TestEnd::Cut { reason } => {
-                let _ = writeln!(text, "cut, because {reason}; measured until then:");
+                let _ = writeln!(text, "aborted: {reason}; results so far:");
             }
         }
         self.answer(&mut text, result, &result.summary, server_sends);
@@ -41,7 +43,7 @@ impl TestText {
         text
     }
 
-    /// What both ends counted.
+    /// Appends the counters of both hosts.
     fn ends(&self, text: &mut String, summary: &TestSummary, server_sends: bool) {
         let (sender_at, receiver_at) =
             if server_sends { ("there", "here") } else { ("here", "there") };
@@ -54,9 +56,9 @@ impl TestText {
         match summary.totals_agree {
             Some(true) => {
                 let total = summary.receiver.total_bytes.get();
-                let _ = writeln!(text, "both ends count the same {total} bytes");
+                let _ = writeln!(text, "sender and receiver count the same {total} bytes");
             }
-            Some(false) => text.push_str("the ends do not count the same bytes\n"),
+            Some(false) => text.push_str("sender and receiver count different numbers of bytes\n"),
             None => {}
         }
     }
@@ -67,13 +69,12 @@ impl TestText {
             side.bytes, side.seconds, side.cpu_percent
         );
         if self.protocol != Protocol::Udp {
-            let _ =
-                write!(line, ", RTT {} (least {})", millis(side.rtt_ms), millis(side.rtt_min_ms));
+            let _ = write!(line, ", RTT {} (min {})", millis(side.rtt_ms), millis(side.rtt_min_ms));
         }
         line
     }
 
-    /// The goodput, its steady part, and the reason.
+    /// Appends the goodput, its steady part, and the reason.
     fn answer(
         &self,
         text: &mut String,
@@ -92,9 +93,10 @@ impl TestText {
                 steady.upper_quartile_bps
             );
         }
-        let (here, there, preposition) = match server_sends {
-            true => (&summary.receiver, &summary.sender, "from"),
-            false => (&summary.sender, &summary.receiver, "to"),
+        let (here, there, preposition) = if server_sends {
+            (&summary.receiver, &summary.sender, "from")
+        } else {
+            (&summary.sender, &summary.receiver, "to")
         };
         let network = match self.protocol {
             Protocol::Udp => summary
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_and_its_reason_come_last() {
+    fn goodput_and_reason_come_last() {
         let text = block(Direction::Forward, TestEnd::Completed);
         let expected = [
             "9.42 Gb/s goodput to far over 4 streams in 10.0 s (RTT 90.1 ms, 12 retransmits,",
@@ -208,19 +210,20 @@ mod tests {
     }
 
     #[test]
-    fn the_block_says_how_it_ended_and_whether_the_ends_agree() {
+    fn the_block_has_the_end_and_the_agreement_of_the_counters() {
         let completed = block(Direction::Forward, TestEnd::Completed);
-        assert!(completed.contains("both ends count the same 11770000000 bytes\n"), "{completed}");
+        let agreed = "sender and receiver count the same 11770000000 bytes\n";
+        assert!(completed.contains(agreed), "{completed}");
         let interrupted = block(Direction::Forward, TestEnd::Interrupted);
-        assert!(interrupted.contains("\ninterrupted; measured until then:\n"), "{interrupted}");
+        assert!(interrupted.contains("\ninterrupted; results so far:\n"), "{interrupted}");
         let reason = "no data moved for 30.0s".to_owned();
         let cut = block(Direction::Forward, TestEnd::Cut { reason });
-        assert!(cut.contains("cut, because no data moved for 30.0s; measured"), "{cut}");
+        assert!(cut.contains("aborted: no data moved for 30.0s; results so far:"), "{cut}");
         assert!(!cut.contains("count the same"), "{cut}");
     }
 
     #[test]
-    fn both_ways_have_an_answer_each() {
+    fn each_direction_of_a_bidirectional_test_has_a_goodput() {
         let mut both = result(Direction::Both, TestEnd::Completed);
         let half = longhaul_core::result::TestHalf {
             summary: both.summary.clone(),
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_told_by_their_fate() {
+    fn datagrams_are_counted_by_outcome() {
         let udp = UdpResult {
             sent: 1000,
             received: 900,

@@ -1,9 +1,63 @@
-use longhaul_core::plan::{Direction, Protocol};
-use longhaul_core::result::{Holder, Shares, TcpSample, TestSample};
-use longhaul_core::units::Bytes;
+//! The heading of a test and its interval lines.
 
-use super::TestText;
-use super::words::{millis, or_dash};
+use std::fmt::Write;
+
+use longhaul_core::plan::{Amount, Direction, Opener, Protocol, TestPlan};
+use longhaul_core::result::{Holder, Shares, TcpSample, TestSample};
+use longhaul_core::units::{Bytes, format_span};
+
+use super::words::{count, millis, or_dash, wrap};
+use super::{COLUMNS, TestText};
+
+/// Returns the parameters of a test.
+pub(super) fn parameters(target: &str, plan: &TestPlan) -> String {
+    let amount = match plan.amount {
+        Amount::Time(time) => format_span(time),
+        Amount::Bytes(bytes) => bytes.to_string(),
+    };
+    let way = match plan.direction {
+        Direction::Forward => "to",
+        Direction::Reverse => "from",
+        Direction::Both => "to and from",
+    };
+    let streams = count(plan.streams.into(), "stream");
+    let mut head = format!("{} {way} {target}, {streams}, {amount}", plan.protocol);
+    if plan.direction == Direction::Both {
+        head.push_str(" each way");
+    }
+    if !plan.omit.is_zero() {
+        let _ = write!(head, ", first {} omitted", format_span(plan.omit));
+    }
+    if let Some(rate) = plan.rate_bps {
+        let _ = write!(head, ", paced to {rate}");
+    }
+    if plan.protocol == Protocol::Udp {
+        let _ = write!(head, ", {}-byte datagrams", plan.write_bytes.get());
+    }
+    if let Some(window) = plan.window_bytes {
+        let _ = write!(head, ", window {window}");
+    }
+    if let Some(congestion) = &plan.congestion {
+        let _ = write!(head, ", {congestion}");
+    }
+    if plan.links.len() > 1 {
+        let _ = write!(head, ", over {}", count(plan.links.len() as u64, "link"));
+    }
+    if plan.zero_copy {
+        head.push_str(", zero-copy");
+    }
+    if plan.opener == Opener::Server {
+        head.push_str(", the server connects");
+    }
+    wrap(&head, COLUMNS)
+}
+
+impl TestText {
+    /// Returns the parameters of the test and the header of the table.
+    pub(crate) fn head(&self) -> String {
+        format!("{}\n{}", self.head, self.columns())
+    }
+}
 
 impl TestText {
     pub(super) fn columns(&self) -> String {
@@ -14,14 +68,14 @@ impl TestText {
             ),
             Protocol::Tcp | Protocol::Mptcp => format!(
                 "{:>13} {:>11} {:>9} {:>9} {:>7} {:>6} {:>6} {:>12}",
-                "seconds", "goodput", "RTT", "cwnd", "retrans", "here", "there", "held by"
+                "seconds", "goodput", "RTT", "cwnd", "retrans", "here", "there", "limited by"
             ),
         }
     }
 
-    /// One interval. Over TCP: goodput at the receiver, the sender's round-trip time, congestion
-    /// window over all streams and retransmissions, the CPU of both ends, and what held the
-    /// sender back for most of the time.
+    /// Returns the line of one interval. For TCP: the goodput at the receiver, the sender's RTT,
+    /// its congestion window and retransmits over all streams, the CPU of both hosts, and the limit
+    /// of the sender for most of the time.
     pub(crate) fn interval(&self, sample: &TestSample) -> String {
         let span = format!("{:.1}-{:.1}", sample.start_seconds, sample.end_seconds);
         let span = match self.direction {
@@ -51,7 +105,7 @@ impl TestText {
                     or_dash(sample.rtt_ms, millis),
                     or_dash(cwnd, |bytes| bytes.to_string()),
                     or_dash(sample.retransmits, |count| count.to_string()),
-                    or_dash(sample.shares.as_ref(), held_by),
+                    or_dash(sample.shares.as_ref(), limited_by),
                 )
             }
         };
@@ -62,8 +116,8 @@ impl TestText {
     }
 }
 
-/// Who held the sender back for most of the time, in the words of `ss(8)` where it has some.
-fn held_by(shares: &Shares) -> String {
+/// Returns the limit of the sender for most of the time, with the names of `ss(8)`.
+fn limited_by(shares: &Shares) -> String {
     let (holder, percent) = shares.largest();
     let name = match holder {
         Holder::ReceiverWindow => "rwnd",
@@ -84,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_their_heads() {
+    fn values_align_with_the_header() {
         let text = TestText::new("far:5210", &plan(Direction::Forward));
         let joined = sample::interval();
         let head = text.head();
@@ -102,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_of_a_test_of_both_are_told_apart() {
+    fn lines_of_a_bidirectional_test_have_their_direction() {
         let text = TestText::new("far:5210", &plan(Direction::Both));
         let there = sample::interval();
         let back = TestSample { reverse: true, ..there.clone() };
@@ -112,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_have_columns_of_their_own() {
+    fn udp_lines_have_datagram_columns() {
         let plan = TestPlan { protocol: Protocol::Udp, ..plan(Direction::Forward) };
         let text = TestText::new("far:5210", &plan);
         let udp = UdpResult {

@@ -1,8 +1,7 @@
-//! A memory-to-memory test as text, for terminals of 80 columns: a head, a line for each interval,
-//! and a block that ends with the answer and the reason for it.
+//! A memory-to-memory test as text for terminals of 80 columns: a heading, a line per interval, and
+//! a block that ends with the goodput and the reason for it.
 
 mod block;
-mod head;
 mod lines;
 #[cfg(test)]
 mod sample;
@@ -10,7 +9,7 @@ pub(super) mod words;
 
 use longhaul_core::plan::{Direction, Protocol, TestPlan};
 
-/// Columns that a terminal has at least.
+/// The assumed width of a terminal.
 const COLUMNS: usize = 80;
 
 /// The text of one test.
@@ -22,10 +21,10 @@ pub(crate) struct TestText {
 }
 
 impl TestText {
-    /// Text for a test of `plan` against `target`.
+    /// Returns the text of a test of `plan` against `target`.
     pub(crate) fn new(target: &str, plan: &TestPlan) -> Self {
         let target = words::short(target);
-        let head = head::of(&target, plan);
+        let head = lines::parameters(&target, plan);
         TestText { target, head, direction: plan.direction, protocol: plan.protocol }
     }
 }

@@ -1,4 +1,4 @@
-//! A test of four streams at 90 ms, for the tests of the text.
+//! Test data: a test of four streams at 90 ms.
 
 use longhaul_core::plan::{Direction, TestPlan};
 use longhaul_core::result::{
@@ -51,7 +51,7 @@ fn tcp() -> TcpSample {
     }
 }
 
-/// An interval of one stream, omitted.
+/// Returns an omitted interval of one stream.
 pub(super) fn interval() -> TestSample {
     let half = |tcp: Option<TcpSample>| SideSample {
         index: 11,

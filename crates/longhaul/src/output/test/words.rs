@@ -1,9 +1,9 @@
-//! Numbers and sentences as people write them.
+//! Formats counts, times and long lines.
 
-/// Stands for a space at which no line breaks.
+/// A placeholder for a space without a line break.
 const HARD_SPACE: char = '\x1f';
 
-/// The target without the port that everyone uses.
+/// Returns the target without the default port.
 pub(super) fn short(target: &str) -> String {
     let default = format!(":{}", longhaul_engine::session::DEFAULT_PORT);
     target.strip_suffix(&default).unwrap_or(target).to_owned()
@@ -13,7 +13,7 @@ pub(in crate::output) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Three digits of a time: `90.1 ms`, `0.052 ms`.
+/// Formats a time with three digits: `90.1 ms`, `0.052 ms`.
 pub(in crate::output) fn millis(value: f64) -> String {
     let digits = match value {
         v if v >= 99.95 => 0,
@@ -24,13 +24,13 @@ pub(in crate::output) fn millis(value: f64) -> String {
     format!("{value:.digits$} ms")
 }
 
-/// A column that may have nothing to say.
+/// Returns the text of a value, or `-` without one.
 pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), text)
 }
 
-/// Breaks `text` between words so that no line is longer than `columns`, unless one word is. A
-/// number stays with its unit.
+/// Wraps `text` between words to lines of at most `columns` characters, unless a word is longer.
+/// A number stays on the line of its unit.
 pub(in crate::output) fn wrap(text: &str, columns: usize) -> String {
     let text = ["%", "ms", "s"].iter().fold(text.to_owned(), |text, unit| {
         text.replace(&format!(" {unit} "), &format!("{HARD_SPACE}{unit} "))

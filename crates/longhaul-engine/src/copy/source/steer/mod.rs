@@ -11,6 +11,7 @@
 //! what was measured, without a clock or a socket, and is tested so; the [`Pilot`] measures and acts
 //! through the [`Helm`].
 
+mod bound;
 mod course;
 mod helm;
 mod pilot;
@@ -18,4 +19,4 @@ mod yielding;
 
 pub(in crate::copy) use course::{FIRST_STREAMS, MOST_STREAMS};
 pub(super) use helm::Helm;
-pub(super) use pilot::Pilot;
+pub(super) use pilot::{Pacemaker, Pilot};

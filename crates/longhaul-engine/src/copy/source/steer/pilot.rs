@@ -1,12 +1,15 @@
 //! Looks at the connections, lets it be decided, and acts.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_core::units::Rate;
 use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::tcp::TcpInfo;
 
+use super::bound::{Bound, Sample};
 use super::course::{Course, Seen, Turn};
 use super::helm::rate_of;
 use super::yielding::Yielding;
@@ -16,6 +19,12 @@ use crate::copy::source::run::Shared;
 const SETTLING_TRIPS: u32 = 8;
 /// The shortest time over which a rate is measured.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+
+/// Time between two looks of the pacemaker: half a round trip within these limits.
+const LEAST_LOOK: Duration = Duration::from_millis(4);
+const MOST_LOOK: Duration = Duration::from_millis(30);
+/// Segments of the kernel's first congestion window (RFC 6928).
+const FIRST_WINDOW: u64 = 10;
 
 /// The sums over all connections at one time.
 struct Reading {
@@ -32,6 +41,8 @@ pub(in crate::copy::source) struct Pilot<'a> {
     course: Course,
     /// With `--nice`.
     yielding: Option<Yielding>,
+    /// With `--dedicated`: no [`Pacemaker`] keeps the user's limit.
+    dedicated: bool,
     window: Option<Reading>,
     /// The user's limit and the number of connections that are in force.
     paced: Option<(Option<Rate>, usize)>,
@@ -41,18 +52,24 @@ pub(in crate::copy::source) struct Pilot<'a> {
 }
 
 impl<'a> Pilot<'a> {
-    pub(in crate::copy::source) fn new(
-        shared: &'a Shared<'a>,
-        streams: Option<u32>,
-        nice: bool,
-    ) -> Self {
-        let course = Course::new(streams, nice);
+    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>, options: &CopyOptions) -> Self {
+        let nice = options.nice;
+        let course = Course::new(options.streams, nice);
         shared.helm.want(course.wanted());
         if nice && shared.helm.use_congestion("lp") {
             shared.helm.note("congestion control 'lp', which yields to others".to_owned());
         }
         let yielding = nice.then(Yielding::default);
-        Pilot { shared, course, yielding, window: None, paced: None, last: None, path: None }
+        Pilot {
+            shared,
+            course,
+            yielding,
+            dedicated: options.dedicated,
+            window: None,
+            paced: None,
+            last: None,
+            path: None,
+        }
     }
 
     /// Looks at the connections and acts.
@@ -70,7 +87,7 @@ impl<'a> Pilot<'a> {
         let limit = self.shared.progress.limit();
         if self.yielding.is_some() {
             self.yield_to_others(infos, limit);
-        } else if self.paced != Some((limit, infos.len())) {
+        } else if self.dedicated && self.paced != Some((limit, infos.len())) {
             if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
                 self.shared.helm.pace(limit);
             }
@@ -143,6 +160,67 @@ impl<'a> Pilot<'a> {
         let rate = yielding.next(queued, rate, most);
         self.shared.helm.pace(rate.is_finite().then(|| rate_of(rate)));
     }
+}
+
+/// Paces all connections together at the [`Bound`] and the user's limit.
+pub(in crate::copy::source) struct Pacemaker<'a> {
+    shared: &'a Shared<'a>,
+    bound: Bound,
+    start: Instant,
+    /// The rate in force and the number of connections that share it.
+    paced: Option<(Rate, usize)>,
+}
+
+impl<'a> Pacemaker<'a> {
+    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>) -> Self {
+        Pacemaker { shared, bound: Bound::default(), start: Instant::now(), paced: None }
+    }
+
+    /// Reads the state of the connections and paces them until `over`.
+    pub(in crate::copy::source) fn run(&mut self, over: impl Fn() -> bool) {
+        while !over() {
+            thread::park_timeout(self.pace());
+        }
+    }
+
+    /// Paces the connections; returns the time until the next look.
+    fn pace(&mut self) -> Duration {
+        let infos = self.shared.helm.look();
+        let Some(sample) = sample(&infos, self.start.elapsed()) else { return LEAST_LOOK };
+        let was_lowered = self.bound.is_lowered();
+        let bound = self.bound.next(sample).map(rate_of);
+        if self.bound.is_lowered() && !was_lowered {
+            let rate = bound.unwrap_or_default();
+            self.shared.helm.note(format!("paced at {rate}: the queue of the path overflows"));
+        }
+        let limit = self.shared.progress.limit();
+        let rate = bound.into_iter().chain(limit).min();
+        let change = |(paced, streams): (Rate, usize), rate: Rate| {
+            streams != infos.len() || rate.bps().abs_diff(paced.bps()) > paced.bps() / 50
+        };
+        match (self.paced, rate) {
+            (None, None) => {}
+            (Some(paced), Some(rate)) if !change(paced, rate) => {}
+            _ => {
+                self.shared.helm.pace(rate);
+                self.paced = rate.map(|rate| (rate, infos.len()));
+            }
+        }
+        (sample.rtt / 2).clamp(LEAST_LOOK, MOST_LOOK)
+    }
+}
+
+/// Sums up `infos`; `None` before the first round trip.
+fn sample(infos: &[TcpInfo], at: Duration) -> Option<Sample> {
+    let sum = |of: fn(&TcpInfo) -> u64| infos.iter().map(of).sum();
+    Some(Sample {
+        at,
+        acked: sum(|info| info.acked_bytes),
+        retransmitted: sum(|info| info.retransmitted_bytes),
+        rtt: infos.iter().map(|info| info.rtt).filter(|rtt| !rtt.is_zero()).min()?,
+        least_rtt: infos.iter().filter_map(|info| info.min_rtt).min()?,
+        first_windows: sum(|info| FIRST_WINDOW * u64::from(info.send_mss)),
+    })
 }
 
 impl Seen {

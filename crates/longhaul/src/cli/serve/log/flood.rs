@@ -1,14 +1,14 @@
-//! Limits on how many lines clients without an authorised key can cause.
+//! Rate limits for log lines that clients without an authorised key cause.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::serve::Event;
 
-/// How often it is recorded how many lines were left out.
+/// The time between two records of the number of suppressed lines.
 const SUMMARY: Duration = Duration::from_secs(10);
 
-/// The kinds of events that are limited, each by itself.
+/// The kinds of events, each with a separate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A connection whose client is not known.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Authorised,
 }
 
-/// How many lines of each kind may be written.
+/// The rate limits of all kinds.
 #[derive(Debug, Default)]
 pub(super) struct Flood(Mutex<[Bucket; 3]>);
 
@@ -32,7 +32,7 @@ struct Bucket {
     used: f64,
     at: Option<Instant>,
     suppressed: u64,
-    /// When the suppressed ones were last recorded.
+    /// The start of the present period of suppressed lines.
     summed: Option<Instant>,
 }
 
@@ -50,7 +50,8 @@ impl Kind {
         }
     }
 
-    /// The burst, and the lines per second after it. At the most a day of all three is 300 MB.
+    /// Returns the burst and the lines per second after it. All three kinds together write at most
+    /// 300 MB per day.
     fn limit(self) -> Option<(f64, f64)> {
         match self {
             Kind::Unknown | Kind::Refused => Some((50.0, 1.0)),
@@ -70,7 +71,7 @@ impl Kind {
 }
 
 impl Flood {
-    /// Whether a line of `kind` may be written at `now`; counts it if not.
+    /// Returns whether a line of `kind` may be written at `now`, and counts it if not.
     pub(super) fn admit(&self, kind: Kind, now: Instant) -> bool {
         let Some((burst, rate)) = kind.limit() else { return true };
         let bucket = &mut self.lock()[kind as usize];
@@ -86,8 +87,8 @@ impl Flood {
         true
     }
 
-    /// The kinds of which lines were left out since the last time, and how many; at intervals, or
-    /// `all` of them.
+    /// Returns the number of suppressed lines per kind since the last call: of kinds whose period
+    /// has ended, or of `all` kinds.
     pub(super) fn suppressed(&self, now: Instant, all: bool) -> Vec<(&'static str, u64)> {
         let mut found = Vec::new();
         for kind in [Kind::Unknown, Kind::Refused, Kind::Anonymous] {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_and_others_are_not_kept_out() {
+    fn suppressed_lines_are_counted_and_other_kinds_are_admitted() {
         let (flood, start) = (Flood::default(), Instant::now());
         let admitted = (0..10_000).filter(|_| flood.admit(Kind::Unknown, start)).count();
         assert_eq!(admitted, 50);

@@ -1,8 +1,8 @@
 //! The log of a server: a line per session, transfer, refusal and reload.
 //!
-//! Events become records, and a thread writes them, so that neither a full disk nor a reader of
-//! standard error that does not read holds a session up. Events of clients without an authorised key
-//! are limited in number; the rest is counted.
+//! Events become records, and a thread writes them, so that a full disk or a blocked standard error
+//! delays no session. Events of clients without an authorised key are rate limited; suppressed
+//! events are counted.
 
 mod flood;
 mod record;
@@ -16,25 +16,27 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use longhaul_core::result::{AuditEvent, AuditRecord};
 use longhaul_engine::serve::Event;
 
 use self::flood::Flood;
+pub(super) use self::record::out_of_reach_words;
 use self::writer::{Target, Writer};
 use crate::exit::{self, Coded};
 
-/// Records that wait to be written; with paths and errors cut, a few megabytes at the most.
+/// The length of the queue of records. Paths and errors are clipped, so it needs a few megabytes.
 const WAITING: usize = 1024;
-/// How long the last records may take to be written.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The time limit for writing the last records.
+const FINISH_TIME: Duration = Duration::from_secs(2);
 
-/// Where and how the log is written.
+/// The file and format of the log.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
-    /// Append the log to this file instead of writing it to standard error; reopened on SIGHUP
+    /// Append the log to this file instead of standard error; SIGHUP reopens it
     #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
     log: Option<PathBuf>,
-    /// Write the log as text, or as a JSON document per line (longhaul.audit/1)
+    /// Format of the log: text, or one JSON document per line (longhaul.audit/1)
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
 }
@@ -46,7 +48,7 @@ enum Format {
     Json,
 }
 
-/// An opened log; it is written once [`started`](Opened::start).
+/// An open log without its thread.
 pub(super) struct Opened {
     target: Target,
     format: Format,
@@ -59,29 +61,50 @@ pub(super) struct Log {
     queue: SyncSender<Message>,
 }
 
-/// A message to the thread that writes.
+/// A message to the writer thread.
 enum Message {
     Record(Box<AuditRecord>),
     End,
 }
 
-/// What the log and its thread share.
+/// State shared by the log and its thread.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Records that found no place.
+    /// The number of records that did not fit in the queue.
     lost: AtomicU64,
-    /// The server ends: what cannot be written is given up.
+    /// The server ends: records that cannot be written are dropped.
     ending: AtomicBool,
-    /// All that waited has been written or given up.
+    /// All queued records are written or dropped.
     ended: AtomicBool,
 }
 
 impl LogArgs {
-    /// The directory of the log, which the server must be able to write to later.
+    /// Returns the directory of the log, in which the server reopens the file.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         let file = self.log.as_deref()?;
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
         Some(above.unwrap_or(Path::new(".")).to_owned())
+    }
+
+    /// Checks that the right to write to the directory of the log is none to write to `config`, the
+    /// directory of the keys.
+    ///
+    /// # Errors
+    /// The directory of the keys is the directory of the log, or below it.
+    pub(super) fn check_apart_from(&self, config: &Path) -> Result<(), Coded> {
+        let Some(directory) = self.directory() else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if !real(config).starts_with(real(&directory)) {
+            return Ok(());
+        }
+        let reason = anyhow!(
+            "--log: the server must be able to write to the directory of its log, and {} would \
+             include the keys in {}; put the log in another directory, or start the server with \
+             --landlock off",
+            directory.display(),
+            config.display()
+        );
+        Err(Coded::new(exit::HOST, reason))
     }
 
     /// Opens the log.
@@ -99,10 +122,10 @@ impl LogArgs {
 }
 
 impl Opened {
-    /// Starts the thread that writes.
+    /// Starts the writer thread.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The thread cannot be started.
     pub(super) fn start(self, address: SocketAddr) -> Result<Log, Coded> {
         let (queue, messages) = sync_channel(WAITING);
         let (flood, shared) = (Arc::new(Flood::default()), Arc::new(Shared::default()));
@@ -119,7 +142,7 @@ impl Opened {
 }
 
 impl Log {
-    /// Records `event`, unless too many of its kind came. It does not wait.
+    /// Records `event`, unless its kind exceeds its rate. Never blocks.
     pub(super) fn record(&self, event: Event) {
         if self.flood.admit(flood::Kind::of(&event), Instant::now()) {
             self.put(record::of(event));
@@ -132,11 +155,11 @@ impl Log {
         }
     }
 
-    /// Writes what waits and the server's end, for a bounded time.
+    /// Writes the queued records and the end of the server, within a time limit.
     pub(super) fn finish(&self) {
         self.put(record::server(AuditEvent::Stop, None));
         self.shared.ending.store(true, Ordering::Release);
-        let until = Instant::now() + LAST_WORDS;
+        let until = Instant::now() + FINISH_TIME;
         let mut sent = false;
         while !self.shared.ended.load(Ordering::Acquire) && Instant::now() < until {
             sent = sent || self.queue.try_send(Message::End).is_ok();

@@ -1,22 +1,25 @@
-//! Events of a server as records of its log.
+//! Converts events of a server to records of its log.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_core::result::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
-use longhaul_core::text::{chain, escape, escape_name};
+use longhaul_core::text::{escape, escape_name};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::Service;
 use longhaul_engine::serve::{Client, DropReason, Event, SessionReport, SessionStart};
 use longhaul_engine::session::{Operation, Work};
 use longhaul_engine::{EngineError, Result};
 
-/// Most characters of a text of others.
+use crate::output::{failure_text, lapse_text};
+
+/// The largest number of characters of a text from a peer.
 const TEXT_LIMIT: usize = 1024;
 
-/// The record of `event`, at this time.
+/// Returns the record of `event`, with the present time.
 pub(super) fn of(event: Event) -> AuditRecord {
     match event {
         Event::Dropped { address, reason } => AuditRecord {
@@ -26,34 +29,51 @@ pub(super) fn of(event: Event) -> AuditRecord {
         },
         Event::NoHandshake { address, error } => AuditRecord {
             address: address.map(|address| address.to_string()),
-            error: Some(text(&chain(&error))),
+            error: Some(text(&failure_text(&error))),
             ..record(AuditEvent::Handshake)
         },
         Event::Began(start) => began(start),
         Event::Ended(report) => ended(*report),
-        Event::KeysRead { keys, ended } => AuditRecord {
+        Event::KeysRead { keys, ended, out_of_reach } => AuditRecord {
             count: Some(keys as u64),
-            error: (ended > 0).then(|| format!("{ended} sessions end: their key is gone")),
+            error: keys_error(ended, &out_of_reach),
             ..record(AuditEvent::Keys)
         },
         Event::KeyDenied { fingerprint, address, lapse } => AuditRecord {
             address: Some(address.to_string()),
             key: Some(fingerprint),
-            error: Some(lapse.to_string()),
+            error: Some(lapse_text(lapse).to_owned()),
             ..record(AuditEvent::KeyDenied)
         },
         Event::KeysKept { error } => {
-            AuditRecord { error: Some(text(&chain(&error))), ..record(AuditEvent::KeysKept) }
+            AuditRecord { error: Some(text(&failure_text(&error))), ..record(AuditEvent::KeysKept) }
         }
     }
 }
 
-/// The record of the server's own begin or end.
+/// Returns the sessions that end and the roots that are out of reach after a reload.
+fn keys_error(ended: usize, out_of_reach: &[PathBuf]) -> Option<String> {
+    let ended = (ended > 0).then(|| format!("{ended} sessions end: their key was removed"));
+    let roots = out_of_reach.iter().map(|root| text(&out_of_reach_words(root)));
+    let all: Vec<String> = ended.into_iter().chain(roots).collect();
+    (!all.is_empty()).then(|| clip(&all.join("; ")))
+}
+
+/// Returns the message about a root that the server can open only after a restart.
+pub(in crate::cli::serve) fn out_of_reach_words(root: &Path) -> String {
+    format!(
+        "the root {} of a key is outside the directories that this server opened at its start; \
+         restart to serve it",
+        root.display()
+    )
+}
+
+/// Returns the record of the server's start or stop.
 pub(super) fn server(event: AuditEvent, address: Option<SocketAddr>) -> AuditRecord {
     AuditRecord { address: address.map(|address| address.to_string()), ..record(event) }
 }
 
-/// The record of lines that are not in the log.
+/// Returns the record of suppressed or lost lines.
 pub(super) fn missing(event: AuditEvent, count: u64, what: &str) -> AuditRecord {
     AuditRecord { count: Some(count), error: Some(what.to_owned()), ..record(event) }
 }
@@ -63,7 +83,7 @@ fn record(event: AuditEvent) -> AuditRecord {
     let time = now.round(jiff::Unit::Millisecond).unwrap_or(now);
     AuditRecord {
         schema: AUDIT_SCHEMA.to_owned(),
-        // Always with three digits, so that lines stand under each other.
+        // Always three decimals, so that lines align.
         time: format!("{time:.3}"),
         event,
         ..AuditRecord::default()
@@ -139,13 +159,13 @@ fn result(outcome: &Result<()>, work: &Work) -> &'static str {
 fn error(outcome: &Result<()>, work: &Work) -> Option<String> {
     match outcome {
         Ok(()) => work.cut.as_deref().map(text),
-        // The sentence that the client got; who refuses is clear.
+        // The reason that the client received.
         Err(EngineError::Refused { reason, .. }) => Some(text(reason)),
-        Err(error) => Some(text(&chain(error))),
+        Err(error) => Some(text(&failure_text(error))),
     }
 }
 
-/// A text of others, escaped and cut.
+/// Escapes and clips a text from a peer.
 fn text(text: &str) -> String {
     clip(&escape(text))
 }
@@ -157,7 +177,7 @@ fn clip(text: &str) -> String {
     }
 }
 
-/// To a millisecond: more is noise in a log.
+/// Returns seconds, rounded to a millisecond.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e3).round() / 1e3
 }
@@ -187,13 +207,13 @@ fn operation(operation: Operation) -> &'static str {
 
 fn words(reason: DropReason) -> Cow<'static, str> {
     match reason {
-        DropReason::Silent => "nothing was sent in time".into(),
+        DropReason::Silent => "the client sent nothing in time".into(),
         DropReason::NoSession => "not a data connection of a session".into(),
         DropReason::Connections => "too many connections".into(),
-        DropReason::Unauthenticated => "too many connections of unknown clients".into(),
+        DropReason::Unauthenticated => "too many unauthenticated connections".into(),
         DropReason::Address => "too many connections of this address".into(),
         DropReason::Penalty(time) => {
-            format!("this address keeps failing; shut out for {} s", time.as_secs()).into()
+            format!("repeated failures of this address; refused for {} s", time.as_secs()).into()
         }
     }
 }
@@ -226,7 +246,8 @@ mod tests {
         EngineError::Failed { peer, reason, again: false }
     }
 
-    /// Each kind of event with hostile texts. A kind that is not here does not compile.
+    /// Returns each kind of event with hostile texts. The match makes a missing kind a compile
+    /// error.
     fn events() -> Vec<Event> {
         let kind = |event: &Event| match event {
             Event::Dropped { .. } => 0,
@@ -252,7 +273,7 @@ mod tests {
             Event::Began(SessionStart { client: client(), service: Service::Test, waited }),
             report(Err(failed()), work.clone(), true),
             report(Ok(()), work, true),
-            Event::KeysRead { keys: 2, ended: 1 },
+            Event::KeysRead { keys: 2, ended: 1, out_of_reach: vec![HOSTILE.into()] },
             Event::KeysKept { error: failed() },
             Event::KeyDenied {
                 fingerprint: "SHA256:x".to_owned(),
@@ -267,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_event_has_a_hostile_character_or_forges_a_field() {
+    fn hostile_texts_are_escaped_and_cannot_forge_fields() {
         for event in events() {
             let record = of(event);
             let line = record.text();
@@ -280,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_says_what_it_did_and_how_it_ended() {
+    fn a_transfer_has_its_operation_and_result() {
         let work = Work {
             operation: Some(Operation::Put),
             paths: vec!["run17".into()],

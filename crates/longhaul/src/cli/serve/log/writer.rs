@@ -17,14 +17,14 @@ use signal_hook::consts::SIGHUP;
 
 use super::flood::Flood;
 use super::{Format, Message, Shared, record};
-use crate::output::{raw_error, say};
+use crate::output::{print_message, raw_error};
 
-/// How often signals and counts are looked at.
-const LOOK: Duration = Duration::from_millis(250);
-/// How long a line that could not be written waits for the next attempt.
+/// The interval at which signals and counts are checked.
+const CHECK: Duration = Duration::from_millis(250);
+/// The time between two attempts to write a line.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Where lines go.
+/// The destination of lines.
 pub(super) struct Target {
     file: File,
     kind: Kind,
@@ -32,21 +32,22 @@ pub(super) struct Target {
 
 enum Kind {
     Error,
-    /// Standard error is the journal's, which keeps the time and takes a priority.
+    /// Standard error is connected to the systemd journal, which adds the time and reads a
+    /// priority.
     Journal,
     Named {
         path: PathBuf,
         /// Set by SIGHUP.
         reopen: Arc<AtomicBool>,
-        /// The file cannot be written, and that was said.
+        /// The last write failed and the failure was reported.
         failing: bool,
-        /// The last line is not whole.
+        /// The last line is incomplete.
         torn: bool,
     },
 }
 
 impl Target {
-    /// Appends to `path`, which only this user may read if it is new.
+    /// Opens `path` for appending. A new file is readable only by this user.
     pub(super) fn file(path: &Path) -> anyhow::Result<Self> {
         let file =
             append(path).with_context(|| format!("cannot open the log {}", path.display()))?;
@@ -65,7 +66,7 @@ impl Target {
     }
 }
 
-/// Opens without waiting for the reader of a pipe.
+/// Opens a file for appending. A named pipe without a reader does not block.
 fn append(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     OpenOptions::new()
@@ -76,7 +77,8 @@ fn append(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether `file` is what the variable `JOURNAL_STREAM` names by device and inode (systemd.exec(5)).
+/// Returns whether the variable `JOURNAL_STREAM` has the device and inode of `file`
+/// (systemd.exec(5)).
 fn is_journal(file: &File, stream: Option<&str>) -> bool {
     let named = stream.and_then(|stream| {
         let (device, inode) = stream.split_once(':')?;
@@ -106,7 +108,7 @@ impl Writer {
     /// Writes records until the end.
     pub(super) fn run(&mut self, messages: &Receiver<Message>) {
         loop {
-            match messages.recv_timeout(LOOK) {
+            match messages.recv_timeout(CHECK) {
                 Ok(Message::Record(record)) => self.write(&record),
                 Err(RecvTimeoutError::Timeout) => self.reopen_if_asked(),
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
@@ -117,7 +119,7 @@ impl Writer {
         self.shared.ended.store(true, Ordering::Release);
     }
 
-    /// Writes what is not in the log.
+    /// Writes the numbers of suppressed and lost lines.
     fn write_counts(&mut self, all: bool) {
         for (what, count) in self.flood.suppressed(Instant::now(), all) {
             self.write(&record::missing(AuditEvent::Suppressed, count, what));
@@ -129,8 +131,8 @@ impl Writer {
         }
     }
 
-    /// Writes a line, again and again until a file takes it or the server ends. Standard error is
-    /// tried once.
+    /// Writes a line. Retries a file until it succeeds or the server ends, and standard error
+    /// never.
     fn write(&mut self, record: &AuditRecord) {
         let line = self.line(record);
         loop {
@@ -172,8 +174,8 @@ impl Writer {
                 }
                 Err(error) => {
                     let path = path.display();
-                    say(format_args!(
-                        "cannot reopen the log {path}: {error}; the old file is written on"
+                    print_message(format_args!(
+                        "cannot reopen the log {path}: {error}; logging continues in the old file"
                     ));
                 }
             }
@@ -182,7 +184,7 @@ impl Writer {
 }
 
 impl Target {
-    /// Appends `line` in one write, so that it is not mixed with those of others.
+    /// Appends `line` in one write, so that lines of several writers do not mix.
     fn append(&mut self, line: &str) -> io::Result<()> {
         let Kind::Named { torn, .. } = &mut self.kind else {
             return self.file.write_all(line.as_bytes());
@@ -191,7 +193,7 @@ impl Target {
         let written = self.file.write(line.as_bytes())?;
         *torn = false;
         if written < line.len() {
-            // A disk that has just become full.
+            // The disk has just become full.
             *torn = true;
             self.file.write_all(&line.as_bytes()[written..])?;
             *torn = false;
@@ -203,24 +205,24 @@ impl Target {
         if let Kind::Named { path, failing, .. } = &mut self.kind
             && std::mem::take(failing)
         {
-            say(format_args!("the log {} is written again", path.display()));
+            print_message(format_args!("writing the log {} succeeded again", path.display()));
         }
     }
 
-    /// Says once that the log cannot be written; whether to try again.
+    /// Reports a failure once, and returns whether to retry.
     fn fails(&mut self, error: &io::Error) -> bool {
         let Kind::Named { path, failing, .. } = &mut self.kind else { return false };
         if !std::mem::replace(failing, true) {
             let path = path.display();
-            say(format_args!(
-                "cannot write the log {path}: {error}; transfers go on, and it is tried again"
+            print_message(format_args!(
+                "cannot write the log {path}: {error}; transfers continue, and longhaul retries"
             ));
         }
         true
     }
 }
 
-/// A priority of syslog(3).
+/// Returns the priority of a record, as in syslog(3).
 fn priority(record: &AuditRecord) -> u8 {
     const ERROR: u8 = 3;
     const WARNING: u8 = 4;
@@ -255,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_for_its_owner_and_reopened_when_asked() {
+    fn a_log_file_is_private_and_reopened_on_request() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         let mut writer = written(Target::file(&path).unwrap(), Format::Json);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::rename(&path, dir.path().join("audit.log.1")).unwrap();
-        let Kind::Named { reopen, .. } = &writer.target.kind else { panic!("it has no name") };
+        let Kind::Named { reopen, .. } = &writer.target.kind else { panic!("not a file") };
         reopen.store(true, Ordering::Release);
         writer.write(&record::missing(AuditEvent::Lost, 8, "y"));
         let line = std::fs::read_to_string(&path).unwrap();
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_is_named_once_and_tried_until_the_end() {
+    fn a_full_disk_is_reported_and_ends_no_server() {
         let shared = Arc::new(Shared::default());
         shared.ending.store(true, Ordering::Release);
         let target = Target::file(Path::new("/dev/full")).unwrap();
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_takes_a_priority_and_no_time() {
+    fn journal_lines_have_a_priority_and_no_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("stream");
         let file = File::create(&path).unwrap();

@@ -1,9 +1,8 @@
-//! Where a topology that is up can be found: a directory of this user's, with a socket, a lock and
-//! a log for each.
+//! The files of running topologies: a socket, a lock and a log per topology, in a private directory
+//! of the user.
 //!
-//! The lock is held by the process that holds the topology and by the sites that it made, for as
-//! long as they live; so a socket whose lock is free belongs to one that was killed, and is cleared
-//! away by whoever finds it.
+//! The holder of a topology and its sites hold the lock while they live. A socket with a free lock
+//! belongs to a killed topology, and the next command removes it.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -15,37 +14,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// How long the processes of a killed topology may take to end.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+/// The time limit for the processes of a killed topology to end.
+const END_TIME: Duration = Duration::from_secs(5);
 
 /// The files of one topology.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct RuntimeFiles {
     directory: PathBuf,
     pub(super) name: String,
 }
 
-/// A topology's lock, held.
+/// The held lock of a topology.
 #[derive(Debug)]
-pub(super) struct Held {
-    place: Place,
+pub(super) struct RuntimeLock {
+    files: RuntimeFiles,
     _lock: File,
 }
 
-impl Place {
-    /// The place for a topology called `name`, whether or not it is up.
-    pub(super) fn named(name: &str) -> anyhow::Result<Place> {
-        Ok(Place { directory: directory()?, name: name.to_owned() })
+impl RuntimeFiles {
+    /// Returns the files of the topology `name`, which need not be up.
+    pub(super) fn named(name: &str) -> anyhow::Result<RuntimeFiles> {
+        Ok(RuntimeFiles { directory: directory()?, name: name.to_owned() })
     }
 
-    /// The place of the topology called `name`, or without a name of the only one that is up. Where
-    /// none is, one that was killed will do, for the sake of what there is to say about it.
-    pub(super) fn of_running(name: Option<&str>) -> anyhow::Result<Place> {
+    /// Returns the files of the topology `name`, or without a name of the only one that is up. If
+    /// none is up, it is the only killed one, so that the command can report its end.
+    pub(super) fn of_running(name: Option<&str>) -> anyhow::Result<RuntimeFiles> {
         if let Some(name) = name {
-            return Place::named(name);
+            return RuntimeFiles::named(name);
         }
-        let (killed, mut up): (Vec<Place>, Vec<Place>) =
-            Place::all()?.into_iter().partition(Place::is_left_over);
+        let (killed, mut up): (Vec<RuntimeFiles>, Vec<RuntimeFiles>) =
+            RuntimeFiles::all()?.into_iter().partition(RuntimeFiles::is_left_over);
         if up.is_empty() {
             up = killed;
         }
@@ -53,14 +52,14 @@ impl Place {
             [] => bail!("no topology is up; 'longhaul wan up FILE' builds one"),
             [only] => Ok(only.clone()),
             many => {
-                let names: Vec<&str> = many.iter().map(|place| &*place.name).collect();
-                bail!("there are several topologies, choose with --name: {}", names.join(", "))
+                let names: Vec<&str> = many.iter().map(|files| &*files.name).collect();
+                bail!("several topologies are up; choose one with --name: {}", names.join(", "))
             }
         }
     }
 
-    /// The places that have a socket.
-    fn all() -> anyhow::Result<Vec<Place>> {
+    /// Returns all places with a socket.
+    fn all() -> anyhow::Result<Vec<RuntimeFiles>> {
         let directory = directory()?;
         let entries = fs::read_dir(&directory)
             .with_context(|| format!("cannot read {}", directory.display()))?;
@@ -69,11 +68,11 @@ impl Place {
             .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".sock")?.to_owned()))
             .collect();
         names.sort();
-        let place = |name| Place { directory: directory.clone(), name };
-        Ok(names.into_iter().map(place).collect())
+        let files = |name| RuntimeFiles { directory: directory.clone(), name };
+        Ok(names.into_iter().map(files).collect())
     }
 
-    /// Where the process that holds the topology writes what it has to say.
+    /// Returns the log of the holder.
     pub(super) fn log(&self) -> PathBuf {
         self.file("log")
     }
@@ -82,37 +81,37 @@ impl Place {
         self.directory.join(format!("{}.{kind}", self.name))
     }
 
-    /// A connection to the process that holds the topology.
+    /// Connects to the holder of the topology.
     pub(super) fn connect(&self) -> anyhow::Result<UnixStream> {
         match UnixStream::connect(self.file("sock")) {
             Ok(stream) => Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!("no topology called '{}' is up", self.name)
+                bail!("no topology '{}' is up", self.name)
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => bail!(
-                "the topology '{0}' was killed, and nothing of it runs any more; 'longhaul wan \
-                 down --name {0}' clears its files away; see {1}",
+                "the topology '{0}' was killed and nothing of it runs; remove its files with \
+                 'longhaul wan down --name {0}'; its log is {1}",
                 self.name,
                 self.log().display()
             ),
             Err(error) => {
-                Err(error).with_context(|| format!("cannot reach topology '{}'", self.name))
+                Err(error).with_context(|| format!("cannot connect to topology '{}'", self.name))
             }
         }
     }
 
-    /// Whether there is a socket, and nobody behind it.
+    /// Returns whether there is a socket without a listener.
     pub(super) fn is_left_over(&self) -> bool {
         UnixStream::connect(self.file("sock"))
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
-    /// Takes the place for a new topology, clearing away what a killed one left.
-    pub(super) fn hold(&self) -> anyhow::Result<Held> {
+    /// Takes the lock for a new topology, and removes the socket of a killed one.
+    pub(super) fn hold(&self) -> anyhow::Result<RuntimeLock> {
         let Some(held) = self.try_hold()? else {
             bail!(
-                "a topology called '{0}' is up already; take it down with 'longhaul wan down \
-                 --name {0}', or choose another --name",
+                "the topology '{0}' is already up; take it down with 'longhaul wan down --name \
+                 {0}', or choose another --name",
                 self.name
             );
         };
@@ -120,10 +119,10 @@ impl Place {
         Ok(held)
     }
 
-    /// Takes the place if nobody holds it, or only the sites of a topology that was killed: they
-    /// have the lock from the process that made them, and the kernel is about to end them.
-    pub(super) fn try_hold(&self) -> anyhow::Result<Option<Held>> {
-        let deadline = Instant::now() + LAST_BREATH;
+    /// Takes the lock if it is free. Waits for the sites of a killed topology: they inherited the
+    /// lock, and the kernel is ending them.
+    pub(super) fn try_hold(&self) -> anyhow::Result<Option<RuntimeLock>> {
+        let deadline = Instant::now() + END_TIME;
         loop {
             let held = self.try_lock()?;
             if held.is_some() || !self.is_left_over() || Instant::now() >= deadline {
@@ -133,7 +132,7 @@ impl Place {
         }
     }
 
-    fn try_lock(&self) -> anyhow::Result<Option<Held>> {
+    fn try_lock(&self) -> anyhow::Result<Option<RuntimeLock>> {
         let path = self.file("lock");
         let failed = || format!("cannot lock {}", path.display());
         loop {
@@ -143,29 +142,29 @@ impl Place {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
             }
-            // Whoever held it before may have removed it since it was opened here.
+            // The previous holder may have removed the file after it was opened here.
             let own = lock.metadata().with_context(failed)?.ino();
             if fs::metadata(&path).is_ok_and(|there| there.ino() == own) {
-                return Ok(Some(Held { place: self.clone(), _lock: lock }));
+                return Ok(Some(RuntimeLock { files: self.clone(), _lock: lock }));
             }
         }
     }
 }
 
-impl Held {
+impl RuntimeLock {
     /// Listens for requests.
     pub(super) fn listen(&self) -> anyhow::Result<UnixListener> {
-        let path = self.place.file("sock");
+        let path = self.files.file("sock");
         UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))
     }
 
-    /// Removes the socket and the lock, and with `log` what was said.
+    /// Removes the socket and the lock file, and with `log` also the log.
     pub(super) fn clear(self, log: bool) -> anyhow::Result<()> {
-        remove(&self.place.file("sock"))?;
+        remove(&self.files.file("sock"))?;
         if log {
-            remove(&self.place.log())?;
+            remove(&self.files.log())?;
         }
-        remove(&self.place.file("lock"))
+        remove(&self.files.file("lock"))
     }
 }
 
@@ -178,8 +177,8 @@ fn remove(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// This user's directory, made if it is missing: below `/run` for root, below what the session
-/// gives (`XDG_RUNTIME_DIR`) for others, else in `/tmp`.
+/// Returns the directory of this user, and creates it if necessary: in `/run` for root, in
+/// `XDG_RUNTIME_DIR` for other users, or in `/tmp` without that variable.
 fn directory() -> anyhow::Result<PathBuf> {
     let user = rustix::process::geteuid();
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -192,14 +191,14 @@ fn directory() -> anyhow::Result<PathBuf> {
     if let Err(error) = made
         && error.kind() != io::ErrorKind::AlreadyExists
     {
-        return Err(error).with_context(|| format!("cannot make {}", directory.display()));
+        return Err(error).with_context(|| format!("cannot create {}", directory.display()));
     }
-    // In /tmp anybody may have been first.
-    let there = fs::symlink_metadata(&directory)
-        .with_context(|| format!("cannot look at {}", directory.display()))?;
-    if !there.is_dir() || there.uid() != user.as_raw() || there.mode() & 0o077 != 0 {
+    // In /tmp another user may have created it.
+    let found = fs::symlink_metadata(&directory)
+        .with_context(|| format!("cannot read {}", directory.display()))?;
+    if !found.is_dir() || found.uid() != user.as_raw() || found.mode() & 0o077 != 0 {
         bail!(
-            "{} is not a directory of this user's alone; remove it, or set XDG_RUNTIME_DIR",
+            "{} is not a private directory of this user; remove it, or set XDG_RUNTIME_DIR",
             directory.display()
         );
     }

@@ -1,3 +1,10 @@
+//! `longhaul serve`: the arguments and the start of the server for test, cp, path and diagnose.
+
+mod confine;
+mod limits;
+mod log;
+mod offer;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,53 +16,54 @@ use longhaul_engine::serve::{Host, Listener, Reach, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
-use super::confine::ConfineArgs;
-use super::limits::LimitArgs;
-use super::log::LogArgs;
-use super::offer::Offer;
+use self::confine::ConfineArgs;
+use self::limits::LimitArgs;
+use self::log::LogArgs;
+use self::offer::Offer;
 use crate::exit::{self, Coded};
-use crate::interrupt::Interrupt;
-use crate::output::say;
+use crate::output::print_message;
 use crate::passphrase::ask_for;
 use crate::remote::{relay, serve_stdio};
+use crate::signals::Interrupt;
 use crate::supervisor;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Tests are answered to anyone, under limits; a key is authorised if it is this \
-                  user's own or in ~/.config/longhaul/authorized_keys (see 'longhaul key'). Files \
-                  are offered with --root alone, and only to authorised keys. Keys: options before \
-                  a key there limit it, with commas between them: root=DIR, read-only, write-only, \
-                  no-third-party, owners, from=\"CIDR,!CIDR\", expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", \
-                  max-sessions=N, max-rate=RATE, quota=SIZE (with root=DIR). The list is read again \
-                  when it changes and on SIGHUP. Sizes are 500M or 10GiB, rates 10G or 2.5Gb/s, times 10, 1.5s or 200ms. Exit codes: 0 ended by --one-off, 2 bad \
-                  arguments, 6 the port or a file of this host, 130 stopped by Ctrl-C, 143 by \
-                  SIGTERM."
+    after_help = "Anyone may run tests, within limits. Only authorised keys may copy files, and \
+                  only with --root or a root= of the key. The key of this user and the keys in \
+                  ~/.config/longhaul/authorized_keys are authorised (see 'longhaul key'). Options \
+                  before a key, separated by commas, limit it: root=DIR, read-only, write-only, \
+                  no-third-party, owners, from=\"CIDR,!CIDR\", \
+                  expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", max-sessions=N, max-rate=RATE, quota=SIZE \
+                  (with root=DIR). The server reloads the list when it changes and on SIGHUP. \
+                  Sizes are 500M or 10GiB, rates 10G or 2.5Gb/s, times 10, 1.5s or 200ms. Exit \
+                  codes: 0 ended by --one-off, 2 invalid arguments, 6 the port or a file of this \
+                  host cannot be used, 130 interrupted by Ctrl-C, 143 ended by SIGTERM."
 )]
-pub(in crate::cli) struct Args {
+pub(super) struct Args {
     /// Listen on this address only [default: all, IPv6 and IPv4]
     #[arg(long, value_name = "ADDR")]
     bind: Option<IpAddr>,
     /// Listen on this port
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Offer the files in this directory, and nothing outside it
+    /// Offer the files in this directory to authorised keys
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Let files be fetched alone
+    /// Allow clients only to read files
     #[arg(long, conflicts_with = "write_only")]
     read_only: bool,
-    /// Let new files be put in alone, and nothing read, listed, replaced or deleted: a drop box
+    /// Allow clients only to add new files; they cannot read, list, replace or delete files
     #[arg(long)]
     write_only: bool,
-    /// Keep this much of a file system free: copies that would use it are refused or stop
-    /// [default: 5%, at most 1 GiB]
+    /// Keep this much of a file system free; copies that need it are refused or stop [default: 5%,
+    /// at most 1 GiB]
     #[arg(long, value_name = "SHARE|SIZE")]
     min_free: Option<MinFree>,
-    /// Do not send to other servers for a client
+    /// Do not send to other servers on behalf of a client
     #[arg(long)]
     no_third_party: bool,
-    /// End when one client has been served
+    /// Exit after one client
     #[arg(long)]
     one_off: bool,
     #[command(flatten)]
@@ -64,17 +72,17 @@ pub(in crate::cli) struct Args {
     log: LogArgs,
     #[command(flatten)]
     confine: ConfineArgs,
-    // What 'longhaul cp' runs at the far side of ssh.
+    // 'longhaul cp' starts the server this way over ssh.
     #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off"])]
     stdio: bool,
-    // And with --via-ssh: data connections come through ssh as well.
+    // With --via-ssh the data connections use ssh, too.
     #[arg(long, hide = true, requires = "stdio")]
     loopback: bool,
     #[arg(long, hide = true, conflicts_with_all = ["bind", "port", "root", "one_off", "stdio"])]
     relay: Option<u16>,
 }
 
-/// Set by SIGHUP, which asks for the keys to be read again.
+/// Returns a flag that SIGHUP sets, to reload the keys.
 fn reload_on_hangup() -> Result<Arc<AtomicBool>, Coded> {
     let asked = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, asked.clone())
@@ -83,7 +91,7 @@ fn reload_on_hangup() -> Result<Arc<AtomicBool>, Coded> {
 }
 
 impl Args {
-    pub(in crate::cli) fn run(self) -> Result<u8, Coded> {
+    pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if self.stdio {
             serve_stdio(self.loopback, interrupt.flag().clone())?;
@@ -99,7 +107,7 @@ impl Args {
         let config = account.as_ref().map_or(config.clone(), |user| config.trusting(user.uid()));
         let identity = Identity::of_server(&config, &mut |path| ask_for(path))?;
         let listener = self.listen()?;
-        // Before any thread starts; what follows is done as the user that serves.
+        // Before any thread starts. The rest runs as the final user.
         self.confine.become_user(account.as_ref())?;
         let files = self.root.as_deref().map(|root| {
             self.confine.as_user(Tree::beneath(root).map_err(EngineError::file("open", root)))
@@ -107,15 +115,18 @@ impl Args {
         let files = files.transpose()?;
         let authorised = AuthorisedKeys::load(&config, identity.public());
         let authorised = self.confine.as_user(authorised)?;
+        if self.confine.confines() {
+            self.log.check_apart_from(&config.file(""))?;
+        }
         let log = self.log.open()?;
         let reach = self.reach(&config, &authorised);
         let warning = self.confine.confine(&reach)?;
         self.confine.limit_root(reach.owners)?;
         let key_roots = authorised.has_roots();
         let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
-        say(format_args!("serving {offers} on {}", listener.address()));
+        print_message(format_args!("serving {offers} on {}", listener.address()));
         if let Some(warning) = warning {
-            say(warning);
+            print_message(warning);
         }
         let host = Arc::new(Host { identity, authorised });
         let rights = match (self.read_only, self.write_only) {
@@ -143,7 +154,7 @@ impl Args {
             move |event| services.log(event.into())
         })?;
         let clients = self.limits.clients(&pool);
-        // Where the kernel refuses, the limits on connections fit what there is.
+        // If the kernel refuses, the limits on connections fit the present limit.
         let _ = longhaul_sys::descriptors::raise_limit();
         supervisor::notify("READY=1");
         listener.run(host, services, clients, self.one_off, interrupt.flag());
@@ -152,7 +163,7 @@ impl Args {
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }
 
-    /// The files that the server needs from now on.
+    /// Returns the files and directories that the server needs while it runs.
     fn reach(&self, config: &ConfigDir, keys: &AuthorisedKeys) -> Reach {
         let mut roots = keys.roots();
         roots.extend(self.root.clone());

@@ -1,3 +1,5 @@
+//! The server side of a copy without `longhaul serve`: in this process, and at the end of ssh.
+
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,8 +17,8 @@ use longhaul_engine::{EngineError, Result};
 
 use crate::output::raw_output;
 
-/// The services for one client that is this user already: the whole file system, with this user's
-/// rights, tests, and measurements of the path.
+/// The services for a client that runs as this user: tests, path measurements, and copies anywhere
+/// in the file system with the rights of the user.
 struct OwnFiles {
     stop: Arc<AtomicBool>,
 }
@@ -24,7 +26,7 @@ struct OwnFiles {
 impl Services for OwnFiles {
     fn refusal(&self, service: Service, _authorised: bool) -> Option<(RefusalKind, String)> {
         (service == Service::ThirdParty).then(|| {
-            let reason = "tests between two servers do not run over ssh";
+            let reason = "a test between two servers needs 'longhaul serve', not ssh";
             (RefusalKind::NotAuthorised, reason.to_owned())
         })
     }
@@ -41,7 +43,7 @@ impl Services for OwnFiles {
     }
 }
 
-/// A far end within this process, and the session with it for `service`.
+/// Starts a server in this process and opens a session with it for `service`.
 ///
 /// # Errors
 /// As [`InProcess::start`].
@@ -49,11 +51,11 @@ pub(crate) fn start_here(service: Service, stop: &Arc<AtomicBool>) -> Result<(In
     InProcess::start(OwnFiles { stop: stop.clone() }, service)
 }
 
-/// `longhaul serve --stdio`: the far end of an ssh connection. With `loopback` its data
-/// connections come from this host alone, through ssh as well.
+/// Runs `longhaul serve --stdio`, the server at the end of an ssh connection. With `loopback` it
+/// accepts data connections only from this host: they pass through ssh, too.
 ///
 /// # Errors
-/// What went wrong, which the near side has been told where it could be.
+/// The error of the session, which is also sent to the client if possible.
 pub(crate) fn serve_stdio(loopback: bool, stop: Arc<AtomicBool>) -> Result<()> {
     let bind = if loopback { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let data = DataPort::open(bind)?;
@@ -63,8 +65,8 @@ pub(crate) fn serve_stdio(loopback: bool, stop: Arc<AtomicBool>) -> Result<()> {
         .ok()
         .and_then(|connection| connection.split(' ').nth(2)?.parse().ok());
     let ready = FarReady { port: data.port(), address, secret };
-    let failed = |source| EngineError::Control { peer: "the near side".to_owned(), source };
-    // Not the standard library's handles: what they buffer, nobody can wait for.
+    let failed = |source| EngineError::Control { peer: "the client".to_owned(), source };
+    // The standard library's handles buffer, and a poll does not see their buffers.
     let pipe = |fd: BorrowedFd<'_>| {
         let owned = fd.try_clone_to_owned();
         owned.map(File::from).map_err(|error| failed(error.into()))

@@ -1,4 +1,4 @@
-//! How the far end of a copy is reached, at first and again.
+//! Opens sessions with one host of a copy: in this process, with a server, or over ssh.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -13,33 +13,33 @@ use longhaul_engine::session::{
 };
 use longhaul_engine::{EngineError, Result as EngineResult};
 
-use super::route::Far;
+use super::route::Endpoint;
 use crate::cli::queue::{connect_to_copy, connect_within};
 use crate::exit::Coded;
 use crate::passphrase;
-use crate::remote::{SshFar, SshOptions, start_here};
+use crate::remote::{SshOptions, SshServer, start_here};
 
-/// What opens sessions with one place.
-pub(in crate::cli) struct Gate<'a> {
-    way: Transport,
+/// Opens sessions with one host.
+pub(in crate::cli) struct Connector<'a> {
+    transport: Transport,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
-    /// How long it waits in a server's queue.
-    patience: Duration,
+    /// The longest wait in a server's queue.
+    queue_limit: Duration,
 }
 
 enum Transport {
-    Here { far: Option<InProcess> },
+    Local { server: Option<InProcess> },
     Server { host: HostPort, config: ConfigDir, identity: Identity, policy: HostPolicy },
-    Ssh { destination: String, options: SshOptions, far: Option<SshFar> },
+    Ssh { destination: String, options: SshOptions, server: Option<SshServer> },
 }
 
-/// Over which addresses of the far host the data connections are spread.
+/// The addresses of the remote host for data connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum Addresses {
-    /// All that its name has.
+    /// All addresses of its name.
     All,
-    /// These names or addresses.
+    /// The listed names or addresses.
     These(Vec<String>),
 }
 
@@ -51,72 +51,69 @@ impl FromStr for Addresses {
             return Ok(Addresses::All);
         }
         let these: Vec<_> = text.split(',').map(str::to_owned).collect();
-        match these.iter().any(String::is_empty) {
-            true => Err("expected 'all' or addresses with commas between them"),
-            false => Ok(Addresses::These(these)),
+        if these.iter().any(String::is_empty) {
+            return Err("expected 'all' or a comma-separated list of addresses");
         }
+        Ok(Addresses::These(these))
     }
 }
 
-impl<'a> Gate<'a> {
+impl<'a> Connector<'a> {
     pub(in crate::cli) fn new(
-        far: &Far,
+        far: &Endpoint,
         ssh: &SshOptions,
         accept_new: bool,
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Self, Coded> {
-        let policy = match accept_new {
-            true => HostPolicy::AcceptNew,
-            false => HostPolicy::RequireKnown,
-        };
-        let way = match far {
-            Far::Here => Transport::Here { far: None },
-            Far::Server(address) => {
+        let policy = if accept_new { HostPolicy::AcceptNew } else { HostPolicy::RequireKnown };
+        let transport = match far {
+            Endpoint::Local => Transport::Local { server: None },
+            Endpoint::Server(address) => {
                 let config = ConfigDir::of_user()?;
                 let identity = passphrase::identity(&config)?;
                 Transport::Server { host: address.parse()?, config, identity, policy }
             }
-            Far::Ssh(destination) => {
+            Endpoint::Ssh(destination) => {
                 let (destination, options) = (destination.clone(), ssh.clone());
-                Transport::Ssh { destination, options, far: None }
+                Transport::Ssh { destination, options, server: None }
             }
         };
-        Ok(Gate { way, stop, addresses, patience: Duration::MAX })
+        Ok(Connector { transport, stop, addresses, queue_limit: Duration::MAX })
     }
 
-    /// The same, which waits so long in a server's queue.
-    pub(in crate::cli) fn patient_for(self, patience: Duration) -> Self {
-        Gate { patience, ..self }
+    /// Returns the connector with a limit on the wait in a server's queue.
+    pub(in crate::cli) fn with_queue_limit(self, queue_limit: Duration) -> Self {
+        Connector { queue_limit, ..self }
     }
 
-    /// Opens a session for a copy; the one before, whose connection is lost, ends first.
+    /// Opens a session for a copy. An earlier session, whose connection is lost, ends first.
     pub(in crate::cli) fn open(&mut self) -> EngineResult<Session> {
         self.open_for(Service::Copy)
     }
 
-    /// As [`open`](Self::open), for another service.
+    /// Opens a session for `service`, as [`open`](Self::open).
     pub(in crate::cli) fn open_for(&mut self, service: Service) -> EngineResult<Session> {
-        let session = match &mut self.way {
-            Transport::Here { far } => {
+        let session = match &mut self.transport {
+            Transport::Local { server } => {
                 let (started, session) = start_here(service, self.stop)?;
-                *far = Some(started);
+                *server = Some(started);
                 session
             }
             Transport::Server { host, config, identity, policy } => {
                 let (policy, family) = (*policy, Family::Any);
                 let options = ConnectOptions { identity, config, policy, family };
-                // Who waits for a turn however long it takes may ask before it has come.
-                if service == Service::Copy && self.patience == Duration::MAX {
+                // Without a time limit the request may precede the server's welcome.
+                if service == Service::Copy && self.queue_limit == Duration::MAX {
                     connect_to_copy(host, &options, self.stop)?
                 } else {
-                    connect_within(host, service, &options, self.stop, self.patience)?
+                    connect_within(host, service, &options, self.stop, self.queue_limit)?
                 }
             }
-            Transport::Ssh { destination, options, far } => {
-                *far = None;
-                let (started, session) = SshFar::start(destination, service, options)?;
-                *far = Some(started);
+            Transport::Ssh { destination, options, server } => {
+                *server = None;
+                let (started, session) = SshServer::start(destination, service, options)?;
+                *server = Some(started);
                 session
             }
         };
@@ -126,26 +123,26 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Waits for the far end's end, if it was started here.
+    /// Waits until a server that this connector started has ended.
     pub(in crate::cli) fn finish(mut self) {
         self.rest();
     }
 
-    /// As [`finish`](Self::finish), with more sessions to come.
+    /// Waits as [`finish`](Self::finish), before further sessions.
     pub(in crate::cli) fn rest(&mut self) {
-        match &mut self.way {
-            Transport::Here { far } => far.take().into_iter().for_each(InProcess::finish),
-            Transport::Ssh { far, .. } => far.take().into_iter().for_each(SshFar::finish),
+        match &mut self.transport {
+            Transport::Local { server } => server.take().into_iter().for_each(InProcess::finish),
+            Transport::Ssh { server, .. } => server.take().into_iter().for_each(SshServer::finish),
             Transport::Server { .. } => {}
         }
     }
 
     fn spread(&self, addresses: &Addresses, session: Session) -> EngineResult<Session> {
         let Some(port) = session.data_addresses().first().map(SocketAddr::port) else {
-            // Through ssh, where addresses mean nothing.
+            // Connections through ssh have no addresses.
             return Ok(session);
         };
-        let mut found = match (addresses, &self.way) {
+        let mut found = match (addresses, &self.transport) {
             (Addresses::All, Transport::Server { host, .. }) => host.resolve()?,
             (Addresses::All, _) => session.data_addresses().to_vec(),
             (Addresses::These(names), _) => {

@@ -1,4 +1,4 @@
-//! Fresh connections: admitted while there are not too many, and turned away with a reason.
+//! The admission of fresh connections, which are refused with a TLS alert.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
@@ -7,43 +7,42 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::event::DropReason;
+use super::limits::network;
 use super::penalties::{Failure, Penalties};
-use super::source::network;
 use super::startups::{Crowded, Startup, StartupLimits, Startups};
 use crate::quota::{Quota, Taken};
 use crate::session::OPENING_TIMEOUT;
 
-/// Why a fresh connection is turned away, as the number of the TLS alert that says so (RFC 8446,
-/// section 6).
+/// The reason of a refusal, as the number of its TLS alert (RFC 8446, section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// `internal_error`: there are too many of them.
+    /// `internal_error`: too many connections.
     Crowded = 80,
-    /// `access_denied`: its address has a penalty.
+    /// `access_denied`: the address has a penalty.
     Penalty = 49,
 }
 
 /// Admits fresh connections.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ConnectionLimiter {
     startups: Arc<Startups>,
     penalties: Penalties,
     descriptors: Quota,
 }
 
-/// A connection that is not authenticated yet. It counts until this is dropped.
+/// An unauthenticated connection; it counts until dropped.
 #[derive(Debug)]
 pub(super) struct Fresh {
     pub(super) socket: Arc<TcpStream>,
-    /// The part of its address that limits go by.
+    /// The part of its address that limits apply to.
     pub(super) source: IpAddr,
-    /// When it has to be authenticated.
+    /// The deadline of its authentication.
     pub(super) deadline: Instant,
-    /// What counts it.
+    /// Its place among the unauthenticated connections.
     pub(super) place: Place,
 }
 
-/// What counts a connection that is not authenticated yet.
+/// The place of an unauthenticated connection.
 #[derive(Debug)]
 pub(super) struct Place {
     startup: Startup,
@@ -51,26 +50,26 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether the connection was dropped for another one.
+    /// Returns whether the connection was dropped for another one.
     pub(super) fn was_dropped(&self) -> bool {
         self.startup.was_dropped()
     }
 }
 
-impl Gate {
+impl ConnectionLimiter {
     pub(super) fn new(limits: StartupLimits, penalties: bool, descriptors: Quota) -> Self {
         let startups = Startups::new(limits);
-        Gate { startups, penalties: Penalties::new(penalties), descriptors }
+        ConnectionLimiter { startups, penalties: Penalties::new(penalties), descriptors }
     }
 
-    /// Counts `socket`, or tells it why not and closes it.
+    /// Counts `socket`, or refuses and closes it.
     pub(super) fn admit(&self, socket: TcpStream) -> Result<Fresh, DropReason> {
-        // A connection that was closed already has no address.
+        // A closed connection has no address.
         let address = socket.peer_addr().map_err(|_| DropReason::Silent)?;
         self.admit_from(network(address.ip()), socket)
     }
 
-    /// The same for a connection of `source`.
+    /// As [`admit`](Self::admit), for a connection of `source`.
     pub(super) fn admit_from(
         &self,
         source: IpAddr,
@@ -100,7 +99,7 @@ impl Gate {
 }
 
 impl Fresh {
-    /// Waits for the first byte, and leaves it where it is.
+    /// Waits for the first byte without consuming it.
     pub(super) fn first_byte(&self) -> io::Result<u8> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
@@ -122,7 +121,7 @@ fn reason_of(crowded: Crowded) -> DropReason {
     }
 }
 
-/// What kind of failure an error of an unauthenticated connection is.
+/// Returns the kind of failure of an error of an unauthenticated connection.
 pub(super) fn failure_of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Failure::GraceExceeded,
@@ -134,7 +133,7 @@ pub(super) fn failure_of(error: &io::Error) -> Failure {
     }
 }
 
-/// Sends a fatal TLS alert, which fits the buffer of a fresh connection, and no more than that.
+/// Sends a fatal TLS alert, which fits the buffer of a fresh connection.
 fn turn_away(mut socket: &TcpStream, reason: Reason) {
     const RECORD: [u8; 6] = [0x15, 3, 3, 0, 2, 2];
     let mut alert = [0; RECORD.len() + 1];
@@ -143,11 +142,11 @@ fn turn_away(mut socket: &TcpStream, reason: Reason) {
     let _ = socket.set_nonblocking(true);
     let _ = socket.write(&alert);
     let _ = socket.shutdown(Shutdown::Write);
-    // What has come already would make the kernel reset the connection, and the alert be lost.
+    // Unread bytes would make the kernel reset the connection, which discards the alert.
     let _ = io::Read::read(&mut socket, &mut [0; 4096]);
 }
 
-/// A random number below 100; nothing secret depends on it.
+/// Returns a random number below 100; it needs no secrecy.
 fn percent() -> u8 {
     (RandomState::new().build_hasher().finish() % 100) as u8
 }

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Measures a running flow beside a copy: its share, the copy's loss, and the recovery.
+
+  bench/fairness.py [--rounds N] [--rates 1G,5G] [--rtts 20,90] [--queues 0.25,1,4]
+                    [--hosts bbr,cubic] [--tools cp,dedicated,iperf3-4,iperf3-8] [--alone]
+
+Per case, a cubic flow of iperf3 fills an emulated link for 8 s. Then a copy of random bytes, from
+memory to memory and large enough for about 10 s, runs over the same link. The flow goes on for
+10 s after the copy. --hosts is the kernel's default congestion control, --queues the size of the
+queue in bandwidth-delay products. The tools are longhaul cp, longhaul cp --dedicated, and iperf3
+with that many parallel cubic streams. With --alone there is no flow, and --loss adds random loss.
+
+"flow" is the mean goodput of the flow during the copy over the rate of the link, "least" its worst
+second, "after" the seconds from the end of the copy until the flow is back at 80 %. "lost" is the
+share of its bytes that the copy retransmitted. A round is marked if the hypervisor took more than
+10 % of the processors or the emulator reported that it ran late. LONGHAUL names the binary
+(default: target/release/longhaul). Runs as root: it sets the default congestion control, and
+restores it.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LONGHAUL = os.path.realpath(os.environ.get("LONGHAUL", "target/release/longhaul"))
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+BEFORE, DURING, AFTER = 8, 10, 10
+
+
+def bits(rate):
+    return float(rate[:-1]) * {"G": 1e9, "M": 1e6}[rate[-1]]
+
+
+def jiffies():
+    fields = [int(field) for field in Path("/proc/stat").read_text().split()[1:9]]
+    return sum(fields), fields[7]
+
+
+def listen(port):
+    """Waits until the server listens on `port`."""
+    deadline = time.monotonic() + 30
+    probe = ["bash", "-c", f"exec 3<>/dev/tcp/far/{port}"]
+    while subprocess.run(probe, stderr=subprocess.DEVNULL).returncode:
+        if time.monotonic() > deadline:
+            sys.exit(f"no server listens on port {port}")
+        time.sleep(0.1)
+
+
+def copy(tool, directory):
+    """Runs the copy; returns its seconds, bytes and retransmitted share."""
+    size = os.path.getsize(directory / "data")
+    start = time.monotonic()
+    if tool.startswith("iperf3-"):
+        streams = tool.split("-")[1]
+        command = ["iperf3", "-c", "far", "-p", "5202", "-J", "-C", "cubic", "-P", streams]
+        done = subprocess.run([*command, "-n", str(size)], stdout=subprocess.PIPE)
+        sent = json.loads(done.stdout)["end"]["sum_sent"]
+        lost = sent["retransmits"] * 1448 / sent["bytes"]
+    else:
+        more = ["--dedicated"] if tool == "dedicated" else []
+        command = [LONGHAUL, "cp", "--json", *more, str(directory / "data"), "lh://far/copy"]
+        done = subprocess.run(command, stdout=subprocess.PIPE)
+        lost = json.loads(done.stdout)["path"]["loss"] if done.returncode == 0 else 0
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}")
+    return time.monotonic() - start, size, lost
+
+
+def near(tool, directory, with_flow):
+    """Runs at the near end: the flow and the copy."""
+    listen(5210)
+    flow = None
+    start = time.monotonic()
+    if with_flow:
+        listen(5201)
+        start = time.monotonic()
+        command = ["iperf3", "-c", "far", "-p", "5201", "-C", "cubic", "-t", "600", "-i", "1", "-J"]
+        with open(directory / "flow.json", "w") as output:
+            flow = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)
+        time.sleep(BEFORE)
+    begun = time.monotonic() - start
+    seconds, size, lost = copy(tool, directory)
+    ended = time.monotonic() - start
+    rates = []
+    if flow:
+        time.sleep(AFTER + 1)
+        flow.terminate()
+        flow.wait(20)
+        intervals = json.loads((directory / "flow.json").read_text())["intervals"]
+        rates = [(i["sum"]["start"], i["sum"]["bits_per_second"]) for i in intervals]
+    print(json.dumps({"rates": rates, "begun": begun, "ended": ended, "seconds": seconds,
+                      "bytes": size, "lost": lost}))
+
+
+def measure(case, loss):
+    """Returns the figures of one round of `case`."""
+    host, rate, rtt, queue, tool, with_flow = case
+    directory = Path(tempfile.mkdtemp(prefix="longhaul-fairness.", dir="/dev/shm"))
+    before = jiffies()
+    try:
+        CONGESTION.write_text(host)
+        share = 0.6 if with_flow else 1
+        size = int(bits(rate) / 8 * DURING * share)
+        with open(directory / "data", "wb") as data:
+            subprocess.run(["head", "-c", str(size), "/dev/urandom"], stdout=data, check=True)
+        os.mkdir(directory / "far")
+        limit = int(bits(rate) / 8 * rtt / 1e3 * queue)
+        serve = (f"iperf3 -s -p 5201 >/dev/null & iperf3 -s -p 5202 >/dev/null & "
+                 f"exec '{LONGHAUL}' serve --root '{directory}/far' 2>/dev/null")
+        link = ["--rtt", f"{rtt}ms", "--rate", rate, "--queue", f"{limit}B"]
+        link += ["--loss", loss] if loss else []
+        me = [sys.executable, os.path.realpath(__file__), "--near", str(directory), "--tools", tool]
+        me += [] if with_flow else ["--alone"]
+        done = subprocess.run(
+            [LONGHAUL, "wan", "run", *link, "--far", serve, "--", *me],
+            env={**os.environ, "HOME": str(directory)}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, timeout=300)
+        if done.returncode:
+            sys.exit(f"{case}: {done.stderr[-2000:]}")
+        seen = json.loads(done.stdout)
+    finally:
+        shutil.rmtree(directory)
+    after = jiffies()
+    steal = (after[1] - before[1]) / max(1, after[0] - before[0])
+    capacity = bits(rate)
+    during = [r / capacity for at, r in seen["rates"]
+              if at >= seen["begun"] - 0.3 and at + 1 <= seen["ended"] + 0.3]
+    later = [(at + 1 - seen["ended"], r / capacity) for at, r in seen["rates"]
+             if at >= seen["ended"]]
+    return {
+        "goodput": seen["bytes"] * 8 / seen["seconds"] / capacity,
+        "lost": seen["lost"],
+        "flow": statistics.mean(during) if during else None,
+        "least": min(during) if during else None,
+        "after": next((at for at, share in later if share >= 0.8), None),
+        "last": later[-1][1] if later else None,
+        "spoiled": steal > 0.1 or "behind schedule" in done.stderr,
+    }
+
+
+def text(values, percent=True):
+    values = [value for value in values if value is not None]
+    if not values:
+        return "-"
+    value = statistics.median(values)
+    return f"{100 * value:.1f} %" if percent else f"{value:.1f} s"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--near", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rates", default="1G")
+    parser.add_argument("--rtts", default="40")
+    parser.add_argument("--queues", default="0.25,1,4")
+    parser.add_argument("--hosts", default="bbr,cubic")
+    parser.add_argument("--tools", default="cp,dedicated,iperf3-4")
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--loss")
+    options = parser.parse_args()
+    if options.near:
+        return near(options.tools, options.near, not options.alone)
+    lists = (options.hosts, options.rates, options.rtts, options.queues, options.tools)
+    cases = [(host, rate, int(rtt), float(queue), tool, not options.alone)
+             for host, rate, rtt, queue, tool in itertools.product(*(l.split(",") for l in lists))]
+    results = {case: [] for case in cases}
+    default = CONGESTION.read_text()
+    try:
+        for number in range(options.rounds):
+            for case in cases if number % 2 == 0 else reversed(cases):
+                results[case].append(measure(case, options.loss))
+                print(number + 1, *case[:5], json.dumps(results[case][-1]), file=sys.stderr)
+    finally:
+        CONGESTION.write_text(default)
+    print("| default | rate | RTT | queue | tool | rounds | goodput | lost | flow | least | after "
+          "| flow after 10 s |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for case, rounds in results.items():
+        good = [r for r in rounds if not r["spoiled"]]
+        host, rate, rtt, queue, tool, _ = case
+        column = lambda name, percent=True: text([r[name] for r in good], percent)
+        back = [r["after"] for r in good]
+        after = column("after", False) if None not in back else "> 10 s"
+        after = after if case[5] else "-"
+        print(f"| {host} | {rate} | {rtt} ms | {queue:g} BDP | {tool} | {len(good)} of {len(rounds)} "
+              f"| {column('goodput')} | {column('lost')} | {column('flow')} | {column('least')} "
+              f"| {after} | {column('last')} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+//! The bound on the sending rate of all connections of a copy together, which keeps the copy from
+//! starving other traffic.
+//!
+//! Congestion control works per connection. Several slow starts at once, or BBR beside loss-based
+//! flows, overflow the queue of a shared link and take nearly all of it. The bound is a pacing rate
+//! over all connections: twice the delivered rate while the path has no queue, a tenth above it
+//! while a queue builds up, and below it after the queue overflowed, from where it rises slowly.
+//! Loss that occurs without a queue and does not grow is random loss and does not lower the bound.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Paths with a shorter round trip are not bounded: their congestion control reacts within
+/// milliseconds, and pacing costs processor time at the rates of a local network.
+const SHORT_PATH: Duration = Duration::from_millis(2);
+
+/// Share of the sent bytes whose loss lowers the bound.
+const LOSS_LIMIT: f64 = 0.02;
+/// The same while there is a queue, which then overflows.
+const OVERFLOW_LIMIT: f64 = 0.002;
+/// The largest loss without a queue that a startup takes for random.
+const RANDOM_LIMIT: f64 = 0.05;
+/// Retransmitted bytes below which a share says nothing.
+const FEW_BYTES: f64 = 16.0 * 1448.0;
+/// Time constant of the estimate of random loss, in seconds.
+const RANDOM_SECONDS: f64 = 0.5;
+
+/// Bound over delivered rate before the first loss: without a queue, where a startup doubles its
+/// window in a round trip, and with one.
+const STARTUP: f64 = 2.0;
+const STARTUP_QUEUED: f64 = 1.1;
+/// Bound over delivered rate after a loss above [`LOSS_LIMIT`], and after a smaller one.
+const AFTER_LOSS: f64 = 0.7;
+const AFTER_OVERFLOW: f64 = 0.8;
+/// Growth in a second after a loss: towards the rate before it, at that rate, and with a queue.
+const RECOVERY: f64 = 3.0;
+const PROBING: f64 = 1.3;
+const PROBING_QUEUED: f64 = 1.2;
+/// Share of the rate before the loss at which recovery ends.
+const PLATEAU: f64 = 0.95;
+
+/// Delay above the least round trip that counts as a queue: a share of that round trip, and at
+/// least the time by which a busy host is late.
+const QUEUE_SHARE: f64 = 0.15;
+const QUEUE_FLOOR: Duration = Duration::from_millis(3);
+/// Round trips over which rate and loss are measured, and the shortest such time.
+const WINDOW_TRIPS: u32 = 4;
+const WINDOW_FLOOR: Duration = Duration::from_millis(60);
+/// Round trips after a loss in which further losses have the same cause, beside a window.
+const SETTLING_TRIPS: u32 = 3;
+/// Time after which a delivered rate counts half, in seconds.
+const HALF_LIFE: f64 = 2.0;
+/// The most by which a burst of acknowledgements may raise the rate of a round trip above that of a
+/// window.
+const BURST: f64 = 1.3;
+
+/// The state of all connections at one time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sample {
+    /// Time since the start of the copy.
+    pub(super) at: Duration,
+    /// Bytes that the receiver acknowledged, of all connections.
+    pub(super) acked: u64,
+    /// Bytes that were retransmitted, of all connections.
+    pub(super) retransmitted: u64,
+    /// The smallest smoothed round-trip time.
+    pub(super) rtt: Duration,
+    /// The least round-trip time of any connection.
+    pub(super) least_rtt: Duration,
+    /// Bytes that the first congestion windows allow, of all connections.
+    pub(super) first_windows: u64,
+}
+
+/// The bound: a function of samples, without a clock or a socket.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    samples: VecDeque<Sample>,
+    /// Recent maximum of the rate over a round trip, in bytes per second.
+    trip_rate: f64,
+    /// Recent maximum of the rate over a window, in bytes per second.
+    window_rate: f64,
+    /// Share of the bytes lost without a queue.
+    random_loss: f64,
+    lowered: Option<Lowered>,
+}
+
+/// The bound after a loss.
+#[derive(Debug, Clone, Copy)]
+struct Lowered {
+    /// Bytes per second.
+    rate: f64,
+    /// The rate before the loss.
+    before: f64,
+    /// End of the time in which losses have the same cause; growth starts then.
+    grown: Duration,
+}
+
+/// Rate and loss of the recent past.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    window: Duration,
+    window_rate: f64,
+    queued: bool,
+    /// Share of the bytes lost, and the part of it above random loss.
+    loss: f64,
+    congestion_loss: f64,
+    /// Retransmitted bytes are enough to judge by.
+    significant: bool,
+}
+
+impl Bound {
+    /// Returns the rate in bytes per second that all connections together may send at after `now`;
+    /// `None` on a short path.
+    pub(super) fn next(&mut self, now: Sample) -> Option<f64> {
+        if now.least_rtt < SHORT_PATH {
+            return None;
+        }
+        let seen = self.see(now);
+        let limit = if seen.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
+        let congested = seen.significant && seen.congestion_loss > limit;
+        match self.lowered {
+            Some(lowered) if now.at < lowered.grown => {}
+            None if congested && !seen.queued && seen.loss < RANDOM_LIMIT => {
+                self.random_loss = seen.loss;
+            }
+            _ if congested => self.lower(now, seen),
+            Some(lowered) => self.lowered = Some(lowered.grow(now.at, seen)),
+            None => {}
+        }
+        let least = STARTUP * now.first_windows as f64 / now.rtt.as_secs_f64();
+        Some(match self.lowered {
+            Some(lowered) => lowered.rate.max(least / 8.0),
+            None if seen.queued => (STARTUP_QUEUED * self.window_rate).max(least),
+            None => (STARTUP * self.trip_rate).max(least),
+        })
+    }
+
+    /// True once a loss has lowered the bound.
+    pub(super) fn is_lowered(&self) -> bool {
+        self.lowered.is_some()
+    }
+
+    fn see(&mut self, now: Sample) -> Seen {
+        let window = (now.rtt * WINDOW_TRIPS).max(WINDOW_FLOOR);
+        while self.samples.len() > 1 && now.at.saturating_sub(self.samples[1].at) >= window {
+            self.samples.pop_front();
+        }
+        let step = self.samples.back().map_or(0.0, |last| (now.at - last.at).as_secs_f64());
+        self.samples.push_back(now);
+        let first = self.samples[0];
+        let trip = self.samples.iter().rev().find(|then| now.at - then.at >= now.rtt);
+        let trip_rate = trip.map_or(0.0, |then| rate(then, &now));
+        let window_rate = rate(&first, &now);
+        let kept = 0.5_f64.powf(step / HALF_LIFE);
+        self.trip_rate = (self.trip_rate * kept).max(trip_rate);
+        self.window_rate = (self.window_rate * kept).max(window_rate);
+
+        let queue = now.rtt.saturating_sub(now.least_rtt);
+        let queued = queue > now.least_rtt.mul_f64(QUEUE_SHARE).max(QUEUE_FLOOR);
+        let retransmitted = now.retransmitted.saturating_sub(first.retransmitted) as f64;
+        let sent = now.acked.saturating_sub(first.acked) as f64 + retransmitted;
+        let loss = retransmitted / sent.max(1.0);
+        let congestion_loss = (loss - 2.0 * self.random_loss).max(0.0);
+        if !queued && sent > 100.0 * FEW_BYTES {
+            let weight = (step / RANDOM_SECONDS).min(1.0);
+            self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
+        }
+        let significant = retransmitted > FEW_BYTES;
+        Seen { window, window_rate, queued, loss, congestion_loss, significant }
+    }
+
+    fn lower(&mut self, now: Sample, seen: Seen) {
+        // A window that a startup doubles in is behind the rate; a round trip may hold a burst.
+        let delivered = self.trip_rate.clamp(self.window_rate, BURST * self.window_rate);
+        let factor = if seen.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
+        let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);
+        self.lowered = Some(Lowered {
+            rate: factor * delivered.min(most),
+            before: delivered,
+            grown: now.at + seen.window + now.rtt * SETTLING_TRIPS,
+        });
+    }
+}
+
+impl Lowered {
+    fn grow(self, now: Duration, seen: Seen) -> Self {
+        let growth = match self.rate < PLATEAU * self.before {
+            _ if seen.queued => PROBING_QUEUED,
+            true => RECOVERY,
+            false => PROBING,
+        };
+        // A rate that the copy does not use does not grow.
+        let used = seen.window_rate > self.rate / 2.0;
+        let growth = if used { growth.powf((now - self.grown).as_secs_f64()) } else { 1.0 };
+        Lowered { rate: self.rate * growth, grown: now, ..self }
+    }
+}
+
+/// Returns the bytes per second acknowledged between two samples.
+fn rate(then: &Sample, now: &Sample) -> f64 {
+    let seconds = now.at.saturating_sub(then.at).as_secs_f64();
+    if seconds > 0.0 { now.acked.saturating_sub(then.acked) as f64 / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: f64 = 125e6;
+    const TRIP: Duration = Duration::from_millis(40);
+    const LOOK: Duration = Duration::from_millis(10);
+
+    /// A link with one queue in virtual time, and the copy's share of it.
+    struct Path {
+        bound: Bound,
+        at: Duration,
+        acked: f64,
+        retransmitted: f64,
+        /// Bytes that wait in the queue, and its limit.
+        queue: f64,
+        limit: f64,
+        /// Share of the bytes lost at random.
+        random: f64,
+        /// The rate of other traffic, in bytes per second.
+        other: f64,
+    }
+
+    impl Path {
+        fn new(queue_trips: f64, random: f64) -> Self {
+            Path {
+                bound: Bound::default(),
+                at: Duration::ZERO,
+                acked: 0.0,
+                retransmitted: 0.0,
+                queue: 0.0,
+                limit: queue_trips * LINK * TRIP.as_secs_f64(),
+                random,
+                other: 0.0,
+            }
+        }
+
+        /// Sends at the bound for `seconds`; returns the mean goodput over the link's rate, and the
+        /// share of the bytes that was lost.
+        fn run(&mut self, seconds: f64) -> (f64, f64) {
+            let (acked, retransmitted) = (self.acked, self.retransmitted);
+            let step = LOOK.as_secs_f64();
+            for _ in 0..(seconds / step) as usize {
+                let rtt = TRIP + Duration::from_secs_f64(self.queue / LINK);
+                let rate = self.bound.next(Sample {
+                    at: self.at,
+                    acked: self.acked as u64,
+                    retransmitted: self.retransmitted as u64,
+                    rtt,
+                    least_rtt: TRIP,
+                    first_windows: 40 * 1448,
+                });
+                let rate = rate.unwrap().min(2.0 * LINK);
+                let offered = (rate + self.other) * step;
+                let share = rate / (rate + self.other);
+                self.queue += offered - LINK * step;
+                let overflow = (self.queue - self.limit).max(0.0);
+                let left = (-self.queue).max(0.0);
+                self.queue = self.queue.clamp(0.0, self.limit);
+                let served = share * (LINK * step - left);
+                let lost = share * overflow + self.random * served;
+                self.acked += served * (1.0 - self.random) - share * overflow.min(served);
+                self.retransmitted += lost;
+                self.at += LOOK;
+            }
+            let (acked, lost) = (self.acked - acked, self.retransmitted - retransmitted);
+            (acked / (LINK * seconds), lost / (acked + lost))
+        }
+    }
+
+    #[test]
+    fn a_copy_without_neighbors_fills_the_path() {
+        for queue in [0.25, 1.0, 4.0] {
+            let mut path = Path::new(queue, 0.0);
+            path.run(2.0);
+            let (goodput, loss) = path.run(20.0);
+            assert!(goodput > 0.9, "queue {queue}: {goodput}");
+            assert!(loss < 0.02, "queue {queue}: {loss}");
+        }
+    }
+
+    #[test]
+    fn random_loss_does_not_lower_the_rate() {
+        for random in [1e-3, 1e-2] {
+            let mut path = Path::new(1.0, random);
+            path.run(2.0);
+            let (goodput, _) = path.run(20.0);
+            assert!(goodput > 0.88, "loss {random}: {goodput}");
+        }
+    }
+
+    #[test]
+    fn an_overflow_lowers_the_rate_below_the_delivered_one() {
+        let mut path = Path::new(1.0, 0.0);
+        while !path.bound.is_lowered() {
+            path.run(0.01);
+            assert!(path.at < Duration::from_secs(5), "the startup overflows the queue");
+        }
+        assert!(path.bound.lowered.unwrap().rate < LINK);
+    }
+
+    #[test]
+    fn a_full_path_is_entered_slowly() {
+        let mut path = Path::new(1.0, 0.0);
+        (path.other, path.queue) = (LINK, path.limit);
+        let (goodput, loss) = path.run(5.0);
+        assert!(goodput < 0.3, "{goodput}");
+        assert!(loss < 0.05, "{loss}");
+    }
+
+    #[test]
+    fn an_unused_rate_does_not_grow() {
+        let lowered = Lowered { rate: 100.0, before: 200.0, grown: Duration::ZERO };
+        let seen = Seen {
+            window: WINDOW_FLOOR,
+            window_rate: 10.0,
+            queued: false,
+            loss: 0.0,
+            congestion_loss: 0.0,
+            significant: false,
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(lowered.grow(second, seen).rate, 100.0);
+        assert!(lowered.grow(second, Seen { window_rate: 90.0, ..seen }).rate > 200.0);
+    }
+
+    #[test]
+    fn a_short_path_is_not_bounded() {
+        let least_rtt = Duration::from_micros(100);
+        let sample = Sample { rtt: least_rtt, least_rtt, ..Sample::default() };
+        assert_eq!(Bound::default().next(sample), None);
+    }
+}

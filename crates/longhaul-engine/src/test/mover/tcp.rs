@@ -1,0 +1,218 @@
+//! The sending and the receiving thread of a TCP stream.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::{Shutdown, TcpStream};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use longhaul_sys::memory::AlignedBuffer;
+use longhaul_sys::tcp::set_receive_low_water;
+use rustix::net::{RecvFlags, recv};
+
+use super::pacer::Pacer;
+use super::slot::Slot;
+use super::supply::Supply;
+
+/// The task of a sending thread.
+pub(in crate::test) struct Sending<'a> {
+    /// The number of bytes to send; `None` is unlimited.
+    pub(in crate::test) share: Option<u64>,
+    /// The timer that paces the stream, if one does.
+    pub(in crate::test) pacer: Option<Pacer>,
+    /// Ends the stream early.
+    pub(in crate::test) stop: &'a AtomicBool,
+    /// The thread to wake at the end.
+    pub(in crate::test) sampler: &'a Thread,
+}
+
+/// Sends from `supply` until `share` bytes are sent or `stop` is set, at the pacer's rate. Then it
+/// closes its half of `stream`.
+///
+/// After `stop` another thread must shut down the writing half, which ends a blocked write. The
+/// bytes that the kernel accepted before count and are sent.
+pub(in crate::test) fn send(
+    slot: &Slot,
+    stream: &TcpStream,
+    supply: &Supply,
+    sending: Sending<'_>,
+) {
+    let Sending { share, mut pacer, stop, sampler } = sending;
+    slot.run(sampler, || {
+        let mut feed = supply.feed()?;
+        let mut sent = 0u64;
+        while !stop.load(Ordering::Relaxed) {
+            let left = share.map_or(u64::MAX, |share| share - sent);
+            let allowed = pacer.as_mut().map_or(u64::MAX, |pacer| pacer.allowance(stop));
+            let count = (feed.length() as u64).min(left).min(allowed);
+            if count == 0 {
+                break;
+            }
+            match feed.write(stream, count as usize) {
+                Ok(count) => {
+                    sent += count as u64;
+                    slot.moved.set(sent);
+                    if let Some(pacer) = &mut pacer {
+                        pacer.spend(count as u64);
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::BrokenPipe && stop.load(Ordering::Acquire) => {
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        match stream.shutdown(Shutdown::Write) {
+            // A peer that has closed reports so on the control channel.
+            Err(e) if e.kind() != ErrorKind::NotConnected => Err(e),
+            _ => Ok(Instant::now()),
+        }
+    });
+}
+
+/// The method of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::test) struct Reading {
+    /// The length of the longest read.
+    pub(in crate::test) buffer_bytes: usize,
+    /// True if the kernel drops the bytes instead of copying them (`MSG_TRUNC`, tcp(7)).
+    pub(in crate::test) skip_copy: bool,
+    /// True to wait for more data before a read if the rate allows. False with a window that the
+    /// user set, because waiting data reduce it.
+    pub(in crate::test) gather: bool,
+}
+
+/// Reads `stream` until the peer closes its half. Sets `first` at the first bytes.
+pub(in crate::test) fn receive(
+    slot: &Slot,
+    mut stream: &TcpStream,
+    reading: Reading,
+    first: &OnceLock<Instant>,
+    sampler: &Thread,
+) {
+    slot.run(sampler, || {
+        // Aligned to a page, like the sender's buffer.
+        let mut buffer = AlignedBuffer::new(reading.buffer_bytes);
+        let buffer = &mut buffer[..reading.buffer_bytes];
+        let mut received = 0u64;
+        let mut gathering = reading.gather.then(|| Gathering::new(reading.buffer_bytes));
+        loop {
+            let took = if reading.skip_copy {
+                let dropped = recv(stream, &mut *buffer, RecvFlags::TRUNC);
+                dropped.map(|(_, count)| count).map_err(io::Error::from)
+            } else {
+                stream.read(buffer)
+            };
+            match took {
+                Ok(0) => break,
+                Ok(count) => {
+                    if received == 0 {
+                        let _ = first.set(Instant::now());
+                        sampler.unpark();
+                    }
+                    received += count as u64;
+                    slot.moved.set(received);
+                    if let Some(gathering) = &mut gathering
+                        && let Some(bytes) = gathering.read(count)
+                    {
+                        // A kernel without this option only wakes the thread more often.
+                        let _ = set_receive_low_water(stream, bytes);
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let end = Instant::now();
+        // An end of data without data starts the clock, too, for a share of no bytes.
+        let _ = first.set(end);
+        Ok(end)
+    });
+}
+
+/// The longest time for which data wait: far below an interval or a long round trip, and many times
+/// the cost of waking a thread.
+const GATHER_TIME: Duration = Duration::from_micros(200);
+/// The most bytes that wait: waking per 512 KiB instead of per packet saved a third of the CPU time
+/// per gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
+const MOST_GATHERED: u64 = 512 << 10;
+/// The interval at which the number of bytes is adapted to the rate.
+const FIT_EVERY: Duration = Duration::from_millis(10);
+/// The least number of bytes for which a wait is worthwhile.
+const LEAST_GATHERED: u64 = 16 << 10;
+
+/// Adapts the socket's low-water mark to its rate, so that a fast stream wakes its reader rarely
+/// and a slow one is counted as it arrives.
+#[derive(Debug)]
+struct Gathering {
+    most: u64,
+    mark: u64,
+    since: Instant,
+    bytes: u64,
+}
+
+impl Gathering {
+    fn new(buffer_bytes: usize) -> Self {
+        let most = MOST_GATHERED.min(buffer_bytes as u64);
+        Gathering { most, mark: 1, since: Instant::now(), bytes: 0 }
+    }
+
+    /// Records a read. Returns the new mark if it changes.
+    fn read(&mut self, count: usize) -> Option<u32> {
+        self.bytes += count as u64;
+        // Reading the clock costs time; once per 64 KiB is enough.
+        if self.bytes < LEAST_GATHERED * 4 && self.mark == 1 {
+            return None;
+        }
+        let now = Instant::now();
+        let elapsed = now - self.since;
+        if elapsed < FIT_EVERY {
+            return None;
+        }
+        let mark = self.fit(self.bytes, elapsed);
+        (self.since, self.bytes) = (now, 0);
+        let changed = mark != self.mark;
+        self.mark = mark;
+        changed.then_some(mark as u32)
+    }
+
+    /// Returns the mark for a rate, as a power of two, so that small changes of the rate do not
+    /// change it.
+    fn fit(&self, bytes: u64, elapsed: Duration) -> u64 {
+        let wanted = bytes as f64 * GATHER_TIME.as_secs_f64() / elapsed.as_secs_f64();
+        match (wanted as u64).min(self.most) {
+            wanted @ LEAST_GATHERED.. => 1 << wanted.ilog2(),
+            _ => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fast_streams_gather_and_slow_ones_do_not() {
+        let gathering = Gathering::new(1 << 20);
+        let fit = |gigabits: f64| {
+            gathering.fit((gigabits * 1e9 / 8.0 / 100.0) as u64, Duration::from_millis(10))
+        };
+        assert_eq!((fit(0.1), fit(0.5)), (1, 1));
+        assert_eq!((fit(1.0), fit(10.0), fit(30.0)), (16 << 10, 128 << 10, 512 << 10));
+        assert_eq!(fit(400.0), 512 << 10);
+        let small = Gathering::new(100_000);
+        assert_eq!(small.fit(1 << 30, Duration::from_millis(10)), 65536);
+    }
+
+    #[test]
+    fn a_stream_that_slows_down_is_counted_as_it_comes_again() {
+        let mut gathering = Gathering::new(1 << 20);
+        gathering.since -= Duration::from_millis(20);
+        assert_eq!(gathering.read(80_000_000), Some(512 << 10));
+        assert_eq!(gathering.read(1000), None, "too soon to tell");
+        gathering.since -= Duration::from_secs(1);
+        assert_eq!(gathering.read(1000), Some(1));
+    }
+}
