@@ -457,13 +457,13 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_asked_for_is_no_discovery() {
+    fn a_reached_requested_rate_is_the_reason() {
         let paced = TestFacts {
             requested_bps: Some(Rate::from_bps(420_000_000)),
             shares: held("receiver", 90.0),
             ..facts()
         };
-        check(paced.clone(), Limit::Pacing, "400 Mb/s of 420 Mb/s", "omit -b");
+        check(paced.clone(), Limit::Pacing, "sent at the requested rate (-b 420 Mb/s)", "omit -b");
         let missed = TestFacts { requested_bps: Some(Rate::from_bps(1_000_000_000)), ..paced };
         check(missed, Limit::ReceiverWindow, "window", "");
     }
