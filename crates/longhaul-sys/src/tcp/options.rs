@@ -172,7 +172,7 @@ const MPTCP_INFO: libc::c_int = 1;
 const FLAGS_AT: usize = 8;
 const FLAG_FALLBACK: u8 = 1;
 
-/// Whether the connection `fd` speaks MPTCP, rather than the plain TCP that it falls back to where
+/// Returns whether the connection `fd` speaks MPTCP, rather than the plain TCP that it falls back to where
 /// the peer or the path does not have it. A plain TCP socket does not.
 pub fn is_multipath(fd: impl AsFd) -> bool {
     let mut info = [0u8; 256];
