@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_forges_another_and_none_is_forgotten() {
+    fn fields_are_escaped_and_complete() {
         let record = full();
         let text = record.text();
         assert!(!text.contains(is_hostile), "{text}");
